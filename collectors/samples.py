@@ -1,0 +1,127 @@
+"""The words every collector speaks: window, family, batch, and the error of a source that cannot be read.
+
+Add here what crosses the door between collectors and landing. Keep out anything about one kind of source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collectors.series import SeriesRegister
+
+OBSERVED_AT = pa.timestamp("us", tz="UTC")
+SAMPLE_SCHEMA = pa.schema([("series_id", pa.int64()), ("observed_at", OBSERVED_AT), ("value", pa.float64())])
+
+# DCGM writes its blanks as 9223372036854775792…795: anything from here on is a sentinel, not a measurement.
+SENTINEL_FROM = 9.2e18
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(at: datetime) -> int:
+    """Whole microseconds since the epoch; exact, where `datetime.timestamp()` would round through a float."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def valid(values: np.ndarray) -> np.ndarray:
+    """Which values are measurements: finite, >= 0 and no sentinel. Shape (n,) float64 in, (n,) bool out."""
+    return (values >= 0) & (values < SENTINEL_FROM)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A half-open stretch of time [start_at, end_at), timezone-aware. ValueError when naive or empty."""
+
+    start_at: datetime
+    end_at: datetime
+
+    def __post_init__(self) -> None:
+        if self.start_at.tzinfo is None or self.end_at.tzinfo is None:
+            raise ValueError(f"a window needs aware times, got {self.start_at} and {self.end_at}")
+        if self.start_at >= self.end_at:
+            raise ValueError(f"a window ends after it starts, got {self}")
+
+    @property
+    def start_us(self) -> int:
+        """Microseconds since the epoch of the first instant inside."""
+        return microseconds(self.start_at)
+
+    @property
+    def end_us(self) -> int:
+        """Microseconds since the epoch of the first instant outside."""
+        return microseconds(self.end_at)
+
+    def __str__(self) -> str:
+        return f"[{self.start_at.astimezone(UTC).isoformat()}, {self.end_at.astimezone(UTC).isoformat()})"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric of the catalogue, as far as a collector may know it. `source_kind` is the exporter."""
+
+    metric: str
+    stream: Literal["power", "tokens"]
+    source_kind: str
+
+
+class Batch(NamedTuple):
+    """Samples of SAMPLE_SCHEMA for one raw table: `stream` is "power" or "tokens"."""
+
+    stream: str
+    samples: pa.RecordBatch
+
+
+class Collector(Protocol):
+    """Reads one source of the fleet file.
+
+    `collect` yields what the source holds in the window (half-open), native values, invalid ones included; it registers
+    each series and observes each batch in `register` before it yields it. Raises SourceError.
+    """
+
+    source: str
+
+    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]: ...
+
+
+def url_without_secrets(url: str) -> str:
+    """The URL as it may be logged: without user info, query and fragment, where people put passwords and tokens."""
+    try:
+        parts = urlsplit(url)
+        if not parts.netloc:
+            return urlunsplit((parts.scheme, "", parts.path, "", ""))
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return "<unreadable url>"
+
+
+class SourceError(Exception):
+    """A source that is unreachable, refuses or answers garbage.
+
+    `url` carries no secret, `status` is the HTTP status if there was one, `reason` is for whoever reads the audit.
+    """
+
+    def __init__(self, url: str, status: int | None, reason: str) -> None:
+        self.url = url_without_secrets(url)
+        self.status = status
+        self.reason = reason
+        super().__init__(f"{self.url}: {reason}" if status is None else f"{self.url}: HTTP {status}: {reason}")
+
+
+def sample_batch(series_ids: np.ndarray, observed_us: np.ndarray, values: np.ndarray) -> pa.RecordBatch:
+    """One RecordBatch of SAMPLE_SCHEMA from three (n,) arrays: int64 ids, int64 microseconds UTC, float64 values."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(series_ids, type=pa.int64()),
+            pa.array(observed_us, type=pa.int64()).view(OBSERVED_AT),
+            pa.array(values, type=pa.float64()),
+        ],
+        schema=SAMPLE_SCHEMA,
+    )

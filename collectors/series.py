@@ -1,0 +1,446 @@
+"""What one landing learns about its series: identity, and facts counted while the samples stream past.
+
+Add a fact here when SQL needs to know where to look closely and only one pass over the samples can tell. Keep out
+meaning (units, resets, gaps that matter): that is SQL's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from collectors.samples import OBSERVED_AT, Family, Window, valid
+
+# Steps kept per series for the median: enough that a day at 15 s is judged on 213 steps spread over the whole day.
+STEPS_KEPT = 256
+
+_NEVER = np.iinfo(np.int64).min
+_ALWAYS = np.iinfo(np.int64).max
+
+
+def canonical_labels(labels: Mapping[str, str], dropped: Collection[str] = ()) -> dict[str, str]:
+    """Labels sorted by name, without `dropped` and without empty values (Prometheus holds those to be absent)."""
+    return {name: labels[name] for name in sorted(labels) if labels[name] != "" and name not in dropped}
+
+
+def series_id(source: str, metric: str, labels: Mapping[str, str]) -> int:
+    """The signed 64-bit identity of a series: blake2b of the canonical JSON [source, metric, labels].
+
+    Equal for labels in any order and with or without empty values. `metric` is not among the labels.
+    """
+    text = json.dumps([source, metric, canonical_labels(labels)], ensure_ascii=True, separators=(",", ":"))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class SeriesRegister:
+    """Identity and per-series facts of one (source, window).
+
+    Facts are over valid samples and do not depend on how the rows were cut into batches, only on their order within
+    each series. Among rows of one time the largest value stands. A series that arrives in time order, or in ascending
+    runs that do not overlap in time (a later file first, a file written backwards), has exact facts. Where late runs
+    overlap earlier ones (`overlapping_series`), steps are those along each run and from one run's end to the next
+    run's start: `longest_gap_seconds` is then an upper bound, `falls` and `duplicates` are lower bounds.
+    """
+
+    def __init__(self, source: str, window: Window, replica_labels: Collection[str] = ()) -> None:
+        self.source = source
+        self.window = window
+        self.replica_labels = frozenset(replica_labels)
+        self._ids_by_key: dict[tuple, int] = {}
+        self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
+        self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
+        self._unknown: dict[str, int] = {}
+        self._runs: list[np.ndarray] = []  # closed ascending runs
+        self._facts = _Facts(0)
+
+    def series_id(self, family: Family, labels: Mapping[str, str]) -> int:
+        """The identity of a series of this source, remembered; replica labels do not enter it."""
+        key = (family.metric, tuple(sorted(labels.items())))
+        known = self._ids_by_key.get(key)
+        if known is not None:
+            return known
+        kept = canonical_labels(labels, self.replica_labels)
+        identity = (family.source_kind, family.metric, json.dumps(kept, ensure_ascii=False, separators=(",", ":")))
+        new_id = series_id(self.source, family.metric, kept)
+        row = self._rows.setdefault(new_id, len(self._identities))
+        if row == len(self._identities):
+            self._identities.append(identity)
+        elif self._identities[row][1:] != identity[1:]:
+            raise ValueError(f"two series share the hash {new_id}: {self._identities[row]} and {identity}")
+        self._ids_by_key[key] = new_id
+        return new_id
+
+    def observe(self, samples: pa.RecordBatch) -> None:
+        """Count one batch of SAMPLE_SCHEMA. ValueError for a series that was never registered."""
+        if samples.num_rows == 0:
+            return
+        self._facts.grow(len(self._identities))
+        encoded = samples.column(0).dictionary_encode()
+        try:
+            rows_of_codes = np.array([self._rows[i] for i in encoded.dictionary.to_pylist()], dtype=np.int64)
+        except KeyError as unknown:
+            raise ValueError(f"samples of a series that was not registered: {unknown}") from None
+        codes = encoded.indices.to_numpy()
+        times = samples.column(1).cast(pa.int64()).to_numpy()
+        values = samples.column(2).to_numpy()
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        if len(starts) > len(rows_of_codes):  # interleaved: bring each series together, keeping its arrival order
+            narrow = codes.astype(np.uint16) if len(rows_of_codes) < 2**16 else codes
+            order = np.argsort(narrow, kind="stable")
+            codes, times, values = codes[order], times[order], values[order]
+            starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        rows = rows_of_codes[codes[starts]]
+        self._facts.see(rows, starts, times)
+
+        is_valid = valid(values)
+        if not is_valid.all():
+            self._facts.rejects[rows] += np.add.reduceat(~is_valid, starts, dtype=np.int64)
+            rows, starts = _regroup(rows, starts, is_valid)
+            times, values = times[is_valid], values[is_valid]
+            if not len(times):
+                return
+        self._facts.samples[rows] += np.diff(starts, append=len(times))
+        self._runs.extend(self._facts.advance(rows, starts, times, values))
+
+    def unknown(self, metric: str, series: int) -> None:
+        """Remember that the source holds a metric which the catalogue does not know, with its number of series."""
+        self._unknown[metric] = max(series, self._unknown.get(metric, 0))
+
+    def overlapping_series(self) -> list[int]:
+        """Sorted ids of the series whose late runs overlap earlier ones in time, see the class."""
+        ids = self._ids()
+        return sorted(int(ids[row]) for row, runs in self._runs_by_row().items() if _is_overlapping(runs))
+
+    def series_table(self) -> pa.Table:
+        """One row per series that was seen, whether its samples were valid or not."""
+        self._facts.grow(len(self._identities))
+        seen = np.flatnonzero(self._facts.first_seen != _ALWAYS)
+        kinds, metrics, labels = zip(*(self._identities[row] for row in seen), strict=True) if len(seen) else ([],) * 3
+        return pa.table(
+            {
+                "series_id": pa.array(self._ids()[seen], pa.int64()),
+                "source": pa.array([self.source] * len(seen), pa.string()),
+                "source_kind": pa.array(kinds, pa.string()),
+                "metric": pa.array(metrics, pa.string()),
+                "labels": pa.array(labels, pa.string()),
+                "first_seen_at": _times(self._facts.first_seen[seen]),
+                "last_seen_at": _times(self._facts.last_seen[seen]),
+            }
+        )
+
+    def chunk_table(self) -> pa.Table:
+        """One row per series that was seen: the columns of raw.series_chunks."""
+        facts = self._facts
+        facts.grow(len(self._identities))
+        seen = np.flatnonzero(facts.first_seen != _ALWAYS)
+        samples = facts.samples[seen]
+        first_at, first_value = facts.run_first_at[seen], facts.run_first_value[seen]
+        last_at, last_value = facts.last_at[seen], facts.last_value[seen]
+        falls, duplicates, gap_us = facts.falls[seen], facts.duplicates[seen], facts.longest_gap_us[seen]
+        interval_us = facts.steps.medians(seen)
+        place = {int(row): i for i, row in enumerate(seen)}
+        for row, runs in self._runs_by_row().items():
+            i = place[row]
+            first_at[i], first_value[i], last_at[i], last_value[i] = _ends(runs)
+            seams_us, seam_falls, seam_duplicates = _seams(runs)
+            falls[i] += seam_falls
+            duplicates[i] += seam_duplicates
+            gap_us[i] = max([gap_us[i], *seams_us])
+            interval_us[i] = facts.steps.median_with(row, seams_us)
+        is_empty, is_single = samples == 0, np.isnan(interval_us)
+        start, end = self.window.start_us, self.window.end_us
+        return pa.table(
+            {
+                "series_id": pa.array(self._ids()[seen], pa.int64()),
+                "source": pa.array([self.source] * len(seen), pa.string()),
+                "chunk_start_at": _times(np.full(len(seen), start)),
+                "chunk_end_at": _times(np.full(len(seen), end)),
+                "samples": pa.array(samples, pa.int64()),
+                "first_at": _times(first_at, is_empty),
+                "first_value": pa.array(first_value, pa.float64(), mask=is_empty),
+                "last_at": _times(last_at, is_empty),
+                "last_value": pa.array(last_value, pa.float64(), mask=is_empty),
+                "falls": pa.array(falls, pa.int64()),
+                "duplicates": pa.array(duplicates, pa.int64()),
+                "out_of_order": pa.array(facts.out_of_order[seen], pa.int64()),
+                "rejects": pa.array(facts.rejects[seen], pa.int64()),
+                "longest_gap_seconds": pa.array(gap_us / 1e6, pa.float64(), mask=is_empty),
+                "typical_interval_seconds": pa.array(interval_us / 1e6, pa.float64(), mask=is_single),
+            }
+        )
+
+    def unknown_table(self) -> pa.Table:
+        """metric, series: the families that were seen and not landed, sorted by name."""
+        names = sorted(self._unknown)
+        return pa.table(
+            {
+                "metric": pa.array(names, pa.string()),
+                "series": pa.array([self._unknown[name] for name in names], pa.int64()),
+            }
+        )
+
+    def _ids(self) -> np.ndarray:
+        return np.fromiter(self._rows, dtype=np.int64, count=len(self._rows))
+
+    def _runs_by_row(self) -> dict[int, np.ndarray]:
+        """Of each series with more than one ascending run: all its runs, by start (and, for equal starts, by end)."""
+        if not self._runs:
+            return {}
+        closed = np.concatenate(self._runs)
+        rows = np.unique(closed["row"])
+        runs = np.concatenate([closed, self._facts.open_runs(rows)])
+        runs = runs[np.lexsort((runs["last_at"], runs["first_at"], runs["row"]))]
+        cuts = np.flatnonzero(np.diff(runs["row"])) + 1
+        return dict(zip(rows.tolist(), np.split(runs, cuts), strict=True))
+
+
+_RUN = np.dtype([("row", "i8"), ("first_at", "i8"), ("first_value", "f8"), ("last_at", "i8"), ("last_value", "f8")])
+
+
+class _Facts:
+    """Arrays with one entry per series, carried from batch to batch; times in microseconds."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.samples = np.zeros(size, np.int64)
+        self.falls = np.zeros(size, np.int64)
+        self.duplicates = np.zeros(size, np.int64)
+        self.out_of_order = np.zeros(size, np.int64)
+        self.rejects = np.zeros(size, np.int64)
+        self.longest_gap_us = np.zeros(size, np.int64)
+        self.first_seen = np.full(size, _ALWAYS)
+        self.last_seen = np.full(size, _NEVER)
+        # The open ascending run. `before_value` is the value one time before the last one (NaN: none): a later row of
+        # the last time may still raise that time's value, and with it undo the fall that led there.
+        self.run_first_at = np.full(size, _NEVER)
+        self.run_first_value = np.full(size, np.nan)
+        self.before_value = np.full(size, np.nan)
+        self.last_at = np.full(size, _NEVER)
+        self.last_value = np.full(size, np.nan)
+        self.steps = _Steps(size)
+
+    def grow(self, needed: int) -> None:
+        if needed <= self.size:
+            return
+        size = max(needed, 2 * self.size, 64)
+        more = _Facts(size - self.size)
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(self, name, np.concatenate([array, getattr(more, name)]))
+        self.steps.grow(more.steps)
+        self.size = size
+
+    def see(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray) -> None:
+        self.first_seen[rows] = np.minimum(self.first_seen[rows], np.minimum.reduceat(times, starts))
+        self.last_seen[rows] = np.maximum(self.last_seen[rows], np.maximum.reduceat(times, starts))
+
+    def open_runs(self, rows: np.ndarray) -> np.ndarray:
+        runs = np.empty(len(rows), _RUN)
+        runs["row"] = rows
+        runs["first_at"], runs["first_value"] = self.run_first_at[rows], self.run_first_value[rows]
+        runs["last_at"], runs["last_value"] = self.last_at[rows], self.last_value[rows]
+        return runs
+
+    def advance(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+        """Carry every series over its rows of this batch; the ascending runs that ended within it come back.
+
+        `rows` (g,) and `starts` (g,) name the series and first position of each group of `times` and `values` (n,).
+        """
+        is_new = self.last_at[rows] == _NEVER
+        # A new series begins its first run: a step of -1 that is not counted as out of order.
+        steps = np.diff(times, prepend=times[0])
+        steps[starts] = np.where(is_new, -1, times[starts] - self.last_at[rows])
+        is_repeat = steps == 0
+        if is_repeat.any():
+            self.duplicates[rows] += np.add.reduceat(is_repeat, starts, dtype=np.int64)
+            values = self._merge_repeats(rows, starts, is_repeat, values)
+            keep = ~is_repeat
+            rows, starts = _regroup(rows, starts, keep)
+            times, values, steps = times[keep], values[keep], steps[keep]
+            if not len(times):
+                return []
+            is_new = self.last_at[rows] == _NEVER
+
+        is_break = steps < 0
+        before = np.roll(values, 1)
+        before[starts] = self.last_value[rows]
+        is_fall = values < before
+        is_fall &= ~is_break
+        self.falls[rows] += np.add.reduceat(is_fall, starts, dtype=np.int64)
+        self.longest_gap_us[rows] = np.maximum(self.longest_gap_us[rows], np.maximum.reduceat(steps, starts))
+
+        ends = np.append(starts[1:], len(times)) - 1
+        breaks = np.flatnonzero(is_break)
+        late = np.add.reduceat(is_break, starts, dtype=np.int64) - is_new
+        closed = []
+        if late.any():
+            self.out_of_order[rows] += late
+            closed = self._close_runs(rows, starts, times, values, breaks)
+            self.steps.take(*_regroup_with(rows, starts, ~is_break, steps))
+        else:
+            # Only the -1 at the head of a new series is no step.
+            self.steps.take(rows, starts + is_new, ends + 1, steps)
+
+        if len(breaks):
+            group_of_break = np.searchsorted(starts, breaks, side="right") - 1
+            # Later breaks of a group overwrite earlier ones: the open run begins at its last break.
+            self.run_first_at[rows[group_of_break]] = times[breaks]
+            self.run_first_value[rows[group_of_break]] = values[breaks]
+        self.before_value[rows] = np.where(is_break[ends], np.nan, before[ends])
+        self.last_at[rows] = times[ends]
+        self.last_value[rows] = values[ends]
+        return closed
+
+    def _merge_repeats(
+        self, rows: np.ndarray, starts: np.ndarray, is_repeat: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """Give each time its largest value; times that began in an earlier batch are corrected in the state."""
+        is_cut = ~is_repeat
+        is_cut[starts] = True
+        cuts = np.flatnonzero(is_cut)
+        largest = np.maximum.reduceat(values, cuts)
+        merged = values.copy()
+        merged[cuts] = largest
+        groups = np.flatnonzero(is_repeat[starts])
+        row = rows[groups]
+        raised = np.maximum(self.last_value[row], merged[starts[groups]])
+        was_fall = self.last_value[row] < self.before_value[row]
+        self.falls[row] += (raised < self.before_value[row]).astype(np.int64) - was_fall
+        is_first = self.run_first_at[row] == self.last_at[row]
+        self.run_first_value[row[is_first]] = raised[is_first]
+        self.last_value[row] = raised
+        return merged
+
+    def _close_runs(
+        self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray, values: np.ndarray, breaks: np.ndarray
+    ) -> list[np.ndarray]:
+        """The runs that end right before a break: those of earlier batches, and those within this one."""
+        is_new = self.last_at[rows] == _NEVER
+        is_head = np.zeros(len(times), bool)
+        is_head[starts] = True
+        group = np.searchsorted(starts, breaks, side="right") - 1
+        at_head = is_head[breaks]
+        carried = rows[group[at_head & ~is_new[group]]]
+        within = np.flatnonzero(~at_head)
+        runs = np.empty(len(within), _RUN)
+        ends = breaks[within] - 1
+        runs["row"] = rows[group[within]]
+        runs["last_at"], runs["last_value"] = times[ends], values[ends]
+        # The run began at the break before, if that lies in the same group, else in an earlier batch.
+        before = np.maximum(within - 1, 0)
+        is_inside = (within > 0) & (group[before] == group[within])
+        begin = breaks[before]
+        runs["first_at"] = np.where(is_inside, times[begin], self.run_first_at[runs["row"]])
+        runs["first_value"] = np.where(is_inside, values[begin], self.run_first_value[runs["row"]])
+        return [self.open_runs(carried), runs]
+
+
+class _Steps:
+    """A bounded, evenly spread choice of each series' steps, for the median.
+
+    Step number k of a series is kept when k is a multiple of its stride, the smallest power of three that leaves at
+    most STEPS_KEPT: so the choice depends on the steps alone, covers the whole window, and (the stride being odd) sees
+    both halves of the alternating steps that two redundant scrapers give.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.counts = np.zeros(size, np.int64)
+        self.strides = np.ones(size, np.int64)
+        self.kept = np.zeros((size, STEPS_KEPT), np.int64)
+
+    def grow(self, more: _Steps) -> None:
+        self.counts = np.concatenate([self.counts, more.counts])
+        self.strides = np.concatenate([self.strides, more.strides])
+        self.kept = np.concatenate([self.kept, more.kept])
+
+    def take(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, steps: np.ndarray) -> None:
+        """Add steps[starts[i]:ends[i]] to series rows[i]."""
+        old = self.counts[rows]
+        new = old + (ends - starts)
+        strides = self.strides[rows]
+        while True:
+            is_full = -(-new // strides) > STEPS_KEPT
+            if not is_full.any():
+                break
+            thinned = self.kept[rows[is_full], ::3]
+            self.kept[rows[is_full], : thinned.shape[1]] = thinned
+            strides[is_full] *= 3
+        self.strides[rows] = strides
+        self.counts[rows] = new
+        filled = -(-old // strides)
+        fresh = -(-new // strides) - filled
+        total = int(fresh.sum())
+        if not total:
+            return
+        nth = np.arange(total) - np.repeat(np.cumsum(fresh) - fresh, fresh)
+        source = np.repeat(starts + filled * strides - old, fresh) + nth * np.repeat(strides, fresh)
+        self.kept[np.repeat(rows, fresh), np.repeat(filled, fresh) + nth] = steps[source]
+
+    def medians(self, rows: np.ndarray) -> np.ndarray:
+        """The median step of each series in microseconds, NaN where there is none: (n,) float64."""
+        kept = -(-self.counts[rows] // self.strides[rows])
+        ordered = np.where(np.arange(STEPS_KEPT) < kept[:, None], self.kept[rows], _ALWAYS)
+        ordered.sort(axis=1)
+        nth = np.arange(len(rows))
+        middle = (ordered[nth, np.maximum(kept - 1, 0) // 2] + ordered[nth, kept // 2 % STEPS_KEPT]) / 2
+        return np.where(kept == 0, np.nan, middle)
+
+    def median_with(self, row: int, seams_us: list[int]) -> float:
+        """The median step of one series when the steps between its runs are counted too; NaN if there is no step."""
+        stride = int(self.strides[row])
+        kept = self.kept[row, : -(-int(self.counts[row]) // stride)]
+        steps = np.concatenate([np.repeat(kept, stride)[: self.counts[row]], np.array(seams_us, np.int64)])
+        return float(np.median(steps)) if len(steps) else float("nan")
+
+
+def _regroup(rows: np.ndarray, starts: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and starts of the groups after only the positions in `keep` are left; empty groups go."""
+    left = np.add.reduceat(keep, starts, dtype=np.int64)
+    is_left = left > 0
+    return rows[is_left], (np.cumsum(left) - left)[is_left]
+
+
+def _regroup_with(
+    rows: np.ndarray, starts: np.ndarray, keep: np.ndarray, steps: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rows, starts = _regroup(rows, starts, keep)
+    steps = steps[keep]
+    return rows, starts, np.append(starts[1:], len(steps)), steps
+
+
+def _is_overlapping(runs: np.ndarray) -> bool:
+    return bool((runs["first_at"][1:] <= np.maximum.accumulate(runs["last_at"])[:-1]).any())
+
+
+def _ends(runs: np.ndarray) -> tuple[int, float, int, float]:
+    first_at, last_at = runs["first_at"].min(), runs["last_at"].max()
+    return (
+        first_at,
+        runs["first_value"][runs["first_at"] == first_at].max(),
+        last_at,
+        runs["last_value"][runs["last_at"] == last_at].max(),
+    )
+
+
+def _seams(runs: np.ndarray) -> tuple[list[int], int, int]:
+    """Steps in microseconds, falls and duplicates between the runs of one series, which come sorted by start."""
+    newest_at, newest_value = int(runs["last_at"][0]), float(runs["last_value"][0])
+    steps_us, falls, duplicates = [], 0, 0
+    for run in runs[1:]:
+        if run["first_at"] > newest_at:
+            steps_us.append(int(run["first_at"]) - newest_at)
+            falls += int(run["first_value"] < newest_value)
+        elif run["first_at"] == newest_at:
+            duplicates += 1
+        if run["last_at"] >= newest_at:
+            newest_value = max(run["last_value"], newest_value) if run["last_at"] == newest_at else run["last_value"]
+            newest_at = int(run["last_at"])
+    return steps_us, falls, duplicates
+
+
+def _times(microseconds: np.ndarray, mask: np.ndarray | None = None) -> pa.Array:
+    return pa.array(microseconds, pa.int64(), mask=mask).view(OBSERVED_AT)
