@@ -1,0 +1,168 @@
+"""Real servers for tests, started on loopback and gone afterwards whatever happens.
+
+Add a context manager here when a test has to speak to another kind of real server. Keep out the assertions, and
+anything that pretends to be a server we could start for real.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+READY_SECONDS = 60
+
+
+def prometheus_binaries() -> tuple[str, str]:
+    """Paths of prometheus and promtool. Without them the test is skipped, but fails where CI=true."""
+    found = shutil.which("prometheus"), shutil.which("promtool")
+    if not all(found):
+        message = "needs the Debian package `prometheus` (apt-get install prometheus)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def openmetrics(series: Iterable[tuple[str, Mapping[str, str], Iterable[tuple[float, float]]]]) -> Iterator[str]:
+    """Lines of an OpenMetrics page from (metric, labels, [(seconds since the epoch, value), …]).
+
+    Series of one metric must come together.
+    """
+    last = None
+    for metric, labels, samples in series:
+        if metric != last:
+            yield f"# TYPE {metric.removesuffix('_total')} {'counter' if metric.endswith('_total') else 'gauge'}\n"
+            last = metric
+        quoted = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+        for at, value in samples:
+            text = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}.get(repr(float(value)), repr(float(value)))
+            yield f"{metric}{{{quoted}}} {text} {at:.3f}\n"
+    yield "# EOF\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+@contextlib.contextmanager
+def prometheus_with_history(folder: Path, lines: Iterable[str], *flags: str) -> Iterator[str]:
+    """The URL of a Prometheus whose storage holds an OpenMetrics page as history; `folder` is empty and ours."""
+    _, promtool = prometheus_binaries()
+    page = folder / "history.openmetrics"
+    with page.open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+    blocks = ["tsdb", "create-blocks-from", "openmetrics", page, folder / "data"]
+    subprocess.run([promtool, *blocks], check=True, capture_output=True, timeout=600)
+    page.unlink()
+    with _prometheus(folder, "scrape_configs: []\n", *flags) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def prometheus_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
+    """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live"."""
+    config = (
+        f"global: {{scrape_interval: {interval_seconds}s, scrape_timeout: {interval_seconds}s}}\n"
+        f"scrape_configs: [{{job_name: live, static_configs: [{{targets: ['{target}']}}]}}]\n"
+    )
+    with _prometheus(folder, config, *flags) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
+    binary, _ = prometheus_binaries()
+    (folder / "prometheus.yml").write_text(config, encoding="utf-8")
+    port = free_port()
+    command = [
+        binary,
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=100y",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+        *flags,
+    ]
+    log = folder / "prometheus.log"
+    with log.open("wb") as output, running(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _is_ready(f"{url}/-/ready"), process, log)
+        yield url
+
+
+@contextlib.contextmanager
+def running(command: list, **options: object) -> Iterator[subprocess.Popen]:
+    """A child process that is terminated, and killed if it must be, when the block is left."""
+    process = subprocess.Popen(command, **options)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until(is_ready: Callable[[], bool], process: subprocess.Popen, log: Path) -> None:
+    """Wait for a started server; RuntimeError with its log when it ends or takes longer than READY_SECONDS."""
+    deadline = time.monotonic() + READY_SECONDS
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args[0]} did not become ready:\n{log.read_text(errors='replace')[-4000:]}")
+        time.sleep(0.1)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def http_server(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The URL of a loopback HTTP server that hands every GET and POST to `answer`, body unread."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            answer(self)
+
+        def do_POST(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            """Tests print what they have to say themselves."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
