@@ -1,0 +1,97 @@
+"""The bench's load and its floor: the files are a spool, counters run on over days, the floor's joules are right."""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from bench import fleet_day, floor
+from collectors.samples import Family, Window
+from collectors.series import SeriesRegister
+from collectors.spool import SpoolCollector
+
+DAY = date(2026, 9, 3)
+START = datetime(2026, 9, 3, tzinfo=UTC)
+POWER = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_GPU_UTIL")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bench")
+    return out, fleet_day.write(out, gpus=16, day=DAY)
+
+
+def test_the_files_are_a_spool(bench):
+    out, written = bench
+    assert written == {"power_rows": 16 * 3 * 5760, "token_rows": 2 * 77 * 5760, "files": 2}
+    window = Window(START, START + timedelta(days=1))
+    register = SeriesRegister("bench", window)
+    families = {metric: Family(metric, "power", "dcgm_exporter") for metric in POWER}
+    batches = list(SpoolCollector("bench", out / "power").collect(window, families, register))
+    assert sum(batch.samples.num_rows for batch in batches) == 16 * 3 * 5760
+    chunks = register.chunk_table()
+    assert chunks.num_rows == 48
+    assert set(chunks["samples"].to_pylist()) == {5760}
+    assert set(chunks["typical_interval_seconds"].to_pylist()) == {15.0}
+    assert set(chunks["longest_gap_seconds"].to_pylist()) == {15.0}
+    for quiet in ("duplicates", "out_of_order", "rejects"):
+        assert set(chunks[quiet].to_pylist()) == {0}
+
+
+def test_an_engine_has_twelve_series_and_the_buckets_of_three_histograms(bench):
+    out, _ = bench
+    (path,) = (out / "tokens").glob("host=*/date=2026-09-03/*.parquet")
+    series = pq.read_table(path, columns=["metric", "labels"]).group_by(["metric", "labels"]).aggregate([])
+    labels = [json.loads(text) for text in series["labels"].to_pylist()]
+    assert sum("le" not in one for one in labels) == 2 * 12
+    assert sum("le" in one for one in labels) == 2 * (22 + 23 + 20)
+    this = fleet_day.node(0, DAY)
+    previous: dict[str, np.ndarray] = {}
+    for series in fleet_day.engine_series(this, 0, DAY):
+        if "le" in series.labels:
+            assert (np.diff(series.values) >= 0).all()
+            if series.metric in previous:
+                assert (series.values >= previous[series.metric]).all()
+            previous[series.metric] = series.values
+
+
+def test_counters_run_on_from_one_day_to_the_next():
+    today, tomorrow = (fleet_day.node(1, DAY + timedelta(days=days)) for days in (0, 1))
+    ends = [
+        [series.values for series in fleet_day.board_series(this, 1, 8, day, gauge_only=False)][1::3]
+        for this, day in ((today, DAY), (tomorrow, DAY + timedelta(days=1)))
+    ]
+    for board, (counted, continued) in enumerate(zip(*ends, strict=True)):
+        assert continued[0] - counted[-1] == fleet_day.millijoules(today.milliwatts)[board, -1]
+    assert tomorrow.observed_us[0] - today.observed_us[-1] == 15_000_000
+
+
+@pytest.mark.parametrize("gauge_only", [False, True])
+def test_the_floor_books_every_joule_between_first_and_last_sample(tmp_path, gauge_only):
+    fleet_day.write(tmp_path, gpus=10, day=DAY, gauge_only=gauge_only, with_tokens=False)
+    printed = floor.run(tmp_path / "power", tmp_path / "floor.duckdb")
+    milliwatts = [fleet_day.node(number, DAY).milliwatts for number in (0, 1)]
+    # The counter ticks in whole millijoules; the gauge's trapezoid also has halves.
+    trapezoid = [7.5 * (watts[:, 1:] + watts[:, :-1]) for watts in milliwatts]
+    between = trapezoid if gauge_only else [fleet_day.millijoules(watts)[:, :-1] for watts in milliwatts]
+    metered = (between[0].sum() + between[1][:2].sum()) / 1000
+    assert printed["rows"] == 10 * (2 if gauge_only else 3) * 5760
+    assert printed["intervals"] == 10 * 288
+    assert printed["energy_joules"] == pytest.approx(metered, rel=1e-9)
+    # One interval by hand: node 1 is scraped 7.919 s after each quarter of a minute.
+    with duckdb.connect(str(tmp_path / "floor.duckdb"), read_only=True) as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        query = """
+            select energy_joules from energy
+            where device_uuid = 'GPU-00000001-0000-4000-8000-000000000001'
+                and interval_start_at = timestamptz '2026-09-03 06:00:00+00'
+        """
+        ((energy_joules,),) = connection.execute(query).fetchall()
+    first = 6 * 3600 // 15
+    segments = between[1][1] / 1000
+    inside = segments[first : first + 19].sum()
+    edges = segments[first - 1] * 7.919 / 15 + segments[first + 19] * (15 - 7.919) / 15
+    assert energy_joules == pytest.approx(inside + edges, rel=1e-12)
