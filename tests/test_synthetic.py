@@ -1,18 +1,14 @@
 """The generated fleet: the same samples whatever window asks, meters that agree with the truth, each event in place."""
 
-import csv
 import hashlib
 import json
-import os
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +18,6 @@ from collectors.samples import SAMPLE_SCHEMA, Family, Window
 from collectors.series import SeriesRegister
 from collectors.synthetic import SyntheticCollector
 
-ROOT = Path(__file__).parents[1]
 POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 UTIL, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"
 PROMPT, GENERATION = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
@@ -372,48 +367,3 @@ def test_gpt_oss_keeps_over_thirty_percent_of_its_day_at_night():
         night = truth(Window(at(10, day, 7), at(10, day, 13)))["tokens"]["gpt-oss-120b"]["output"] / 6  # 0-6 local
         busy = truth(Window(at(10, day, 16), at(10, day + 1)))["tokens"]["gpt-oss-120b"]["output"] / 8  # 9-17 local
         assert 0.30 < night / busy < 0.60
-
-
-def test_the_demo_fleet_file_speaks_of_this_fleet():
-    fleet = yaml.safe_load((ROOT / "fleets/demo.yaml").read_text())
-    assert fleet["synthetic"] is True
-    assert {node["name"] for node in fleet["nodes"]} == {board.node for board in BOARDS}
-    assert {m["name"]: m["aliases"] for m in fleet["models"]} == {e.model: [e.served_name] for e in ENGINES}
-    assert set(fleet["teams"]) == {engine.namespace for engine in ENGINES}
-    for window in fleet["run_windows"]["inline"]:
-        assert window["window_id"] == f"mission_reading.{window['model']}"
-        assert (window["start_at"], window["end_at"]) == ("2026-10-14T20:00:00Z", "2026-10-14T21:00:00Z")
-    (site,) = fleet["sites"]
-    covered = sorted(tuple(rate["local_hours"]) for rate in site["tariff"])
-    assert [hour for first, end in covered for hour in range(first, end)] == list(range(24))
-
-
-def test_the_mlperf_fleet_file_assigns_every_window_of_the_data():
-    data = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", ROOT / "../shared/data")) / "mlperf_v4_1_h200"
-    if not data.is_dir() and not os.environ.get("CI"):
-        pytest.skip(f"no validation data at {data}: set WATTLEDGER_VALIDATION_DATA")
-    fleet = yaml.safe_load((ROOT / "fleets/mlperf.yaml").read_text())
-    spans = {
-        item["engine"]: (
-            datetime.fromisoformat(item["start_at"]),
-            datetime.fromisoformat(item["end_at"]),
-            item["model"],
-        )
-        for item in fleet["assignments"]
-    }
-    with (data / "power.csv").open() as lines:
-        metered = [datetime.fromisoformat(row["ts_utc"]) for row in csv.DictReader(lines)]
-    with (data / "windows.csv").open() as lines:
-        windows = list(csv.DictReader(lines))
-    assert len(windows) == 12
-    ends = set()
-    for window in windows:
-        start_at, end_at, model = spans[f"{window['model']}-{window['scenario'].lower()}"]
-        assert model == window["model"]
-        assert start_at <= datetime.fromisoformat(window["start_at"])
-        assert datetime.fromisoformat(window["end_at"]) <= end_at
-        ends.add(datetime.fromisoformat(window["end_at"]))
-    assert {start_at for start_at, _, _ in spans.values()} <= set(metered)
-    assert {end_at for _, end_at, _ in spans.values()} <= ends
-    unassigned = sum(not any(start <= time < end for start, end, _ in spans.values()) for time in metered)
-    assert unassigned == 197  # 26-37 s after each `run_1`, at 1 Hz
