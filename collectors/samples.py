@@ -93,10 +93,12 @@ class Collector(Protocol):
 
 def url_without_secrets(url: str) -> str:
     """The URL as it may be logged: without user info, query and fragment, where people put passwords and tokens."""
+    if url.startswith(("/", ".")):
+        return url  # a file's path, in which these characters mean nothing
     try:
         parts = urlsplit(url)
         if not parts.netloc:
-            return urlunsplit((parts.scheme, "", parts.path, "", ""))
+            return urlunsplit((parts.scheme, "", parts.path.rpartition("@")[2], "", ""))
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         return "<unreadable url>"

@@ -49,6 +49,8 @@ class SeriesRegister:
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
         self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
         self._unknown: dict[str, int] = {}
+        # Rows that belong to no series because they could not even be taken apart; collectors add to it.
+        self.unreadable_rows = 0
         self._runs: list[np.ndarray] = []  # closed ascending runs
         self._facts = Facts(0)
 
@@ -101,6 +103,11 @@ class SeriesRegister:
         self._facts.samples[rows] += np.diff(starts, append=len(times))
         self._runs.extend(self._facts.advance(rows, starts, times, values))
 
+    def reject(self, series_id: int, rows: int) -> None:
+        """Count rows of a registered series that could not become samples at all, such as one without a time."""
+        self._facts.grow(len(self._identities))
+        self._facts.rejects[self._rows[series_id]] += rows
+
     def unknown(self, metric: str, series: int) -> None:
         """Remember that the source holds a metric which the catalogue does not know, with its number of series."""
         self._unknown[metric] = max(series, self._unknown.get(metric, 0))
@@ -111,9 +118,10 @@ class SeriesRegister:
         return sorted(int(ids[row]) for row, runs in self._runs_by_row().items() if _is_overlapping(runs))
 
     def series_table(self) -> pa.Table:
-        """One row per series that was seen, whether its samples were valid or not."""
+        """One row per series that was seen, valid or not; without times if none of its rows had a readable one."""
         self._facts.grow(len(self._identities))
-        seen = np.flatnonzero(self._facts.first_seen != ALWAYS)
+        seen = self._seen()
+        is_untimed = self._facts.first_seen[seen] == ALWAYS
         kinds, metrics, labels = zip(*(self._identities[row] for row in seen), strict=True) if len(seen) else ([],) * 3
         return pa.table(
             {
@@ -122,8 +130,8 @@ class SeriesRegister:
                 "source_kind": pa.array(kinds, pa.string()),
                 "metric": pa.array(metrics, pa.string()),
                 "labels": pa.array(labels, pa.string()),
-                "first_seen_at": _times(self._facts.first_seen[seen]),
-                "last_seen_at": _times(self._facts.last_seen[seen]),
+                "first_seen_at": _times(self._facts.first_seen[seen], is_untimed),
+                "last_seen_at": _times(self._facts.last_seen[seen], is_untimed),
             }
         )
 
@@ -131,7 +139,7 @@ class SeriesRegister:
         """One row per series that was seen: the columns of raw.series_chunks."""
         facts = self._facts
         facts.grow(len(self._identities))
-        seen = np.flatnonzero(facts.first_seen != ALWAYS)
+        seen = self._seen()
         samples = facts.samples[seen]
         first_at, first_value = facts.run_first_at[seen], facts.run_first_value[seen]
         last_at, last_value = facts.last_at[seen], facts.last_value[seen]
@@ -177,6 +185,9 @@ class SeriesRegister:
                 "series": pa.array([self._unknown[name] for name in names], pa.int64()),
             }
         )
+
+    def _seen(self) -> np.ndarray:
+        return np.flatnonzero((self._facts.first_seen != ALWAYS) | (self._facts.rejects > 0))
 
     def _ids(self) -> np.ndarray:
         return np.fromiter(self._rows, dtype=np.int64, count=len(self._rows))
