@@ -1,0 +1,185 @@
+"""`python -m collectors`: the agent, one look to try a source, and a recording into one file.
+
+Add a subcommand here when a collector is useful by itself on a host. Keep out what the subcommands do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collectors.exposition import ExpositionPage
+
+EXAMPLES = """\
+examples:
+  python -m collectors sample --nvml
+  python -m collectors sample --page http://localhost:8000/metrics
+  python -m collectors agent --nvml --page http://localhost:8000/metrics --spool /var/spool/wattledger
+  python -m collectors record --nvml --out recorded.parquet --minutes 15
+
+`python -m collectors COMMAND --help` tells more. Secrets are never options: name the variable that holds one.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; tests read it too, to hold docs/agent.md to it."""
+    root = argparse.ArgumentParser(
+        prog="python -m collectors",
+        description="Read power and token telemetry on a host.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    agent = commands.add_parser("agent", help="sample until stopped, into a spool that a landing takes in")
+    _add_sources(agent)
+    agent.add_argument("--spool", required=True, metavar="PATH", help="a folder, a share, or any fsspec URL (s3://…)")
+    agent.add_argument("--nvml-interval", type=_seconds, default=1.0, metavar="SECONDS", help="default: 1")
+    agent.add_argument("--page-interval", type=_seconds, default=15.0, metavar="SECONDS", help="default: 15")
+    agent.add_argument(
+        "--rotate",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="write a file this often, which is also what a crash loses at most (default: 60)",
+    )
+
+    sample = commands.add_parser("sample", help="look once and print what is there")
+    _add_sources(sample)
+
+    record = commands.add_parser("record", help="sample NVML for some minutes into one Parquet file")
+    record.add_argument("--nvml", action="store_true", required=True, help="record this host's GPUs")
+    record.add_argument("--out", type=Path, required=True, metavar="FILE.parquet")
+    record.add_argument("--minutes", type=_seconds, default=15.0, help="default: 15; SIGINT or SIGTERM ends it earlier")
+    record.add_argument("--nvml-interval", type=_seconds, default=1.0, metavar="SECONDS", help="default: 1")
+    record.add_argument("--host", default=socket.gethostname(), metavar="NAME", help="default: this host's name")
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status: 0 done, 1 a source or the spool failed, 2 a wrong option."""
+    options = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    # A request that is retried is the agent's to tell, once.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+    return {"agent": _agent, "sample": _sample, "record": _record}[options.command](options)
+
+
+def _add_sources(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--nvml", action="store_true", help="this host's GPUs")
+    command.add_argument("--page", action="append", default=[], metavar="URL", help="a /metrics page; may be repeated")
+    command.add_argument("--host", default=socket.gethostname(), metavar="NAME", help="default: this host's name")
+    command.add_argument(
+        "--families",
+        type=Path,
+        metavar="FILE",
+        help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the project's "
+        "catalogue where it lies beside the package, else everything)",
+    )
+    for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
+        command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
+    from collectors.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for pyarrow)
+    from collectors.exposition import ExpositionPage  # noqa: PLC0415
+
+    secrets = {key: value for key, value in vars(options).items() if key.endswith("_env")}
+    families = families_to_keep(options.families) if options.page else None
+    return [ExpositionPage(url, families, host=options.host, **secrets) for url in options.page]
+
+
+def _samplers(options: argparse.Namespace) -> list:
+    """The NVML sampler, if asked for, then the pages. SystemExit 2 with one line where an option cannot be."""
+    from collectors.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.samples import SourceError  # noqa: PLC0415
+
+    if not options.nvml and not options.page:
+        _refuse("nothing to look at: give --nvml, --page URL, or both")
+    try:
+        return [*([NvmlSampler(host=options.host)] if options.nvml else []), *_pages(options)]
+    except (OSError, ValueError, SourceError) as error:
+        _refuse(str(error))
+
+
+def _agent(options: argparse.Namespace) -> int:
+    from collectors.agent import Watch, run_agent  # noqa: PLC0415
+    from collectors.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.spool import Spool  # noqa: PLC0415
+    from collectors.spool_writer import SpoolWriter  # noqa: PLC0415
+
+    samplers = _samplers(options)
+    try:
+        spool = Spool(options.spool)
+    except (ImportError, ValueError) as error:
+        _refuse(f"--spool {options.spool}: {error}")
+    watches = [
+        Watch(sampler, options.nvml_interval if isinstance(sampler, NvmlSampler) else options.page_interval)
+        for sampler in samplers
+    ]
+    return run_agent(watches, SpoolWriter(spool, options.host, rotate_seconds=options.rotate))
+
+
+def _sample(options: argparse.Namespace) -> int:
+    from collectors.samples import SourceError  # noqa: PLC0415
+
+    status = 0
+    for sampler in _samplers(options):
+        try:
+            readings = sampler.look()
+        except SourceError as error:
+            print(error, file=sys.stderr)
+            status = 1
+            continue
+        width = max((len(reading.metric) for reading in readings), default=0)
+        print(f"{sampler.url}: {len(readings)} samples")
+        for reading in readings:
+            print(f"  {reading.metric:<{width}}  {reading.value:>20.15g}  {reading.labels}")
+        if sampler.unknown:
+            series = sum(sampler.unknown.values())
+            print(f"  and {series} series of {len(sampler.unknown)} metrics that are not kept")
+        for problem in sampler.problems:
+            print(problem, file=sys.stderr)
+            status = 1
+    return status
+
+
+def _record(options: argparse.Namespace) -> int:
+    from collectors.agent import record  # noqa: PLC0415
+    from collectors.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.samples import SourceError  # noqa: PLC0415
+
+    if not options.out.parent.is_dir():
+        _refuse(f"--out {options.out}: there is no folder {options.out.parent}")
+    try:
+        rows = record(NvmlSampler(host=options.host), options.out, options.minutes * 60, options.nvml_interval)
+    except SourceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{rows} rows in {options.out}")
+    return 0
+
+
+def _refuse(reason: str) -> None:
+    print(f"python -m collectors: {reason}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""The spool: a folder of Parquet files in which agents leave samples until a landing takes them in.
+
+Add here how the files lie and how they are read. Keep out how they come to be (`spool_writer`), where samples come from
+(`nvml`, `exposition`) and when they are taken (`agent`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
+from collectors.series import SeriesRegister
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+SPOOL_SCHEMA = pa.schema(
+    [
+        ("observed_at", OBSERVED_AT),
+        ("source_kind", _TEXT),
+        ("metric", _TEXT),
+        ("labels", _TEXT),
+        ("value", pa.float64()),
+    ]
+)
+# What the agent saw and did not keep travels in the file's metadata, as JSON {metric: number of series}.
+UNKNOWN_KEY = b"wattledger_unknown_families"
+
+# Writing takes milliseconds: a file that is still unfinished after this long will never be finished.
+UNFINISHED_SECONDS = 3600
+# Rows handed on at once: files of one minute are small, and a batch has a price of its own.
+BATCH_ROWS = 2**18
+
+
+def host_folder(host: str) -> str:
+    """The folder of one host's files, whatever characters its name holds."""
+    return "host=" + quote(host, safe="")
+
+
+class Spool:
+    """Where the files lie: any fsspec URL. Raises ImportError or ValueError for a URL that no installed package serves.
+
+    A file is `host=<host>/date=<UTC day of all its rows>/<start>-<token>-<sequence>.parquet`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.fs, self.root = fsspec.core.url_to_fs(str(path))
+        self.is_local = isinstance(self.fs, LocalFileSystem)
+
+    def put(self, name: str, payload: bytes) -> None:
+        """Write one file so that a reader sees it whole or not at all, and so that it survives a crash of the host."""
+        path = f"{self.root}/{name}"
+        if not self.is_local:
+            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self.fs.pipe_file(path, payload)
+            return
+        final = Path(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        open_file = final.with_name(f".{final.name}.tmp")
+        try:
+            with open_file.open("wb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            open_file.replace(final)
+        except OSError:
+            open_file.unlink(missing_ok=True)
+            raise
+        _sync_folder(final.parent)
+        _sync_folder(final.parent.parent)
+
+    def files(self, day: date) -> list[str]:
+        """Paths of the day's files, sorted by host, start of the agent and sequence."""
+        self.fs.invalidate_cache()
+        return sorted(path for host in self._hosts() for path in self._parquet_files(f"{host}/date={day.isoformat()}"))
+
+    def days(self) -> list[date]:
+        """The UTC days of which any file is here, sorted."""
+        self.fs.invalidate_cache()
+        found = set()
+        for host in self._hosts():
+            for folder in self._listed(host):
+                day = _day_of(folder)
+                if day is not None and day not in found and self._parquet_files(folder):
+                    found.add(day)
+        return sorted(found)
+
+    def remove(self, path: str) -> None:
+        """Remove one file, and its day's folder once that is empty: a spool's listing must not grow with its age."""
+        self.fs.rm_file(path)
+        if self.is_local and _day_of(Path(path).parent.name) != datetime.now(UTC).date():
+            try:
+                Path(path).parent.rmdir()
+            except OSError:
+                return  # not empty
+
+    def discard_unfinished(self, host: str) -> None:
+        """Remove what a killed agent of this host left half-written; not what another may be writing right now."""
+        if not self.is_local:
+            return
+        for path in Path(self.root, host_folder(host)).glob("date=*/.*.tmp"):
+            if path.stat().st_mtime < time.time() - UNFINISHED_SECONDS:
+                path.unlink(missing_ok=True)
+
+    def _hosts(self) -> list[str]:
+        return [path for path in self._listed(self.root) if _last(path).startswith("host=")]
+
+    def _parquet_files(self, folder: str) -> list[str]:
+        names = self._listed(folder)
+        return [path for path in names if path.endswith(".parquet") and not _last(path).startswith(".")]
+
+    def _listed(self, folder: str) -> list[str]:
+        try:
+            return sorted(self.fs.ls(folder, detail=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+class SpoolCollector:
+    """A spool as a source.
+
+    A landing calls `collect`, commits, and then calls `landed` with the same window: that removes the files of which
+    every row was yielded, and nothing else. Later files of the same day come with the next landing of that day, which
+    must add to what the day holds: hence `is_additive`. `problems` names the files that could not be read, one line
+    each, since the collector was made; they stay where they are.
+    """
+
+    is_additive = True
+
+    def __init__(self, source: str, path: str | Path) -> None:
+        self.source = source
+        self.problems: list[str] = []
+        self._path = str(path)
+        self._spool: Spool | None = None
+        self._read: dict[Window, list[str]] = {}
+
+    def days(self) -> list[date]:
+        """The UTC days of which files wait here, sorted. Raises SourceError."""
+        return self._reached(lambda spool: spool.days())
+
+    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
+        """Batches of about BATCH_ROWS rows; each host's rows in the order they were written. Raises SourceError."""
+        read = self._read[window] = []
+        known: dict[tuple[str, str], tuple[str, int]] = {}
+        unknown: dict[str, set[str]] = {}
+        parts: list[_Rows] = []
+        whole: list[str] = []
+        for path in self._paths(window):
+            table = self._table(path)
+            if table is None:
+                continue
+            try:
+                rows = _rows(table, families, register, known, unknown)
+                left_out = json.loads((table.schema.metadata or {}).get(UNKNOWN_KEY, b"{}"))
+            except ValueError as error:
+                self.problems.append(f"{path}: {error}")
+                continue
+            for metric in left_out.keys() - families.keys():
+                register.unknown(metric, left_out[metric])
+            is_inside = (rows.observed_us >= window.start_us) & (rows.observed_us < window.end_us)
+            if is_inside.all():
+                whole.append(path)
+            parts.append(rows.where(is_inside))
+            if sum(len(part.values) for part in parts) >= BATCH_ROWS:
+                yield from _batches(parts, register)
+                read += whole
+                parts, whole = [], []
+        yield from _batches(parts, register)
+        read += whole
+        for metric, labels in unknown.items():
+            register.unknown(metric, len(labels))
+
+    def landed(self, window: Window) -> int:
+        """Remove the files that the last `collect(window)` handed on wholly; how many."""
+        removed = 0
+        for path in self._read.pop(window, []):
+            try:
+                self._reached(lambda spool, path=path: spool.remove(path))
+            except FileNotFoundError:
+                continue
+            except SourceError as error:
+                # The rows are safe in the warehouse, and landing them once more adds nothing.
+                self.problems.append(f"{path}: landed, but not removed: {error.reason}")
+                continue
+            removed += 1
+        return removed
+
+    def _paths(self, window: Window) -> list[str]:
+        day = window.start_at.astimezone(UTC).date()
+        last_day = (window.end_at - timedelta(microseconds=1)).astimezone(UTC).date()
+        paths: list[str] = []
+        while day <= last_day:
+            paths += self._reached(lambda spool, day=day: spool.files(day))
+            day += timedelta(days=1)
+        return paths
+
+    def _table(self, path: str) -> pa.Table | None:
+        """One file, None if it cannot be read: gone (another landing took it), or a problem."""
+        try:
+            payload = self._reached(lambda spool: spool.fs.cat_file(path))
+        except FileNotFoundError:
+            return None
+        except SourceError as error:
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+            self.problems.append(f"{path}: {error.reason}")
+            return None
+        try:
+            table = pq.read_table(pa.BufferReader(payload))
+            table = table.select(SPOOL_SCHEMA.names).cast(SPOOL_SCHEMA.with_metadata(table.schema.metadata))
+            if any(column.null_count for column in table.columns):
+                raise ValueError("a column holds nulls")
+        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
+            self.problems.append(f"{path}: {error}")
+            return None
+        return table
+
+    def _reached(self, ask: Callable[[Spool], Any]) -> Any:
+        try:
+            if self._spool is None:
+                self._spool = Spool(self._path)
+                if self._spool.is_local and not Path(self._spool.root).is_dir():
+                    self._spool = None
+                    raise SourceError(self._path, None, "there is no such folder; the first agent makes it")
+            return ask(self._spool)
+        except (FileNotFoundError, SourceError):
+            raise
+        except Exception as error:  # each store raises its own kinds
+            self._spool = None
+            raise SourceError(self._path, None, f"{type(error).__name__}: {error}") from error
+
+
+@dataclass
+class _Rows:
+    """Rows of one file as columns; `streams` indexes _STREAMS."""
+
+    streams: np.ndarray
+    series_ids: np.ndarray
+    observed_us: np.ndarray
+    values: np.ndarray
+
+    def where(self, mask: np.ndarray) -> _Rows:
+        return _Rows(self.streams[mask], self.series_ids[mask], self.observed_us[mask], self.values[mask])
+
+
+_STREAMS = ("", "power", "tokens")  # "": a family that the catalogue does not know
+
+
+def _rows(
+    table: pa.Table,
+    families: Mapping[str, Family],
+    register: SeriesRegister,
+    known: dict[tuple[str, str], tuple[str, int]],
+    unknown: dict[str, set[str]],
+) -> _Rows:
+    metrics, labels = (table[name].unify_dictionaries().combine_chunks() for name in ("metric", "labels"))
+    metric_texts, label_texts = metrics.dictionary.to_pylist(), labels.dictionary.to_pylist()
+    pairs = metrics.indices.to_numpy().astype(np.int64) * max(len(label_texts), 1) + labels.indices.to_numpy()
+    distinct, nth = np.unique(pairs, return_inverse=True)
+    streams, series_ids = np.zeros(len(distinct), np.int8), np.zeros(len(distinct), np.int64)
+    for i, pair in enumerate(distinct.tolist()):
+        key = (metric_texts[pair // len(label_texts)], label_texts[pair % len(label_texts)])
+        family = families.get(key[0])
+        if family is None:
+            unknown.setdefault(key[0], set()).add(key[1])
+            continue
+        if key not in known:
+            known[key] = (family.stream, register.series_id(family, _labels_of(key[1])))
+        streams[i], series_ids[i] = _STREAMS.index(known[key][0]), known[key][1]
+    observed_us = table["observed_at"].combine_chunks().view(pa.int64()).to_numpy()
+    return _Rows(streams[nth], series_ids[nth], observed_us, table["value"].combine_chunks().to_numpy())
+
+
+def _labels_of(text: str) -> dict[str, str]:
+    labels = json.loads(text)
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        raise ValueError(f"labels are no JSON object of texts: {text[:60]!r}")
+    return labels
+
+
+def _batches(parts: list[_Rows], register: SeriesRegister) -> Iterator[Batch]:
+    if not parts:
+        return
+    streams, series_ids, observed_us, values = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("streams", "series_ids", "observed_us", "values")
+    )
+    for code, stream in enumerate(_STREAMS):
+        is_here = streams == code
+        if stream and is_here.any():
+            samples = sample_batch(series_ids[is_here], observed_us[is_here], values[is_here])
+            register.observe(samples)
+            yield Batch(stream, samples)
+
+
+def _day_of(folder: str) -> date | None:
+    try:
+        return date.fromisoformat(_last(folder).removeprefix("date="))
+    except ValueError:
+        return None
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a crash of the host; some shares refuse, and there the rename is all one gets."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
