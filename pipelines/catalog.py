@@ -1,0 +1,42 @@
+"""The metric and label catalogues as Python needs them: which families to ask for, which labels identify a device.
+
+Their meaning (unit, factor, rank) is read by SQL alone; add a column here only when a collector or the booking needs
+it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from collectors.samples import Family
+
+SEEDS = Path(__file__).parent.parent / "dbt_project" / "seeds"
+STREAMS = ("power", "tokens")
+
+
+def families(seeds: Path = SEEDS) -> Mapping[str, Family]:
+    """Metric name -> Family. ValueError where rows of one metric disagree: a collector could not tell them apart."""
+    found: dict[str, Family] = {}
+    for row in _rows(seeds / "metric_catalog.csv"):
+        if row["stream"] not in STREAMS:
+            raise ValueError(f"metric_catalog.csv: {row['metric']} has stream {row['stream']!r}, expected {STREAMS}")
+        family = Family(row["metric"], row["stream"], row["source_kind"])
+        if found.setdefault(row["metric"], family) != family:
+            raise ValueError(f"metric_catalog.csv: {row['metric']} is both {found[row['metric']]} and {family}")
+    return found
+
+
+def device_labels(seeds: Path = SEEDS) -> list[tuple[str, str, int]]:
+    """(source kind, label, rank) of every label that holds a device's UUID."""
+    return [
+        (row["source_kind"], row["label"], int(row["rank"]))
+        for row in _rows(seeds / "label_catalog.csv")
+        if row["attribute"] == "device_uuid"
+    ]
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))

@@ -1,0 +1,311 @@
+"""The fleet file: one YAML that a user edits, read whole and judged before anything runs.
+
+Add a key here when a user has to say something that telemetry does not. Keep out what a source says itself, and
+reference values that are the same for everybody: those are dbt seeds. The kinds of sources are in `sources`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+from zoneinfo import available_timezones
+
+import yaml
+from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
+
+from collectors.samples import Collector
+from pipelines.fleet_errors import FleetError, problems
+from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive
+
+PROJECT = Path(__file__).parent.parent
+DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
+
+__all__ = ["DEFAULT_FLEET", "PROJECT", "Fleet", "FleetError", "load_fleet"]
+
+
+def _known_zone(name: str) -> str:
+    if name not in available_timezones():
+        raise ValueError("must be an IANA time zone such as America/Los_Angeles")
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+
+
+class Period(Part):
+    """UTC dates [start, end); without an end the period runs up to yesterday."""
+
+    start: date
+    end: date | None = None
+
+    @model_validator(mode="after")
+    def _forward(self) -> Period:
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"expected an end after the start {self.start}; the end itself is not part of the period")
+        return self
+
+
+class Tariff(Part):
+    """A price per kWh in local hours [from, to), valid on local dates [valid_from, valid_to)."""
+
+    usd_per_kwh: Number
+    local_hours: tuple[int, int] = (0, 24)
+    valid_from: date = date(1970, 1, 1)
+    valid_to: date | None = None
+
+    @model_validator(mode="after")
+    def _within_a_day(self) -> Tariff:
+        first, end = self.local_hours
+        if not 0 <= first < end <= 24:
+            raise ValueError(f"local_hours: got [{first}, {end}], expected 0 <= from < to <= 24")
+        if self.valid_to is not None and self.valid_to <= self.valid_from:
+            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
+        return self
+
+    def overlaps(self, other: Tariff) -> bool:
+        """Whether both would price the same hour."""
+        return max(self.local_hours[0], other.local_hours[0]) < min(self.local_hours[1], other.local_hours[1]) and max(
+            self.valid_from, other.valid_from
+        ) < min(self.valid_to or date.max, other.valid_to or date.max)
+
+
+class Site(Part):
+    """A place with one grid zone, one time zone and one facility overhead."""
+
+    name: Name
+    zone: Name
+    time_zone: TimeZone = "UTC"
+    pue: Annotated[float, Field(strict=True, ge=1)]
+    wue_litres_per_kwh: NonNegative | None = None
+    tariff: tuple[Tariff, ...] = ()
+
+
+class Node(Part):
+    """A host; `host_watts` is what it draws beside its accelerators, where known."""
+
+    name: Name
+    site: Name | None = None
+    rack: Name | None = None
+    device_type: Name | None = None
+    host_watts: NonNegative | None = None
+
+
+class Device(Part):
+    """A device that no label places, or places wrongly."""
+
+    device_uuid: Name
+    node: Name | None = None
+    device_type: Name | None = None
+
+
+class Model(Part):
+    """A model's canonical name and the names it is served under."""
+
+    name: Name
+    aliases: tuple[Name, ...] = ()
+
+
+class CostRate(Part):
+    """What one GPU-hour of a device type costs this fleet; stands before the seed's rows."""
+
+    device_type: Name
+    usd_per_gpu_hour: NonNegative
+    valid_from: date = date(1970, 1, 1)
+    valid_to: date | None = None
+    source: Name
+
+
+class Assignment(Part):
+    """Who uses a device or node in [start_at, end_at), where labels do not say."""
+
+    device_uuid: Name | None = None
+    node: Name | None = None
+    engine: Name | None = None
+    model: Name | None = None
+    deployment: Name | None = None
+    namespace: Name | None = None
+    team: Name | None = None
+    role: Name | None = None
+    start_at: AwareDatetime
+    end_at: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Assignment:
+        if (self.device_uuid is None) == (self.node is None):
+            raise ValueError("expected exactly one of device_uuid and node")
+        if self.end_at is not None and self.end_at <= self.start_at:
+            raise ValueError(f"end_at: got {self.end_at}, expected a time after start_at {self.start_at}")
+        return self
+
+
+class RunWindow(Part):
+    """A named stretch of time of a node, an engine or a model; tokens where a benchmark states them."""
+
+    window_id: Name
+    start_at: AwareDatetime
+    end_at: AwareDatetime
+    node: Name | None = None
+    engine: Name | None = None
+    model: Name | None = None
+    output_tokens: NonNegative | None = None
+    total_tokens: NonNegative | None = None
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> RunWindow:
+        if self.node is None and self.engine is None and self.model is None:
+            raise ValueError("expected at least one of node, engine and model")
+        if self.end_at <= self.start_at:
+            raise ValueError(f"end_at: got {self.end_at}, expected a time after start_at {self.start_at}")
+        return self
+
+
+class RunWindowFile(Part):
+    """A CSV or Parquet file of windows; `columns` maps a column of raw.run_windows to the file's."""
+
+    path: FleetPath
+    columns: dict[str, str] = Field(default_factory=dict)
+
+
+class RunWindows(Part):
+    inline: tuple[RunWindow, ...] = ()
+    files: tuple[RunWindowFile, ...] = ()
+
+
+class GridFile(Part):
+    """Hourly intensity of one zone: `values` maps the file's columns to direct_ and lifecycle_gco2e_per_kwh."""
+
+    path: FleetPath
+    time: Name
+    values: dict[str, str] = Field(min_length=1)
+    zone: Name
+    estimated: Name | None = None
+    source: Name | None = None
+
+
+class GridIntensity(Part):
+    files: tuple[GridFile, ...] = ()
+
+
+class Fleet(Part):
+    """A whole fleet file. `path` and `root` say where it was read and where its data goes."""
+
+    fleet: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")]
+    synthetic: bool = False
+    description: str = ""
+    grid_seconds: Annotated[int, Field(strict=True, gt=0)] = 300
+    max_spread_days: Positive = 3
+    period: Period
+    sources: list[AnySource] = Field(min_length=1)
+    grid_intensity: GridIntensity = GridIntensity()
+    run_windows: RunWindows = RunWindows()
+    sites: tuple[Site, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    devices: tuple[Device, ...] = ()
+    models: tuple[Model, ...] = ()
+    teams: dict[str, str] = Field(default_factory=dict)
+    cost_rates: tuple[CostRate, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    path: Path = Field(default=Path(), exclude=True)
+    root: Path = Field(default=Path(), exclude=True)
+
+    @property
+    def warehouse(self) -> Path:
+        """The DuckDB file that the pipeline writes."""
+        return self.root / "warehouse.duckdb"
+
+    @property
+    def published(self) -> Path:
+        """The folder that readers see."""
+        return self.root / "published"
+
+    def days(self, today: date) -> list[date]:
+        """The UTC dates of the period that are over on `today`, in order."""
+        end = min(self.period.end or today, today)
+        return [self.period.start + timedelta(days=n) for n in range((end - self.period.start).days)]
+
+    def collectors(self, environ: Mapping[str, str] = os.environ) -> list[Collector]:
+        """One collector per source, in the file's order."""
+        return [source.collector(environ) for source in self.sources]
+
+
+def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fleet:
+    """The fleet file at `path`, or FleetError with everything that is wrong in it, at once."""
+    path = Path(path).absolute()
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = yaml.load(text, _Loader)
+    except OSError as refusal:
+        raise FleetError(path, [f"cannot be read: {refusal.strerror}"]) from refusal
+    except (yaml.YAMLError, UnicodeDecodeError) as refusal:
+        raise FleetError(path, [f"is not YAML: {refusal}"]) from refusal
+    if not isinstance(raw, dict):
+        raise FleetError(path, ["expected a mapping with the keys fleet, period, sources, …"])
+    reserved = sorted({"path", "root"} & raw.keys())
+    name = raw.get("fleet") if isinstance(raw.get("fleet"), str) else "unnamed"
+    root = Path(environ.get("WATTLEDGER_DATA") or PROJECT / "data").absolute() / name
+    context = {"environ": environ, "roots": {"fleet": path.parent, "data": root}}
+    try:
+        fleet = Fleet.model_validate({**raw, "path": path, "root": root}, context=context)
+    except ValidationError as wrong:
+        raise FleetError(path, [*(f"{key}: unknown key" for key in reserved), *problems(wrong, raw, Fleet)]) from None
+    found = [*(f"{key}: unknown key" for key in reserved), *_disagreements(fleet)]
+    if found:
+        raise FleetError(path, found)
+    return fleet
+
+
+def _disagreements(fleet: Fleet) -> Iterator[str]:
+    """What is wrong between parts that are each right."""
+    if 3600 % fleet.grid_seconds:
+        yield f"grid_seconds: got {fleet.grid_seconds}, expected a divisor of 3600"
+    if not fleet.synthetic and any(source.kind == "synthetic" for source in fleet.sources):
+        yield "synthetic: got false, expected true because a source is of kind synthetic: readers must see it"
+    for key, names in (
+        ("sources", [source.name for source in fleet.sources]),
+        ("sites", [site.name for site in fleet.sites]),
+        ("nodes", [node.name for node in fleet.nodes]),
+        ("devices", [device.device_uuid for device in fleet.devices]),
+        ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
+        ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
+    ):
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"{key}: {name!r} stands more than once, expected unique names"
+    sites = {site.name for site in fleet.sites}
+    for key, part in [("sources", s) for s in fleet.sources] + [("nodes", n) for n in fleet.nodes]:
+        if part.site is not None and part.site not in sites:
+            yield f"{key}[{part.name}].site: got {part.site!r}, expected one of the sites {sorted(sites)}"
+    for site in fleet.sites:
+        for i, tariff in enumerate(site.tariff):
+            for j, other in enumerate(site.tariff[:i]):
+                if tariff.overlaps(other):
+                    yield f"sites[{site.name}].tariff[{i}]: prices hours that tariff[{j}] already prices"
+    yield from _double_assignments(fleet)
+
+
+def _double_assignments(fleet: Fleet) -> Iterator[str]:
+    by_place: dict[tuple[str | None, str | None], list[Assignment]] = {}
+    for assignment in fleet.assignments:
+        by_place.setdefault((assignment.device_uuid, assignment.node), []).append(assignment)
+    for (device_uuid, node), held in by_place.items():
+        if device_uuid is None:
+            continue  # several models may share a node; a device has one user at a time
+        held.sort(key=lambda assignment: assignment.start_at)
+        for earlier, later in pairwise(held):
+            if earlier.end_at is None or later.start_at < earlier.end_at:
+                yield f"assignments: {device_uuid or node} is assigned twice from {later.start_at.isoformat()}"
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice, where plain YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        for i, key in enumerate(keys):
+            if key in keys[:i]:
+                mark = node.value[i][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", mark)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,59 @@
+"""The tables that the pipeline writes before dbt runs: schema `raw` (what sources said) and schema `fleet` (the file).
+
+Add a column here when a collector learns to say it, and in `dbt_project/models/sources.yml`. Keep out derived values.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+RAW_TABLES = {
+    "series": "series_id bigint, source varchar, source_kind varchar, metric varchar, labels varchar,"
+    " first_seen_at timestamptz, last_seen_at timestamptz",
+    "power_samples": "series_id bigint, observed_at timestamptz, value double",
+    "token_samples": "series_id bigint, observed_at timestamptz, value double",
+    "series_chunks": "series_id bigint, source varchar, chunk_start_at timestamptz, chunk_end_at timestamptz,"
+    " samples bigint, first_at timestamptz, first_value double, last_at timestamptz, last_value double,"
+    " falls bigint, duplicates bigint, out_of_order bigint, rejects bigint,"
+    " longest_gap_seconds double, typical_interval_seconds double",
+    "grid_intensity": "zone varchar, hour_start_at timestamptz, direct_gco2e_per_kwh double,"
+    " lifecycle_gco2e_per_kwh double, is_estimated boolean, source varchar",
+    "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
+    " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
+    "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
+    " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
+    " detail varchar",
+    "unknown_families": "source varchar, metric varchar, series bigint, last_seen_at timestamptz",
+    # What a landing made stale and no run has healed yet: survives a crash between landing, booking and publishing.
+    "due_dates": "date date, due varchar",
+    # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.
+    "seeds_loaded": "digest varchar",
+}
+
+FLEET_TABLES = {
+    "sources": "source varchar, kind varchar, interval_seconds double, tokens_complete boolean, site varchar",
+    "sites": "site varchar, zone varchar, time_zone varchar, pue double, wue_litres_per_kwh double",
+    "tariffs": "site varchar, valid_from date, valid_to date, local_hour_from integer, local_hour_to integer,"
+    " usd_per_kwh double",
+    "nodes": "node varchar, site varchar, rack varchar, device_type varchar, host_watts double",
+    "devices": "device_uuid varchar, node varchar, device_type varchar",
+    "model_aliases": "alias varchar, model varchar",
+    "teams": "namespace varchar, team varchar",
+    "assignments": "device_uuid varchar, node varchar, engine varchar, model varchar, deployment varchar,"
+    " namespace varchar, team varchar, role varchar, start_at timestamptz, end_at timestamptz",
+    "cost_rates": "device_type varchar, valid_from date, valid_to date, usd_per_gpu_hour double, source varchar",
+}
+
+
+def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create what is missing, empty; a warehouse that has everything is left as it is."""
+    for schema, tables in (("raw", RAW_TABLES), ("fleet", FLEET_TABLES)):
+        connection.execute(f"create schema if not exists {schema}")
+        for table, columns in tables.items():
+            connection.execute(f"create table if not exists {schema}.{table} ({columns})")
+
+
+def columns_of(schema: str, table: str) -> list[str]:
+    """Column names of a table of this module, in order."""
+    tables = {"raw": RAW_TABLES, "fleet": FLEET_TABLES}[schema]
+    return [column.split()[0] for column in tables[table].split(",")]

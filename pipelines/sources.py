@@ -1,0 +1,197 @@
+"""The sources a fleet file may name: what each kind needs, and the collector that each becomes.
+
+Add a kind of source here together with its collector. Secrets are never values in the file, only names of environment
+variables; paths are confined (see `FleetPath`). Keep out everything about sites, tariffs and people: that is `fleet`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+
+if TYPE_CHECKING:
+    from collectors.samples import Collector
+
+_VARIABLE = re.compile(r"^\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=/|$)")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class Part(BaseModel):
+    """A part of the fleet file: unknown keys are mistakes, values keep their YAML types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, str], base: str) -> str:
+    """The absolute path behind `text`, or ValueError.
+
+    `roots` maps a word ("fleet", "data") to a folder; relative paths start at `roots[base]`. A leading `${VAR}` names
+    another root. Symbolic links are followed before the path is judged; a glob is judged by its part before the mark.
+    """
+    folders = list(roots.values())
+    named = _VARIABLE.match(text)
+    if named:
+        value = environ.get(named[1])
+        if not value:
+            raise ValueError(f"environment variable {named[1]} is not set; it must name the folder to read from")
+        folders = [Path(value).resolve()]
+        path = folders[0] / text[named.end() :].lstrip("/")
+    else:
+        path = roots[base] / text
+    if "$" in str(path.relative_to(folders[0]) if named else text):
+        raise ValueError("a variable may only stand at the start, as ${VAR}/…")
+    parts = path.parts
+    first_glob = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    if ".." in parts[first_glob:]:
+        raise ValueError("no '..' behind a glob")
+    resolved = Path(*parts[:first_glob]).resolve()
+    if not any(resolved.is_relative_to(folder.resolve()) for folder in folders):
+        raise ValueError(
+            f"must stay inside {' or '.join(str(folder) for folder in folders)};"
+            " start it with ${VAR} to read from a folder that an environment variable names"
+        )
+    return str(Path(resolved, *parts[first_glob:]))
+
+
+def _fleet_path(text: str, info: ValidationInfo) -> str:
+    context = info.context
+    return confined_path(text, context["roots"], context["environ"], base="fleet")
+
+
+def _spool_path(text: str, info: ValidationInfo) -> str:
+    scheme = urlsplit(text).scheme
+    if scheme and scheme != "file":
+        return text
+    context = info.context
+    return confined_path(text.removeprefix("file://"), context["roots"], context["environ"], base="data")
+
+
+def _set_variable(name: str, info: ValidationInfo) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("must be the name of an environment variable, never the secret itself")
+    if name not in info.context["environ"]:
+        raise ValueError(f"environment variable {name} is not set")
+    return name
+
+
+def _plain_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http:// or https:// URL")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must carry no user or password; name environment variables under `auth` instead")
+    return url
+
+
+Name = Annotated[str, Field(min_length=1)]
+SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+FleetPath = Annotated[str, AfterValidator(_fleet_path)]
+SpoolPath = Annotated[str, AfterValidator(_spool_path)]
+Variable = Annotated[str, AfterValidator(_set_variable)]
+Url = Annotated[str, AfterValidator(_plain_url)]
+Number = Annotated[float, Field(strict=True)]
+Positive = Annotated[float, Field(strict=True, gt=0)]
+NonNegative = Annotated[float, Field(strict=True, ge=0)]
+
+
+class Auth(Part):
+    """How to log in: a bearer token, or a user with a password; always by the names of environment variables."""
+
+    bearer_env: Variable | None = None
+    username_env: Variable | None = None
+    password_env: Variable | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Auth:
+        basic = (self.username_env is not None, self.password_env is not None)
+        if self.bearer_env is not None and not any(basic):
+            return self
+        if self.bearer_env is None and all(basic):
+            return self
+        raise ValueError("expected either bearer_env, or username_env with password_env")
+
+
+class Tls(Part):
+    """Certificate files, by the names of environment variables that hold their paths."""
+
+    ca_file_env: Variable | None = None
+    cert_file_env: Variable | None = None
+    key_file_env: Variable | None = None
+
+
+class Source(Part):
+    """What every kind of source says about itself. `site` is the default site of what it meters."""
+
+    name: SourceName
+    interval_seconds: Positive | None = None
+    tokens_complete: bool = False
+    site: Name | None = None
+
+    def collector(self, environ: Mapping[str, str]) -> Collector:
+        """The collector that reads this source; its module is imported only now."""
+        raise NotImplementedError
+
+
+class PrometheusSource(Source):
+    """Any Prometheus-compatible API."""
+
+    kind: Literal["prometheus"]
+    url: Url
+    interval_seconds: Positive
+    matchers: tuple[str, ...] = ()
+    replica_labels: tuple[str, ...] = ()
+    auth: Auth | None = None
+    tls: Tls | None = None
+
+    def collector(self, environ: Mapping[str, str]) -> Collector:
+        raise NotImplementedError
+
+
+class SampleFile(Part):
+    """One file, or a glob of files, of samples: which column is the time, which are labels, which are values."""
+
+    path: FleetPath
+    time: Name
+    labels: dict[str, str] = Field(default_factory=dict)
+    constant_labels: dict[str, str] = Field(default_factory=dict)
+    values: dict[str, str] = Field(min_length=1)
+
+
+class FilesSource(Source):
+    """CSV (also .gz) and Parquet files."""
+
+    kind: Literal["files"]
+    interval_seconds: Positive
+    files: list[SampleFile] = Field(min_length=1)
+
+    def collector(self, environ: Mapping[str, str]) -> Collector:
+        raise NotImplementedError
+
+
+class SpoolSource(Source):
+    """What agents on other hosts have written; landing removes it once it is safe."""
+
+    kind: Literal["spool"]
+    path: SpoolPath = "spool/"
+
+    def collector(self, environ: Mapping[str, str]) -> Collector:
+        raise NotImplementedError
+
+
+class SyntheticSource(Source):
+    """Generated telemetry; only a fleet with `synthetic: true` may have one."""
+
+    kind: Literal["synthetic"]
+    scenario: Name
+    interval_seconds: Positive
+
+    def collector(self, environ: Mapping[str, str]) -> Collector:
+        raise NotImplementedError
+
+
+AnySource = Annotated[PrometheusSource | FilesSource | SpoolSource | SyntheticSource, Field(discriminator="kind")]

@@ -1,0 +1,200 @@
+"""Which dates a landing makes stale: back to the previous landed sample, on to the next, remembered until healed."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import duckdb
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collectors.samples import Window
+from pipelines import booking, landing, warehouse
+from pipelines.raw_tables import create_tables
+from tests.given import CATALOGUE, ENERGY, Samples, at, day
+
+GPU = {"UUID": "GPU-1", "pod": "a"}
+
+
+def dates(*numbers: int) -> list[date]:
+    return [date(2026, 10, 1) + timedelta(days=n) for n in numbers]
+
+
+def land(connection: duckdb.DuckDBPyConnection, source: Samples, window: Window, **options: object) -> None:
+    landing.land(connection, source, window, CATALOGUE, run_id="run", **options)
+
+
+def due(connection: duckdb.DuckDBPyConnection, stage: str = "booking") -> list[date]:
+    found = connection.execute("select date from raw.due_dates where due = ? order by date", [stage]).fetchall()
+    return [row[0] for row in found]
+
+
+def heal(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("delete from raw.due_dates")
+
+
+def counter(*hours: float, labels: dict[str, str] | None = None) -> Samples:
+    return Samples().put(ENERGY, labels or GPU, [(at(hours=h), 1000.0 * h) for h in hours])
+
+
+def test_a_first_landing_makes_its_own_day_due(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(25, 30), day(1))
+    assert due(held) == dates(1)
+
+
+def test_an_unchanged_landing_makes_nothing_due(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(25, 30), day(1))
+    heal(held)
+    land(held, counter(25, 30), day(1))
+    assert due(held) == []
+
+
+def test_a_new_day_reaches_back_to_the_previous_sample_over_a_gap_of_days(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(25, 30), day(1))
+    heal(held)
+    land(held, counter(24 * 5 + 1), day(5))
+    assert due(held) == dates(1, 2, 3, 4, 5)
+
+
+def test_late_data_reaches_back_and_on_to_the_next_sample(held: duckdb.DuckDBPyConnection) -> None:
+    everything = counter(25, 24 * 3 + 2, 24 * 6 + 1)
+    land(held, everything, day(1))
+    land(held, everything, day(6))
+    heal(held)
+    land(held, everything, day(3))
+    assert due(held) == dates(1, 2, 3, 4, 5, 6)
+
+
+def test_a_new_last_sample_does_not_reach_back(held: duckdb.DuckDBPyConnection) -> None:
+    for n in (0, 1, 2):
+        land(held, counter(1, 25, 49), day(n))
+    heal(held)
+    land(held, counter(25, 40), day(1))
+    assert due(held) == dates(1, 2)
+
+
+def test_a_sample_in_the_middle_changes_no_neighbour(held: duckdb.DuckDBPyConnection) -> None:
+    for n in (0, 1, 2):
+        land(held, counter(1, 25, 40, 49), day(n))
+    heal(held)
+    land(held, counter(25, 30, 40), day(1))
+    assert due(held) == []
+
+
+def test_a_restated_first_value_reaches_back(held: duckdb.DuckDBPyConnection) -> None:
+    for n in (0, 1):
+        land(held, counter(1, 25, 40), day(n))
+    heal(held)
+    land(held, Samples().put(ENERGY, GPU, [(at(hours=25), 7.0), (at(hours=40), 40000.0)]), day(1))
+    assert due(held) == dates(0, 1)
+
+
+def test_a_forced_loss_of_a_day_makes_its_neighbours_due(held: duckdb.DuckDBPyConnection) -> None:
+    for n in (0, 2, 4):
+        land(held, counter(1, 50, 97), day(n))
+    heal(held)
+    land(held, Samples(), day(2), force=True)
+    assert due(held) == dates(0, 1, 2, 3, 4)
+
+
+def test_a_head_makes_the_days_before_it_due_and_not_its_own(held: duckdb.DuckDBPyConnection) -> None:
+    everything = counter(1, 49)
+    land(held, everything, day(0))
+    heal(held)
+    land(held, everything, Window(at(2), at(2, hours=1.5)), is_head=True)
+    assert due(held) == dates(0, 1)
+
+
+def test_a_normal_day_after_its_head_is_booked_once(held: duckdb.DuckDBPyConnection) -> None:
+    everything = counter(*(h + 0.25 for h in range(72)))
+    land(held, everything, day(0))
+    land(held, everything, Window(at(1), at(1, hours=1)), is_head=True)
+    heal(held)
+    land(held, everything, day(1))
+    land(held, everything, Window(at(2), at(2, hours=1)), is_head=True)
+    assert due(held) == dates(1)
+
+
+def test_a_device_whose_labels_changed_has_the_neighbour_of_its_old_series(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(1, 5), day(0))
+    heal(held)
+    land(held, counter(24 * 3 + 1, labels={"UUID": "GPU-1", "pod": "b"}), day(3))
+    assert due(held) == dates(0, 1, 2, 3)
+    heal(held)
+    land(held, counter(24 * 4 + 1, labels={"uuid": "GPU-2", "pod": "b"}), day(4))
+    assert due(held) == dates(4)
+
+
+def test_a_label_change_within_the_day_changes_no_neighbour(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(1), day(0))
+    land(held, counter(25, 30, 40), day(1))
+    heal(held)
+    moved = counter(25, 30).put(ENERGY, {"UUID": "GPU-1", "pod": "b"}, [(at(hours=40), 40000.0)])
+    land(held, moved, day(1))
+    assert due(held) == []
+
+
+def test_rejected_samples_are_no_neighbours(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(1), day(0))
+    land(held, Samples().put(ENERGY, GPU, [(at(hours=30), float("nan"))]), day(1))
+    heal(held)
+    land(held, counter(50), day(2))
+    assert due(held) == dates(0, 1, 2)
+
+
+def test_a_failed_landing_makes_nothing_due(held: duckdb.DuckDBPyConnection) -> None:
+    source = counter(25, 30)
+    source.error, source.fails_after = OSError("torn"), 0
+    land(held, source, day(1))
+    assert due(held) == []
+
+
+def test_dates_wait_until_they_are_booked_and_then_published(held: duckdb.DuckDBPyConnection) -> None:
+    everything = counter(25, 24 * 5 + 1)
+    land(held, everything, day(1))
+    land(held, everything, day(5))
+    assert booking.dates_to_book(held, *dates(5, 6)) == tuple(dates(1, 6))
+    assert booking.dates_to_book(held, *dates(0, 2)) == tuple(dates(0, 6))
+    assert booking.dates_to_publish(held, *dates(5, 6)) == tuple(dates(5, 6))
+    booking.booked(held, *dates(1, 6))
+    assert (due(held), due(held, "publication")) == ([], dates(1, 2, 3, 4, 5))
+    assert booking.dates_to_book(held, *dates(5, 6)) == tuple(dates(5, 6))
+    assert booking.dates_to_publish(held, *dates(5, 6)) == tuple(dates(1, 6))
+    booking.published(held, *dates(1, 6))
+    assert due(held, "publication") == []
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 23), min_size=1, max_size=3, unique=True), min_size=1),
+    st.permutations(range(7)),
+)
+def test_in_any_order_every_date_is_booked_after_the_last_change_of_its_neighbours(
+    hours: dict[int, list[int]], order: list[int]
+) -> None:
+    """Booking, reduced to its neighbours: a date's book is the pairs of samples that touch it. Landing the days in any
+    order and booking what is due each time must end in the same book as landing all and booking all."""
+    everything = counter(*(24 * n + h + 0.5 for n, some in hours.items() for h in sorted(some)))
+    connection = warehouse.connect(":memory:")
+    create_tables(connection)
+    book: dict[date, list[tuple]] = {}
+    for n in order:
+        land(connection, everything, day(n))
+        start, end = booking.dates_to_book(connection, *dates(n, n + 1))
+        for offset in range((end - start).days):
+            book[start + timedelta(days=offset)] = _segments(connection, start + timedelta(days=offset))
+        booking.booked(connection, start, end)
+    assert book == {n: _segments(connection, n) for n in dates(*range(7))}
+    connection.close()
+
+
+def _segments(connection: duckdb.DuckDBPyConnection, on: date) -> list[tuple[datetime, datetime]]:
+    return connection.execute(
+        """
+        select * from (
+            select observed_at as start_at, lead(observed_at) over (order by observed_at) as end_at
+            from raw.power_samples
+        ) where start_at < cast(? as date) + 1 and end_at >= cast(? as date) order by 1
+        """,
+        [on, on],
+    ).fetchall()

@@ -1,0 +1,242 @@
+"""Landing: the same rows twice, never less over more, the state before or after and nothing between."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collectors.samples import SourceError, Window
+from collectors.series import series_id
+from pipelines import landing, warehouse
+from pipelines.raw_tables import create_tables
+from tests.given import CATALOGUE, ENERGY, TOKENS, WATTS, Samples, at, day
+
+GPU = {"UUID": "GPU-1", "Hostname": "n1"}
+
+
+def land(connection: duckdb.DuckDBPyConnection, source: Samples, window: Window, **options: object) -> landing.Landing:
+    return landing.land(
+        connection, source, window, CATALOGUE, run_id="run", now=lambda: datetime(2026, 11, 1, tzinfo=UTC), **options
+    )
+
+
+def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple]:
+    return connection.execute(query).fetchall()
+
+
+def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple]]:
+    tables = ("power_samples", "token_samples", "series", "series_chunks")
+    return {table: rows(connection, f"select * from raw.{table} order by all") for table in tables}
+
+
+def outcomes(connection: duckdb.DuckDBPyConnection) -> list[tuple]:
+    return rows(connection, "select outcome, rows, rows_before from raw.landings order by rowid")
+
+
+def a_day_of_both_streams() -> Samples:
+    source = Samples()
+    source.put(WATTS, GPU, [(at(seconds=60 * i), 300.0 + i) for i in range(7)])
+    source.put(TOKENS, {"model_name": "m"}, [(at(seconds=15 * i), 10.0 * i) for i in range(5)])
+    return source
+
+
+def test_a_day_lands_in_both_tables_with_its_series_and_chunks(held: duckdb.DuckDBPyConnection) -> None:
+    result = land(held, a_day_of_both_streams(), day(0))
+    assert (result.outcome, result.rows, result.rows_before) == ("landed", 12, 0)
+    gpu = series_id("cluster", "DCGM_FI_DEV_POWER_USAGE", GPU)
+    engine = series_id("cluster", "vllm:generation_tokens_total", {"model_name": "m"})
+    assert rows(held, "select series_id, count(*), sum(value) from raw.power_samples group by 1") == [(gpu, 7, 2121.0)]
+    assert rows(held, "select series_id, count(*), sum(value) from raw.token_samples group by 1") == [
+        (engine, 5, 100.0)
+    ]
+    assert rows(held, "select source, source_kind, metric, labels from raw.series order by metric") == [
+        ("cluster", "dcgm_exporter", "DCGM_FI_DEV_POWER_USAGE", '{"Hostname":"n1","UUID":"GPU-1"}'),
+        ("cluster", "vllm", "vllm:generation_tokens_total", '{"model_name":"m"}'),
+    ]
+    assert rows(
+        held,
+        "select samples, first_value, last_value, falls, rejects, longest_gap_seconds, typical_interval_seconds"
+        " from raw.series_chunks order by samples",
+    ) == [(5, 0.0, 40.0, 0, 0, 15.0, 15.0), (7, 300.0, 306.0, 0, 0, 60.0, 60.0)]
+
+
+def test_landing_twice_gives_the_same_rows(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, a_day_of_both_streams(), day(0))
+    once = state(held)
+    land(held, a_day_of_both_streams(), day(0))
+    assert state(held) == once
+    assert outcomes(held) == [("landed", 12, 0), ("unchanged", 12, 12)]
+
+
+def test_invalid_samples_stay_in_raw_and_are_counted(held: duckdb.DuckDBPyConnection) -> None:
+    lies = [math.nan, math.inf, -1.0, 9223372036854775794.0, 250.0]
+    land(held, Samples().put(WATTS, GPU, [(at(seconds=i), v) for i, v in enumerate(lies)]), day(0))
+    assert rows(held, "select count(*), count(*) filter (where isnan(value)) from raw.power_samples") == [(5, 1)]
+    assert rows(held, "select samples, rejects, first_value from raw.series_chunks") == [(1, 4, 250.0)]
+
+
+def test_fewer_rows_never_replace_more_unless_forced(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, a_day_of_both_streams(), day(0))
+    before = state(held)
+    less = Samples().put(WATTS, GPU, [(at(), 300.0)])
+    result = land(held, less, day(0))
+    assert (result.outcome, result.is_answered) == ("refused_fewer", False)
+    assert state(held) == before
+    assert land(held, Samples(), day(0)).outcome == "refused_fewer"
+    assert state(held) == before
+    assert land(held, less, day(0), force=True).outcome == "landed"
+    assert rows(held, "select count(*) from raw.power_samples") == [(1,)]
+    assert rows(held, "select count(*) from raw.token_samples") == [(0,)]
+    assert outcomes(held) == [
+        ("landed", 12, 0),
+        ("refused_fewer", 1, 12),
+        ("refused_fewer", 0, 12),
+        ("landed", 1, 12),
+    ]
+
+
+def test_a_source_that_breaks_half_way_leaves_the_old_rows(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, a_day_of_both_streams(), day(0))
+    before = state(held)
+    broken = a_day_of_both_streams().put(WATTS, GPU, [(at(hours=5), 1.0)])
+    broken.error, broken.fails_after = SourceError("http://user:secret@host/api?token=x", 503, "gone"), 2
+    result = land(held, broken, day(0))
+    assert (result.outcome, result.url, result.status, result.detail) == ("failed", "http://host/api", "503", "gone")
+    assert state(held) == before
+    assert rows(held, "select outcome, url, status, window_start_at, window_end_at from raw.landings")[1] == (
+        "failed",
+        "http://host/api",
+        "503",
+        at(),
+        at(1),
+    )
+
+
+def test_a_collectors_own_defect_is_recorded_and_leaves_the_old_rows(held: duckdb.DuckDBPyConnection) -> None:
+    before = state(held)
+    result = land(held, Samples(error=KeyError("labels")), day(0))
+    assert (result.outcome, result.detail) == ("failed", "KeyError: 'labels'")
+    assert state(held) == before
+
+
+def test_a_sample_outside_the_window_is_a_defect_that_stops_the_landing(held: duckdb.DuckDBPyConnection) -> None:
+    source = Samples().put(WATTS, GPU, [(at(hours=2), 1.0)])
+    collect = source.collect
+    source.collect = lambda window, families, register: collect(day(0), families, register)
+    with pytest.raises(ValueError, match="for window"):
+        land(held, source, Window(at(), at(hours=1)))
+    assert state(held)["power_samples"] == []
+
+
+def test_two_sources_do_not_touch_each_other(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, Samples("a").put(WATTS, GPU, [(at(), 1.0), (at(hours=1), 2.0)]), day(0))
+    land(held, Samples("b").put(WATTS, GPU, [(at(), 3.0)]), day(0))
+    land(held, Samples("a").put(WATTS, GPU, [(at(), 4.0), (at(hours=1), 5.0)]), day(0))
+    assert rows(held, "select value from raw.power_samples order by value") == [(3.0,), (4.0,), (5.0,)]
+
+
+def test_the_whole_day_replaces_its_head(held: duckdb.DuckDBPyConnection) -> None:
+    source = Samples().put(WATTS, GPU, [(at(1, seconds=600 * i), float(i)) for i in range(100)])
+    land(held, source, Window(at(1), at(1, hours=1)), is_head=True)
+    assert rows(held, "select samples, chunk_end_at from raw.series_chunks") == [(6, at(1, hours=1))]
+    land(held, source, day(1))
+    assert rows(held, "select samples, chunk_end_at from raw.series_chunks") == [(100, at(2))]
+    assert rows(held, "select count(*) from raw.power_samples") == [(100,)]
+
+
+def test_a_window_over_midnight_is_refused(held: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(ValueError, match="within one UTC day"):
+        land(held, Samples(), Window(at(hours=23), at(1, hours=1)))
+
+
+def test_unknown_families_are_listed_with_the_newest_count(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, Samples(unknown={"new_metric": 3}), day(1))
+    land(held, Samples(unknown={"new_metric": 9}), day(0))
+    assert rows(held, "select source, metric, series, last_seen_at from raw.unknown_families") == [
+        ("cluster", "new_metric", 3, at(2))
+    ]
+
+
+def test_a_spool_merges_and_forgets_only_after_the_commit(held: duckdb.DuckDBPyConnection) -> None:
+    morning = Samples(is_additive=True).put(ENERGY, GPU, [(at(hours=i), 1000.0 * i) for i in range(3)])
+    evening = Samples(is_additive=True).put(ENERGY, GPU, [(at(hours=i), 1000.0 * i) for i in range(2, 6)])
+    land(held, evening, day(0))
+    land(held, morning, day(0))
+    land(held, morning, day(0))
+    assert rows(held, "select count(*), sum(value) from raw.power_samples") == [(6, 15000.0)]
+    assert rows(
+        held,
+        "select samples, first_at, first_value, last_value, falls, duplicates, longest_gap_seconds"
+        " from raw.series_chunks",
+    ) == [(6, at(), 0.0, 5000.0, 0, 0, 3600.0)]
+    assert (morning.forgotten, evening.forgotten) == ([day(0), day(0)], [day(0)])
+    late = Samples(is_additive=True, error=SourceError("spool", None, "torn file"), fails_after=1)
+    late.put(ENERGY, GPU, [(at(hours=i), 1.0) for i in range(10, 20)])
+    assert land(held, late, day(0)).outcome == "failed"
+    assert late.forgotten == []
+    assert rows(held, "select count(*) from raw.power_samples") == [(6,)]
+
+
+points = st.lists(
+    st.tuples(st.integers(0, 200), st.sampled_from([0.0, 1.0, 5.0, 5.5, 9.0, math.nan, -1.0, 9.3e18])),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda point: point[0],
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(points, st.integers(0, 40))
+def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(points: list[tuple[int, float]], cut: int) -> None:
+    points = sorted(points)
+    whole = Samples().put(ENERGY, GPU, [(at(seconds=t), v) for t, v in points])
+    parts = [
+        Samples(is_additive=True).put(ENERGY, GPU, [(at(seconds=t), v) for t, v in p])
+        for p in (points[:cut], points[cut:])
+    ]
+    facts = []
+    for sources in ([whole], parts):
+        connection = warehouse.connect(":memory:")
+        create_tables(connection)
+        for source in sources:
+            land(connection, source, day(0))
+        facts.append(rows(connection, "select * exclude (out_of_order) from raw.series_chunks"))
+        connection.close()
+    assert facts[0] == facts[1]
+
+
+def test_landing_does_not_depend_on_the_machines_time_zone(
+    held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    time.tzset()
+    try:
+        land(held, Samples().put(WATTS, GPU, [(at(hours=1), 1.0)]), day(0))
+        assert rows(held, "select cast(observed_at as date)::varchar from raw.power_samples") == [("2026-10-01",)]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_memory_stays_flat_because_batches_are_inserted_as_they_come(
+    held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landing, "GROUP_ROWS", 4)
+    sizes: list[int] = []
+    insert = landing._Unit._insert
+
+    def counted(unit: landing._Unit, table: str, group: list[pa.RecordBatch]) -> None:
+        sizes.append(sum(batch.num_rows for batch in group))
+        insert(unit, table, group)
+
+    monkeypatch.setattr(landing._Unit, "_insert", counted)
+    land(held, Samples().put(WATTS, GPU, [(at(seconds=i), 1.0) for i in range(30)]), day(0))
+    assert max(sizes) == 6
+    assert sum(sizes) == 30
