@@ -35,6 +35,7 @@ SPOOL_SCHEMA = pa.schema(
         ("value", pa.float64()),
     ]
 )
+_READ_SCHEMA = pa.schema([column for column in SPOOL_SCHEMA if column.name != "source_kind"])
 # What the agent saw and did not keep travels in the file's metadata, as JSON {metric: number of series}.
 UNKNOWN_KEY = b"wattledger_unknown_families"
 
@@ -218,8 +219,8 @@ class SpoolCollector:
             self.problems.append(f"{path}: {error.reason}")
             return None
         try:
-            table = pq.read_table(pa.BufferReader(payload))
-            table = table.select(SPOOL_SCHEMA.names).cast(SPOOL_SCHEMA.with_metadata(table.schema.metadata))
+            table = pq.read_table(pa.BufferReader(payload), columns=_READ_SCHEMA.names)
+            table = table.cast(_READ_SCHEMA.with_metadata(table.schema.metadata))
             if any(column.null_count for column in table.columns):
                 raise ValueError("a column holds nulls")
         except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
@@ -252,6 +253,8 @@ class _Rows:
     values: np.ndarray
 
     def where(self, mask: np.ndarray) -> _Rows:
+        if mask.all():
+            return self
         return _Rows(self.streams[mask], self.series_ids[mask], self.observed_us[mask], self.values[mask])
 
 
@@ -268,9 +271,10 @@ def _rows(
     metrics, labels = (table[name].unify_dictionaries().combine_chunks() for name in ("metric", "labels"))
     metric_texts, label_texts = metrics.dictionary.to_pylist(), labels.dictionary.to_pylist()
     pairs = metrics.indices.to_numpy().astype(np.int64) * max(len(label_texts), 1) + labels.indices.to_numpy()
-    distinct, nth = np.unique(pairs, return_inverse=True)
-    streams, series_ids = np.zeros(len(distinct), np.int8), np.zeros(len(distinct), np.int64)
-    for i, pair in enumerate(distinct.tolist()):
+    encoded = pa.array(pairs).dictionary_encode()
+    nth = encoded.indices.to_numpy()
+    streams, series_ids = np.zeros(len(encoded.dictionary), np.int8), np.zeros(len(encoded.dictionary), np.int64)
+    for i, pair in enumerate(encoded.dictionary.to_pylist()):
         key = (metric_texts[pair // len(label_texts)], label_texts[pair % len(label_texts)])
         family = families.get(key[0])
         if family is None:
@@ -293,14 +297,11 @@ def _labels_of(text: str) -> dict[str, str]:
 def _batches(parts: list[_Rows], register: SeriesRegister) -> Iterator[Batch]:
     if not parts:
         return
-    streams, series_ids, observed_us, values = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("streams", "series_ids", "observed_us", "values")
-    )
     for code, stream in enumerate(_STREAMS):
-        is_here = streams == code
-        if stream and is_here.any():
-            samples = sample_batch(series_ids[is_here], observed_us[is_here], values[is_here])
+        here = [part.where(part.streams == code) for part in parts] if stream else []
+        if any(len(part.values) for part in here):
+            columns = ("series_ids", "observed_us", "values")
+            samples = sample_batch(*(np.concatenate([getattr(part, name) for part in here]) for name in columns))
             register.observe(samples)
             yield Batch(stream, samples)
 
