@@ -143,6 +143,9 @@ class _Rows:
         else:
             for column, metric in mapping.values.items():
                 yield from self._samples(rows.column(column), codes, [(metric, key) for key in keys], times_us)
+        unreadable = [code for code, key in enumerate(keys) if key in self._unreadable]
+        if unreadable:
+            self._register.unreadable_rows += int(np.isin(codes, unreadable).sum())
 
     def _placed(self, times_us: np.ndarray, is_timed: np.ndarray) -> np.ndarray:
         """Times with those that are missing taken from the row before, or, at the file's start, after."""
@@ -161,6 +164,7 @@ class _Rows:
         ids = ids_of_codes[codes]
         for stream in sorted({family.stream for family in families if family}):
             is_stream = np.array([family is not None and family.stream == stream for family in families])
+            is_stream &= ids_of_codes != 0
             keep = is_present & (times_us != _NO_TIME)
             if not is_stream.all():
                 keep &= is_stream[codes]
@@ -172,9 +176,6 @@ class _Rows:
         for series_id, rows in zip(*np.unique(ids[times_us == _NO_TIME], return_counts=True), strict=True):
             if series_id:
                 self._register.reject(int(series_id), int(rows))
-        unreadable = [code for code, (_, key) in enumerate(keys) if key in self._unreadable]
-        if unreadable:
-            self._register.unreadable_rows += int(np.isin(codes, unreadable).sum())
 
     def _series_id(self, metric: str, key: tuple) -> int | None:
         """The series of a metric and its text columns; None where the catalogue or the labels do not give one."""
@@ -254,8 +255,12 @@ def _csv_batches(path: str, mapping: FileMapping, register: SeriesRegister) -> I
 
 
 def _parquet_batches(path: str, mapping: FileMapping, window: Window) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path, read_dictionary=mapping.text_columns) as file:
-        _check_columns(path, mapping, file.schema_arrow.names)
+    with pq.ParquetFile(path) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+    _check_columns(path, mapping, schema.names)
+    texts = [column for column in mapping.text_columns if not pa.types.is_nested(schema.field(column).type)]
+    # Buffering ahead, Arrow's default, would hold every chosen row group in memory by the end.
+    with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, pre_buffer=False) as file:
         groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, mapping, window)]
         yield from file.iter_batches(PARQUET_BATCH_ROWS, row_groups=groups, columns=mapping.columns, use_threads=True)
 
