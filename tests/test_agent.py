@@ -386,8 +386,8 @@ def test_a_killed_agent_loses_at_most_the_open_batch(tmp_path):
         agent.wait()
     values, _ = landed_values(spool)
     assert values == [float(count) for count in range(1, len(values) + 1)]
-    # 0.4 s between files at 0.1 s a look, and as much again for a machine that is busy.
-    assert len(sent) - len(values) <= 8
+    # 0.4 s between files at 0.1 s a look is 4 or 5; the rest is for a machine that is busy.
+    assert len(sent) - len(values) <= 20
 
 
 def test_two_hosts_share_a_spool(tmp_path):
