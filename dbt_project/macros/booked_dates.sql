@@ -1,0 +1,33 @@
+-- The dates that this run books, and how a mart replaces exactly them.
+
+{% macro run_start_at() %}cast('{{ var("start_date") }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
+{% macro run_end_at() %}cast('{{ var("end_date") }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
+{% macro run_start_us() %}{{ epoch_us(run_start_at()) }}{% endmacro %}
+{% macro run_end_us() %}{{ epoch_us(run_end_at()) }}{% endmacro %}
+{% macro in_run(date_column) %}({{ date_column }} >= date '{{ var("start_date") }}' and {{ date_column }} < date '{{ var("end_date") }}'){% endmacro %}
+
+{# Months with a booked day; a site's month may begin up to 14 h before the UTC date does, or end 12 h after. #}
+{% macro in_run_months(month_column) %}
+    ({{ month_column }} >= date_trunc('month', date '{{ var("start_date") }}' - interval 1 day)
+     and {{ month_column }} <= date_trunc('month', date '{{ var("end_date") }}'))
+{% endmacro %}
+
+{% macro day_us() %}86400000000{% endmacro %}
+{% macro grid_us() %}{{ var('grid_seconds') | int * 1000000 }}{% endmacro %}
+{% macro date_of_us(us) %}cast({{ from_epoch_us(us) }} as date){% endmacro %}
+
+{# Windows that touch the run's dates. #}
+{% macro overlaps_run(start_at, end_at) %}({{ start_at }} < {{ run_end_at() }} and {{ end_at }} > {{ run_start_at() }}){% endmacro %}
+
+{# Incremental strategy: one transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its
+   rows loses them in the mart too (delete+insert by key would keep them). `replaces` says what a run owns: its dates, months or windows. #}
+{% macro get_incremental_replace_dates_sql(arg_dict) %}
+    {%- set replaces = config.get('replaces', 'dates') -%}
+    {%- set columns = get_quoted_csv(arg_dict['dest_columns'] | map(attribute='name')) -%}
+    delete from {{ arg_dict['target_relation'] }} where
+    {% if replaces == 'months' %}{{ in_run_months('month') }}
+    {% elif replaces == 'windows' %}{{ overlaps_run('start_at', 'end_at') }}
+    {% else %}{{ in_run('date') }}{% endif %};
+    insert into {{ arg_dict['target_relation'] }} ({{ columns }})
+    select {{ columns }} from {{ arg_dict['temp_relation'] }}
+{% endmacro %}

@@ -1,0 +1,210 @@
+-- How counters are read and differenced: the same for joules and tokens.
+
+{# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample, first_us, first_value,
+   last_us, last_value) and `chosen_readings` (reading_id, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
+   last_us, last_reading, possible_watts): first and last per series and interval ("aggregate first, difference second"), single samples
+   where a date needs every sample, and the neighbours before and after the run. #}
+{% macro counter_reading_ctes(samples) %}
+samples as (
+
+    select
+        series_id,
+        {{ epoch_us('observed_at') }} as observed_us,
+        observed_at,
+        value
+    from {{ samples }}
+    where {{ is_valid_sample('value') }}
+
+),
+
+fast_series_days as (
+
+    select * from counter_series_days where is_in_run and not needs_every_sample
+
+),
+
+slow_series_days as (
+
+    select * from counter_series_days where needs_every_sample
+
+),
+
+slow_span as (
+
+    select
+        min({{ from_epoch_us('day_number * ' ~ day_us()) }}) as start_at,
+        max({{ from_epoch_us('(day_number + 1) * ' ~ day_us()) }}) as end_at
+    from slow_series_days
+
+),
+
+-- Between falls a counter only rises: its first value of an interval is the least, its last the greatest.
+summarised as (
+
+    select
+        fast_series_days.reading_id,
+        min(samples.observed_us) as first_us,
+        min(samples.value) * fast_series_days.factor as first_reading,
+        max(samples.observed_us) as last_us,
+        max(samples.value) * fast_series_days.factor as last_reading
+    from samples
+    inner join fast_series_days
+        on samples.series_id = fast_series_days.series_id
+        and {{ int_div('samples.observed_us', day_us()) }} = fast_series_days.day_number
+    where samples.observed_at >= {{ run_start_at() }} and samples.observed_at < {{ run_end_at() }}
+    group by
+        samples.series_id,
+        fast_series_days.reading_id,
+        fast_series_days.factor,
+        {{ int_div('samples.observed_us', grid_us()) }}
+
+),
+
+sampled as (
+
+    select
+        slow_series_days.reading_id,
+        samples.observed_us,
+        max(samples.value * slow_series_days.factor) as reading
+    from samples
+    inner join slow_series_days
+        on samples.series_id = slow_series_days.series_id
+        and {{ int_div('samples.observed_us', day_us()) }} = slow_series_days.day_number
+    where samples.observed_at >= (select start_at from slow_span)
+        and samples.observed_at < (select end_at from slow_span)
+    group by slow_series_days.reading_id, samples.observed_us
+
+),
+
+neighbour_days as (
+
+    select * from counter_series_days where not is_in_run and not needs_every_sample
+
+),
+
+neighbour_ends as (
+
+    select
+        reading_id,
+        max(last_us) as last_us,
+        max_by(last_value, last_us) as last_reading
+    from neighbour_days
+    where date < date '{{ var("start_date") }}'
+    group by reading_id
+
+),
+
+neighbour_starts as (
+
+    select
+        reading_id,
+        min(first_us) as first_us,
+        min_by(first_value, first_us) as first_reading
+    from neighbour_days
+    where date >= date '{{ var("end_date") }}'
+    group by reading_id
+
+),
+
+readings as (
+
+    select reading_id, first_us, first_reading, last_us, last_reading, false as is_sample from summarised
+    union all
+    select reading_id, observed_us, reading, observed_us, reading, true as is_sample from sampled
+    union all
+    select reading_id, last_us, last_reading, last_us, last_reading, false as is_sample from neighbour_ends
+    union all
+    select reading_id, first_us, first_reading, first_us, first_reading, false as is_sample from neighbour_starts
+
+),
+
+bracketed as (
+
+    select
+        readings.*,
+        chosen_readings.possible_watts,
+        lag(last_reading) over reading_window as previous_reading,
+        lag(last_us) over reading_window as previous_us,
+        lead(first_reading) over reading_window as next_reading,
+        lead(first_us) over reading_window as next_us
+    from readings
+    inner join chosen_readings on readings.reading_id = chosen_readings.reading_id
+    window reading_window as (partition by readings.reading_id order by first_us)
+
+),
+
+-- A dip that the next sample takes back is a glitch of the exporter, not a reset: after a reset the counter could not have come so far.
+counter_readings as (
+
+    select
+        reading_id,
+        first_us,
+        first_reading,
+        last_us,
+        last_reading,
+        possible_watts
+    from bracketed
+    where not coalesce(
+        is_sample
+        and first_reading < previous_reading
+        and next_reading >= previous_reading
+        and next_reading - first_reading > possible_watts * (next_us - first_us) / 1e6
+        and next_reading - previous_reading <= possible_watts * (next_us - previous_us) / 1e6,
+        false
+    )
+
+)
+{% endmacro %}
+
+{# CTEs from `readings` (as counter_readings) to `judged_steps` (reading_id, start_us, end_us, risen, is_reset, is_impossible):
+   the difference between consecutive readings. After a fall the counter began again at zero and its new value is the difference,
+   if a board can draw that much in the time. #}
+{% macro counter_step_ctes(readings) %}
+ordered_readings as (
+
+    select
+        *,
+        lag(last_us) over (partition by reading_id order by first_us) as previous_us,
+        lag(last_reading) over (partition by reading_id order by first_us) as previous_reading
+    from {{ readings }}
+
+),
+
+steps as (
+
+    select
+        reading_id,
+        first_us as start_us,
+        last_us as end_us,
+        last_reading - first_reading as difference,
+        last_reading as new_reading,
+        possible_watts
+    from ordered_readings
+    where last_us > first_us
+    union all
+    select
+        reading_id,
+        previous_us as start_us,
+        first_us as end_us,
+        first_reading - previous_reading as difference,
+        first_reading as new_reading,
+        possible_watts
+    from ordered_readings
+    where first_us > previous_us
+
+),
+
+judged_steps as (
+
+    select
+        reading_id,
+        start_us,
+        end_us,
+        case when difference >= 0 then difference else new_reading end as risen,
+        difference < 0 as is_reset,
+        case when difference >= 0 then difference else new_reading end
+        > coalesce(possible_watts * (end_us - start_us) / 1e6, 1e300) as is_impossible
+    from steps
+
+)
+{% endmacro %}

@@ -1,0 +1,25 @@
+-- Where DuckDB and Spark differ about lists and maps.
+
+{# One row per integer of [first, last]; used in a select list. #}
+{% macro integers_between(first, last) %}{{ return(adapter.dispatch('integers_between', 'wattledger')(first, last)) }}{% endmacro %}
+{% macro default__integers_between(first, last) %}unnest(generate_series({{ first }}, {{ last }})){% endmacro %}
+{% macro spark__integers_between(first, last) %}explode(sequence({{ first }}, {{ last }})){% endmacro %}
+
+{# The labels of a series (JSON text) as rows of (series_id, label, value). #}
+{% macro label_rows(relation) %}{{ return(adapter.dispatch('label_rows', 'wattledger')(relation)) }}{% endmacro %}
+{% macro default__label_rows(relation) %}
+    select series_id, entry.key as label, entry.value as value
+    from (
+        select series_id, unnest(map_entries(cast(cast(labels as json) as map(varchar, varchar)))) as entry
+        from {{ relation }}
+    ) as exploded
+{% endmacro %}
+{% macro spark__label_rows(relation) %}
+    select series_id, label, value
+    from {{ relation }} lateral view explode(from_json(labels, 'map<string,string>')) as label, value
+{% endmacro %}
+
+{# The distinct values of a group in order, as one text. #}
+{% macro joined_in_order(value) %}{{ return(adapter.dispatch('joined_in_order', 'wattledger')(value)) }}{% endmacro %}
+{% macro default__joined_in_order(value) %}string_agg(distinct {{ value }}, ',' order by {{ value }}){% endmacro %}
+{% macro spark__joined_in_order(value) %}array_join(array_sort(collect_set({{ value }})), ','){% endmacro %}

@@ -1,0 +1,20 @@
+-- The book is kept in exact numbers: each additive fact is rounded once, here, to a millionth, before it is summed.
+-- Sums are then the same in any order, on any engine, at any thread count.
+
+{% macro exact_type() %}decimal(28, 6){% endmacro %}
+{% macro exact(value) %}cast(round({{ value }}, 6) as {{ exact_type() }}){% endmacro %}
+
+{# A sum of exact numbers, in the type that contracts name: each term is made exact before it is added. #}
+{% macro exact_sum(value) %}cast(sum(cast({{ value }} as {{ exact_type() }})) as {{ exact_type() }}){% endmacro %}
+
+{# SUM/SUM as a double; NULL, never 0, where the denominator is missing or 0. #}
+{% macro ratio(numerator, denominator) %}(cast({{ numerator }} as double) / nullif(cast({{ denominator }} as double), 0)){% endmacro %}
+
+{# What a segment has accumulated `x` microseconds after its start: a straight line in watts between its two ends. Pieces are differences
+   of this rounded curve, so the pieces of a segment add up to the segment to the last digit, however it is cut. #}
+{% macro accumulated(quantity, slope_watts, x_us, length_us) %}
+    {{ exact(quantity ~ ' * ((' ~ x_us ~ ') / cast(' ~ length_us ~ ' as double)) + ' ~ slope_watts ~ ' / 2e6 * ((' ~ x_us ~ ') * ((' ~ x_us ~ ') / cast(' ~ length_us ~ ' as double)) - (' ~ x_us ~ '))') }}
+{% endmacro %}
+
+{# Collectors and SQL share this rule: finite, not negative, below the exporters' blank sentinels (9223372036854775792…795). #}
+{% macro is_valid_sample(value) %}({{ value }} >= 0 and {{ value }} < 9.2e18){% endmacro %}

@@ -1,0 +1,43 @@
+-- The facts of a model at any grain: summed here, divided here, once. Used by model_hourly, model_daily and model_monthly.
+
+{% macro model_keys() %}{{ return(['site', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role']) }}{% endmacro %}
+
+{% macro energy_facts() %}
+    {{ return([
+        'gpu_seconds', 'covered_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
+        'asleep_joules', 'unallocated_joules', 'idle_joules', 'unknown_joules', 'host_overhead_joules', 'reference_idle_joules', 'error_joules',
+        'matched_joules', 'matched_productive_joules', 'facility_energy_kwh', 'location_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
+        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
+        'matched_location_gco2e', 'matched_marginal_cost_usd', 'matched_fully_loaded_cost_usd'
+    ]) }}
+{% endmacro %}
+
+{% macro token_facts() %}
+    {{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens', 'total_tokens',
+               'matched_output_tokens', 'matched_total_tokens']) }}
+{% endmacro %}
+
+{# Sums of all facts of a relation; a fact nobody knows stays NULL. #}
+{% macro summed_facts() %}
+    {%- for fact in energy_facts() + token_facts() %}
+    {{ exact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
+    {%- endfor %}
+{% endmacro %}
+
+{# SUM/SUM over what stands on both sides. #}
+{% macro model_ratios() %}
+    {{ ratio('matched_joules', 'energy_joules') }} as matched_ratio,
+    {{ ratio('matched_joules', 'matched_output_tokens') }} as joules_per_output_token,
+    {{ ratio('matched_joules', 'matched_total_tokens') }} as joules_per_total_token,
+    {{ ratio('matched_productive_joules', 'matched_output_tokens') }} as productive_joules_per_output_token,
+    {{ ratio('matched_output_tokens', 'matched_joules') }} * 3.6e6 as output_tokens_per_kwh,
+    {{ ratio('matched_output_tokens', 'matched_joules') }} * 1e6 as output_tokens_per_second_per_mw,
+    {{ ratio('idle_joules', 'productive_joules + idle_joules') }} as idle_energy_ratio,
+    1 - {{ ratio('active_seconds', 'covered_seconds') }} as idle_time_ratio,
+    {{ ratio('reference_idle_joules', 'energy_joules') }} as idle_static_ratio,
+    {{ ratio('matched_location_gco2e', 'matched_output_tokens') }} * 1e6 as location_gco2e_per_output_mtok,
+    {{ ratio('matched_fully_loaded_cost_usd', 'matched_output_tokens') }} * 1e6 as fully_loaded_cost_usd_per_output_mtok,
+    {{ ratio('matched_marginal_cost_usd', 'matched_output_tokens') }} * 1e6 as marginal_cost_usd_per_output_mtok,
+    {{ ratio('error_joules', 'energy_joules') }} as energy_error_ratio,
+    cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
+{% endmacro %}

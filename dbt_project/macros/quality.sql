@@ -1,0 +1,12 @@
+-- Words that the book uses in more than one model.
+
+{% macro unallocated() %}'__unallocated__'{% endmacro %}
+{% macro unknown() %}'__unknown__'{% endmacro %}
+
+{# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
+{% macro possible_power_factor() %}1.5{% endmacro %}
+{# A gauge says nothing about a silence longer than this many of its own intervals. #}
+{% macro gauge_gap_factor() %}3{% endmacro %}
+
+{# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734 (2025). #}
+{% macro host_energy_ratio() %}0.43{% endmacro %}

@@ -1,0 +1,229 @@
+-- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by their
+-- MIG slice's activity, else by the tokens they moved, else evenly; shares are differences of a rounded running total, so they add up.
+with energy as (
+
+    select * from {{ ref('int_energy_intervals') }} where purpose = 'booked'
+
+),
+
+claims as (
+
+    select * from {{ ref('int_claims') }}
+
+),
+
+engine_intervals as (
+
+    select * from {{ ref('int_engine_intervals') }}
+
+),
+
+meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+power_samples as (
+
+    select * from {{ source('raw', 'power_samples') }}
+
+),
+
+shared_boards as (
+
+    select distinct
+        date,
+        meter
+    from claims
+    where members > 1 and mig_instance is not null
+
+),
+
+activity_series as (
+
+    select
+        shared_boards.date,
+        series.series_id,
+        series.meter,
+        series.mig_instance,
+        series.factor
+    from series
+    inner join shared_boards on series.device_uuid = shared_boards.meter
+    where series.quantity = 'activity' and series.mig_instance is not null
+    qualify rank() over (partition by shared_boards.date, series.meter order by series.rank) = 1
+
+),
+
+mig_activity as (
+
+    select
+        activity_series.date,
+        activity_series.meter,
+        activity_series.mig_instance,
+        {{ int_div(epoch_us('power_samples.observed_at'), grid_us()) }} as interval_number,
+        {{ ratio(exact_sum('power_samples.value * activity_series.factor'), 'count(*)') }} as activity_ratio
+    from power_samples
+    inner join activity_series on power_samples.series_id = activity_series.series_id
+    where power_samples.observed_at >= {{ run_start_at() }}
+        and power_samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('power_samples.value') }}
+        and {{ int_div(epoch_us('power_samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(activity_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+    group by all
+
+),
+
+claimed as (
+
+    select
+        energy.date,
+        energy.meter_scope,
+        energy.meter,
+        energy.interval_number,
+        energy.interval_start_us,
+        energy.slice_start_us,
+        energy.energy_joules,
+        energy.overspread_joules,
+        energy.covered_us,
+        energy.energy_source,
+        energy.has_reset,
+        energy.has_glitch,
+        energy.has_gap,
+        claims.engine,
+        claims.model,
+        claims.namespace,
+        claims.deployment,
+        claims.team,
+        claims.role,
+        claims.claim_basis,
+        claims.members,
+        claims.mig_instance,
+        claims.is_tokens_complete,
+        engine_intervals.engine is not null as has_token_telemetry,
+        engine_intervals.is_active,
+        engine_intervals.is_asleep,
+        engine_intervals.active_us,
+        engine_intervals.moved_tokens,
+        -- A profile's leading number is its share of the board: 3g.40gb is three of seven slices.
+        {{ exact("mig_activity.activity_ratio * cast(split_part(claims.mig_profile, 'g', 1) as double)") }} as mig_weight
+    from energy
+    inner join claims
+        on energy.date = claims.date
+        and energy.meter_scope = claims.meter_scope
+        and energy.meter = claims.meter
+        and (energy.slice_start_us is null or energy.slice_start_us = claims.slice_start_us)
+    left join engine_intervals
+        on claims.engine = engine_intervals.engine and energy.interval_number = engine_intervals.interval_number
+    left join mig_activity
+        on claims.members > 1
+        and energy.date = mig_activity.date
+        and energy.meter = mig_activity.meter
+        and claims.mig_instance = mig_activity.mig_instance
+        and energy.interval_number = mig_activity.interval_number
+
+),
+
+weighed as (
+
+    select
+        *,
+        case
+            when members = 1 then {{ exact('1') }}
+            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then mig_weight
+            when sum(moved_tokens) over slice_window > 0 then coalesce(moved_tokens, {{ exact('0') }})
+            else {{ exact('1') }}
+        end as weight,
+        case
+            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
+            when claim_basis = 'node' then 'node_share'
+            when members = 1 then 'exclusive'
+            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then 'mig_activity'
+            else 'token_share'
+        end as attribution_method
+    from claimed
+    window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
+
+),
+
+accumulated as (
+
+    select
+        *,
+        {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to,
+        {{ ratio('sum(weight) over member_window - weight', 'sum(weight) over slice_window') }} as share_from
+    from weighed
+    window
+        slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
+        member_window as (
+            partition by date, meter_scope, meter, interval_number, slice_start_us
+            order by engine, coalesce(mig_instance, ''), deployment
+            rows unbounded preceding
+        )
+
+),
+
+shared as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        interval_number,
+        interval_start_us,
+        slice_start_us,
+        energy_source,
+        has_reset,
+        has_glitch,
+        has_gap,
+        case when overspread_joules > 0 then {{ unknown() }} else engine end as engine,
+        case when overspread_joules > 0 then {{ unknown() }} else model end as model,
+        case when overspread_joules > 0 then {{ unknown() }} else deployment end as deployment,
+        namespace,
+        team,
+        role,
+        case when overspread_joules > 0 then 'unattributed' else attribution_method end as attribution_method,
+        members,
+        has_token_telemetry or is_tokens_complete as has_token_telemetry,
+        case
+            when overspread_joules > 0 then 'unknown'
+            when engine = {{ unallocated() }} then 'unallocated'
+            when engine = {{ unknown() }} then 'unknown'
+            when is_active then 'active'
+            when is_asleep then 'asleep'
+            when has_token_telemetry or is_tokens_complete then 'parked'
+            else 'unknown'
+        end as state,
+        case when members = 1 then energy_joules
+            else {{ exact('cast(energy_joules as double) * share_to') }} - {{ exact('cast(energy_joules as double) * share_from') }}
+        end as energy_joules,
+        case when members = 1 then {{ exact('covered_us / 1e6') }}
+            else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
+        end as covered_seconds,
+        {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }} as active_seconds
+    from accumulated
+
+),
+
+final as (
+
+    select
+        shared.*,
+        meters.site,
+        meters.rack,
+        meters.node,
+        meters.device_uuid,
+        meters.device_type,
+        meters.gpu_count
+    from shared
+    inner join meters
+        on shared.date = meters.date and shared.meter_scope = meters.meter_scope and shared.meter = meters.meter
+
+)
+
+select * from final

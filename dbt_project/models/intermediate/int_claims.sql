@@ -1,0 +1,310 @@
+-- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member. By pod labels, else by the fleet file,
+-- else by the node where one model is alone there; else nobody is known. `members` claimants share a slice.
+with meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
+
+),
+
+label_claims as (
+
+    select * from {{ ref('int_label_claims') }}
+
+),
+
+engine_days as (
+
+    select * from {{ ref('int_engine_days') }}
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+assignments as (
+
+    select
+        *,
+        {{ epoch_us('start_at') }} as start_us,
+        coalesce({{ epoch_us('end_at') }}, 9000000000000000000) as end_us
+    from {{ source('fleet', 'assignments') }}
+    where device_uuid is not null or node is not null
+
+),
+
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+labelled_meters as (
+
+    select distinct date, meter from label_claims
+
+),
+
+file_devices as (
+
+    select distinct device_uuid from assignments where device_uuid is not null
+
+),
+
+file_nodes as (
+
+    select distinct node from assignments where device_uuid is null
+
+),
+
+booked_days as (
+
+    select
+        meters.date,
+        meters.meter_scope,
+        meters.meter,
+        meters.node,
+        run_dates.start_us as day_start_us,
+        run_dates.end_us as day_end_us,
+        labelled_meters.meter is not null as is_labelled
+    from meters
+    inner join run_dates on meters.date = run_dates.date
+    left join labelled_meters on meters.date = labelled_meters.date and meters.meter = labelled_meters.meter
+
+),
+
+by_labels as (
+
+    select
+        booked_days.date,
+        booked_days.meter_scope,
+        booked_days.meter,
+        booked_days.node,
+        label_claims.slice_start_us,
+        label_claims.slice_end_us,
+        'pod_labels' as claim_basis,
+        label_claims.namespace,
+        label_claims.pod,
+        label_claims.container,
+        label_claims.mig_instance,
+        label_claims.mig_profile,
+        cast(null as {{ dbt.type_string() }}) as engine,
+        cast(null as {{ dbt.type_string() }}) as model,
+        cast(null as {{ dbt.type_string() }}) as deployment,
+        cast(null as {{ dbt.type_string() }}) as team,
+        cast(null as {{ dbt.type_string() }}) as role
+    from booked_days
+    inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
+
+),
+
+file_spans as (
+
+    select
+        booked_days.date,
+        booked_days.meter_scope,
+        booked_days.meter,
+        greatest(assignments.start_us, booked_days.day_start_us) as start_us,
+        least(assignments.end_us, booked_days.day_end_us) as end_us,
+        assignments.namespace,
+        assignments.engine,
+        assignments.model,
+        assignments.deployment,
+        assignments.team,
+        assignments.role
+    from booked_days
+    inner join assignments
+        on (booked_days.meter = assignments.device_uuid or (assignments.device_uuid is null and booked_days.node = assignments.node))
+    where not booked_days.is_labelled
+
+),
+
+file_edges as (
+
+    select date, meter_scope, meter, start_us as edge_us from file_spans where start_us < end_us
+    union
+    select date, meter_scope, meter, end_us as edge_us from file_spans where start_us < end_us
+    union
+    select date, meter_scope, meter, day_start_us as edge_us from booked_days where not is_labelled
+    union
+    select date, meter_scope, meter, day_end_us as edge_us from booked_days where not is_labelled
+
+),
+
+file_slices as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        edge_us as slice_start_us,
+        lead(edge_us) over (partition by date, meter_scope, meter order by edge_us) as slice_end_us
+    from file_edges
+
+),
+
+by_file as (
+
+    select
+        file_slices.date,
+        file_slices.meter_scope,
+        file_slices.meter,
+        booked_days.node,
+        file_slices.slice_start_us,
+        file_slices.slice_end_us,
+        case
+            when file_spans.meter is not null then 'fleet_file'
+            when file_devices.device_uuid is not null or file_nodes.node is not null then 'fleet_file_unallocated'
+            else 'none'
+        end as claim_basis,
+        file_spans.namespace,
+        cast(null as {{ dbt.type_string() }}) as pod,
+        cast(null as {{ dbt.type_string() }}) as container,
+        cast(null as {{ dbt.type_string() }}) as mig_instance,
+        cast(null as {{ dbt.type_string() }}) as mig_profile,
+        file_spans.engine,
+        file_spans.model,
+        file_spans.deployment,
+        file_spans.team,
+        file_spans.role
+    from file_slices
+    inner join booked_days
+        on file_slices.date = booked_days.date
+        and file_slices.meter_scope = booked_days.meter_scope
+        and file_slices.meter = booked_days.meter
+    left join file_spans
+        on file_slices.date = file_spans.date
+        and file_slices.meter_scope = file_spans.meter_scope
+        and file_slices.meter = file_spans.meter
+        and file_slices.slice_start_us >= file_spans.start_us
+        and file_slices.slice_end_us <= file_spans.end_us
+    left join file_devices on file_slices.meter = file_devices.device_uuid
+    left join file_nodes on booked_days.node = file_nodes.node
+    where file_slices.slice_end_us is not null
+
+),
+
+claims as (
+
+    select * from by_labels
+    union all
+    select * from by_file
+
+),
+
+-- One engine, or several of one model, alone on the node.
+lone_models as (
+
+    select
+        date,
+        node,
+        min(model) as model
+    from engine_days
+    where node is not null
+    group by date, node
+    having min(model) = max(model)
+
+),
+
+matched as (
+
+    select
+        claims.*,
+        engine_days.engine as matched_engine,
+        engine_days.model as matched_model,
+        engine_days.namespace as matched_namespace,
+        engine_days.deployment as matched_deployment,
+        case when claims.claim_basis = 'none' and engine_days.engine is not null then true else false end as is_by_node
+    from claims
+    left join lone_models
+        on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis = 'none'
+    left join engine_days
+        on claims.date = engine_days.date
+        and (
+            (claims.claim_basis = 'pod_labels'
+                and claims.namespace is not distinct from engine_days.namespace
+                and (claims.pod = engine_days.pod or (engine_days.pod is null and claims.container = engine_days.container)))
+            or (claims.claim_basis = 'fleet_file'
+                and (claims.engine = engine_days.engine or (claims.engine is null and claims.model = engine_days.model)))
+            or (claims.claim_basis = 'none' and lone_models.node = engine_days.node)
+        )
+
+),
+
+known_engines as (
+
+    select
+        engine,
+        max(case when is_tokens_complete then 1 else 0 end) = 1 as is_tokens_complete
+    from series
+    where stream = 'tokens'
+    group by engine
+
+),
+
+named as (
+
+    select
+        matched.date,
+        matched.meter_scope,
+        matched.meter,
+        matched.slice_start_us,
+        matched.slice_end_us,
+        case
+            when claim_basis = 'fleet_file_unallocated' then {{ unallocated() }}
+            when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
+            else coalesce(matched_engine, matched.engine, {{ unknown() }})
+        end as engine,
+        coalesce(matched_model, model) as model,
+        coalesce(matched_namespace, namespace) as namespace,
+        coalesce(matched.deployment, matched_deployment) as deployment,
+        team,
+        role,
+        mig_instance,
+        mig_profile,
+        case when is_by_node then 'node' else claim_basis end as claim_basis,
+        coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete
+    from matched
+    left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
+
+),
+
+teams as (
+
+    select * from {{ source('fleet', 'teams') }}
+
+),
+
+final as (
+
+    select
+        named.date,
+        named.meter_scope,
+        named.meter,
+        named.slice_start_us,
+        named.slice_end_us,
+        named.engine,
+        case when named.engine = {{ unallocated() }} then {{ unallocated() }} else coalesce(named.model, {{ unknown() }}) end as model,
+        named.namespace,
+        case
+            when named.engine = {{ unallocated() }} then {{ unallocated() }}
+            when named.deployment is not null then named.deployment
+            when named.model is null then {{ unknown() }}
+            else coalesce(named.namespace || '/', '') || named.model
+        end as deployment,
+        coalesce(named.team, teams.team) as team,
+        coalesce(named.role, 'unified') as role,
+        named.mig_instance,
+        named.mig_profile,
+        named.claim_basis,
+        named.is_tokens_complete,
+        count(*) over (partition by named.date, named.meter_scope, named.meter, named.slice_start_us) as members,
+        count(*) over (partition by named.date, named.meter_scope, named.meter) as claims_of_day
+    from named
+    left join teams on named.namespace = teams.namespace
+
+)
+
+select * from final

@@ -1,0 +1,91 @@
+-- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first, difference second").
+-- Days with a fall, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
+-- Neighbours before and after the run close the first and last segment.
+with meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose in ('booked', 'host')
+
+),
+
+claims as (
+
+    select * from {{ ref('int_claims') }}
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+chosen_readings as (
+
+    select
+        reading_id,
+        max(possible_watts) as possible_watts
+    from meters
+    where quantity = 'energy'
+    group by reading_id
+
+),
+
+cut_meter_days as (
+
+    select distinct
+        date,
+        meter_scope,
+        meter
+    from claims
+    where claims_of_day > members
+
+),
+
+-- The date's own facts decide how it is read, so that any order of booking reads it alike.
+slow_reading_days as (
+
+    select
+        meters.reading_id,
+        meters.date
+    from meters
+    left join cut_meter_days
+        on meters.date = cut_meter_days.date
+        and meters.meter_scope = cut_meter_days.meter_scope
+        and meters.meter = cut_meter_days.meter
+    where meters.needs_every_sample or cut_meter_days.meter is not null
+
+),
+
+counter_series_days as (
+
+    select
+        series.series_id,
+        series.reading_id,
+        series.factor,
+        {{ int_div('series_days.first_us', day_us()) }} as day_number,
+        series_days.is_in_run,
+        case
+            when series_days.is_in_run then slow_reading_days.reading_id is not null
+            else series_days.falls > 0
+        end as needs_every_sample,
+        series_days.date,
+        series_days.first_us,
+        series_days.first_value,
+        series_days.last_us,
+        series_days.last_value
+    from series
+    inner join series_days on series.series_id = series_days.series_id
+    inner join chosen_readings on series.reading_id = chosen_readings.reading_id
+    left join slow_reading_days
+        on series.reading_id = slow_reading_days.reading_id and series_days.date = slow_reading_days.date
+
+),
+
+{{ counter_reading_ctes(source('raw', 'power_samples')) }}
+select * from counter_readings

@@ -1,0 +1,246 @@
+-- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments are differences,
+-- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: nobody knows.
+with meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose in ('booked', 'host')
+
+),
+
+readings as (
+
+    select * from {{ ref('int_energy_readings') }}
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
+power_samples as (
+
+    select
+        series_id,
+        {{ epoch_us('observed_at') }} as observed_us,
+        observed_at,
+        value
+    from {{ source('raw', 'power_samples') }}
+    where {{ is_valid_sample('value') }}
+
+),
+
+run_power_samples as (
+
+    select * from power_samples
+    where observed_at >= {{ run_start_at() }} and observed_at < {{ run_end_at() }}
+
+),
+
+{{ counter_step_ctes('readings') }},
+
+impossible_steps as (
+
+    select * from judged_steps where is_impossible
+
+),
+
+impossible_span as (
+
+    select
+        {{ from_epoch_us('min(start_us)') }} as start_at,
+        {{ from_epoch_us('max(end_us)') }} as end_at
+    from impossible_steps
+
+),
+
+gauges as (
+
+    select
+        counters.reading_id,
+        series.series_id,
+        series.factor
+    from (select distinct reading_id, meter, meter_scope from meters where quantity = 'energy') as counters
+    inner join series
+        on counters.meter = series.meter and counters.meter_scope = series.meter_scope and series.quantity = 'power'
+
+),
+
+gauge_readings as (
+
+    select
+        impossible_steps.reading_id,
+        impossible_steps.start_us,
+        {{ ratio(exact_sum('power_samples.value * gauges.factor'), 'count(*)') }} as mean_watts
+    from impossible_steps
+    inner join gauges on impossible_steps.reading_id = gauges.reading_id
+    inner join power_samples
+        on gauges.series_id = power_samples.series_id
+        and power_samples.observed_us between impossible_steps.start_us and impossible_steps.end_us
+    where power_samples.observed_at >= (select start_at from impossible_span)
+        and power_samples.observed_at <= (select end_at from impossible_span)
+    group by impossible_steps.reading_id, impossible_steps.start_us
+
+),
+
+counter_segments as (
+
+    select
+        judged_steps.reading_id,
+        judged_steps.start_us,
+        judged_steps.end_us,
+        case
+            when not judged_steps.is_impossible then judged_steps.risen
+            else gauge_readings.mean_watts * (judged_steps.end_us - judged_steps.start_us) / 1e6
+        end as energy_joules,
+        cast(0 as double) as slope_watts,
+        case
+            when not judged_steps.is_impossible then 'counter'
+            when gauge_readings.mean_watts is not null then 'gauge'
+            else 'unknown'
+        end as energy_source,
+        judged_steps.is_reset,
+        judged_steps.is_impossible
+    from judged_steps
+    left join gauge_readings
+        on judged_steps.reading_id = gauge_readings.reading_id and judged_steps.start_us = gauge_readings.start_us
+
+),
+
+gauge_reading_days as (
+
+    select
+        meters.reading_id,
+        meters.date,
+        meters.needs_every_sample as has_repeats,
+        meters.possible_watts
+    from meters
+    where meters.quantity = 'power'
+
+),
+
+gauge_series as (
+
+    select
+        series.series_id,
+        series.reading_id,
+        series.factor,
+        max(case when gauge_reading_days.has_repeats then 1 else 0 end) = 1 as has_repeats,
+        max(gauge_reading_days.possible_watts) as possible_watts
+    from series
+    inner join gauge_reading_days on series.reading_id = gauge_reading_days.reading_id
+    group by series.series_id, series.reading_id, series.factor
+
+),
+
+caps as (
+
+    select
+        gauge_series.reading_id,
+        {{ int_div('series_days.first_us', day_us()) }} as day_number,
+        {{ gauge_gap_factor() }} * 1e6
+        * coalesce(min(series_days.typical_interval_seconds), max(sources.interval_seconds)) as cap_us
+    from series_days
+    inner join gauge_series on series_days.series_id = gauge_series.series_id
+    inner join series on gauge_series.series_id = series.series_id
+    left join sources on series.source = sources.source
+    group by gauge_series.reading_id, {{ int_div('series_days.first_us', day_us()) }}
+
+),
+
+gauge_points as (
+
+    select
+        gauge_series.reading_id,
+        run_power_samples.observed_us,
+        run_power_samples.value * gauge_series.factor as watts
+    from run_power_samples
+    inner join gauge_series on run_power_samples.series_id = gauge_series.series_id
+    where not gauge_series.has_repeats
+        and run_power_samples.value * gauge_series.factor <= coalesce(gauge_series.possible_watts, 1e300)
+    union all
+    select
+        gauge_series.reading_id,
+        run_power_samples.observed_us,
+        max(run_power_samples.value * gauge_series.factor) as watts
+    from run_power_samples
+    inner join gauge_series on run_power_samples.series_id = gauge_series.series_id
+    where gauge_series.has_repeats
+        and run_power_samples.value * gauge_series.factor <= coalesce(gauge_series.possible_watts, 1e300)
+    group by gauge_series.reading_id, run_power_samples.observed_us
+    union all
+    select
+        gauge_series.reading_id,
+        max(series_days.last_us) as observed_us,
+        max_by(series_days.last_value, series_days.last_us) as watts
+    from series_days
+    inner join gauge_series on series_days.series_id = gauge_series.series_id
+    where series_days.date < date '{{ var("start_date") }}'
+        and series_days.last_value <= coalesce(gauge_series.possible_watts, 1e300)
+    group by gauge_series.reading_id
+    union all
+    select
+        gauge_series.reading_id,
+        min(series_days.first_us) as observed_us,
+        min_by(series_days.first_value, series_days.first_us) as watts
+    from series_days
+    inner join gauge_series on series_days.series_id = gauge_series.series_id
+    where series_days.date >= date '{{ var("end_date") }}'
+        and series_days.first_value <= coalesce(gauge_series.possible_watts, 1e300)
+    group by gauge_series.reading_id
+
+),
+
+gauge_steps as (
+
+    select
+        reading_id,
+        lag(observed_us) over (partition by reading_id order by observed_us) as start_us,
+        observed_us as end_us,
+        lag(watts) over (partition by reading_id order by observed_us) as start_watts,
+        watts as end_watts
+    from gauge_points
+
+),
+
+-- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends.
+gauge_segments as (
+
+    select
+        gauge_steps.reading_id,
+        gauge_steps.start_us,
+        gauge_steps.end_us,
+        (gauge_steps.start_watts + gauge_steps.end_watts) / 2 * (gauge_steps.end_us - gauge_steps.start_us) / 1e6 as energy_joules,
+        gauge_steps.end_watts - gauge_steps.start_watts as slope_watts,
+        'gauge' as energy_source,
+        false as is_reset,
+        false as is_impossible
+    from gauge_steps
+    inner join caps
+        on gauge_steps.reading_id = caps.reading_id
+        and {{ int_div('gauge_steps.end_us', day_us()) }} = caps.day_number
+    where gauge_steps.end_us - gauge_steps.start_us <= caps.cap_us
+
+),
+
+final as (
+
+    select * from counter_segments
+    union all
+    select * from gauge_segments
+
+)
+
+select * from final

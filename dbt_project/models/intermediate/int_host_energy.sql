@@ -1,0 +1,112 @@
+-- Host joules per date, interval and booked meter: the node meter above its boards where there is one (never below 0), else the node's stated
+-- watts, else a stated ratio to board energy; 0 where the node meter itself is booked. Boards of a node share it by the time they cover.
+with energy as (
+
+    select * from {{ ref('int_energy_intervals') }}
+
+),
+
+meters as (
+
+    select * from {{ ref('int_meter_choices') }}
+
+),
+
+nodes as (
+
+    select * from {{ source('fleet', 'nodes') }}
+
+),
+
+booked as (
+
+    select
+        energy.date,
+        energy.meter_scope,
+        energy.meter,
+        meters.node,
+        energy.interval_number,
+        {{ exact_sum('energy.energy_joules') }} as energy_joules,
+        sum(energy.covered_us) as covered_us
+    from energy
+    inner join meters
+        on energy.date = meters.date and energy.meter_scope = meters.meter_scope and energy.meter = meters.meter
+    where energy.purpose = 'booked' and meters.purpose = 'booked'
+    group by energy.date, energy.meter_scope, energy.meter, meters.node, energy.interval_number
+
+),
+
+node_meters as (
+
+    select
+        date,
+        meter as node,
+        interval_number,
+        {{ exact_sum('energy_joules') }} as node_joules
+    from energy
+    where purpose = 'host'
+    group by date, meter, interval_number
+
+),
+
+beside_boards as (
+
+    select
+        booked.*,
+        node_meters.node_joules,
+        nodes.host_watts,
+        sum(booked.energy_joules) over node_window as boards_joules,
+        sum(booked.covered_us) over node_window as boards_covered_us,
+        max(booked.covered_us) over node_window as node_covered_us,
+        coalesce(sum(booked.covered_us) over meter_window, 0) as covered_to_us
+    from booked
+    left join node_meters
+        on booked.date = node_meters.date and booked.node = node_meters.node and booked.interval_number = node_meters.interval_number
+    left join nodes on booked.node = nodes.node
+    window
+        node_window as (partition by booked.date, booked.node, booked.interval_number),
+        meter_window as (
+            partition by booked.date, booked.node, booked.interval_number order by booked.meter rows unbounded preceding
+        )
+
+),
+
+hosts as (
+
+    select
+        *,
+        case
+            when meter_scope = 'node' then 'node_meter'
+            when node_joules is not null then 'measured'
+            when host_watts is not null then 'stated_watts'
+            else 'stated_ratio'
+        end as host_basis,
+        case
+            when meter_scope = 'node' then 0
+            when node_joules is not null then greatest(cast(node_joules - boards_joules as double), 0)
+            when host_watts is not null then host_watts * node_covered_us / 1e6
+        end as node_host_joules
+    from beside_boards
+
+),
+
+final as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        interval_number,
+        host_basis,
+        node_joules < boards_joules as is_host_clamped,
+        case
+            when host_basis = 'stated_ratio' then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
+            when host_basis = 'node_meter' then {{ exact('0') }}
+            else {{ exact('node_host_joules * (covered_to_us / cast(boards_covered_us as double))') }}
+                - {{ exact('node_host_joules * ((covered_to_us - covered_us) / cast(boards_covered_us as double))') }}
+        end as host_overhead_joules
+    from hosts
+
+)
+
+select * from final

@@ -1,0 +1,151 @@
+-- What each reading of a meter covers on each date of the run. A counter also covers the days it was silent between two samples.
+with series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+power_readings as (
+
+    select
+        reading_id,
+        source,
+        source_kind,
+        metric,
+        quantity,
+        kind,
+        rank,
+        meter,
+        meter_scope,
+        max(node) as node
+    from series
+    where stream = 'power' and quantity in ('energy', 'power') and meter is not null
+    group by all
+
+),
+
+ordered_series_days as (
+
+    select
+        series_days.*,
+        max(series_days.last_us) over (
+            partition by series_days.reading_id, series_days.date
+            order by series_days.first_us, series_days.series_id
+            rows between unbounded preceding and 1 preceding
+        ) as earlier_series_last_us
+    from series_days
+    inner join power_readings on series_days.reading_id = power_readings.reading_id
+
+),
+
+sampled_days as (
+
+    select
+        reading_id,
+        date,
+        sum(samples) as samples,
+        min(first_us) as first_us,
+        max(last_us) as last_us,
+        sum(rejects) as rejects,
+        min(typical_interval_seconds) as typical_interval_seconds,
+        -- Only these are differenced sample by sample: the date's own facts decide, so that any order of booking decides alike.
+        max(case
+            when falls > 0 or duplicates > 0 or first_us <= earlier_series_last_us then 1 else 0
+        end) = 1 as needs_every_sample
+    from ordered_series_days
+    group by reading_id, date
+
+),
+
+bracketed_days as (
+
+    select
+        *,
+        lag(last_us) over (partition by reading_id order by date) as previous_last_us,
+        lead(first_us) over (partition by reading_id order by date) as next_first_us
+    from sampled_days
+
+),
+
+-- A gauge covers what its samples stand for; a counter all the time between its samples, over midnight and over gaps.
+spans as (
+
+    select
+        power_readings.*,
+        bracketed_days.date as sampled_date,
+        bracketed_days.samples,
+        bracketed_days.rejects,
+        bracketed_days.typical_interval_seconds,
+        bracketed_days.needs_every_sample,
+        bracketed_days.first_us,
+        bracketed_days.last_us,
+        case when power_readings.kind = 'counter' then coalesce(bracketed_days.previous_last_us, bracketed_days.first_us)
+            else bracketed_days.first_us
+        end as covers_from_us,
+        case when power_readings.kind = 'counter' then coalesce(bracketed_days.next_first_us, bracketed_days.last_us)
+            else bracketed_days.last_us
+        end as covers_to_us
+    from bracketed_days
+    inner join power_readings on bracketed_days.reading_id = power_readings.reading_id
+
+),
+
+days_of_spans as (
+
+    select
+        spans.*,
+        run_dates.date,
+        run_dates.start_us as day_start_us,
+        run_dates.end_us as day_end_us,
+        row_number() over (
+            partition by spans.reading_id, run_dates.date
+            order by case when spans.sampled_date = run_dates.date then 0 else 1 end, spans.sampled_date
+        ) as preference
+    from spans
+    inner join run_dates
+        on spans.sampled_date = run_dates.date
+        or (spans.kind = 'counter' and spans.covers_from_us < run_dates.end_us and spans.covers_to_us > run_dates.start_us)
+
+),
+
+final as (
+
+    select
+        reading_id,
+        date,
+        source,
+        source_kind,
+        metric,
+        quantity,
+        kind,
+        rank,
+        meter,
+        meter_scope,
+        node,
+        sampled_date = date as is_sampled,
+        case when sampled_date = date then samples else 0 end as samples,
+        case when sampled_date = date then rejects else 0 end as rejects,
+        typical_interval_seconds,
+        sampled_date = date and needs_every_sample as needs_every_sample,
+        case
+            when kind = 'counter' then least(covers_to_us, day_end_us) - greatest(covers_from_us, day_start_us)
+            else least(last_us - first_us, coalesce(samples * typical_interval_seconds * 1e6, 0))
+        end / 1e6 as coverage_seconds
+    from days_of_spans
+    where preference = 1
+
+)
+
+select * from final

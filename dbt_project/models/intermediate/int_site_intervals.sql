@@ -1,0 +1,115 @@
+-- What energy costs and emits at each site in each interval of the run: one row per date, site and interval. NULL factors are unknown.
+with sites as (
+
+    select * from {{ source('fleet', 'sites') }}
+
+),
+
+tariffs as (
+
+    select * from {{ source('fleet', 'tariffs') }}
+
+),
+
+grid_intensity as (
+
+    select * from {{ source('raw', 'grid_intensity') }}
+    where hour_start_at >= {{ run_start_at() }} and hour_start_at < {{ run_end_at() }}
+
+),
+
+grid_factors as (
+
+    select * from {{ ref('grid_factors') }}
+
+),
+
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+intervals as (
+
+    select
+        date,
+        {{ integers_between(int_div('start_us', grid_us()), int_div('end_us', grid_us()) ~ ' - 1') }} as interval_number
+    from run_dates
+
+),
+
+all_sites as (
+
+    select site, zone, time_zone, pue, wue_litres_per_kwh from sites
+    union all
+    select {{ unknown() }}, null, 'UTC', null, null
+
+),
+
+site_intervals as (
+
+    select
+        intervals.date,
+        intervals.interval_number,
+        {{ from_epoch_us('intervals.interval_number * ' ~ grid_us()) }} as interval_start_at,
+        all_sites.*
+    from intervals
+    cross join all_sites
+
+),
+
+local_intervals as (
+
+    select
+        *,
+        {{ local_hour('interval_start_at', 'time_zone') }} as local_hour,
+        {{ local_date('interval_start_at', 'time_zone') }} as local_date
+    from site_intervals
+
+),
+
+yearly_factors as (
+
+    select
+        *,
+        coalesce(valid_to, lead(valid_from) over (partition by zone order by valid_from), date '9999-01-01') as until
+    from grid_factors
+
+),
+
+final as (
+
+    select
+        local_intervals.date,
+        local_intervals.interval_number,
+        local_intervals.interval_start_at,
+        local_intervals.site,
+        local_intervals.zone,
+        local_intervals.pue,
+        local_intervals.wue_litres_per_kwh,
+        cast(date_trunc('month', local_intervals.local_date) as date) as billing_month,
+        tariffs.usd_per_kwh,
+        coalesce(grid_intensity.direct_gco2e_per_kwh, yearly_factors.direct_gco2e_per_kwh) as location_gco2e_per_kwh,
+        case
+            when grid_intensity.direct_gco2e_per_kwh is not null then case when grid_intensity.is_estimated then 'hourly_estimated' else 'hourly' end
+            else yearly_factors.basis
+        end as carbon_basis
+    from local_intervals
+    left join tariffs
+        on local_intervals.site = tariffs.site
+        and local_intervals.local_hour >= tariffs.local_hour_from
+        and local_intervals.local_hour < tariffs.local_hour_to
+        and local_intervals.local_date >= tariffs.valid_from
+        and (tariffs.valid_to is null or local_intervals.local_date < tariffs.valid_to)
+    left join grid_intensity
+        on local_intervals.zone = grid_intensity.zone
+        and {{ int_div(epoch_us('local_intervals.interval_start_at'), '3600000000') }} = {{ int_div(epoch_us('grid_intensity.hour_start_at'), '3600000000') }}
+    left join yearly_factors
+        on local_intervals.zone = yearly_factors.zone
+        and local_intervals.date >= yearly_factors.valid_from
+        and local_intervals.date < yearly_factors.until
+
+)
+
+select * from final

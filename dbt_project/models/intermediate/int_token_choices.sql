@@ -1,0 +1,92 @@
+-- One token source per engine, date and token class: by rank among the metrics that cover at least half of what the best one covers.
+with series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+metric_days as (
+
+    select
+        series.engine,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.rank,
+        series_days.date,
+        min(series_days.first_us) as first_us,
+        max(series_days.last_us) as last_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.quantity = 'tokens'
+    group by all
+
+),
+
+spans as (
+
+    select
+        *,
+        coalesce(lag(last_us) over metric_window, first_us) as covers_from_us,
+        coalesce(lead(first_us) over metric_window, last_us) as covers_to_us
+    from metric_days
+    window metric_window as (partition by engine, token_class, source, metric order by date)
+
+),
+
+candidates as (
+
+    select
+        run_dates.date,
+        spans.engine,
+        spans.token_class,
+        spans.source,
+        spans.metric,
+        spans.rank,
+        max(least(spans.covers_to_us, run_dates.end_us) - greatest(spans.covers_from_us, run_dates.start_us)) as coverage_us
+    from spans
+    inner join run_dates
+        on spans.date = run_dates.date
+        or (spans.covers_from_us < run_dates.end_us and spans.covers_to_us > run_dates.start_us)
+    group by all
+
+),
+
+compared as (
+
+    select
+        *,
+        max(coverage_us) over (partition by date, engine, token_class) as best_coverage_us
+    from candidates
+
+),
+
+final as (
+
+    select
+        date,
+        engine,
+        token_class,
+        source,
+        metric
+    from compared
+    qualify row_number() over (
+        partition by date, engine, token_class
+        order by case when coverage_us >= 0.5 * best_coverage_us then 0 else 1 end, rank, coverage_us desc, source, metric
+    ) = 1
+
+)
+
+select * from final

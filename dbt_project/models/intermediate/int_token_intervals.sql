@@ -1,0 +1,262 @@
+-- Tokens per date, engine, interval and class: counters differenced per series (an engine's data-parallel ranks add up) and cut at the grid.
+with series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+choices as (
+
+    select * from {{ ref('int_token_choices') }}
+
+),
+
+token_series as (
+
+    select distinct
+        series.series_id,
+        series.reading_id,
+        series.engine,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.factor
+    from series
+    inner join choices
+        on series.engine = choices.engine
+        and series.token_class = choices.token_class
+        and series.source = choices.source
+        and series.metric = choices.metric
+    where series.quantity = 'tokens'
+
+),
+
+chosen_readings as (
+
+    select
+        reading_id,
+        cast(null as double) as possible_watts
+    from token_series
+
+),
+
+counter_series_days as (
+
+    select
+        token_series.series_id,
+        token_series.reading_id,
+        token_series.factor,
+        {{ int_div('series_days.first_us', day_us()) }} as day_number,
+        series_days.is_in_run,
+        series_days.falls > 0 or (series_days.is_in_run and series_days.duplicates > 0) as needs_every_sample,
+        series_days.date,
+        series_days.first_us,
+        series_days.first_value,
+        series_days.last_us,
+        series_days.last_value
+    from token_series
+    inner join series_days on token_series.series_id = series_days.series_id
+
+),
+
+{{ counter_reading_ctes(source('raw', 'token_samples')) }},
+
+first_readings as (
+
+    select
+        counter_readings.reading_id,
+        token_series.engine,
+        min(counter_readings.first_us) as first_us
+    from counter_readings
+    inner join token_series on counter_readings.reading_id = token_series.reading_id
+    group by counter_readings.reading_id, token_series.engine
+
+),
+
+typical_intervals as (
+
+    select
+        reading_id,
+        min(typical_interval_seconds) as typical_interval_seconds
+    from series_days
+    group by reading_id
+
+),
+
+process_starts as (
+
+    select
+        series.engine,
+        series_days.first_value * 1e6 as start_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.quantity = 'process_start'
+    union
+    select
+        series.engine,
+        series_days.last_value * 1e6 as start_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.quantity = 'process_start'
+
+),
+
+engine_ends as (
+
+    select
+        series.engine,
+        series_days.last_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.quantity = 'tokens'
+
+),
+
+-- A first sample counts from zero only where the process is known to have started after the engine was last seen, or just now;
+-- elsewhere it is a baseline.
+starts_from_zero as (
+
+    select
+        first_readings.reading_id,
+        first_readings.first_us,
+        max(cast(process_starts.start_us as bigint)) as start_us,
+        max(engine_ends.last_us) as previous_us,
+        max(typical_intervals.typical_interval_seconds) as typical_interval_seconds
+    from first_readings
+    inner join process_starts
+        on first_readings.engine = process_starts.engine and process_starts.start_us < first_readings.first_us
+    left join engine_ends
+        on first_readings.engine = engine_ends.engine and engine_ends.last_us < first_readings.first_us
+    left join typical_intervals on first_readings.reading_id = typical_intervals.reading_id
+    group by first_readings.reading_id, first_readings.first_us
+
+),
+
+readings_from_zero as (
+
+    select
+        reading_id,
+        greatest(start_us, {{ int_div('first_us', day_us()) }} * {{ day_us() }}) as start_us
+    from starts_from_zero
+    where start_us > previous_us
+        or (previous_us is null and first_us - start_us <= {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds)
+
+),
+
+all_readings as (
+
+    select * from counter_readings
+    union all
+    select
+        reading_id,
+        start_us as first_us,
+        cast(0 as double) as first_reading,
+        start_us as last_us,
+        cast(0 as double) as last_reading,
+        cast(null as double) as possible_watts
+    from readings_from_zero
+
+),
+
+{{ counter_step_ctes('all_readings') }},
+
+gridded_steps as (
+
+    select
+        *,
+        {{ int_div('start_us', grid_us()) }} as first_interval,
+        {{ int_div('end_us - 1', grid_us()) }} as last_interval
+    from judged_steps
+    where end_us > {{ run_start_us() }} and start_us < {{ run_end_us() }}
+
+),
+
+spread_steps as (
+
+    select
+        *,
+        {{ integers_between(
+            'greatest(first_interval, ' ~ int_div(run_start_us(), grid_us()) ~ ')',
+            'least(last_interval, ' ~ int_div(run_end_us() ~ ' - 1', grid_us()) ~ ')'
+        ) }} as interval_number
+    from gridded_steps
+    where first_interval < last_interval
+
+),
+
+spread_pieces as (
+
+    select
+        *,
+        greatest(start_us, interval_number * {{ grid_us() }}) as from_us,
+        least(end_us, (interval_number + 1) * {{ grid_us() }}) as to_us
+    from spread_steps
+
+),
+
+pieces as (
+
+    select
+        reading_id,
+        first_interval as interval_number,
+        {{ exact('risen') }} as tokens,
+        end_us - start_us as covered_us,
+        is_reset
+    from gridded_steps
+    where first_interval = last_interval
+    union all
+    select
+        reading_id,
+        interval_number,
+        {{ accumulated('risen', '0', 'to_us - start_us', '(end_us - start_us)') }}
+        - {{ accumulated('risen', '0', 'from_us - start_us', '(end_us - start_us)') }} as tokens,
+        to_us - from_us as covered_us,
+        is_reset
+    from spread_pieces
+
+),
+
+series_intervals as (
+
+    select
+        reading_id,
+        interval_number,
+        {{ exact_sum('tokens') }} as tokens,
+        sum(covered_us) as covered_us,
+        max(case when is_reset then 1 else 0 end) as resets
+    from pieces
+    group by reading_id, interval_number
+
+),
+
+final as (
+
+    select
+        choices.date,
+        choices.engine,
+        series_intervals.interval_number,
+        choices.token_class,
+        choices.source as token_source,
+        choices.metric as token_metric,
+        {{ exact_sum('series_intervals.tokens') }} as tokens,
+        max(series_intervals.covered_us) as covered_us,
+        max(series_intervals.resets) = 1 as has_reset
+    from series_intervals
+    inner join token_series on series_intervals.reading_id = token_series.reading_id
+    inner join choices
+        on token_series.engine = choices.engine
+        and token_series.token_class = choices.token_class
+        and token_series.source = choices.source
+        and token_series.metric = choices.metric
+        and {{ int_div('series_intervals.interval_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+    group by all
+
+)
+
+select * from final

@@ -1,0 +1,84 @@
+-- The book of tokens: what each engine moved per interval and class.
+with token_intervals as (
+
+    select * from {{ ref('int_token_intervals') }}
+
+),
+
+engine_days as (
+
+    select * from {{ ref('int_engine_days') }}
+
+),
+
+claims as (
+
+    select * from {{ ref('int_claims') }}
+
+),
+
+matched_intervals as (
+
+    select * from {{ ref('int_matched_intervals') }}
+
+),
+
+teams as (
+
+    select * from {{ source('fleet', 'teams') }}
+
+),
+
+-- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names.
+claimed_engines as (
+
+    select
+        date,
+        engine,
+        min(deployment) as deployment,
+        min(team) as team,
+        min(role) as role
+    from claims
+    group by date, engine
+
+),
+
+final as (
+
+    select
+        token_intervals.date,
+        {{ from_epoch_us('token_intervals.interval_number * ' ~ grid_us()) }} as interval_start_at,
+        cast({{ var('grid_seconds') }} as integer) as interval_seconds,
+        cast({{ exact('token_intervals.covered_us / 1e6') }} as {{ exact_type() }}) as covered_seconds,
+        coalesce(engine_days.site, {{ unknown() }}) as site,
+        engine_days.node,
+        token_intervals.engine,
+        coalesce(
+            claimed_engines.deployment,
+            engine_days.deployment,
+            coalesce(engine_days.namespace || '/', '') || engine_days.model,
+            {{ unknown() }}
+        ) as deployment,
+        engine_days.namespace,
+        coalesce(claimed_engines.team, teams.team) as team,
+        coalesce(engine_days.model, {{ unknown() }}) as model,
+        coalesce(claimed_engines.role, 'unified') as role,
+        token_intervals.token_class,
+        token_intervals.token_source,
+        token_intervals.token_metric,
+        claimed_engines.engine is not null as has_power,
+        matched_intervals.engine is not null as is_matched,
+        token_intervals.has_reset,
+        cast(token_intervals.tokens as {{ exact_type() }}) as tokens
+    from token_intervals
+    left join engine_days on token_intervals.date = engine_days.date and token_intervals.engine = engine_days.engine
+    left join claimed_engines on token_intervals.date = claimed_engines.date and token_intervals.engine = claimed_engines.engine
+    left join matched_intervals
+        on token_intervals.date = matched_intervals.date
+        and token_intervals.engine = matched_intervals.engine
+        and token_intervals.interval_number = matched_intervals.interval_number
+    left join teams on engine_days.namespace = teams.namespace
+
+)
+
+select * from final

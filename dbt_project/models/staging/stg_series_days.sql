@@ -1,0 +1,59 @@
+-- Chunk facts of the run's dates, and of each reading's neighbours: the last day with samples before, the first after, however far.
+with chunks as (
+
+    select * from {{ source('raw', 'series_chunks') }} where samples > 0
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+days as (
+
+    select
+        series.reading_id,
+        chunks.series_id,
+        cast(chunks.chunk_start_at as date) as date,
+        chunks.samples,
+        {{ epoch_us('chunks.first_at') }} as first_us,
+        chunks.first_value * series.factor as first_value,
+        {{ epoch_us('chunks.last_at') }} as last_us,
+        chunks.last_value * series.factor as last_value,
+        chunks.falls,
+        chunks.duplicates,
+        chunks.rejects,
+        chunks.longest_gap_seconds,
+        chunks.typical_interval_seconds
+    from chunks
+    inner join series on chunks.series_id = series.series_id
+
+),
+
+neighbour_dates as (
+
+    select
+        reading_id,
+        max(case when date < date '{{ var("start_date") }}' then date end) as previous_date,
+        min(case when date >= date '{{ var("end_date") }}' then date end) as next_date
+    from days
+    group by reading_id
+
+),
+
+final as (
+
+    select
+        days.*,
+        {{ in_run('days.date') }} as is_in_run
+    from days
+    inner join neighbour_dates on days.reading_id = neighbour_dates.reading_id
+    where {{ in_run('days.date') }}
+        or days.date = neighbour_dates.previous_date
+        or days.date = neighbour_dates.next_date
+
+)
+
+select * from final
