@@ -11,10 +11,12 @@ import http.server
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,11 +26,11 @@ import pytest
 READY_SECONDS = 60
 
 
-def prometheus_binaries() -> tuple[str, str]:
-    """Paths of prometheus and promtool. Without them the test is skipped, but fails where CI=true."""
-    found = shutil.which("prometheus"), shutil.which("promtool")
+def binaries(*names: str, package: str) -> list[str]:
+    """Paths of executables. Without them the test is skipped, but fails where CI=true."""
+    found = [shutil.which(name) for name in names]
     if not all(found):
-        message = "needs the Debian package `prometheus` (apt-get install prometheus)"
+        message = f"needs the Debian package `{package}` (apt-get install {package})"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -59,7 +61,7 @@ def _escaped(value: str) -> str:
 @contextlib.contextmanager
 def prometheus_with_history(folder: Path, lines: Iterable[str], *flags: str) -> Iterator[str]:
     """The URL of a Prometheus whose storage holds an OpenMetrics page as history; `folder` is empty and ours."""
-    _, promtool = prometheus_binaries()
+    (promtool,) = binaries("promtool", package="prometheus")
     page = folder / "history.openmetrics"
     with page.open("w", encoding="utf-8") as file:
         file.writelines(lines)
@@ -83,7 +85,7 @@ def prometheus_scraping(folder: Path, target: str, *flags: str, interval_seconds
 
 @contextlib.contextmanager
 def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
-    binary, _ = prometheus_binaries()
+    (binary,) = binaries("prometheus", package="prometheus")
     (folder / "prometheus.yml").write_text(config, encoding="utf-8")
     port = free_port()
     command = [
@@ -142,8 +144,10 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def http_server(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """The URL of a loopback HTTP server that hands every GET and POST to `answer`, body unread."""
+def http_server(
+    answer: Callable[[http.server.BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """The URL of a loopback HTTP server that hands every GET and POST to `answer`, body unread; HTTPS with `tls`."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -158,11 +162,36 @@ def http_server(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) ->
             """Tests print what they have to say themselves."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def reply(
+    handler: http.server.BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    kind: str = "application/json",
+    **headers: str,
+) -> None:
+    """Answer a request whole; underscores in header names stand for dashes."""
+    handler.send_response(status)
+    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **told}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def fields_of(handler: http.server.BaseHTTPRequestHandler) -> tuple[str, dict[str, str]]:
+    """Path and form fields of a request, read whole so that the connection can be used again."""
+    path, _, query = handler.path.partition("?")
+    body = handler.rfile.read(int(handler.headers.get("Content-Length", 0))).decode()
+    return path, dict(urllib.parse.parse_qsl(body or query))
