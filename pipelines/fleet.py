@@ -227,9 +227,9 @@ class Fleet(Part):
         end = min(self.period.end or today, today)
         return [self.period.start + timedelta(days=n) for n in range((end - self.period.start).days)]
 
-    def collectors(self, environ: Mapping[str, str] = os.environ) -> list[Collector]:
+    def collectors(self) -> list[Collector]:
         """One collector per source, in the file's order."""
-        return [source.collector(environ) for source in self.sources]
+        return [source.collector() for source in self.sources]
 
 
 def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fleet:

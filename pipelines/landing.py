@@ -110,7 +110,7 @@ def land(
     except BaseException:
         connection.execute("rollback")
         raise
-    if kept and hasattr(collector, "landed"):
+    if landing.is_answered and hasattr(collector, "landed"):
         collector.landed(window)  # only now may a spool forget what it held
     return landing
 
@@ -143,20 +143,22 @@ class _Unit:
 
     def rows_held(self) -> int:
         """Rows that the day held before, by its chunks: counting the samples again would scan them."""
-        return sum(pc.sum(self.before[name]).as_py() or 0 for name in ("samples", "rejects"))
+        return _rows_of(self.before)
 
     def replace(self, force: bool) -> Landing:
         held = self.rows_held()
         if self.before.num_rows:
             for table in TABLES.values():
                 self._delete_day(table)
-        rows = self._stream(lambda stream: TABLES[stream])
+        self._stream(lambda stream: TABLES[stream])
+        chunks = self.register.chunk_table()
+        rows = _rows_of(chunks)
         if rows < held and not force:
             return self._landing("refused_fewer", rows, f"the source gave {rows} rows, {held} are held; they stay")
         if rows == 0 and held == 0:
             return self._landing("empty", 0)
         self._remember_series()
-        self._replace_chunks(self.register.chunk_table())
+        self._replace_chunks(chunks)
         return self._landing("unchanged" if self._note_due_dates() == 0 and rows == held else "landed", rows)
 
     def merge(self) -> Landing:
@@ -165,7 +167,8 @@ class _Unit:
             self.connection.execute(
                 f"create or replace temp table {name} (series_id bigint, observed_at timestamptz, value double)"
             )
-        rows = self._stream(lambda stream: staged[stream])
+        self._stream(lambda stream: staged[stream])
+        rows = _rows_of(self.register.chunk_table())
         if rows == 0:
             return self._landing("empty", 0)
         self._remember_series()
@@ -199,21 +202,18 @@ class _Unit:
         url = getattr(self.collector, "url", None)
         return Landing(self.source, self.window, outcome, rows, self.rows_held(), url=url, detail=detail)
 
-    def _stream(self, table_of: Callable[[str], str]) -> int:
-        """Insert the source's batches as they come, a group of one stream at a time; returns how many rows."""
+    def _stream(self, table_of: Callable[[str], str]) -> None:
+        """Insert the source's batches as they come, a group of one stream at a time."""
         waiting: dict[str, list[pa.RecordBatch]] = {stream: [] for stream in TABLES}
-        rows = 0
         for batch in self._batches():
             group = waiting[batch.stream]
             group.append(batch.samples)
-            rows += batch.samples.num_rows
             if sum(samples.num_rows for samples in group) >= GROUP_ROWS:
                 self._insert(table_of(batch.stream), group)
                 group.clear()
         for stream, group in waiting.items():
             if group:
                 self._insert(table_of(stream), group)
-        return rows
 
     def _batches(self) -> Iterator[Batch]:
         try:
@@ -292,10 +292,11 @@ class _Unit:
 
     def _merge_chunks(self) -> None:
         """The facts of the merged day, counted again from its rows: a chunk of a spool grows file by file."""
+        day = (self.day.start_at, self.day.end_at)
         with booking.registered(self.connection, chunks_seen=self.register.chunk_table()):
             chunks = self.connection.sql(
                 _MERGED_CHUNKS,
-                params=[self.day.start_at, self.day.end_at] * 2 + [self.source] * 2 + [self.day.start_at, self.day.end_at],
+                params=[*day, *day, self.source, self.source, *day],
             ).to_arrow_table()
             self.connection.execute(
                 """
@@ -351,6 +352,11 @@ left join valid on valid.series_id = seen.series_id
 left join raw.series_chunks as held
     on held.series_id = seen.series_id and held.source = ? and held.chunk_start_at >= ? and held.chunk_start_at < ?
 """
+
+
+def _rows_of(chunks: pa.Table) -> int:
+    """Valid and rejected rows, by the facts: also what a file held and no table can, such as a row without a time."""
+    return sum(pc.sum(chunks[name]).as_py() or 0 for name in ("samples", "rejects"))
 
 
 def _audit(connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime) -> None:

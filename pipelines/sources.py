@@ -1,7 +1,8 @@
 """The sources a fleet file may name: what each kind needs, and the collector that each becomes.
 
-Add a kind of source here together with its collector. Secrets are never values in the file, only names of environment
-variables; paths are confined (see `FleetPath`). Keep out everything about sites, tariffs and people: that is `fleet`.
+Add a kind of source here together with its collector, whose module is imported only when it is built. Secrets are never
+values in the file, only names of environment variables; paths are confined (see `confined_path`). Keep out everything
+about sites, tariffs and people: that is `fleet`.
 """
 
 from __future__ import annotations
@@ -131,10 +132,7 @@ class Source(Part):
     interval_seconds: Positive | None = None
     tokens_complete: bool = False
     site: Name | None = None
-
-    def collector(self, environ: Mapping[str, str]) -> Collector:
-        """The collector that reads this source; its module is imported only now."""
-        raise NotImplementedError
+    replica_labels: tuple[str, ...] = ()
 
 
 class PrometheusSource(Source):
@@ -144,22 +142,44 @@ class PrometheusSource(Source):
     url: Url
     interval_seconds: Positive
     matchers: tuple[str, ...] = ()
-    replica_labels: tuple[str, ...] = ()
     auth: Auth | None = None
     tls: Tls | None = None
 
-    def collector(self, environ: Mapping[str, str]) -> Collector:
-        raise NotImplementedError
+    def collector(self) -> Collector:
+        from collectors.prometheus import PrometheusCollector  # noqa: PLC0415
+
+        secrets = {**(self.auth.model_dump() if self.auth else {}), **(self.tls.model_dump() if self.tls else {})}
+        return PrometheusCollector(
+            self.name,
+            self.url,
+            matchers=self.matchers,
+            interval_seconds=self.interval_seconds,
+            replica_labels=self.replica_labels,
+            **{key: variable for key, variable in secrets.items() if variable is not None},
+        )
 
 
 class SampleFile(Part):
-    """One file, or a glob of files, of samples: which column is the time, which are labels, which are values."""
+    """One file, or a glob of files, of samples: which column is the time, which are labels, which are values.
+
+    Wide (`values`: column to metric) or long (`metric` and `value` name columns).
+    """
 
     path: FleetPath
     time: Name
+    time_unit: Literal["s", "ms", "us"] | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     constant_labels: dict[str, str] = Field(default_factory=dict)
-    values: dict[str, str] = Field(min_length=1)
+    values: dict[str, str] = Field(default_factory=dict)
+    metric: Name | None = None
+    labels_json: Name | None = None
+    value: Name | None = None
+
+    @model_validator(mode="after")
+    def _wide_or_long(self) -> SampleFile:
+        if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
+            raise ValueError("expected either values, or metric with value")
+        return self
 
 
 class FilesSource(Source):
@@ -169,18 +189,23 @@ class FilesSource(Source):
     interval_seconds: Positive
     files: list[SampleFile] = Field(min_length=1)
 
-    def collector(self, environ: Mapping[str, str]) -> Collector:
-        raise NotImplementedError
+    def collector(self) -> Collector:
+        from collectors.files import FileMapping, FilesCollector  # noqa: PLC0415
+
+        mappings = [FileMapping(**file.model_dump()) for file in self.files]
+        return FilesCollector(self.name, mappings, interval_seconds=self.interval_seconds)
 
 
 class SpoolSource(Source):
     """What agents on other hosts have written; landing removes it once it is safe."""
 
     kind: Literal["spool"]
-    path: SpoolPath = "spool/"
+    path: SpoolPath = Field(default="spool/", validate_default=True)
 
-    def collector(self, environ: Mapping[str, str]) -> Collector:
-        raise NotImplementedError
+    def collector(self) -> Collector:
+        from collectors.spool import SpoolCollector  # noqa: PLC0415
+
+        return SpoolCollector(self.name, self.path)
 
 
 class SyntheticSource(Source):
@@ -190,8 +215,10 @@ class SyntheticSource(Source):
     scenario: Name
     interval_seconds: Positive
 
-    def collector(self, environ: Mapping[str, str]) -> Collector:
-        raise NotImplementedError
+    def collector(self) -> Collector:
+        from collectors.synthetic import SyntheticCollector  # noqa: PLC0415
+
+        return SyntheticCollector(self.name, scenario=self.scenario, interval_seconds=self.interval_seconds)
 
 
 AnySource = Annotated[PrometheusSource | FilesSource | SpoolSource | SyntheticSource, Field(discriminator="kind")]

@@ -1,0 +1,188 @@
+"""The dbt project as Dagster assets: seeds when their files changed, and every model of the dates that are due.
+
+Add here what decides how dbt is run. Keep out what a model computes, and every number: that is `dbt_project`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import timedelta
+from functools import cached_property
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster_dbt import (
+    DagsterDbtTranslator,
+    DagsterDbtTranslatorSettings,
+    DbtCliResource,
+    DbtProject,
+    dbt_assets,
+)
+from filelock import FileLock
+from packaging.version import Version
+
+from pipelines import booking, warehouse
+from pipelines.fleet import PROJECT, Fleet
+from pipelines.raw_tables import create_tables
+from pipelines.telemetry import POOL, daily
+
+DBT_PROJECT = PROJECT / "dbt_project"
+SEEDS = "resource_type:seed"
+
+
+class Dbt(DbtCliResource):
+    """The dbt beside this Python. Its version is looked up in the environment: `dbt --version` would cost seconds and
+    ask the network for newer ones."""
+
+    @cached_property
+    def _cli_version(self) -> Version:
+        return Version(installed_version("dbt-core"))
+
+
+class LedgerTranslator(DagsterDbtTranslator):
+    """Assets are called as their tables are: [schema, name]."""
+
+    def __init__(self) -> None:
+        super().__init__(DagsterDbtTranslatorSettings(enable_source_tests_as_checks=True))
+
+    def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
+        return dg.AssetKey([dbt_resource_props["schema"], dbt_resource_props["name"]])
+
+    def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
+        return dbt_resource_props["schema"]
+
+
+def prepared_project() -> DbtProject:
+    """The dbt project with a manifest that is not older than its files.
+
+    A fresh checkout has none, and without one the definitions do not load; parsing takes a few seconds, once. Two
+    processes that start together (the webserver and the daemon) parse one after the other.
+    """
+    project = DbtProject(project_dir=DBT_PROJECT, profiles_dir=DBT_PROJECT)
+    manifest = project.manifest_path
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(manifest.with_name("parse.lock")):
+        if not manifest.exists() or manifest.stat().st_mtime < _newest_change():
+            done = dbt_resource(project).cli(["parse", "--quiet"], target_path=project.target_path).wait()
+            done.process.wait()
+    return project
+
+
+def dbt_resource(project: DbtProject) -> Dbt:
+    """dbt of this environment, whether or not the environment is activated."""
+    return Dbt(
+        project_dir=project,
+        profiles_dir=os.fspath(DBT_PROJECT),
+        dbt_executable=os.fspath(Path(sys.executable).with_name("dbt")),
+    )
+
+
+def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
+    """Two definitions: the seeds (unpartitioned) and all models (daily)."""
+    translator = LedgerTranslator()
+
+    @dbt_assets(
+        manifest=project.manifest_path,
+        project=project,
+        select=SEEDS,
+        name="seeds",
+        dagster_dbt_translator=translator,
+        pool=POOL,
+    )
+    def seeds(context: dg.AssetExecutionContext, dbt: Dbt) -> Iterator[Any]:
+        digest = seed_digest()
+        with warehouse.writing(fleet.warehouse, "seeds"):
+            if context.is_subset or not _is_loaded(fleet, digest):
+                yield from _dbt(context, dbt, fleet, ["build"])
+                _remember_loaded(fleet, digest)
+                return
+        unchanged = {"unchanged_digest": digest}
+        for key in context.selected_asset_keys:
+            yield dg.MaterializeResult(asset_key=key, metadata=unchanged)
+        for check in context.selected_asset_check_keys:
+            yield dg.AssetCheckResult(asset_key=check.asset_key, check_name=check.name, passed=True, metadata=unchanged)
+
+    @dbt_assets(
+        manifest=project.manifest_path,
+        project=project,
+        exclude=SEEDS,
+        name="ledger",
+        partitions_def=daily(fleet),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        dagster_dbt_translator=translator,
+        pool=POOL,
+    )
+    def ledger(context: dg.AssetExecutionContext, dbt: Dbt) -> Iterator[Any]:
+        window = context.partition_time_window
+        first, end = window.start.date(), window.end.date()
+        with warehouse.writing(fleet.warehouse, "ledger"):
+            with closing(warehouse.connect(fleet.warehouse)) as connection:
+                create_tables(connection)
+                first, end = booking.dates_to_book(connection, first, end)
+            context.log.info(f"booking {first} to {end - timedelta(days=1)}")
+            dbt_vars = {
+                "start_date": first.isoformat(),
+                "end_date": end.isoformat(),
+                "grid_seconds": fleet.grid_seconds,
+                "max_spread_seconds": round(fleet.max_spread_days * 86400),
+            }
+            yield from _dbt(context, dbt, fleet, ["build", "--vars", json.dumps(dbt_vars)])
+            if not context.is_subset:
+                # A part of the models has not healed what is due.
+                with closing(warehouse.connect(fleet.warehouse)) as connection:
+                    booking.booked(connection, first, end)
+
+    return [seeds, ledger]
+
+
+def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
+    """A digest of every seed file and its configuration."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(seeds.iterdir()):
+        if path.suffix in (".csv", ".yml"):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _dbt(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, args: list[str]) -> Iterator[Any]:
+    # dbt's own profile reads this; one process serves one fleet.
+    os.environ["WATTLEDGER_WAREHOUSE"] = os.fspath(fleet.warehouse)
+    # The same folder each time, so that dbt can reuse what it parsed.
+    yield from dbt.cli(
+        args, context=context, target_path=fleet.root / "dbt" / context.op_execution_context.op.name
+    ).stream()
+
+
+def _is_loaded(fleet: Fleet, digest: str) -> bool:
+    if not fleet.warehouse.exists():
+        return False
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        return connection.execute("select digest from raw.seeds_loaded").fetchall() == [(digest,)]
+
+
+def _remember_loaded(fleet: Fleet, digest: str) -> None:
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        connection.execute("begin")
+        connection.execute("delete from raw.seeds_loaded")
+        connection.execute("insert into raw.seeds_loaded values (?)", [digest])
+        connection.execute("commit")
+
+
+def _newest_change() -> float:
+    generated = {DBT_PROJECT / name for name in ("target", "logs", "dbt_packages")}
+    return max(
+        path.stat().st_mtime
+        for top in DBT_PROJECT.iterdir()
+        if top not in generated and top.name != ".user.yml"
+        for path in (top, *top.rglob("*"))
+        if path.is_file()
+    )

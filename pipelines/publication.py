@@ -1,0 +1,320 @@
+"""The publication: what readers see. A run's marts become one folder, and one symbolic link switches to it.
+
+Between runs the warehouse may be mixed; a publication never is. Add here what a reader opens. Keep out recommendations
+and reports (they are tables and files that a publication carries) and everything that writes the warehouse.
+
+    published/latest -> <publication_id>                 switched in one step
+    published/wattledger.duckdb -> latest/wattledger.duckdb
+    published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
+    published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from pipelines import booking, warehouse
+from pipelines.fleet import PROJECT, Fleet
+from pipelines.raw_tables import create_tables
+
+SCHEMAS = ("marts", "published")
+DATABASE = "wattledger.duckdb"
+KEPT = 5
+BUILDING = ".building-"
+# Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
+FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One publication: its row in published.publication. Dates are half-open: what this run booked."""
+
+    publication_id: str
+    published_at: datetime
+    start_date: date
+    end_date: date
+    fleet: str
+    is_synthetic: bool
+    code_version: str
+    previous_publication_id: str | None
+    rows: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Table:
+    schema: str
+    name: str
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def is_dated(self) -> bool:
+        return any(name == "date" for name, _ in self.columns)
+
+    @property
+    def is_fine_grained(self) -> bool:
+        return self.is_dated and any(name in FINE_GRAINED for name, _ in self.columns)
+
+    def __str__(self) -> str:
+        return f'"{self.schema}"."{self.name}"'
+
+
+def publish(fleet: Fleet, start: date, end: date, *, published_at: datetime | None = None) -> Publication:
+    """Publish the marts; the dates [start, end) are the ones that changed since the last publication.
+
+    Starts from a copy of the current publication and replaces these dates, and every table without a `date` column, so
+    a day costs the same after years. A crash leaves the old publication current; what it left behind goes next time.
+    """
+    published_at = published_at or datetime.now(UTC)
+    folder = fleet.published
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{BUILDING}*"):
+        _remove(leftover)
+    previous = current(fleet)
+    identity = f"{fleet.fleet} {published_at.isoformat()} {start} {end} {previous and previous.name}"
+    publication_id = f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}"
+    building = folder / f"{BUILDING}{publication_id}"
+    building.mkdir()
+    with closing(warehouse.connect(":memory:")) as connection:
+        connection.execute(f"attach '{_quoted(fleet.warehouse)}' as warehouse (read_only)")
+        if previous is not None:
+            shutil.copyfile(previous / DATABASE, building / DATABASE)
+        # DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
+        connection.execute(f"attach '{_quoted(building / DATABASE)}' as target (storage_version 'v1.0.0')")
+        same = _replace_tables(connection, start, end)
+        publication = Publication(
+            publication_id,
+            published_at,
+            start,
+            end,
+            fleet.fleet,
+            fleet.synthetic,
+            code_version(),
+            previous.name if previous else None,
+            _row_counts(connection),
+        )
+        _write_publication(connection, publication)
+        _write_parquet(connection, building, previous, publication, same)
+        connection.execute("checkpoint target")
+        connection.execute("detach target")
+    (building / DATABASE).chmod(0o444)
+    building.rename(folder / publication_id)
+    _link(folder / "latest", publication_id)
+    if not (folder / DATABASE).is_symlink():
+        _link(folder / DATABASE, f"latest/{DATABASE}")
+    _forget_old(fleet)
+    return publication
+
+
+def current(fleet: Fleet) -> Path | None:
+    """The folder of the publication that readers see; None before the first one."""
+    latest = fleet.published / "latest"
+    return latest.resolve() if latest.is_symlink() and (latest / DATABASE).exists() else None
+
+
+def code_version() -> str:
+    """The version of this checkout."""
+    return tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.AssetsDefinition:
+    """published/publication, after every mart and its blocking checks."""
+
+    @dg.asset(
+        key=["published", "publication"], deps=marts, group_name="published", kinds={"duckdb", "parquet"}, pool=pool
+    )
+    def publication(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        """Marts as readers see them: one read-only DuckDB file and Parquet, switched at once."""
+        with warehouse.writing(fleet.warehouse, "publication"):
+            with closing(warehouse.connect(fleet.warehouse)) as connection:
+                create_tables(connection)
+                due = booking.dates_to_publish(connection, date.max, date.min)
+            if due[0] >= due[1] and current(fleet) is not None:
+                return dg.MaterializeResult(metadata={"unchanged": str(current(fleet))})
+            made = publish(fleet, *due)
+            with closing(warehouse.connect(fleet.warehouse)) as connection:
+                booking.published(connection, *due)
+        context.log.info(f"published {made.publication_id}")
+        return dg.MaterializeResult(metadata=_metadata(fleet, made))
+
+    return publication
+
+
+def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
+    tables = "\n".join(["| table | rows |", "|---|---|", *(f"| {name} | {n} |" for name, n in made.rows.items())])
+    return {
+        "publication_id": made.publication_id,
+        "dates": f"[{made.start_date}, {made.end_date})",
+        "synthetic": made.is_synthetic,
+        "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
+        "dagster/row_count": sum(made.rows.values()),
+        "tables": dg.MarkdownMetadataValue(tables),
+    }
+
+
+def _tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], _Table]:
+    rows = connection.execute(
+        """
+        select schema_name, table_name, list({name: column_name, type: data_type} order by column_index)
+        from duckdb_columns()
+        where database_name = ? and list_contains(?, schema_name) group by all order by all
+        """,
+        [database, list(SCHEMAS)],
+    ).fetchall()
+    found = (_Table(schema, name, tuple((c["name"], c["type"]) for c in columns)) for schema, name, columns in rows)
+    return {(table.schema, table.name): table for table in found if table.name != "publication"}
+
+
+def _replace_tables(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> set[str]:
+    """Bring the target's tables up to date; returns those of which only the dates [start, end) changed."""
+    source, target = _tables(connection, "warehouse"), _tables(connection, "target")
+    for schema in SCHEMAS:
+        connection.execute(f"create schema if not exists target.{schema}")
+    for key in target.keys() - source.keys():
+        connection.execute(f"drop table target.{target[key]}")
+    same = set()
+    for key, table in source.items():
+        if target.get(key) == table and table.is_dated:
+            same.add(str(table))
+            span = [start, end]
+            connection.execute(f"delete from target.{table} where date >= ? and date < ?", span).fetchall()
+            connection.execute(
+                f"insert into target.{table} select * from warehouse.{table} where date >= ? and date < ?", span
+            ).fetchall()
+            continue
+        connection.execute(f"create or replace table target.{table} as select * from warehouse.{table}").fetchall()
+        _copy_comments(connection, table)
+    return same
+
+
+def _copy_comments(connection: duckdb.DuckDBPyConnection, table: _Table) -> None:
+    """The descriptions of the dbt project, which create-as-select leaves behind."""
+    for (comment,) in connection.execute(
+        "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ? and table_name = ?"
+        " and comment is not null",
+        [table.schema, table.name],
+    ).fetchall():
+        connection.execute(f"comment on table target.{table} is '{_quoted(comment)}'")
+    for column, comment in connection.execute(
+        "select column_name, comment from duckdb_columns() where database_name = 'warehouse' and schema_name = ?"
+        " and table_name = ? and comment is not null",
+        [table.schema, table.name],
+    ).fetchall():
+        connection.execute(f"comment on column target.{table}.\"{column}\" is '{_quoted(comment)}'")
+
+
+def _row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    return {
+        f"{table.schema}.{table.name}": connection.execute(f"select count(*) from target.{table}").fetchall()[0][0]
+        for table in _tables(connection, "target").values()
+    }
+
+
+def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication) -> None:
+    connection.execute(
+        """
+        create or replace table target.published.publication (
+            publication_id varchar, published_at timestamptz, start_date date, end_date date, fleet varchar,
+            is_synthetic boolean, code_version varchar, previous_publication_id varchar)
+        """
+    )
+    connection.execute(
+        "insert into target.published.publication values (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            made.publication_id,
+            made.published_at,
+            made.start_date,
+            made.end_date,
+            made.fleet,
+            made.is_synthetic,
+            made.code_version,
+            made.previous_publication_id,
+        ],
+    )
+
+
+def _write_parquet(
+    connection: duckdb.DuckDBPyConnection, building: Path, previous: Path | None, made: Publication, same: set[str]
+) -> None:
+    labels = {
+        "fleet": made.fleet,
+        "is_synthetic": str(made.is_synthetic).lower(),
+        "publication_id": made.publication_id,
+    }
+    listed = ", ".join(f"{name}: '{_quoted(value)}'" for name, value in labels.items())
+    options = f"format parquet, compression zstd, kv_metadata {{{listed}}}"
+
+    def copy(query: str, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection.execute(f"copy ({query}) to '{_quoted(path)}' ({options})").fetchall()
+
+    for table in [*_tables(connection, "target").values(), _Table("published", "publication", ())]:
+        place = Path("parquet", table.schema, table.name)
+        if not table.is_fine_grained:
+            copy(f"select * from target.{table}", (building / place).with_suffix(".parquet"))
+            continue
+        kept = _untouched(previous / place, made) if previous is not None and str(table) in same else []
+        for path in kept:
+            (building / place).mkdir(parents=True, exist_ok=True)
+            _share(path, building / place / path.name)
+        dates = connection.execute(
+            f"select distinct date from target.{table}"
+            + (" where date >= ? and date < ?" if str(table) in same else ""),
+            [made.start_date, made.end_date] if str(table) in same else [],
+        ).fetchall()
+        for (on,) in sorted(dates):
+            query = f"select * from target.{table} where date = date '{on.isoformat()}'"
+            copy(query, building / place / f"date={on.isoformat()}.parquet")
+
+
+def _untouched(folder: Path, made: Publication) -> Iterator[Path]:
+    for path in folder.glob("date=*.parquet"):
+        if not made.start_date <= date.fromisoformat(path.stem.removeprefix("date=")) < made.end_date:
+            yield path
+
+
+def _share(path: Path, at: Path) -> None:
+    """The same file in two publications: linked, or copied where the file system knows no links."""
+    try:
+        os.link(path, at)
+    except OSError:
+        shutil.copyfile(path, at)
+
+
+def _link(at: Path, target: str) -> None:
+    """Point `at` to `target`; a reader finds the old or the new, never nothing."""
+    fresh = at.with_name(f"{BUILDING}{at.name}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(at)
+
+
+def _forget_old(fleet: Fleet) -> None:
+    """Keep the newest KEPT publications, and the current one whatever its age."""
+    now = current(fleet)
+    made = sorted(path for path in fleet.published.iterdir() if path.is_dir() and not path.is_symlink())
+    for path in made[:-KEPT]:
+        if path.resolve() != now:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _quoted(text: object) -> str:
+    return str(text).replace("'", "''")

@@ -1,0 +1,160 @@
+"""What the fleet file itself says, as tables: schema `fleet`, grid intensity and run windows, replaced whole each run.
+
+Add a table here when the fleet file gains a part that SQL has to read. Keep out telemetry: that is `landing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pipelines.fleet import Fleet
+from pipelines.raw_tables import FLEET_TABLES, columns_of
+
+GRID_VALUES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh")
+WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
+_TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "double", "total_tokens": "double"}
+
+
+class UnreadableFile(Exception):
+    """A file that the fleet names cannot be read as the fleet says; the message names file and column."""
+
+
+def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
+    """Replace the tables of schema `fleet` in one transaction; rows per table."""
+    rows = fleet_rows(fleet)
+    connection.execute("begin")
+    for table in FLEET_TABLES:
+        _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])
+    connection.execute("commit")
+    return {table: len(rows[table]) for table in FLEET_TABLES}
+
+
+def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
+    """Table of schema `fleet` -> its rows."""
+    return {
+        "sources": [
+            {
+                "source": source.name,
+                "kind": source.kind,
+                "interval_seconds": source.interval_seconds,
+                "tokens_complete": source.tokens_complete,
+                "site": source.site,
+            }
+            for source in fleet.sources
+        ],
+        "sites": [{"site": site.name, **site.model_dump(exclude={"name", "tariff"})} for site in fleet.sites],
+        "tariffs": [
+            {
+                "site": site.name,
+                "valid_from": tariff.valid_from,
+                "valid_to": tariff.valid_to,
+                "local_hour_from": tariff.local_hours[0],
+                "local_hour_to": tariff.local_hours[1],
+                "usd_per_kwh": tariff.usd_per_kwh,
+            }
+            for site in fleet.sites
+            for tariff in site.tariff
+        ],
+        "nodes": [{"node": node.name, **node.model_dump(exclude={"name"})} for node in fleet.nodes],
+        "devices": [device.model_dump() for device in fleet.devices],
+        "model_aliases": [
+            {"alias": alias, "model": model.name}
+            for model in fleet.models
+            for alias in dict.fromkeys((model.name, *model.aliases))
+        ],
+        "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
+        "assignments": [assignment.model_dump() for assignment in fleet.assignments],
+        "cost_rates": [rate.model_dump() for rate in fleet.cost_rates],
+    }
+
+
+def write_grid_intensity(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
+    """Replace raw.grid_intensity by the fleet's files; returns rows. UnreadableFile names file and column."""
+    connection.execute("begin")
+    try:
+        connection.execute("delete from raw.grid_intensity")
+        for file in fleet.grid_intensity.files:
+            by_target = {target: column for column, target in file.values.items()}
+            wrong = sorted(by_target.keys() - set(GRID_VALUES))
+            if wrong:
+                raise UnreadableFile(f"grid_intensity: {file.path}: values may become {GRID_VALUES}, got {wrong}")
+            values = ", ".join(
+                f"cast({_name(by_target[target])} as double)" if target in by_target else "null"
+                for target in GRID_VALUES
+            )
+            estimated = f"cast({_name(file.estimated)} as boolean)" if file.estimated else "null"
+            for path in _paths(file.path):
+                _insert_file(
+                    connection,
+                    path,
+                    f"raw.grid_intensity select ?, cast({_name(file.time)} as timestamptz), {values}, {estimated}, ?",
+                    [file.zone, file.source or path.rpartition("/")[2]],
+                )
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    return _count(connection, "raw.grid_intensity")
+
+
+def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
+    """Replace raw.run_windows by the fleet's inline windows and files; returns rows. UnreadableFile names the file."""
+    connection.execute("begin")
+    try:
+        inline = [{**window.model_dump(), "source": "fleet file"} for window in fleet.run_windows.inline]
+        _replace(connection, "raw.run_windows", columns_of("raw", "run_windows"), inline)
+        for file in fleet.run_windows.files:
+            columns = file.columns or {column: column for column in WINDOW_COLUMNS}
+            chosen = ", ".join(
+                f"cast({_name(columns[column])} as {_TYPES.get(column, 'varchar')})" if column in columns else "null"
+                for column in WINDOW_COLUMNS
+            )
+            for path in _paths(file.path):
+                _insert_file(connection, path, f"raw.run_windows select {chosen}, ?", [path.rpartition("/")[2]])
+        repeated = connection.execute(
+            "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
+        ).fetchall()
+        if repeated:
+            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} stands more than once, expected unique names")
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    return _count(connection, "raw.run_windows")
+
+
+def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, values: list[Any]) -> None:
+    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
+    try:
+        connection.execute(f"insert into {insert} from {reader}", [*values, path]).fetchall()
+    except duckdb.Error as refusal:
+        raise UnreadableFile(f"{path}: {refusal}") from refusal
+
+
+def _replace(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    connection.execute(f"delete from {table}").fetchall()
+    values = [[row.get(column) for column in columns] for row in rows]
+    if values:
+        connection.executemany(f"insert into {table} values ({', '.join('?' for _ in columns)})", values)
+
+
+def _paths(pattern: str) -> list[str]:
+    paths = sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
+    if not paths:
+        raise UnreadableFile(f"{pattern}: there is no such file")
+    return paths
+
+
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    return connection.execute(f"select count(*) from {table}").fetchall()[0][0]
+
+
+def _name(column: str) -> str:
+    quoted = column.replace('"', '""')
+    return f'"{quoted}"'

@@ -1,0 +1,282 @@
+"""Assets of what comes in: telemetry by source and day, the fleet file's tables, grid intensity, run windows.
+
+An asset here is thin: it decides what to land and calls `landing` or `references`. Add one when something new comes in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from collectors.samples import Collector, SourceError, Window
+from pipelines import catalog, landing, references, warehouse
+from pipelines.fleet import Fleet
+from pipelines.landing import Landing
+from pipelines.raw_tables import FLEET_TABLES, create_tables
+
+POOL = "warehouse"
+TELEMETRY_TABLES = {
+    "power_samples": "One row per sample of power, energy counters, activity and memory, as the source said it.",
+    "token_samples": "One row per sample of token counters, requests and latency buckets, as the source said it.",
+    "series": "One row per series of a source: its metric and labels.",
+    "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
+    "landings": "One row per attempt to land a source's window: the audit.",
+    "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
+}
+HEAD = timedelta(hours=1)
+# A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
+FAILURES_IN_A_ROW = 3
+
+logger = logging.getLogger(__name__)
+
+
+class TelemetryConfig(dg.Config):
+    """`force` lets an answer with fewer rows replace what is held."""
+
+    force: bool = False
+
+
+def daily(fleet: Fleet) -> dg.DailyPartitionsDefinition:
+    """The UTC dates of the fleet's period."""
+    end = fleet.period.end.isoformat() if fleet.period.end else None
+    return dg.DailyPartitionsDefinition(start_date=fleet.period.start.isoformat(), end_date=end, timezone="UTC")
+
+
+def check_name(source: str) -> str:
+    """The check that says whether a source answered."""
+    return f"source_{source}_answers"
+
+
+def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
+    """Everything upstream of dbt."""
+    landings = dg.AssetKey(["raw", "landings"])
+
+    @dg.multi_asset(
+        name="telemetry",
+        specs=[
+            dg.AssetSpec(["raw", table], description=what, group_name="raw", kinds={"duckdb"})
+            for table, what in TELEMETRY_TABLES.items()
+        ],
+        check_specs=[
+            dg.AssetCheckSpec(
+                check_name(source.name),
+                asset=landings,
+                description=f"Every window that the run asked {source.name} for was answered in full.",
+            )
+            for source in fleet.sources
+        ],
+        partitions_def=daily(fleet),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+    )
+    def telemetry(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
+        """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
+        window = context.partition_time_window
+        with _open(fleet, "landing") as connection:
+            results = land_days(
+                connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
+            )
+            metadata = _telemetry_metadata(connection, fleet, window.start.date(), window.end.date(), results)
+        for table in TELEMETRY_TABLES:
+            yield dg.MaterializeResult(asset_key=["raw", table], metadata=metadata[table])
+        for source in fleet.sources:
+            yield _answered(source.name, landings, [result for result in results if result.source == source.name])
+        if results and all(result.outcome == "failed" for result in results):
+            raise dg.Failure(f"every source failed; the last one said: {results[-1].detail}")
+
+    @dg.multi_asset(
+        name="fleet",
+        specs=[
+            dg.AssetSpec(
+                ["fleet", table], description=f"The fleet file's {table}.", group_name="fleet", kinds={"duckdb"}
+            )
+            for table in FLEET_TABLES
+        ],
+        pool=POOL,
+    )
+    def fleet_tables() -> Iterator[dg.MaterializeResult]:
+        """The fleet file as tables, replaced whole."""
+        with _open(fleet, "fleet file") as connection:
+            rows = references.write_fleet(connection, fleet)
+        for table, count in rows.items():
+            yield dg.MaterializeResult(asset_key=["fleet", table], metadata={"dagster/row_count": count})
+
+    @dg.asset(key=["raw", "grid_intensity"], group_name="raw", kinds={"duckdb"}, pool=POOL)
+    def grid_intensity() -> dg.MaterializeResult:
+        """Zone by hour: gCO2e per kWh, direct and life-cycle, from the fleet's files, replaced whole."""
+        with _open(fleet, "grid intensity") as connection:
+            return dg.MaterializeResult(
+                metadata={"dagster/row_count": references.write_grid_intensity(connection, fleet)}
+            )
+
+    @dg.asset(key=["raw", "run_windows"], group_name="raw", kinds={"duckdb"}, pool=POOL)
+    def run_windows() -> dg.MaterializeResult:
+        """Named windows from the fleet file and its files, replaced whole."""
+        with _open(fleet, "run windows") as connection:
+            return dg.MaterializeResult(metadata={"dagster/row_count": references.write_run_windows(connection, fleet)})
+
+    return [telemetry, fleet_tables, grid_intensity, run_windows]
+
+
+def land_days(
+    connection: duckdb.DuckDBPyConnection,
+    fleet: Fleet,
+    start: date,
+    end: date,
+    *,
+    run_id: str,
+    force: bool = False,
+    now: datetime | None = None,
+) -> list[Landing]:
+    """Land the UTC days [start, end) of every source, and the head of day `end`, by which the last midnight is known.
+
+    A source that keeps late data (a spool) also lands the other days that wait in it.
+    """
+    now = now or datetime.now(UTC)
+    catalogue = landing.Catalogue(catalog.families(), catalog.device_labels())
+    days = [start + timedelta(days=n) for n in range((end - start).days)]
+    results = []
+    for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
+        windows = [_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
+        head = _head(fleet, end, now)
+        if head is not None and not landing.has_rows(connection, source.name, head):
+            windows.append(head)
+        failures = 0
+        for window in windows:
+            if failures >= FAILURES_IN_A_ROW:
+                detail = f"not asked: {source.name} had failed {failures} times in a row"
+                result = Landing(source.name, window, "failed", 0, 0, getattr(collector, "url", None), None, detail)
+                landing.audit(connection, result, run_id, now)
+            else:
+                result = landing.land(
+                    connection,
+                    collector,
+                    window,
+                    catalogue,
+                    run_id=run_id,
+                    replica_labels=source.replica_labels,
+                    is_head=window is head,
+                    force=force,
+                )
+            failures = failures + 1 if result.outcome == "failed" else 0
+            logger.info("%s %s: %s, %d rows", source.name, _shown(window), result.outcome, result.rows)
+            results.append(result)
+    return results
+
+
+def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:
+    """Days outside the run of which late files wait in a spool; none where the source cannot say."""
+    if not hasattr(collector, "days"):
+        return []
+    try:
+        days = collector.days()
+    except SourceError:
+        return []  # the run's own days will fail the same way, and be recorded
+    last = fleet.period.end or date.max
+    return [day for day in days if fleet.period.start <= day < last and day < end and not start <= day]
+
+
+def _head(fleet: Fleet, day: date, now: datetime) -> Window | None:
+    """The first hour of a day, as far as it is over; None outside the fleet's period."""
+    start_at = datetime.combine(day, time(), UTC)
+    if (fleet.period.end is not None and day >= fleet.period.end) or now <= start_at:
+        return None
+    return Window(start_at, min(start_at + HEAD, now))
+
+
+def _day(day: date) -> Window:
+    start_at = datetime.combine(day, time(), UTC)
+    return Window(start_at, start_at + timedelta(days=1))
+
+
+@contextmanager
+def _open(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    with warehouse.writing(fleet.warehouse, purpose), closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        yield connection
+
+
+def _answered(source: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
+    wrong = [result for result in results if not result.is_answered]
+    metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
+    if wrong:
+        metadata["unanswered"] = dg.MarkdownMetadataValue(
+            "\n".join(
+                ["| window | outcome | status | url | detail |", "|---|---|---|---|---|"]
+                + [
+                    f"| {_shown(r.window)} | {r.outcome} | {r.status or ''} | {r.url or ''} | {r.detail} |"
+                    for r in wrong[:50]
+                ]
+            )
+        )
+    return dg.AssetCheckResult(
+        passed=not wrong,
+        asset_key=asset,
+        check_name=check_name(source),
+        severity=dg.AssetCheckSeverity.ERROR,
+        description="; ".join(f"{_shown(r.window)} {r.outcome}: {r.detail}" for r in wrong[:3]) or None,
+        metadata=metadata,
+    )
+
+
+def _telemetry_metadata(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date, results: list[Landing]
+) -> dict[str, dict[str, Any]]:
+    counts = dict(
+        connection.execute(
+            """
+            select families.stream, sum(samples + rejects)
+            from raw.series_chunks
+            join raw.series using (series_id)
+            join (select unnest(?) as metric, unnest(?) as stream) as families using (metric)
+            where chunk_start_at >= ? and chunk_start_at < ? group by families.stream
+            """,
+            [
+                *zip(*((family.metric, family.stream) for family in catalog.families().values()), strict=True),
+                _day(start).start_at,
+                _day(end).start_at,
+            ],
+        ).fetchall()
+    )
+    unknown = connection.execute("select source, metric, series from raw.unknown_families order by all").fetchall()
+    per_source = "\n".join(
+        [
+            "| source | windows | landed | unchanged | empty | refused | failed | rows |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        + [
+            f"| {source.name} | {len(mine)} | "
+            + " | ".join(
+                str(sum(result.outcome == outcome for result in mine))
+                for outcome in ("landed", "unchanged", "empty", "refused_fewer", "failed")
+            )
+            + f" | {sum(result.rows for result in mine)} |"
+            for source in fleet.sources
+            for mine in [[result for result in results if result.source == source.name]]
+        ]
+    )
+    shared = {"window": f"[{start}, {end})", "synthetic": fleet.synthetic}
+    tables: dict[str, dict[str, Any]] = {table: dict(shared) for table in TELEMETRY_TABLES}
+    tables["power_samples"]["dagster/partition_row_count"] = int(counts.get("power", 0))
+    tables["token_samples"]["dagster/partition_row_count"] = int(counts.get("tokens", 0))
+    tables["landings"]["sources"] = dg.MarkdownMetadataValue(per_source)
+    tables["unknown_families"]["dagster/row_count"] = len(unknown)
+    if unknown:
+        tables["unknown_families"]["families"] = dg.MarkdownMetadataValue(
+            "\n".join(
+                ["| source | metric | series |", "|---|---|---|", *(f"| {s} | {m} | {n} |" for s, m, n in unknown)]
+            )
+        )
+    return tables
+
+
+def _shown(window: Window) -> str:
+    if window.end_at - window.start_at == timedelta(days=1):
+        return window.start_at.date().isoformat()
+    return f"{window.start_at:%Y-%m-%d %H:%M}–{window.end_at:%H:%M}"
