@@ -39,24 +39,35 @@ slow_span as (
 ),
 
 -- Between falls a counter only rises: its first value of an interval is the least, its last the greatest.
+summaries as (
+
+    select
+        samples.series_id,
+        {{ int_div('samples.observed_us', grid_us()) }} as interval_number,
+        min(samples.observed_us) as first_us,
+        min(samples.value) as first_value,
+        max(samples.observed_us) as last_us,
+        max(samples.value) as last_value
+    from samples
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and samples.series_id in (select series_id from fast_series_days)
+    group by samples.series_id, {{ int_div('samples.observed_us', grid_us()) }}
+
+),
+
 summarised as (
 
     select
         fast_series_days.reading_id,
-        min(samples.observed_us) as first_us,
-        min(samples.value) * fast_series_days.factor as first_reading,
-        max(samples.observed_us) as last_us,
-        max(samples.value) * fast_series_days.factor as last_reading
-    from samples
+        summaries.first_us,
+        summaries.first_value * fast_series_days.factor as first_reading,
+        summaries.last_us,
+        summaries.last_value * fast_series_days.factor as last_reading
+    from summaries
     inner join fast_series_days
-        on samples.series_id = fast_series_days.series_id
-        and {{ int_div('samples.observed_us', day_us()) }} = fast_series_days.day_number
-    where samples.observed_at >= {{ run_start_at() }} and samples.observed_at < {{ run_end_at() }}
-    group by
-        samples.series_id,
-        fast_series_days.reading_id,
-        fast_series_days.factor,
-        {{ int_div('samples.observed_us', grid_us()) }}
+        on summaries.series_id = fast_series_days.series_id
+        and {{ int_div('summaries.first_us', day_us()) }} = fast_series_days.day_number
 
 ),
 

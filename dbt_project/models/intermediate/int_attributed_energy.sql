@@ -1,5 +1,11 @@
 -- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by their
 -- MIG slice's activity, else by the tokens they moved, else evenly; shares are differences of a rounded running total, so they add up.
+{% set claimed_columns = [
+    'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
+    'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
+    'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us'
+] %}
+
 with energy as (
 
     select * from {{ ref('int_energy_intervals') }} where purpose = 'booked'
@@ -103,6 +109,7 @@ claimed as (
         claims.role,
         claims.claim_basis,
         claims.members,
+        claims.claims_of_day,
         claims.mig_instance,
         claims.is_tokens_complete,
         engine_intervals.engine is not null as has_token_telemetry,
@@ -129,6 +136,25 @@ claimed as (
 
 ),
 
+-- Nearly every board has one claimant all day; only the others are weighed.
+lone as (
+
+    select
+        {{ claimed_columns | join(',\n        ') }},
+        case
+            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
+            when claim_basis = 'node' then 'node_share'
+            else 'exclusive'
+        end as attribution_method,
+        cast(0 as double) as share_from,
+        cast(1 as double) as share_to,
+        cast(0 as double) as interval_share_from,
+        cast(1 as double) as interval_share_to
+    from claimed
+    where claims_of_day = 1
+
+),
+
 weighed as (
 
     select
@@ -147,16 +173,17 @@ weighed as (
             else 'token_share'
         end as attribution_method
     from claimed
+    where claims_of_day > 1
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
 
 ),
 
-accumulated as (
+shares as (
 
     select
         *,
-        {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to,
-        {{ ratio('sum(weight) over member_window - weight', 'sum(weight) over slice_window') }} as share_from
+        {{ ratio('sum(weight) over member_window - weight', 'sum(weight) over slice_window') }} as share_from,
+        {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to
     from weighed
     window
         slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
@@ -168,19 +195,57 @@ accumulated as (
 
 ),
 
-shared as (
+covered_shares as (
 
     select
-        date,
-        meter_scope,
-        meter,
-        interval_number,
-        interval_start_us,
-        slice_start_us,
-        energy_source,
-        has_reset,
-        has_glitch,
-        has_gap,
+        *,
+        {{ exact('covered_us * (share_to - share_from)') }} as covered_share
+    from shares
+
+),
+
+-- Where a row stands in the covered time of its meter and interval: what a whole interval carries (its host) is shared along it.
+contended as (
+
+    select
+        {{ claimed_columns | join(',\n        ') }},
+        attribution_method,
+        share_from,
+        share_to,
+        {{ ratio('sum(covered_share) over row_window - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
+        {{ ratio('sum(covered_share) over row_window', 'sum(covered_share) over interval_window') }} as interval_share_to
+    from covered_shares
+    window
+        interval_window as (partition by date, meter_scope, meter, interval_number),
+        row_window as (
+            partition by date, meter_scope, meter, interval_number
+            order by coalesce(slice_start_us, 0), engine, coalesce(mig_instance, ''), deployment
+            rows unbounded preceding
+        )
+
+),
+
+shared as (
+
+    select * from lone
+    union all
+    select * from contended
+
+),
+
+final as (
+
+    select
+        shared.date,
+        shared.meter_scope,
+        shared.meter,
+        shared.interval_number,
+        shared.interval_start_us,
+        shared.slice_start_us,
+        shared.energy_source,
+        shared.has_reset,
+        shared.has_glitch,
+        shared.has_gap,
         case when overspread_joules > 0 then {{ unknown() }} else engine end as engine,
         case when overspread_joules > 0 then {{ unknown() }} else model end as model,
         case when overspread_joules > 0 then {{ unknown() }} else deployment end as deployment,
@@ -188,7 +253,6 @@ shared as (
         team,
         role,
         case when overspread_joules > 0 then 'unattributed' else attribution_method end as attribution_method,
-        members,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,
         case
             when overspread_joules > 0 then 'unknown'
@@ -205,15 +269,9 @@ shared as (
         case when members = 1 then {{ exact('covered_us / 1e6') }}
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
         end as covered_seconds,
-        {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }} as active_seconds
-    from accumulated
-
-),
-
-final as (
-
-    select
-        shared.*,
+        {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }} as active_seconds,
+        interval_share_from,
+        interval_share_to,
         meters.site,
         meters.rack,
         meters.node,

@@ -239,7 +239,16 @@ seen_points as (
 kept_points as (
 
     select
-        * exclude (before_value, before_us, after_value, after_us),
+        date,
+        meter_scope,
+        meter,
+        kind,
+        start_us,
+        end_us,
+        possible_watts,
+        cap_us,
+        observed_us,
+        value,
         lag(value) over point_window as before_value,
         lag(observed_us) over point_window as before_us
     from seen_points

@@ -68,86 +68,67 @@ accounts as (
 
 ),
 
-member_counts as (
-
-    select
-        *,
-        count(*) over (partition by date, meter_scope, meter, interval_number) as rows_of_interval,
-        row_number() over (
-            partition by date, meter_scope, meter, interval_number order by coalesce(slice_start_us, 0), engine, deployment
-        ) as row_of_interval,
-        cast(sum(covered_seconds) over (partition by date, meter_scope, meter, interval_number) as double) as meter_covered_seconds,
-        cast(sum(covered_seconds) over (
-            partition by date, meter_scope, meter, interval_number
-            order by coalesce(slice_start_us, 0), engine, deployment
-            rows unbounded preceding
-        ) as double) as covered_to_seconds
-    from accounts
-
-),
-
 final as (
 
     select
-        member_counts.date,
-        {{ from_epoch_us('member_counts.interval_start_us') }} as interval_start_at,
+        accounts.date,
+        {{ from_epoch_us('accounts.interval_start_us') }} as interval_start_at,
         cast({{ var('grid_seconds') }} as integer) as interval_seconds,
-        {{ from_epoch_us('greatest(coalesce(member_counts.slice_start_us, 0), member_counts.interval_start_us)') }} as claim_start_at,
-        cast(member_counts.covered_seconds as {{ exact_type() }}) as covered_seconds,
-        cast(member_counts.active_seconds as {{ exact_type() }}) as active_seconds,
-        cast(member_counts.covered_seconds * member_counts.gpu_count as {{ exact_type() }}) as gpu_seconds,
-        member_counts.site,
-        member_counts.rack,
-        member_counts.node,
-        member_counts.meter,
-        member_counts.meter_scope,
-        member_counts.device_uuid,
-        member_counts.device_type,
-        member_counts.engine,
-        member_counts.deployment,
-        member_counts.namespace,
-        member_counts.team,
-        member_counts.model,
-        member_counts.role,
-        member_counts.state,
-        member_counts.attribution_method,
-        member_counts.energy_source,
-        member_counts.idle_basis,
+        {{ from_epoch_us('greatest(coalesce(accounts.slice_start_us, 0), accounts.interval_start_us)') }} as claim_start_at,
+        cast(accounts.covered_seconds as {{ exact_type() }}) as covered_seconds,
+        cast(accounts.active_seconds as {{ exact_type() }}) as active_seconds,
+        cast(accounts.covered_seconds * accounts.gpu_count as {{ exact_type() }}) as gpu_seconds,
+        accounts.site,
+        accounts.rack,
+        accounts.node,
+        accounts.meter,
+        accounts.meter_scope,
+        accounts.device_uuid,
+        accounts.device_type,
+        accounts.engine,
+        accounts.deployment,
+        accounts.namespace,
+        accounts.team,
+        accounts.model,
+        accounts.role,
+        accounts.state,
+        accounts.attribution_method,
+        accounts.energy_source,
+        accounts.idle_basis,
         host_energy.host_basis,
-        member_counts.has_token_telemetry,
+        accounts.has_token_telemetry,
         matched_intervals.engine is not null as is_matched,
-        member_counts.has_reset,
-        member_counts.has_glitch,
-        member_counts.has_gap,
-        member_counts.is_idle_clamped,
-        cast(member_counts.energy_joules as {{ exact_type() }}) as energy_joules,
+        accounts.has_reset,
+        accounts.has_glitch,
+        accounts.has_gap,
+        accounts.is_idle_clamped,
+        cast(accounts.energy_joules as {{ exact_type() }}) as energy_joules,
         cast(
-            member_counts.energy_joules - idle_floor_joules - parked_joules - asleep_joules - unallocated_joules - unknown_joules
+            accounts.energy_joules - idle_floor_joules - parked_joules - asleep_joules - unallocated_joules - unknown_joules
             as {{ exact_type() }}
         ) as productive_joules,
-        cast(member_counts.idle_floor_joules as {{ exact_type() }}) as idle_floor_joules,
-        cast(member_counts.parked_joules as {{ exact_type() }}) as parked_joules,
-        cast(member_counts.asleep_joules as {{ exact_type() }}) as asleep_joules,
-        cast(member_counts.unallocated_joules as {{ exact_type() }}) as unallocated_joules,
+        cast(accounts.idle_floor_joules as {{ exact_type() }}) as idle_floor_joules,
+        cast(accounts.parked_joules as {{ exact_type() }}) as parked_joules,
+        cast(accounts.asleep_joules as {{ exact_type() }}) as asleep_joules,
+        cast(accounts.unallocated_joules as {{ exact_type() }}) as unallocated_joules,
         cast(
             idle_floor_joules + parked_joules + asleep_joules + unallocated_joules as {{ exact_type() }}
         ) as idle_joules,
-        cast(member_counts.unknown_joules as {{ exact_type() }}) as unknown_joules,
-        cast(case
-            when rows_of_interval = 1 then host_energy.host_overhead_joules
-            else {{ exact('cast(host_energy.host_overhead_joules as double) * (covered_to_seconds / meter_covered_seconds)') }}
-                - {{ exact('cast(host_energy.host_overhead_joules as double) * ((covered_to_seconds - cast(covered_seconds as double)) / meter_covered_seconds)') }}
-        end as {{ exact_type() }}) as host_overhead_joules
-    from member_counts
+        cast(accounts.unknown_joules as {{ exact_type() }}) as unknown_joules,
+        cast(
+            {{ exact('cast(host_energy.host_overhead_joules as double) * interval_share_to') }}
+            - {{ exact('cast(host_energy.host_overhead_joules as double) * interval_share_from') }} as {{ exact_type() }}
+        ) as host_overhead_joules
+    from accounts
     left join matched_intervals
-        on member_counts.date = matched_intervals.date
-        and member_counts.engine = matched_intervals.engine
-        and member_counts.interval_number = matched_intervals.interval_number
+        on accounts.date = matched_intervals.date
+        and accounts.engine = matched_intervals.engine
+        and accounts.interval_number = matched_intervals.interval_number
     left join host_energy
-        on member_counts.date = host_energy.date
-        and member_counts.meter_scope = host_energy.meter_scope
-        and member_counts.meter = host_energy.meter
-        and member_counts.interval_number = host_energy.interval_number
+        on accounts.date = host_energy.date
+        and accounts.meter_scope = host_energy.meter_scope
+        and accounts.meter = host_energy.meter
+        and accounts.interval_number = host_energy.interval_number
 
 )
 
