@@ -25,7 +25,7 @@ from collectors.series import SeriesRegister
 FIRST_CHUNK_MS = 3_600_000
 SHORTEST_CHUNK_MS = 1_000
 LONGEST_CHUNK_MS = 86_400_000
-# A chunk may double while answers stay below this, so that quiet metrics do not cost 24 requests a day.
+# A chunk may double while answers stay below this and no limit was met, so that quiet metrics cost few requests.
 SMALL_BODY_BYTES = 4 << 20
 
 _MARK = b'"values":[['
@@ -84,7 +84,7 @@ class PrometheusCollector:
     def _metric(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
         # Timestamps are whole milliseconds there: those at or after start and before end.
         start_ms, end_ms = -(-window.start_us // 1000), -(-window.end_us // 1000)
-        chunk_ms = FIRST_CHUNK_MS
+        chunk_ms, longest_ms = FIRST_CHUNK_MS, LONGEST_CHUNK_MS
         while start_ms < end_ms:
             stop_ms = min(start_ms + chunk_ms, end_ms)
             try:
@@ -94,11 +94,11 @@ class PrometheusCollector:
             except OverLimitError:
                 if stop_ms - start_ms <= SHORTEST_CHUNK_MS:
                     raise
-                chunk_ms = max((stop_ms - start_ms) // 2, SHORTEST_CHUNK_MS)
+                chunk_ms = longest_ms = max((stop_ms - start_ms) // 2, SHORTEST_CHUNK_MS)
                 continue
             samples = self._samples(self._parsed(body), (start_ms, stop_ms), family, register)
             if len(body) < SMALL_BODY_BYTES:
-                chunk_ms = min(2 * chunk_ms, LONGEST_CHUNK_MS)
+                chunk_ms = min(2 * chunk_ms, longest_ms)
             del body
             if samples.num_rows:
                 register.observe(samples)

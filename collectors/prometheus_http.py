@@ -115,16 +115,21 @@ class PrometheusServer:
         bearer = self._secret("bearer_env")
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer}"
+        self._pool = urllib3.PoolManager(
+            num_pools=1, maxsize=1, headers=headers, timeout=self._timeout, retries=False, ssl_context=self._tls()
+        )
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self._parts.scheme != "https":
+            return None
         try:
             tls = ssl.create_default_context(cafile=self._secret("ca_file_env"))
             cert_file = self._secret("cert_file_env")
             if cert_file is not None:
                 tls.load_cert_chain(cert_file, self._secret("key_file_env"))
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             raise SourceError(self.url, None, f"TLS files cannot be read: {error}") from error
-        self._pool = urllib3.PoolManager(
-            num_pools=1, maxsize=1, headers=headers, timeout=self._timeout, retries=False, ssl_context=tls
-        )
+        return tls
 
     def _secret(self, key: str) -> str | None:
         name = self._envs[key]

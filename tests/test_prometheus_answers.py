@@ -5,14 +5,15 @@ import ssl
 import subprocess
 import time
 import tracemalloc
+from datetime import timedelta
 
 import orjson
 import pytest
 
 from collectors.prometheus import PrometheusCollector
-from collectors.samples import SourceError
+from collectors.samples import SourceError, Window
 from tests.servers import binaries, fields_of, http_server, reply
-from tests.test_prometheus import FAMILIES, GPU, POWER, START_S, collected
+from tests.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
 
 
 def matrix(*series):
@@ -274,7 +275,14 @@ def test_an_answer_over_a_limit_halves_the_chunk(status, body):
     with running as url:
         rows, _ = collected(url, families=ONE, body_limit_bytes=10_000)
     assert [row[3:] for row in rows] == [(s * 1000.0, float(s)) for s in range(0, 3600, 100)]
-    assert asked[:3] == [3_600_000, 1_800_000, 900_000]
+    assert asked == [3_600_000, 1_800_000, 900_000, 900_000, 900_000, 900_000]
+
+
+def test_small_answers_let_the_chunk_grow_to_a_day_at_most():
+    running, asked = limited_server(10**12, 422, b"")
+    with running as url:
+        collected(url, Window(START, START + timedelta(days=4)), families=ONE)
+    assert [range_ms // 3_600_000 for range_ms in asked] == [1, 2, 4, 8, 16, 24, 24, 17]
 
 
 def test_a_gzip_bomb_costs_little_more_than_the_limit():
