@@ -3,10 +3,9 @@
 Add here what decides how dbt is run. Keep out what a model computes, and every number: that is `dbt_project`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -35,6 +34,10 @@ from pipelines.telemetry import POOL, daily
 
 DBT_PROJECT = PROJECT / "dbt_project"
 SEEDS = "resource_type:seed"
+# They test the project, not the day: `make test` runs them.
+WITHOUT_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
+
+logger = logging.getLogger(__name__)
 
 
 class Dbt(DbtCliResource):
@@ -100,7 +103,7 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
         digest = seed_digest()
         with warehouse.writing(fleet.warehouse, "seeds"):
             if context.is_subset or not _is_loaded(fleet, digest):
-                yield from _dbt(context, dbt, fleet, ["build"])
+                yield from _dbt(context, dbt, fleet, ["build", *WITHOUT_UNIT_TESTS])
                 _remember_loaded(fleet, digest)
                 return
         unchanged = {"unchanged_digest": digest}
@@ -126,14 +129,14 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
             with closing(warehouse.connect(fleet.warehouse)) as connection:
                 create_tables(connection)
                 first, end = booking.dates_to_book(connection, first, end)
-            context.log.info(f"booking {first} to {end - timedelta(days=1)}")
+            logger.info("booking %s to %s", first, end - timedelta(days=1))
             dbt_vars = {
                 "start_date": first.isoformat(),
                 "end_date": end.isoformat(),
                 "grid_seconds": fleet.grid_seconds,
                 "max_spread_seconds": round(fleet.max_spread_days * 86400),
             }
-            yield from _dbt(context, dbt, fleet, ["build", "--vars", json.dumps(dbt_vars)])
+            yield from _dbt(context, dbt, fleet, ["build", *WITHOUT_UNIT_TESTS, "--vars", json.dumps(dbt_vars)])
             if not context.is_subset:
                 # A part of the models has not healed what is due.
                 with closing(warehouse.connect(fleet.warehouse)) as connection:

@@ -9,9 +9,8 @@ and reports (they are tables and files that a publication carries) and everythin
     published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
 """
 
-from __future__ import annotations
-
 import hashlib
+import logging
 import os
 import shutil
 import tomllib
@@ -35,6 +34,8 @@ KEPT = 5
 BUILDING = ".building-"
 # Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
 FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class _Table:
 
     @property
     def is_dated(self) -> bool:
-        return any(name == "date" for name, _ in self.columns)
+        """Whether a run changes the rows of its own dates only; a window may have begun on the date before."""
+        names = {name for name, _ in self.columns}
+        return "date" in names and "end_at" not in names
 
     @property
     def is_fine_grained(self) -> bool:
@@ -134,7 +137,7 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
     @dg.asset(
         key=["published", "publication"], deps=marts, group_name="published", kinds={"duckdb", "parquet"}, pool=pool
     )
-    def publication(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def publication() -> dg.MaterializeResult:
         """Marts as readers see them: one read-only DuckDB file and Parquet, switched at once."""
         with warehouse.writing(fleet.warehouse, "publication"):
             with closing(warehouse.connect(fleet.warehouse)) as connection:
@@ -145,7 +148,7 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
             made = publish(fleet, *due)
             with closing(warehouse.connect(fleet.warehouse)) as connection:
                 booking.published(connection, *due)
-        context.log.info(f"published {made.publication_id}")
+        logger.info("published %s", made.publication_id)
         return dg.MaterializeResult(metadata=_metadata(fleet, made))
 
     return publication

@@ -3,8 +3,6 @@
 An asset here is thin: it decides what to land and calls `landing` or `references`. Add one when something new comes in.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager

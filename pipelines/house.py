@@ -1,0 +1,56 @@
+"""Every asset, check, job and schedule of one fleet, put together, with the policies that hold for all of them.
+
+Add an asset in the module of its noun and name it here. Keep out what an asset does.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+import dagster as dg
+
+from pipelines import checks, ledger, publication, telemetry
+from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
+
+JOB = "daily_ledger"
+
+
+def fleet_of_environment() -> Fleet:
+    """The fleet that WATTLEDGER_FLEET names, else the bundled one. FleetError says what is wrong with it."""
+    return load_fleet(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
+
+
+def definitions_of(fleet: Fleet) -> dg.Definitions:
+    """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
+    project = ledger.prepared_project()
+    books = ledger.ledger_assets(fleet, project)
+    marts = sorted(key for book in books for key in book.keys if key.path[0] in publication.SCHEMAS)
+    job = dg.define_asset_job(
+        JOB,
+        selection=dg.AssetSelection.all(),
+        partitions_def=telemetry.daily(fleet),
+        description=f"Land, book, check and publish the fleet {fleet.fleet}.",
+        tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
+    )
+    definitions = dg.Definitions(
+        assets=[
+            *telemetry.telemetry_assets(fleet),
+            *books,
+            publication.publication_asset(fleet, marts, telemetry.POOL),
+        ],
+        asset_checks=checks.asset_checks(fleet),
+        jobs=[job],
+        # After the first hour of the day: by then the head that closes yesterday's midnight can be landed.
+        schedules=[dg.build_schedule_from_partitioned_job(job, hour_of_day=1, minute_of_hour=15)],
+        resources={"dbt": ledger.dbt_resource(project)},
+        # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
+        executor=dg.in_process_executor,
+    )
+    return definitions if fleet.period.end is not None else definitions.map_asset_specs(func=_kept_fresh)
+
+
+def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """A fleet without an end is booked every night; a closed period has nothing to keep fresh."""
+    policy = dg.FreshnessPolicy.cron(deadline_cron="0 4 * * *", lower_bound_delta=timedelta(hours=3))
+    return dg.apply_freshness_policy(spec, policy) if spec.key.path[0] in ("marts", "published") else spec
