@@ -4,7 +4,9 @@ Add an expectation here that a person would want to see fail on its own line. Ne
 millions), and no types: those are dbt contracts. What must hold inside a model is a dbt test.
 """
 
+import importlib
 import os
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import date
@@ -74,11 +76,19 @@ def _check(
     return check
 
 
+def prefetch() -> threading.Thread:
+    """Import Great Expectations beside something that waits (dbt runs in its own process): it takes two seconds."""
+    # Its analytics would ask the network; an air-gapped site has none.
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    thread = threading.Thread(target=importlib.import_module, args=("great_expectations",), daemon=True)
+    thread.start()
+    return thread
+
+
 def unmet(frame: pd.DataFrame, name: str, expectations: "list[Expectation]") -> list[str]:
     """One line per expectation that the frame does not meet: column, what was expected, how many rows, an example."""
-    # The analytics of Great Expectations would ask the network; an air-gapped site has none.
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations as gx  # noqa: PLC0415 (four seconds that only a run of checks should pay)
+    prefetch().join()
+    import great_expectations as gx  # noqa: PLC0415 (two seconds that only a run of checks should pay)
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
     context = gx.get_context(mode="ephemeral")

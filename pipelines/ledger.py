@@ -27,7 +27,7 @@ from dagster_dbt import (
 from filelock import FileLock
 from packaging.version import Version
 
-from pipelines import booking, warehouse
+from pipelines import booking, checks, warehouse
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.raw_tables import create_tables
 from pipelines.telemetry import POOL, daily
@@ -130,6 +130,7 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
                 create_tables(connection)
                 first, end = booking.dates_to_book(connection, first, end)
             logger.info("booking %s to %s", first, end - timedelta(days=1))
+            checks.prefetch()
             dbt_vars = {
                 "start_date": first.isoformat(),
                 "end_date": end.isoformat(),
