@@ -1,0 +1,319 @@
+-- What raw says each engine moved on each date, per token class: the other side of the token book's balance. Reads raw and the catalogues, none
+-- of the book's steps, and no grid: a series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample,
+-- and the steps over midnights are shared by time. One row per date, engine and token class that ought to be booked.
+with series as (
+
+    select * from {{ ref('stg_series') }} where stream = 'tokens'
+
+),
+
+dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+series_days as (
+
+    select
+        series.series_id,
+        series.engine,
+        series.quantity,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.rank,
+        cast(chunks.chunk_start_at as date) as date,
+        min({{ epoch_us('chunks.first_at') }}) as first_us,
+        min_by(chunks.first_value * series.factor, chunks.first_at) as first_value,
+        max({{ epoch_us('chunks.last_at') }}) as last_us,
+        max_by(chunks.last_value * series.factor, chunks.last_at) as last_value,
+        -- Several chunks of one date are added up sample by sample too.
+        sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
+        sum(chunks.rejects + chunks.duplicates) as rejected_samples,
+        min(chunks.typical_interval_seconds) as typical_interval_seconds
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join series on chunks.series_id = series.series_id
+    where chunks.samples > 0
+    group by all
+
+),
+
+token_days as (
+
+    select
+        *,
+        lag(last_us) over series_window as previous_us,
+        lag(last_value) over series_window as previous_value
+    from series_days
+    where quantity = 'tokens'
+    window series_window as (partition by series_id order by date)
+
+),
+
+-- Which source and metric ought to be booked: the lowest rank among those that cover at least half of what the best one covers.
+metric_days as (
+
+    select
+        engine,
+        token_class,
+        source,
+        metric,
+        rank,
+        date,
+        min(first_us) as first_us,
+        max(last_us) as last_us
+    from token_days
+    group by engine, token_class, source, metric, rank, date
+
+),
+
+known_spans as (
+
+    select
+        metric_days.*,
+        coalesce(lag(last_us) over (partition by engine, token_class, source, metric order by date), first_us) as since_us
+    from metric_days
+
+),
+
+known_times as (
+
+    select
+        known_spans.engine,
+        known_spans.token_class,
+        known_spans.source,
+        known_spans.metric,
+        known_spans.rank,
+        dates.date,
+        sum(least(known_spans.last_us, dates.end_us) - greatest(known_spans.since_us, dates.start_us)) as known_us
+    from known_spans
+    inner join dates on known_spans.since_us < dates.end_us and known_spans.last_us >= dates.start_us
+    group by all
+
+),
+
+compared as (
+
+    select
+        *,
+        max(known_us) over (partition by date, engine, token_class) as most_known_us
+    from known_times
+
+),
+
+chosen as (
+
+    select
+        date,
+        engine,
+        token_class,
+        source,
+        metric
+    from compared
+    qualify row_number() over (
+        partition by date, engine, token_class
+        order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
+    ) = 1
+
+),
+
+-- A series begins at zero where its process started after the engine was last seen, or less than 3 intervals ago.
+births as (
+
+    select
+        series_id,
+        engine,
+        first_us,
+        first_value,
+        typical_interval_seconds
+    from token_days
+    where previous_us is null
+
+),
+
+process_starts as (
+
+    select engine, cast(first_value * 1e6 as bigint) as start_us from series_days where quantity = 'process_start'
+    union
+    select engine, cast(last_value * 1e6 as bigint) as start_us from series_days where quantity = 'process_start'
+
+),
+
+dated_births as (
+
+    select
+        births.series_id,
+        births.engine,
+        births.first_us,
+        births.first_value,
+        births.typical_interval_seconds,
+        max(process_starts.start_us) as start_us
+    from births
+    inner join process_starts on births.engine = process_starts.engine and process_starts.start_us < births.first_us
+    group by all
+
+),
+
+last_sights as (
+
+    select
+        dated_births.series_id,
+        max(token_days.last_us) as last_seen_us
+    from dated_births
+    inner join token_days on dated_births.engine = token_days.engine and token_days.last_us < dated_births.first_us
+    group by dated_births.series_id
+
+),
+
+born_steps as (
+
+    select
+        dated_births.series_id,
+        greatest(dated_births.start_us, {{ int_div('dated_births.first_us', day_us()) }} * {{ day_us() }}) as from_us,
+        dated_births.first_us as to_us,
+        dated_births.first_value as tokens
+    from dated_births
+    left join last_sights on dated_births.series_id = last_sights.series_id
+    where dated_births.start_us > last_sights.last_seen_us
+        or (
+            last_sights.last_seen_us is null
+            and dated_births.first_us - dated_births.start_us
+            <= {{ gauge_gap_factor() }} * 1e6 * dated_births.typical_interval_seconds
+        )
+
+),
+
+-- From one date's last sample to the next one's first, however far; after a fall the new value is what moved.
+midnight_steps as (
+
+    select
+        series_id,
+        previous_us as from_us,
+        first_us as to_us,
+        case when first_value >= previous_value then first_value - previous_value else first_value end as tokens
+    from token_days
+    where previous_us is not null
+
+),
+
+shared_steps as (
+
+    select
+        dates.date,
+        steps.series_id,
+        steps.tokens * (
+            (least(steps.to_us, dates.end_us) - greatest(steps.from_us, dates.start_us)) / cast(steps.to_us - steps.from_us as double)
+        ) as tokens
+    from (select * from born_steps union all select * from midnight_steps) as steps
+    inner join dates on steps.from_us < dates.end_us and steps.to_us > dates.start_us
+
+),
+
+troubled_days as (
+
+    select
+        token_days.series_id,
+        token_days.date,
+        series.factor
+    from token_days
+    inner join series on token_days.series_id = series.series_id
+    where token_days.troubles > 0 and {{ in_run('token_days.date') }}
+
+),
+
+troubled_samples as (
+
+    select
+        troubled_days.date,
+        troubled_days.series_id,
+        samples.observed_at,
+        max(samples.value * troubled_days.factor) as value
+    from {{ source('raw', 'token_samples') }} as samples
+    inner join troubled_days
+        on samples.series_id = troubled_days.series_id
+        and cast(samples.observed_at as date) = troubled_days.date
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+    group by troubled_days.date, troubled_days.series_id, samples.observed_at
+
+),
+
+troubled_steps as (
+
+    select
+        *,
+        lag(value) over (partition by series_id, date order by observed_at) as before_value
+    from troubled_samples
+
+),
+
+parts as (
+
+    select date, series_id, last_value - first_value as tokens from token_days where troubles = 0 and {{ in_run('date') }}
+    union all
+    select date, series_id, case when value >= before_value then value - before_value else value end as tokens
+    from troubled_steps
+    where before_value is not null
+    union all
+    select date, series_id, tokens from shared_steps
+
+),
+
+metered as (
+
+    select
+        parts.date,
+        series.engine,
+        series.token_class,
+        series.source,
+        series.metric,
+        sum({{ exact('parts.tokens') }}) as metered_tokens
+    from parts
+    inner join series on parts.series_id = series.series_id
+    group by all
+
+),
+
+rejected as (
+
+    select
+        date,
+        engine,
+        token_class,
+        source,
+        metric,
+        sum(rejected_samples) as rejected_samples
+    from token_days
+    group by date, engine, token_class, source, metric
+
+),
+
+final as (
+
+    select
+        chosen.date,
+        chosen.engine,
+        chosen.token_class,
+        chosen.source,
+        chosen.metric,
+        metered.metered_tokens,
+        coalesce(rejected.rejected_samples, 0) as rejected_samples
+    from chosen
+    left join metered
+        on chosen.date = metered.date
+        and chosen.engine = metered.engine
+        and chosen.token_class = metered.token_class
+        and chosen.source = metered.source
+        and chosen.metric = metered.metric
+    left join rejected
+        on chosen.date = rejected.date
+        and chosen.engine = rejected.engine
+        and chosen.token_class = rejected.token_class
+        and chosen.source = rejected.source
+        and chosen.metric = rejected.metric
+
+)
+
+select * from final

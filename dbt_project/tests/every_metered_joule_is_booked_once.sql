@@ -1,0 +1,15 @@
+-- The balance: what raw says a meter measured on a date is what the book holds, to a millionth (a thousandth of a joule is rounding).
+-- A meter that is missing on one side counts with 0 there, so a lost meter fails as a lost interval does.
+select
+    date,
+    meter_scope,
+    meter,
+    metered_joules,
+    booked_joules,
+    difference_joules
+from {{ ref('reconciliation_daily') }}
+where {{ in_run('date') }}
+    and (
+        abs(cast(difference_joules as double)) > 1e-6 * abs(cast(coalesce(metered_joules, 0) as double)) + 1e-3
+        or (metered_joules is null and booked_joules is not null)
+    )

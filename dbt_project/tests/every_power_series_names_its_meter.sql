@@ -1,0 +1,17 @@
+-- Power and energy of a known metric that names no board and no node cannot be booked to anybody. A warning: the rest of the day stands.
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'stg_series'}}}) }}
+
+select
+    series.source,
+    series.source_kind,
+    series.metric,
+    count(distinct series.series_id) as unplaced_series
+from {{ ref('stg_series') }} as series
+inner join {{ source('raw', 'series_chunks') }} as chunks on series.series_id = chunks.series_id
+where series.stream = 'power'
+    and series.quantity in ('energy', 'power')
+    and series.meter is null
+    and chunks.chunk_start_at >= {{ run_start_at() }}
+    and chunks.chunk_start_at < {{ run_end_at() }}
+    and chunks.samples > 0
+group by series.source, series.source_kind, series.metric

@@ -1,0 +1,22 @@
+-- J/token stands on intervals with power and tokens: its parts never exceed the whole, and without a token there is no quotient (NULL, not 0).
+select
+    date,
+    site,
+    deployment,
+    energy_joules,
+    matched_joules,
+    output_tokens,
+    matched_output_tokens,
+    joules_per_output_token
+from {{ ref('model_daily') }}
+where {{ in_run('date') }}
+    and not (
+        coalesce(matched_joules, 0) <= coalesce(productive_joules + idle_joules, 0)
+        and coalesce(matched_productive_joules, 0) <= coalesce(productive_joules, 0)
+        and coalesce(matched_output_tokens, 0) <= coalesce(output_tokens, 0)
+        and coalesce(matched_total_tokens, 0) <= coalesce(total_tokens, 0)
+        and (joules_per_output_token is null) = (matched_joules is null or coalesce(matched_output_tokens, 0) = 0)
+        and (joules_per_total_token is null) = (matched_joules is null or coalesce(matched_total_tokens, 0) = 0)
+        and (fully_loaded_cost_usd_per_output_mtok is null)
+        = (matched_fully_loaded_cost_usd is null or coalesce(matched_output_tokens, 0) = 0)
+    )

@@ -1,0 +1,28 @@
+-- A reset read as energy, a sentinel or a doubled counter shows as watts that no board can draw (1.5 × its limit).
+{{ config(meta={'dagster': {'ref': {'name': 'energy_ledger'}}}) }}
+
+with limits as (
+
+    select distinct
+        date,
+        meter_scope,
+        meter,
+        possible_watts
+    from {{ ref('int_meter_choices') }}
+    where purpose = 'booked' and possible_watts is not null
+
+)
+
+select
+    ledger.date,
+    ledger.meter,
+    ledger.interval_start_at,
+    ledger.energy_source,
+    ledger.energy_joules,
+    ledger.covered_seconds,
+    limits.possible_watts
+from {{ ref('energy_ledger') }} as ledger
+inner join limits
+    on ledger.date = limits.date and ledger.meter_scope = limits.meter_scope and ledger.meter = limits.meter
+where {{ in_run('ledger.date') }}
+    and cast(ledger.energy_joules as double) > limits.possible_watts * cast(ledger.covered_seconds as double) + 1e-3

@@ -1,0 +1,14 @@
+-- The balance of tokens: what raw says an engine moved on a date is what the token book holds, to a millionth (a thousandth of a token is rounding).
+select
+    date,
+    engine,
+    token_class,
+    metered_tokens,
+    booked_tokens,
+    difference_tokens
+from {{ ref('token_reconciliation_daily') }}
+where {{ in_run('date') }}
+    and (
+        abs(cast(difference_tokens as double)) > 1e-6 * abs(cast(coalesce(metered_tokens, 0) as double)) + 1e-3
+        or (metered_tokens is null and booked_tokens is not null)
+    )
