@@ -33,8 +33,10 @@ order by starts_with(model, '__'), energy_kwh desc
 """
 
 _WINDOWS = """
-select windows.window_id, windows.mean_watts, windows.joules_per_output_token, windows.joules_per_total_token,
-    models.joules_per_total_token as period_joules_per_total_token, windows.reason_code
+select windows.window_id, windows.mean_watts,
+    windows.joules_per_total_token, models.joules_per_total_token as period_joules_per_total_token,
+    windows.joules_per_output_token, models.joules_per_output_token as period_joules_per_output_token,
+    windows.reason_code
 from marts.run_windows as windows left join models using (model)
 order by windows.start_at, windows.window_id
 """
@@ -75,10 +77,10 @@ def headline(fleet: Fleet) -> str:
         lines += [
             "",
             *_table(
-                ["run window", "mean W", "J/output token", "J/total token", "whole period", "judged"],
+                ["run window", "mean W", "J/total token", "period", "J/output token", "period", "judged"],
                 [
-                    [name, _number(watts, 2), _number(output, 6), _number(total, 4), _number(period, 4), reason]
-                    for name, watts, output, total, period, reason in windows
+                    [name, _number(watts, 2), *(_number(x, 4) for x in ratios), why]
+                    for name, watts, *ratios, why in windows
                 ],
             ),
         ]

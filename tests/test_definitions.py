@@ -1,0 +1,188 @@
+"""What Dagster sees: the exact keys, the policies, and that a fresh checkout loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from pipelines import ledger
+from pipelines.fleet import DEFAULT_FLEET, PROJECT, load_fleet
+from pipelines.house import JOB, definitions_of
+from pipelines.telemetry import POOL
+
+RAW = {
+    "raw/grid_intensity",
+    "raw/landings",
+    "raw/power_samples",
+    "raw/run_windows",
+    "raw/series",
+    "raw/series_chunks",
+    "raw/token_samples",
+    "raw/unknown_families",
+}
+FLEET = {
+    "fleet/assignments",
+    "fleet/cost_rates",
+    "fleet/devices",
+    "fleet/model_aliases",
+    "fleet/nodes",
+    "fleet/sites",
+    "fleet/sources",
+    "fleet/tariffs",
+    "fleet/teams",
+}
+OWN_CHECKS = {
+    "raw/landings:source_synthetic_answers",
+    "raw/series_chunks:series_are_healthy",
+    "marts/model_daily:accounts_add_up",
+    "marts/reconciliation_daily:book_balances",
+}
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    return definitions_of(load_fleet(DEFAULT_FLEET))
+
+
+@pytest.fixture(scope="module")
+def manifest() -> dict:
+    return json.loads(ledger.prepared_project().manifest_path.read_text())
+
+
+def dbt_keys(manifest: dict, kinds: tuple[str, ...]) -> set[str]:
+    nodes = manifest["nodes"].values()
+    return {f"{node['schema']}/{node['name']}" for node in nodes if node["resource_type"] in kinds}
+
+
+def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dict) -> None:
+    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert keys == RAW | FLEET | dbt_keys(manifest, ("model", "seed")) | {"published/publication"}
+    marts = {key for key in keys if key.startswith("marts/")}
+    assert marts >= {
+        "marts/energy_ledger",
+        "marts/fleet_daily",
+        "marts/idle_power",
+        "marts/model_daily",
+        "marts/model_hourly",
+        "marts/model_monthly",
+        "marts/reconciliation_daily",
+        "marts/run_windows",
+        "marts/token_ledger",
+    }
+    assert {key.split("/")[0] for key in keys} == {
+        "fleet",
+        "intermediate",
+        "marts",
+        "published",
+        "raw",
+        "reference",
+        "staging",
+    }
+
+
+def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitions, manifest: dict) -> None:
+    checks = {
+        f"{check.asset_key.to_user_string()}:{check.name}"
+        for check in definitions.resolve_asset_graph().asset_check_keys
+    }
+    assert checks >= OWN_CHECKS
+    names = {check.partition(":")[2] for check in checks - OWN_CHECKS}
+    tests = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "test"}
+    assert names == tests
+
+
+def test_the_jobs_and_schedules_are_exactly_these(definitions: dg.Definitions) -> None:
+    repository = definitions.get_repository_def()
+    assert {job.name for job in repository.get_all_jobs()} == {JOB, "__ASSET_JOB"}
+    assert {schedule.name: schedule.cron_schedule for schedule in repository.schedule_defs} == {
+        "daily_ledger_schedule": "15 1 * * *"
+    }
+    assert repository.sensor_defs == []
+
+
+def test_the_partitions_are_the_utc_days_of_the_fleets_period(definitions: dg.Definitions) -> None:
+    keys = definitions.resolve_job_def(JOB).partitions_def.get_partition_keys()
+    assert (keys[0], keys[-1], len(keys)) == ("2026-10-01", "2026-10-28", 28)
+
+
+def test_everything_that_writes_is_in_the_pool_that_admits_one(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    pools = {node.key.to_user_string(): node.pools for node in graph.asset_nodes if node.is_materializable}
+    assert {key for key, found in pools.items() if found != {POOL}} == set()
+    instance = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
+    assert instance["concurrency"]["pools"] == {"default_limit": 1, "granularity": "run"}
+
+
+def test_partitioned_assets_are_backfilled_in_one_run(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    policies = {
+        node.key.to_user_string(): node.backfill_policy
+        for node in graph.asset_nodes
+        if node.partitions_def is not None and node.is_materializable
+    }
+    assert set(policies.values()) == {dg.BackfillPolicy.single_run()}
+    assert {"raw/power_samples", "marts/model_daily"} <= policies.keys()
+    unpartitioned = {node.key.to_user_string() for node in graph.asset_nodes if node.partitions_def is None}
+    assert {"fleet/sources", "reference/metric_catalog", "published/publication"} <= unpartitioned
+
+
+def test_the_publication_waits_for_every_mart(definitions: dg.Definitions, manifest: dict) -> None:
+    graph = definitions.resolve_asset_graph()
+    parents = {key.to_user_string() for key in graph.get(dg.AssetKey(["published", "publication"])).parent_keys}
+    assert parents == {key for key in dbt_keys(manifest, ("model",)) if key.startswith("marts/")}
+    blocking = {
+        f"{key.asset_key.to_user_string()}:{key.name}"
+        for key in graph.asset_check_keys
+        if graph.get_check_spec(key).blocking
+    }
+    assert blocking >= {"marts/model_daily:accounts_add_up", "marts/reconciliation_daily:book_balances"}
+    assert {check for check in blocking if check.startswith("raw/")} == set()
+
+
+def test_only_a_fleet_without_an_end_is_kept_fresh(definitions: dg.Definitions, tmp_path: Path) -> None:
+    open_file = tmp_path / "open.yaml"
+    open_file.write_text(
+        "fleet: open\nsynthetic: true\nperiod: {start: 2026-10-01}\n"
+        "sources: [{name: synthetic, kind: synthetic, scenario: demo, interval_seconds: 60}]\n"
+    )
+    fresh = {
+        node.key.path[0]
+        for node in definitions_of(load_fleet(open_file)).resolve_asset_graph().asset_nodes
+        if node.freshness_policy_or_from_metadata is not None
+    }
+    assert fresh == {"marts", "published"}
+    assert [n.key for n in definitions.resolve_asset_graph().asset_nodes if n.freshness_policy_or_from_metadata] == []
+
+
+def test_every_asset_says_what_it_is(definitions: dg.Definitions) -> None:
+    nodes = definitions.resolve_asset_graph().asset_nodes
+    assert [node.key.to_user_string() for node in nodes if not node.description] == []
+
+
+def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    generated = shutil.ignore_patterns("target", "logs", "__pycache__", ".user.yml")
+    for folder in ("collectors", "pipelines", "dbt_project", "fleets"):
+        shutil.copytree(PROJECT / folder, checkout / folder, ignore=generated)
+    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
+        shutil.copy(PROJECT / name, checkout / name)
+    home = tmp_path / "home"
+    home.mkdir()
+    programs = Path(sys.executable).parent
+    environ = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("WATTLEDGER_", "DAGSTER_", "DBT_"))},
+        "DAGSTER_HOME": str(home),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    for command in (["dagster", "definitions", "validate", "-w", "workspace.yaml"], ["dg", "check", "defs"]):
+        done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    assert (checkout / "dbt_project" / "target" / "manifest.json").exists()

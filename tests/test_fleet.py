@@ -1,0 +1,284 @@
+"""The fleet file: everything wrong is named at once, by key, value and expectation, before anything runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines import references, warehouse
+from pipelines.fleet import PROJECT, Fleet, FleetError, load_fleet
+from pipelines.raw_tables import create_tables
+
+SMALLEST = """
+fleet: mine
+period: {start: 2026-10-01}
+sources:
+  - {name: cluster, kind: prometheus, url: "http://prometheus:9090", interval_seconds: 15}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "fleet.yaml"
+    path.write_text(text)
+    return path
+
+
+def load(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Fleet:
+    return load_fleet(write(folder, text), {"WATTLEDGER_DATA": str(folder / "data"), **(environ or {})})
+
+
+def problems(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(FleetError) as wrong:
+        load(folder, text, environ)
+    return wrong.value.problems
+
+
+def test_five_lines_are_a_fleet(tmp_path: Path) -> None:
+    fleet = load(tmp_path, SMALLEST)
+    assert (fleet.grid_seconds, fleet.max_spread_days, fleet.synthetic) == (300, 3, False)
+    assert fleet.warehouse == tmp_path / "data" / "mine" / "warehouse.duckdb"
+    assert fleet.published == tmp_path / "data" / "mine" / "published"
+    assert [collector.source for collector in fleet.collectors()] == ["cluster"]
+
+
+def test_the_days_are_the_utc_dates_that_are_over(tmp_path: Path) -> None:
+    fleet = load(tmp_path, SMALLEST)
+    assert fleet.days(date(2026, 10, 1)) == []
+    assert fleet.days(date(2026, 10, 3)) == [date(2026, 10, 1), date(2026, 10, 2)]
+    closed = load(tmp_path, SMALLEST.replace("2026-10-01}", "2026-10-01, end: 2026-10-02}"))
+    assert closed.days(date(2027, 1, 1)) == [date(2026, 10, 1)]
+
+
+def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
+    text = """
+fleet: Demo!
+grid_second: 60
+periods: {start: 2026-10-01}
+sources:
+  - {name: a, kind: prometheus, url: "ftp://x/", interval_seconds: -5}
+  - {name: b, kind: flies}
+sites: [{name: west, zone: Z, pue: 0.9, time_zone: Mars/Base, tariff: [{usd_per_kwh: "0.1"}]}]
+assignments: [{node: n1, start_at: 2026-10-01}]
+"""
+    assert problems(tmp_path, text) == [
+        "fleet: got 'Demo!', expected match pattern '^[a-z0-9_-]+$'",
+        "period: missing, expected {start, end}",
+        "sources[a].interval_seconds: got -5, expected greater than 0",
+        "sources[a].url: got 'ftp://x/', must be an http:// or https:// URL",
+        "sources[b].kind: got 'flies', expected one of 'prometheus', 'files', 'spool', 'synthetic'",
+        "sites[west].time_zone: got 'Mars/Base', must be an IANA time zone such as America/Los_Angeles",
+        "sites[west].pue: got 0.9, expected greater than or equal to 1",
+        "sites[west].tariff[0].usd_per_kwh: got '0.1', expected a valid number",
+        "assignments[0].start_at: got 2026-10-01, expected a time with its zone, such as 2026-10-01T00:00:00Z",
+        "grid_second: unknown key, did you mean 'grid_seconds'?",
+        "periods: unknown key, did you mean 'period'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("addition", "problem"),
+    [
+        ("grid_seconds: 7", "grid_seconds: got 7, expected a divisor of 3600"),
+        (
+            "nodes: [{name: n1, site: east}]\nsites: [{name: west, zone: Z, pue: 1.1}]",
+            "nodes[n1].site: got 'east', expected one of the sites ['west']",
+        ),
+        ("nodes: [{name: n1}, {name: n1}]", "nodes: 'n1' stands more than once, expected unique names"),
+        (
+            "models: [{name: a, aliases: [c]}, {name: b, aliases: [c]}]",
+            "models: 'c' stands more than once, expected unique names",
+        ),
+        (
+            "sites: [{name: w, zone: Z, pue: 1,"
+            " tariff: [{usd_per_kwh: 0.1}, {usd_per_kwh: 0.2, local_hours: [5, 9]}]}]",
+            "sites[w].tariff[1]: prices hours that tariff[0] already prices",
+        ),
+        (
+            "sites: [{name: w, zone: Z, pue: .inf}]",
+            "sites[w].pue: got inf, expected a finite number",
+        ),
+        (
+            'assignments: [{device_uuid: G, model: a, start_at: "2026-10-01T00:00:00Z"},'
+            ' {device_uuid: G, model: b, start_at: "2026-10-02T00:00:00Z"}]',
+            "assignments: G is assigned twice from 2026-10-02T00:00:00+00:00",
+        ),
+        (
+            'run_windows: {inline: [{window_id: w, start_at: "2026-10-01T00:00:00Z", end_at: "2026-10-01T01:00:00Z"}]}',
+            "run_windows.inline[w]: expected at least one of node, engine and model",
+        ),
+        ("root: /etc", "root: unknown key"),
+    ],
+)
+def test_parts_that_disagree_are_named(tmp_path: Path, addition: str, problem: str) -> None:
+    assert problems(tmp_path, SMALLEST + addition) == [problem]
+
+
+def test_a_generated_source_must_be_labelled(tmp_path: Path) -> None:
+    text = SMALLEST + "  - {name: made, kind: synthetic, scenario: demo, interval_seconds: 60}\n"
+    assert problems(tmp_path, text) == [
+        "synthetic: got false, expected true because a source is of kind synthetic: readers must see it"
+    ]
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    assert "key 'fleet' stands twice" in problems(tmp_path, SMALLEST + "fleet: other\n")[0]
+
+
+def test_what_is_no_fleet_file_says_so(tmp_path: Path) -> None:
+    assert problems(tmp_path, "- 1\n- 2\n") == ["expected a mapping with the keys fleet, period, sources, …"]
+    assert problems(tmp_path, "fleet: [")[0].startswith("is not YAML:")
+    with pytest.raises(FleetError, match="cannot be read: No such file"):
+        load_fleet(tmp_path / "none.yaml")
+
+
+def test_secrets_are_names_of_environment_variables(tmp_path: Path) -> None:
+    url = 'url: "http://prometheus:9090"'
+    text = SMALLEST.replace(url, url + ", auth: {bearer_env: PROM_TOKEN}")
+    assert problems(tmp_path, text) == [
+        "sources[cluster].auth.bearer_env: got 'PROM_TOKEN', environment variable PROM_TOKEN is not set"
+    ]
+    assert load(tmp_path, text, {"PROM_TOKEN": "hunter2"}).sources[0].auth.bearer_env == "PROM_TOKEN"
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        'url: "http://user:hunter2@prometheus"',
+        'url: "http://prometheus", auth: {bearer: hunter2}',
+        'url: "http://prometheus", auth: {password: hunter2}',
+        'url: "http://prometheus?token=hunter2", matchers: 5',
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_not_repeated(tmp_path: Path, leak: str) -> None:
+    found = problems(tmp_path, SMALLEST.replace('url: "http://prometheus:9090"', leak))
+    assert found
+    assert "hunter2" not in "\n".join(found)
+
+
+def files_source(path: str) -> str:
+    return f"""
+fleet: mine
+period: {{start: 2026-10-01}}
+sources:
+  - name: wall
+    kind: files
+    interval_seconds: 1
+    files: [{{path: "{path}", time: t, values: {{w: wall_power_watts}}}}]
+"""
+
+
+def path_of(fleet: Fleet) -> str:
+    return fleet.sources[0].files[0].path
+
+
+def test_paths_start_at_the_fleet_file_and_stay_there(tmp_path: Path) -> None:
+    assert path_of(load(tmp_path, files_source("power/*.csv"))) == str(tmp_path / "power" / "*.csv")
+    for outside in ("../power.csv", "/etc/passwd", "power/*/../../../x.csv", "data/../../x.csv"):
+        assert len(problems(tmp_path, files_source(outside))) == 1
+    assert problems(tmp_path, files_source("../power.csv"))[0].startswith(
+        "sources[wall].files[0].path: got '../power.csv', must stay inside "
+    )
+
+
+def test_a_symbolic_link_does_not_lead_out(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "link").symlink_to(tmp_path)
+    assert len(problems(home, files_source("link/power.csv"))) == 1
+
+
+def test_an_environment_variable_names_another_root(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    environ = {"MEASUREMENTS": str(elsewhere)}
+    fleet = load(home, files_source("${MEASUREMENTS}/a/power.csv"), environ)
+    assert path_of(fleet) == str(elsewhere / "a" / "power.csv")
+    assert len(problems(home, files_source("${MEASUREMENTS}/../power.csv"), environ)) == 1
+    assert len(problems(home, files_source("a/${MEASUREMENTS}/power.csv"), environ)) == 1
+    assert problems(home, files_source("${UNSET}/power.csv"))[0].endswith(
+        "environment variable UNSET is not set; it must name the folder to read from"
+    )
+
+
+def test_a_spool_lies_beside_the_warehouse_or_at_a_url(tmp_path: Path) -> None:
+    text = "fleet: mine\nperiod: {start: 2026-10-01}\nsources: [{name: agents, kind: spool%s}]\n"
+    data = tmp_path / "data" / "mine"
+    assert load(tmp_path, text % "").sources[0].path == str(data / "spool")
+    assert load(tmp_path, text % ", path: s3://bucket/spool").sources[0].path == "s3://bucket/spool"
+    assert len(problems(tmp_path, text % ", path: file:///etc")) == 1
+
+
+def test_the_fleet_becomes_tables(tmp_path: Path) -> None:
+    text = (
+        SMALLEST
+        + """
+sites:
+  - {name: west, zone: US-CAL-CISO, time_zone: America/Los_Angeles, pue: 1.2,
+     tariff: [{usd_per_kwh: 0.1, local_hours: [0, 7]}, {usd_per_kwh: 0.2, local_hours: [7, 24]}]}
+models: [{name: gpt-oss-120b, aliases: [openai/gpt-oss-120b]}]
+assignments: [{node: n1, model: gpt-oss-120b, start_at: "2026-10-01T02:00:00+02:00"}]
+grid_intensity: {files: [{path: grid.csv, time: at, values: {direct: direct_gco2e_per_kwh}, zone: US-CAL-CISO}]}
+run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model, start_at: from, end_at: to}}]}
+"""
+    )
+    (tmp_path / "grid.csv").write_text("at,direct\n2026-10-01 00:00:00,210.5\n2026-10-01T01:00:00Z,\n")
+    (tmp_path / "windows.csv").write_text("id,model,from,to\nw,m,2026-10-01T00:00:00Z,2026-10-01T01:00:00Z\n")
+    fleet = load(tmp_path, text)
+    connection = warehouse.connect(":memory:")
+    create_tables(connection)
+
+    def rows(query: str) -> list[tuple]:
+        return connection.execute(query).fetchall()
+
+    for _ in range(2):
+        references.write_fleet(connection, fleet)
+        references.write_grid_intensity(connection, fleet)
+        references.write_run_windows(connection, fleet)
+    assert rows("select site, zone, time_zone, pue, wue_litres_per_kwh from fleet.sites") == [
+        ("west", "US-CAL-CISO", "America/Los_Angeles", 1.2, None)
+    ]
+    assert rows("select local_hour_from, local_hour_to, usd_per_kwh from fleet.tariffs order by 1") == [
+        (0, 7, 0.1),
+        (7, 24, 0.2),
+    ]
+    assert rows("select alias, model from fleet.model_aliases order by 1") == [
+        ("gpt-oss-120b", "gpt-oss-120b"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+    ]
+    midnight = datetime(2026, 10, 1, tzinfo=UTC)
+    assert rows("select node, model, start_at, end_at from fleet.assignments") == [
+        ("n1", "gpt-oss-120b", midnight, None)
+    ]
+    assert rows("select zone, hour_start_at, direct_gco2e_per_kwh, source from raw.grid_intensity order by 2") == [
+        ("US-CAL-CISO", midnight, 210.5, "grid.csv"),
+        ("US-CAL-CISO", midnight.replace(hour=1), None, "grid.csv"),
+    ]
+    assert rows("select window_id, model, start_at, node, output_tokens, source from raw.run_windows") == [
+        ("w", "m", midnight, None, None, "windows.csv")
+    ]
+    (tmp_path / "grid.csv").write_text("time,direct\n2026-10-01,1\n")
+    with pytest.raises(references.UnreadableFile, match=r"grid\.csv"):
+        references.write_grid_intensity(connection, fleet)
+    assert rows("select count(*) from raw.grid_intensity") == [(2,)]
+    connection.close()
+
+
+def test_the_command_line_judges_a_file_without_a_traceback(tmp_path: Path) -> None:
+    def judge(path: Path) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "pipelines", "fleet", "check", str(path)]
+        return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, env=dict(os.environ))
+
+    right = judge(write(tmp_path, SMALLEST))
+    assert (right.returncode, right.stderr) == (0, "")
+    assert right.stdout.endswith("fleet.yaml: fleet mine, 1 source(s), 2026-10-01 to yesterday\n")
+    wrong = judge(write(tmp_path, SMALLEST + "grid_seconds: 7\n"))
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.endswith("1 problem(s)\n  grid_seconds: got 7, expected a divisor of 3600\n")
+    assert "Traceback" not in wrong.stderr
