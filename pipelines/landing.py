@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from collectors.samples import SAMPLE_SCHEMA, Batch, Collector, Family, SourceError, Window
 from collectors.series import SeriesRegister
-from pipelines import booking
+from pipelines import booking, merging
 
 TABLES = {"power": "raw.power_samples", "tokens": "raw.token_samples"}
 
@@ -150,7 +150,7 @@ class _Unit:
         if self.before.num_rows:
             for table in TABLES.values():
                 self._delete_day(table)
-        self._stream(lambda stream: TABLES[stream])
+        self._stream()
         chunks = self.register.chunk_table()
         rows = _rows_of(chunks)
         if rows < held and not force:
@@ -158,24 +158,26 @@ class _Unit:
         if rows == 0 and held == 0:
             return self._landing("empty", 0)
         self._remember_series()
-        self._replace_chunks(chunks)
-        return self._landing("unchanged" if self._note_due_dates() == 0 and rows == held else "landed", rows)
+        self._delete_chunks()
+        self._insert_chunks(chunks)
+        return self._settled(rows)
 
     def merge(self) -> Landing:
-        staged = {stream: f"staged_{stream}" for stream in TABLES}
-        for name in staged.values():
-            self.connection.execute(
-                f"create or replace temp table {name} (series_id bigint, observed_at timestamptz, value double)"
-            )
-        self._stream(lambda stream: staged[stream])
-        rows = _rows_of(self.register.chunk_table())
+        self._stream()
+        came = self.register.chunk_table()
+        rows = _rows_of(came)
         if rows == 0:
             return self._landing("empty", 0)
         self._remember_series()
-        for stream, table in TABLES.items():
-            self._merge_samples(staged[stream], table)
-        self._merge_chunks()
-        return self._landing("unchanged" if self._note_due_dates() == 0 else "landed", rows)
+        # What came alone and once needs no merging: a spool that is landed daily pays nothing for being additive.
+        repeated = came.filter(pc.greater(came["duplicates"], 0))["series_id"]
+        mixed = pa.chunked_array([*self.before["series_id"].chunks, *repeated.chunks, self._overlapping()], pa.int64())
+        shared = pc.is_in(came["series_id"], mixed)
+        merged = merging.merge(self.connection, self.source, self.day, came.filter(shared))
+        self._delete_chunks(came["series_id"])
+        self._insert_chunks(came.filter(pc.invert(shared)))
+        self._insert_chunks(merged)
+        return self._settled(rows)
 
     def note_unknown_families(self) -> None:
         """Families that the source holds and the catalogue does not know; the newest window's count stands."""
@@ -202,18 +204,18 @@ class _Unit:
         url = getattr(self.collector, "url", None)
         return Landing(self.source, self.window, outcome, rows, self.rows_held(), url=url, detail=detail)
 
-    def _stream(self, table_of: Callable[[str], str]) -> None:
+    def _stream(self) -> None:
         """Insert the source's batches as they come, a group of one stream at a time."""
         waiting: dict[str, list[pa.RecordBatch]] = {stream: [] for stream in TABLES}
         for batch in self._batches():
             group = waiting[batch.stream]
             group.append(batch.samples)
             if sum(samples.num_rows for samples in group) >= GROUP_ROWS:
-                self._insert(table_of(batch.stream), group)
+                self._insert(TABLES[batch.stream], group)
                 group.clear()
         for stream, group in waiting.items():
             if group:
-                self._insert(table_of(stream), group)
+                self._insert(TABLES[stream], group)
 
     def _batches(self) -> Iterator[Batch]:
         try:
@@ -236,15 +238,17 @@ class _Unit:
                 f"insert into {table} select series_id, observed_at, value from arriving"
             ).fetchall()
 
-    def _delete_day(self, table: str, staged: str | None = None) -> None:
-        narrower = "" if staged is None else f"and series_id in (select series_id from {staged})"
+    def _delete_day(self, table: str) -> None:
         self.connection.execute(
             f"""
-            delete from {table} where observed_at >= ? and observed_at < ? {narrower}
+            delete from {table} where observed_at >= ? and observed_at < ?
             and series_id in (select series_id from raw.series where source = ?)
             """,
             [self.day.start_at, self.day.end_at, self.source],
         ).fetchall()
+
+    def _overlapping(self) -> pa.Array:
+        return pa.array(self.register.overlapping_series(), pa.int64())
 
     def _remember_series(self) -> None:
         with booking.registered(self.connection, series_seen=self.register.series_table()):
@@ -258,100 +262,29 @@ class _Unit:
                 """
             ).fetchall()
 
-    def _replace_chunks(self, chunks: pa.Table) -> None:
-        self.connection.execute(
-            "delete from raw.series_chunks where source = ? and chunk_start_at >= ? and chunk_start_at < ?",
-            [self.source, self.day.start_at, self.day.end_at],
-        ).fetchall()
-        self._insert_chunks(chunks)
+    def _delete_chunks(self, series_ids: pa.ChunkedArray | None = None) -> None:
+        """The day's chunks of this source; of these series only, if given."""
+        one_by_one = "" if series_ids is None else "and series_id in (select series_id from chosen)"
+        chosen = {} if series_ids is None else {"chosen": pa.table({"series_id": series_ids})}
+        with booking.registered(self.connection, **chosen):
+            self.connection.execute(
+                f"""
+                delete from raw.series_chunks
+                where source = ? and chunk_start_at >= ? and chunk_start_at < ? {one_by_one}
+                """,
+                [self.source, self.day.start_at, self.day.end_at],
+            ).fetchall()
 
     def _insert_chunks(self, chunks: pa.Table) -> None:
         with booking.registered(self.connection, chunks_seen=chunks):
             self.connection.execute("insert into raw.series_chunks by name select * from chunks_seen").fetchall()
 
-    def _merge_samples(self, staged: str, table: str) -> None:
-        """One row per (series, time) of the staged series: what was held and what came, once each."""
-        self.connection.execute(
-            f"""
-            create or replace temp table merged as
-            select series_id, observed_at,
-                arg_max(value, case when value >= 0 and value < 9.2e18 then value else -1 end) as value
-            from (
-                select * from {staged}
-                union all
-                select * from {table} where observed_at >= ? and observed_at < ?
-                and series_id in (select series_id from {staged})
-            ) as together
-            group by series_id, observed_at
-            """,
-            [self.day.start_at, self.day.end_at],
-        ).fetchall()
-        self._delete_day(table, staged)
-        self.connection.execute(f"insert into {table} select * from merged order by observed_at").fetchall()
-        self.connection.execute("drop table merged")
-
-    def _merge_chunks(self) -> None:
-        """The facts of the merged day, counted again from its rows: a chunk of a spool grows file by file."""
-        day = (self.day.start_at, self.day.end_at)
-        with booking.registered(self.connection, chunks_seen=self.register.chunk_table()):
-            chunks = self.connection.sql(
-                _MERGED_CHUNKS,
-                params=[*day, *day, self.source, self.source, *day],
-            ).to_arrow_table()
-            self.connection.execute(
-                """
-                delete from raw.series_chunks where source = ? and chunk_start_at >= ? and chunk_start_at < ?
-                and series_id in (select series_id from chunks_seen)
-                """,
-                [self.source, self.day.start_at, self.day.end_at],
-            ).fetchall()
-        self._insert_chunks(chunks)
-
-    def _note_due_dates(self) -> int:
-        """Write the dates that this landing made stale, in the same transaction; returns how many series changed."""
+    def _settled(self, rows: int) -> Landing:
+        """Note in the same transaction which dates became stale."""
         after = booking.chunks(self.connection, self.source, self.window)
-        return booking.note(self.connection, self.before, after, self.catalogue.device_labels, self.is_head)
-
-
-_MERGED_CHUNKS = """
-with rows_of_day as (
-    select * from raw.power_samples
-    where observed_at >= ? and observed_at < ? and series_id in (select series_id from chunks_seen)
-    union all
-    select * from raw.token_samples
-    where observed_at >= ? and observed_at < ? and series_id in (select series_id from chunks_seen)
-),
-stepped as (
-    select *,
-        value - lag(value) over in_time as step,
-        epoch_us(observed_at) - epoch_us(lag(observed_at) over in_time) as gap_us
-    from rows_of_day where value >= 0 and value < 9.2e18
-    window in_time as (partition by series_id order by observed_at)
-),
-valid as (
-    select series_id, count(*) as samples, min(observed_at) as first_at, min_by(value, observed_at) as first_value,
-        max(observed_at) as last_at, max_by(value, observed_at) as last_value,
-        count(*) filter (where step < 0) as falls, coalesce(max(gap_us), 0) / 1e6 as longest_gap_seconds,
-        median(gap_us) / 1e6 as typical_interval_seconds
-    from stepped group by series_id
-),
-rejected as (
-    select series_id, count(*) filter (where not (value >= 0 and value < 9.2e18)) as rejects
-    from rows_of_day group by series_id
-)
-select seen.series_id, ? as source,
-    least(seen.chunk_start_at, held.chunk_start_at) as chunk_start_at,
-    greatest(seen.chunk_end_at, held.chunk_end_at) as chunk_end_at,
-    coalesce(valid.samples, 0) as samples, valid.first_at, valid.first_value, valid.last_at, valid.last_value,
-    coalesce(valid.falls, 0) as falls, cast(0 as bigint) as duplicates,
-    greatest(seen.out_of_order, held.out_of_order) as out_of_order, rejected.rejects,
-    valid.longest_gap_seconds, valid.typical_interval_seconds
-from chunks_seen as seen
-join rejected on rejected.series_id = seen.series_id
-left join valid on valid.series_id = seen.series_id
-left join raw.series_chunks as held
-    on held.series_id = seen.series_id and held.source = ? and held.chunk_start_at >= ? and held.chunk_start_at < ?
-"""
+        changed = booking.note(self.connection, self.before, after, self.catalogue.device_labels, self.is_head)
+        is_same = changed == 0 and _rows_of(after) == self.rows_held()
+        return self._landing("unchanged" if is_same else "landed", rows)
 
 
 def _rows_of(chunks: pa.Table) -> int:

@@ -177,11 +177,21 @@ def test_a_spool_merges_and_forgets_only_after_the_commit(held: duckdb.DuckDBPyC
         " from raw.series_chunks",
     ) == [(6, at(), 0.0, 5000.0, 0, 0, 3600.0)]
     assert (morning.forgotten, evening.forgotten) == ([day(0), day(0)], [day(0)])
+    assert outcomes(held) == [("landed", 4, 0), ("landed", 3, 4), ("unchanged", 3, 6)]
     late = Samples(is_additive=True, error=SourceError("spool", None, "torn file"), fails_after=1)
     late.put(ENERGY, GPU, [(at(hours=i), 1.0) for i in range(10, 20)])
     assert land(held, late, day(0)).outcome == "failed"
     assert late.forgotten == []
     assert rows(held, "select count(*) from raw.power_samples") == [(6,)]
+
+
+def test_a_spool_that_holds_a_file_twice_lands_it_once(held: duckdb.DuckDBPyConnection) -> None:
+    twice = Samples(is_additive=True)
+    for _ in range(2):
+        twice.put(ENERGY, GPU, [(at(hours=i), 1000.0 * i) for i in range(4)])
+    land(held, twice, day(0))
+    assert rows(held, "select count(*), sum(value) from raw.power_samples") == [(4, 6000.0)]
+    assert rows(held, "select samples, falls, duplicates from raw.series_chunks") == [(4, 0, 0)]
 
 
 points = st.lists(

@@ -1,0 +1,70 @@
+# Two commands for a newcomer: `make run` and `make test`; both set up .venv first, once. `make help` lists the rest.
+
+FLEET ?= fleets/demo.yaml
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+DATA := $(abspath $(or $(WATTLEDGER_DATA),data))
+
+# One instance for `run` and `dev`, so that the UI shows what the command line did, and one pool admits one writer.
+export DAGSTER_HOME ?= $(DATA)/.dagster
+ifneq ($(wildcard ../shared/data),)
+export WATTLEDGER_VALIDATION_DATA ?= $(abspath ../shared/data)
+endif
+export GX_ANALYTICS_ENABLED := false
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run dev test lint bench lock clean
+
+help:  ## what there is to make
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## set up .venv from requirements.lock
+
+run: $(READY)  ## book FLEET (fleets/demo.yaml) and print its table; ARGS="--start 2026-10-01 --end 2026-10-08 --force"
+	@$(BIN)/python -m pipelines run --fleet $(FLEET) $(ARGS)
+
+dev: $(READY)  ## open the Dagster UI on FLEET
+	@mkdir -p $(DAGSTER_HOME) && cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@WATTLEDGER_FLEET=$(abspath $(FLEET)) $(BIN)/dagster dev -w workspace.yaml $(ARGS)
+
+test: lint  ## lint, then every test; ARGS="-k landing"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## ruff: rules and format
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+bench: $(READY)  ## speed and memory beside the floor, printed
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: $(READY)  ## write requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
+	@$(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--group dev --output-file $(VENV)/requirements.fresh pyproject.toml
+	@(head -n 1 requirements.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements.lock && rm $(VENV)/requirements.fresh
+
+clean:  ## remove what was made here: .venv, caches, dbt's target; data/ stays
+	@rm -rf $(VENV) dbt_project/target dbt_project/logs .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.
+$(READY): requirements.lock pyproject.toml
+	@set -e; found=; \
+	for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+		if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+			found=$$python; break; \
+		fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "Wattledger needs Python 3.11, 3.12 or 3.13, and found none of them on the PATH." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; \
+	fi; \
+	if ! $$found -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "$$found cannot make environments: on Debian and Ubuntu, apt-get install python3-venv." >&2; exit 1; \
+	fi; \
+	echo "setting up $(VENV) with $$($$found --version)"; \
+	$$found -m venv $(VENV); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
