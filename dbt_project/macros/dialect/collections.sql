@@ -19,7 +19,7 @@
     from {{ relation }} lateral view explode(from_json(labels, 'map<string,string>')) as label, value
 {% endmacro %}
 
-{# The distinct values of a group in order, as one text. #}
+{# The distinct values of a group in order, as one text; NULL where there are none (Spark joins nothing to ''). #}
 {% macro joined_in_order(value) %}{{ return(adapter.dispatch('joined_in_order', 'wattledger')(value)) }}{% endmacro %}
 {% macro default__joined_in_order(value) %}string_agg(distinct {{ value }}, ',' order by {{ value }}){% endmacro %}
-{% macro spark__joined_in_order(value) %}array_join(array_sort(collect_set({{ value }})), ','){% endmacro %}
+{% macro spark__joined_in_order(value) %}nullif(array_join(array_sort(collect_set({{ value }})), ','), ''){% endmacro %}

@@ -182,7 +182,7 @@ shares as (
 
     select
         *,
-        {{ ratio('sum(weight) over member_window - weight', 'sum(weight) over slice_window') }} as share_from,
+        {{ ratio('(sum(weight) over member_window) - weight', 'sum(weight) over slice_window') }} as share_from,
         {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to
     from weighed
     window
@@ -212,7 +212,7 @@ contended as (
         attribution_method,
         share_from,
         share_to,
-        {{ ratio('sum(covered_share) over row_window - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
+        {{ ratio('(sum(covered_share) over row_window) - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
         {{ ratio('sum(covered_share) over row_window', 'sum(covered_share) over interval_window') }} as interval_share_to
     from covered_shares
     window

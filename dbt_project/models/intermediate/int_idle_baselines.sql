@@ -27,7 +27,7 @@ final as (
         meter_scope,
         device_type,
         model,
-        percentile_cont(0.1) within group (order by watts) as baseline_watts
+        cast({{ exact('percentile_cont(0.1) within group (order by watts)') }} as double) as baseline_watts
     from parked
     group by date, meter_scope, device_type, model
     having sum(covered_seconds) >= 3600
