@@ -19,13 +19,12 @@ _MODELS = """
 select model,
     sum(energy_joules) / 3.6e6 as energy_kwh,
     sum(idle_joules) / nullif(sum(energy_joules), 0) as idle_ratio,
-    sum(matched_joules) filter (where matched_total_tokens > 0) / nullif(sum(matched_total_tokens), 0)
-        as joules_per_total_token,
-    sum(matched_joules) filter (where matched_output_tokens > 0) / nullif(sum(matched_output_tokens), 0)
-        as joules_per_output_token,
+    -- Idle days count: they have joules and no tokens.
+    sum(matched_joules) / nullif(sum(matched_total_tokens), 0) as joules_per_total_token,
+    sum(matched_joules) / nullif(sum(matched_output_tokens), 0) as joules_per_output_token,
     sum(location_gco2e) / 1000 as location_kgco2e,
     sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
-    sum(fully_loaded_cost_usd) filter (where output_tokens > 0) * 1e6 / nullif(sum(output_tokens), 0)
+    sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(matched_output_tokens), 0)
         as fully_loaded_cost_usd_per_output_mtok
 from marts.model_daily
 group by model
