@@ -1,15 +1,15 @@
 -- The dates that this run books, and how a mart replaces exactly them.
 
-{% macro run_start_at() %}cast('{{ var("start_date") }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
-{% macro run_end_at() %}cast('{{ var("end_date") }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
+{% macro run_start_at() %}cast('{{ start_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
+{% macro run_end_at() %}cast('{{ end_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
 {% macro run_start_us() %}{{ epoch_us(run_start_at()) }}{% endmacro %}
 {% macro run_end_us() %}{{ epoch_us(run_end_at()) }}{% endmacro %}
-{% macro in_run(date_column) %}({{ date_column }} >= date '{{ var("start_date") }}' and {{ date_column }} < date '{{ var("end_date") }}'){% endmacro %}
+{% macro in_run(date_column) %}({{ date_column }} >= date '{{ start_date() }}' and {{ date_column }} < date '{{ end_date() }}'){% endmacro %}
 
 {# Months with a booked day; a site's month may begin up to 14 h before the UTC date does, or end 12 h after. #}
 {% macro in_run_months(month_column) %}
-    ({{ month_column }} >= date_trunc('month', date '{{ var("start_date") }}' - interval 1 day)
-     and {{ month_column }} <= date_trunc('month', date '{{ var("end_date") }}'))
+    ({{ month_column }} >= date_trunc('month', date '{{ start_date() }}' - interval 1 day)
+     and {{ month_column }} <= date_trunc('month', date '{{ end_date() }}'))
 {% endmacro %}
 
 {% macro day_us() %}86400000000{% endmacro %}

@@ -100,7 +100,7 @@ neighbour_ends as (
         max(last_us) as last_us,
         max_by(last_value, last_us) as last_reading
     from neighbour_days
-    where date < date '{{ var("start_date") }}'
+    where date < date '{{ start_date() }}'
     group by reading_id
 
 ),
@@ -112,7 +112,7 @@ neighbour_starts as (
         min(first_us) as first_us,
         min_by(first_value, first_us) as first_reading
     from neighbour_days
-    where date >= date '{{ var("end_date") }}'
+    where date >= date '{{ end_date() }}'
     group by reading_id
 
 ),

@@ -4,7 +4,7 @@
 
 {% macro energy_facts() %}
     {{ return([
-        'gpu_seconds', 'covered_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
+        'gpu_seconds', 'covered_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
         'asleep_joules', 'unallocated_joules', 'idle_joules', 'unknown_joules', 'host_overhead_joules', 'reference_idle_joules', 'error_joules',
         'matched_joules', 'matched_productive_joules', 'facility_energy_kwh', 'location_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
         'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
@@ -33,7 +33,7 @@
     {{ ratio('matched_output_tokens', 'matched_joules') }} * 3.6e6 as output_tokens_per_kwh,
     {{ ratio('matched_output_tokens', 'matched_joules') }} * 1e6 as output_tokens_per_second_per_mw,
     {{ ratio('idle_joules', 'productive_joules + idle_joules') }} as idle_energy_ratio,
-    1 - {{ ratio('active_seconds', 'covered_seconds') }} as idle_time_ratio,
+    1 - {{ ratio('active_seconds', 'known_seconds') }} as idle_time_ratio,
     {{ ratio('reference_idle_joules', 'energy_joules') }} as idle_static_ratio,
     {{ ratio('matched_location_gco2e', 'matched_output_tokens') }} * 1e6 as location_gco2e_per_output_mtok,
     {{ ratio('matched_fully_loaded_cost_usd', 'matched_output_tokens') }} * 1e6 as fully_loaded_cost_usd_per_output_mtok,

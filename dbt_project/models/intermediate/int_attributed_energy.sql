@@ -5,6 +5,10 @@
     'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
     'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us'
 ] %}
+{% set claimant_columns = [
+    'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
+    'has_gap', 'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'has_token_telemetry', 'state'
+] %}
 
 with energy as (
 
@@ -189,7 +193,7 @@ shares as (
         slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
         member_window as (
             partition by date, meter_scope, meter, interval_number, slice_start_us
-            order by engine, coalesce(mig_instance, ''), deployment
+            order by engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, coalesce(mig_instance, '')
             rows unbounded preceding
         )
 
@@ -219,7 +223,8 @@ contended as (
         interval_window as (partition by date, meter_scope, meter, interval_number),
         row_window as (
             partition by date, meter_scope, meter, interval_number
-            order by coalesce(slice_start_us, 0), engine, coalesce(mig_instance, ''), deployment
+            order by
+                coalesce(slice_start_us, 0), engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, coalesce(mig_instance, '')
             rows unbounded preceding
         )
 
@@ -233,7 +238,7 @@ shared as (
 
 ),
 
-final as (
+rows_of_members as (
 
     select
         shared.date,
@@ -272,15 +277,52 @@ final as (
         {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }} as active_seconds,
         interval_share_from,
         interval_share_to,
+        members
+    from shared
+
+),
+
+-- A claimant with several members of one board (MIG slices, pods that nobody knows) stands in one row.
+rows_of_claimants as (
+
+    select
+        {{ claimant_columns | join(',\n        ') }},
+        energy_joules,
+        covered_seconds,
+        active_seconds,
+        interval_share_from,
+        interval_share_to
+    from rows_of_members
+    where members = 1
+    union all
+    select
+        {{ claimant_columns | join(',\n        ') }},
+        {{ exact_sum('energy_joules') }} as energy_joules,
+        {{ exact_sum('covered_seconds') }} as covered_seconds,
+        {{ exact_sum('active_seconds') }} as active_seconds,
+        min(interval_share_from) as interval_share_from,
+        max(interval_share_to) as interval_share_to
+    from rows_of_members
+    where members > 1
+    group by {{ claimant_columns | join(', ') }}
+
+),
+
+final as (
+
+    select
+        rows_of_claimants.*,
         meters.site,
         meters.rack,
         meters.node,
         meters.device_uuid,
         meters.device_type,
         meters.gpu_count
-    from shared
+    from rows_of_claimants
     inner join meters
-        on shared.date = meters.date and shared.meter_scope = meters.meter_scope and shared.meter = meters.meter
+        on rows_of_claimants.date = meters.date
+        and rows_of_claimants.meter_scope = meters.meter_scope
+        and rows_of_claimants.meter = meters.meter
 
 )
 

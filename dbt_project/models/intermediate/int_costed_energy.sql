@@ -56,6 +56,7 @@ factored as (
         rates.usd_per_gpu_hour,
         coalesce(rates.includes_energy, false) as rate_includes_energy,
         device_types.idle_watts_loaded,
+        device_types.idle_watts_bare,
         device_types.embodied_kgco2e,
         meter_errors.energy_error_ratio,
         cast(ledger.energy_joules as double) / 3.6e6 as device_kwh,
@@ -92,7 +93,9 @@ final as (
         -- A rate that holds the electricity already is not charged with it again.
         {{ exact('cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour + case when rate_includes_energy then 0 else it_kwh * pue * usd_per_kwh end') }}
         as allocation_cost_usd,
-        {{ exact('idle_watts_loaded * cast(covered_seconds as double)') }} as reference_idle_joules,
+        {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
+        as reference_idle_joules,
+        case when state = 'unknown' then {{ exact('0') }} else covered_seconds end as known_seconds,
         {{ exact('cast(energy_joules as double) * energy_error_ratio') }} as error_joules
     from factored
 

@@ -187,7 +187,7 @@ gauge_points as (
         max_by(series_days.last_value, series_days.last_us) as watts
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id
-    where series_days.date < date '{{ var("start_date") }}'
+    where series_days.date < date '{{ start_date() }}'
         and series_days.last_value <= coalesce(gauge_series.possible_watts, 1e300)
     group by gauge_series.reading_id
     union all
@@ -197,7 +197,7 @@ gauge_points as (
         min_by(series_days.first_value, series_days.first_us) as watts
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id
-    where series_days.date >= date '{{ var("end_date") }}'
+    where series_days.date >= date '{{ end_date() }}'
         and series_days.first_value <= coalesce(gauge_series.possible_watts, 1e300)
     group by gauge_series.reading_id
 

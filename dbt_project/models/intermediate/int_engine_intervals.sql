@@ -80,8 +80,8 @@ points as (
         watched_series.engine,
         watched_series.quantity,
         watched_series.cap_us,
-        case when series_days.date < date '{{ var("start_date") }}' then series_days.last_us else series_days.first_us end as observed_us,
-        case when series_days.date < date '{{ var("start_date") }}' then series_days.last_value else series_days.first_value end as value
+        case when series_days.date < date '{{ start_date() }}' then series_days.last_us else series_days.first_us end as observed_us,
+        case when series_days.date < date '{{ start_date() }}' then series_days.last_value else series_days.first_value end as value
     from series_days
     inner join watched_series on series_days.series_id = watched_series.series_id
     where not series_days.is_in_run

@@ -86,12 +86,13 @@ meter_attributes as (
 measured_limits as (
 
     select
+        series_days.date,
         series.meter,
         max(series_days.last_value) as power_limit_watts
     from series_days
     inner join series on series_days.series_id = series.series_id
     where series.quantity = 'power_limit'
-    group by series.meter
+    group by series_days.date, series.meter
 
 ),
 
@@ -130,7 +131,7 @@ final as (
     left join meter_attributes
         on finest.meter_scope = meter_attributes.meter_scope and finest.meter = meter_attributes.meter
     left join device_types on meter_attributes.device_type = device_types.device_type
-    left join measured_limits on finest.meter = measured_limits.meter
+    left join measured_limits on finest.date = measured_limits.date and finest.meter = measured_limits.meter
 
 )
 

@@ -40,12 +40,21 @@ dates as (
 limits as (
 
     select
-        series.meter,
-        max({{ possible_power_factor() }} * device_types.power_limit_watts) as possible_watts
-    from series
-    inner join {{ ref('device_types') }} as device_types on series.meter_device_type = device_types.device_type
-    where series.meter_scope = 'board'
-    group by series.meter
+        cast(chunks.chunk_start_at as date) as date,
+        power_limits.meter,
+        max(chunks.last_value * power_limits.factor) as power_limit_watts
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join {{ ref('stg_series') }} as power_limits on chunks.series_id = power_limits.series_id
+    where power_limits.quantity = 'power_limit'
+        and chunks.chunk_start_at >= {{ run_start_at() }}
+        and chunks.chunk_start_at < {{ run_end_at() }}
+    group by 1, 2
+
+),
+
+device_types as (
+
+    select * from {{ ref('device_types') }}
 
 ),
 
@@ -61,13 +70,47 @@ readings as (
         meter_scope,
         coarseness,
         max(node) as node,
-        max(site) as site
+        max(site) as site,
+        max(meter_device_type) as device_type
     from series
     group by reading_id, source, metric, kind, rank, meter, meter_scope, coarseness
 
 ),
 
--- Each date of the run with the last sample before its own samples and the first one after them.
+reading_dates as (
+
+    select
+        reading_id,
+        date,
+        min(first_us) as first_us,
+        min_by(first_value, first_us) as first_value,
+        max(last_us) as last_us,
+        max_by(last_value, last_us) as last_value,
+        sum(troubles) + count(*) - 1 as troubles,
+        sum(samples) as samples,
+        sum(rejected_samples) as rejected_samples,
+        min(typical_interval_seconds) as typical_interval_seconds
+    from chunks
+    group by reading_id, date
+
+),
+
+neighboured_dates as (
+
+    select
+        *,
+        lag(last_us) over date_window as previous_us,
+        lag(last_value) over date_window as previous_value,
+        lead(first_us) over date_window as next_us,
+        lead(first_value) over date_window as next_value,
+        coalesce(lag(troubles) over date_window, 0) as previous_troubles,
+        coalesce(lead(troubles) over date_window, 0) as next_troubles
+    from reading_dates
+    window date_window as (partition by reading_id order by date)
+
+),
+
+-- Each date of the run with the last sample before its own and the first one after; a counter also has the dates that it was silent on.
 day_facts as (
 
     select
@@ -75,24 +118,43 @@ day_facts as (
         dates.date,
         dates.start_us,
         dates.end_us,
-        max(case when chunks.date < dates.date then chunks.last_us end) as previous_us,
-        max_by(chunks.last_value, chunks.last_us) filter (where chunks.date < dates.date) as previous_value,
-        min(case when chunks.date = dates.date then chunks.first_us end) as first_us,
-        min_by(chunks.first_value, chunks.first_us) filter (where chunks.date = dates.date) as first_value,
-        max(case when chunks.date = dates.date then chunks.last_us end) as last_us,
-        max_by(chunks.last_value, chunks.last_us) filter (where chunks.date = dates.date) as last_value,
-        min(case when chunks.date > dates.date then chunks.first_us end) as next_us,
-        min_by(chunks.first_value, chunks.first_us) filter (where chunks.date > dates.date) as next_value,
-        coalesce(sum(case when chunks.date = dates.date then chunks.troubles end), 0)
-        + count(case when chunks.date = dates.date then 1 end) - 1 as troubles,
-        max(case when chunks.date = dates.date - interval 1 day or chunks.date = dates.date + interval 1 day then chunks.troubles end) as neighbour_troubles,
-        coalesce(sum(case when chunks.date = dates.date then chunks.samples end), 0) as samples,
-        coalesce(sum(case when chunks.date = dates.date then chunks.rejected_samples end), 0) as rejected_samples,
-        min(case when chunks.date = dates.date then chunks.typical_interval_seconds end) as typical_interval_seconds
-    from readings
-    inner join chunks on readings.reading_id = chunks.reading_id
-    cross join dates
-    group by all
+        neighboured_dates.previous_us,
+        neighboured_dates.previous_value,
+        neighboured_dates.first_us,
+        neighboured_dates.first_value,
+        neighboured_dates.last_us,
+        neighboured_dates.last_value,
+        neighboured_dates.next_us,
+        neighboured_dates.next_value,
+        neighboured_dates.troubles + neighboured_dates.previous_troubles + neighboured_dates.next_troubles as troubles,
+        neighboured_dates.samples,
+        neighboured_dates.rejected_samples,
+        neighboured_dates.typical_interval_seconds
+    from neighboured_dates
+    inner join dates on neighboured_dates.date = dates.date
+    inner join readings on neighboured_dates.reading_id = readings.reading_id
+    union all
+    select
+        readings.*,
+        dates.date,
+        dates.start_us,
+        dates.end_us,
+        neighboured_dates.last_us as previous_us,
+        neighboured_dates.last_value as previous_value,
+        null as first_us,
+        null as first_value,
+        null as last_us,
+        null as last_value,
+        neighboured_dates.next_us,
+        neighboured_dates.next_value,
+        neighboured_dates.troubles + neighboured_dates.next_troubles as troubles,
+        0 as samples,
+        0 as rejected_samples,
+        null as typical_interval_seconds
+    from neighboured_dates
+    inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
+    inner join readings on neighboured_dates.reading_id = readings.reading_id
+    where readings.kind = 'counter'
 
 ),
 
@@ -101,15 +163,17 @@ coverage as (
 
     select
         day_facts.*,
-        limits.possible_watts,
+        case when day_facts.meter_scope = 'board'
+            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, limits.power_limit_watts)
+        end as possible_watts,
         case
             when kind = 'counter'
                 then least(coalesce(next_us, last_us, previous_us), end_us) - greatest(coalesce(previous_us, first_us, next_us), start_us)
             when first_us is not null then least(last_us - first_us, samples * coalesce(typical_interval_seconds, 0) * 1e6)
         end as coverage_us
     from day_facts
-    left join limits on day_facts.meter = limits.meter
-    where first_us is not null or (kind = 'counter' and previous_us is not null and next_us is not null)
+    left join device_types on day_facts.device_type = device_types.device_type
+    left join limits on day_facts.date = limits.date and day_facts.meter = limits.meter
 
 ),
 
@@ -142,8 +206,7 @@ chosen as (
         *,
         -- Nothing fell, repeated or leapt, on the date or over its edges: the counter's difference is its energy.
         kind = 'counter'
-        and troubles <= 0
-        and coalesce(neighbour_troubles, 0) = 0
+        and troubles = 0
         and coalesce(first_value >= previous_value, true)
         and coalesce(next_value >= coalesce(last_value, previous_value), true)
         and coalesce(first_value - previous_value <= possible_watts * (first_us - previous_us) / 1e6, true)

@@ -118,12 +118,24 @@ chosen as (
 
 ),
 
--- A series begins at zero where its process started after the engine was last seen, or less than 3 intervals ago.
+-- A series begins at zero where its process started after the engine was last seen or, for an engine never seen before, while its source
+-- was watched or less than 3 intervals ago.
+source_starts as (
+
+    select
+        source,
+        min({{ epoch_us('first_seen_at') }}) as watched_from_us
+    from {{ source('raw', 'series') }}
+    group by source
+
+),
+
 births as (
 
     select
         series_id,
         engine,
+        source,
         first_us,
         first_value,
         typical_interval_seconds
@@ -145,6 +157,7 @@ dated_births as (
     select
         births.series_id,
         births.engine,
+        births.source,
         births.first_us,
         births.first_value,
         births.typical_interval_seconds,
@@ -175,11 +188,18 @@ born_steps as (
         dated_births.first_value as tokens
     from dated_births
     left join last_sights on dated_births.series_id = last_sights.series_id
-    where dated_births.start_us > last_sights.last_seen_us
-        or (
-            last_sights.last_seen_us is null
-            and dated_births.first_us - dated_births.start_us
-            <= {{ gauge_gap_factor() }} * 1e6 * dated_births.typical_interval_seconds
+    left join source_starts on dated_births.source = source_starts.source
+    where dated_births.first_us - dated_births.start_us <= {{ var('max_spread_seconds') | int * 1000000 }}
+        and (
+            dated_births.start_us > last_sights.last_seen_us
+            or (
+                last_sights.last_seen_us is null
+                and (
+                    dated_births.start_us > source_starts.watched_from_us
+                    or dated_births.first_us - dated_births.start_us
+                    <= {{ gauge_gap_factor() }} * 1e6 * dated_births.typical_interval_seconds
+                )
+            )
         )
 
 ),

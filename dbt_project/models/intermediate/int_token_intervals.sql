@@ -72,10 +72,11 @@ first_readings as (
     select
         counter_readings.reading_id,
         token_series.engine,
+        token_series.source,
         min(counter_readings.first_us) as first_us
     from counter_readings
     inner join token_series on counter_readings.reading_id = token_series.reading_id
-    group by counter_readings.reading_id, token_series.engine
+    group by counter_readings.reading_id, token_series.engine, token_series.source
 
 ),
 
@@ -118,8 +119,18 @@ engine_ends as (
 
 ),
 
--- A first sample counts from zero only where the process is known to have started after the engine was last seen, or just now;
--- elsewhere it is a baseline.
+source_starts as (
+
+    select
+        source,
+        min({{ epoch_us('first_seen_at') }}) as first_us
+    from {{ source('raw', 'series') }}
+    group by source
+
+),
+
+-- A first sample counts from zero only where the process is known to have started after the engine was last seen or, for an engine never
+-- seen before, while its source was watched or just now; elsewhere it is a baseline.
 starts_from_zero as (
 
     select
@@ -127,12 +138,14 @@ starts_from_zero as (
         first_readings.first_us,
         max(cast(process_starts.start_us as bigint)) as start_us,
         max(engine_ends.last_us) as previous_us,
-        max(typical_intervals.typical_interval_seconds) as typical_interval_seconds
+        max(typical_intervals.typical_interval_seconds) as typical_interval_seconds,
+        max(source_starts.first_us) as source_first_us
     from first_readings
     inner join process_starts
         on first_readings.engine = process_starts.engine and process_starts.start_us < first_readings.first_us
     left join engine_ends
         on first_readings.engine = engine_ends.engine and engine_ends.last_us < first_readings.first_us
+    left join source_starts on first_readings.source = source_starts.source
     left join typical_intervals on first_readings.reading_id = typical_intervals.reading_id
     group by first_readings.reading_id, first_readings.first_us
 
@@ -144,8 +157,15 @@ readings_from_zero as (
         reading_id,
         greatest(start_us, {{ int_div('first_us', day_us()) }} * {{ day_us() }}) as start_us
     from starts_from_zero
-    where start_us > previous_us
-        or (previous_us is null and first_us - start_us <= {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds)
+    where greatest(start_us, {{ int_div('first_us', day_us()) }} * {{ day_us() }}) < first_us
+        and first_us - start_us <= {{ var('max_spread_seconds') | int * 1000000 }}
+        and (
+            start_us > previous_us
+            or (previous_us is null and (
+                start_us > source_first_us
+                or first_us - start_us <= {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds
+            ))
+        )
 
 ),
 

@@ -27,7 +27,7 @@ by_account as (
         energy_cost_usd,
         idle_capacity_cost_usd
     from costed_energy
-    where {{ account }}_joules > 0
+    where {{ "state = 'active'" if account == 'idle_floor' else account ~ '_joules > 0' }}
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
 

@@ -17,12 +17,12 @@ site_intervals as (
 
 ),
 
--- Allocated deployments carry the unallocated and unknown cost of their site and hour, by their GPU-seconds.
+-- Allocated deployments whose own cost is known carry the unallocated and unknown cost of their site and hour, by their GPU-seconds.
 row_costs as (
 
     select
         *,
-        case when state in ('unallocated', 'unknown') then null else gpu_seconds end as own_gpu_seconds
+        case when state in ('unallocated', 'unknown') or allocation_cost_usd is null then null else gpu_seconds end as own_gpu_seconds
     from costed_energy
 
 ),
@@ -46,7 +46,7 @@ energy_hours as (
         {% endfor -%}
         {{ exact_sum('idle_energy_cost_usd + idle_capacity_cost_usd') }} as idle_cost_usd,
         {{ exact_sum('own_gpu_seconds') }} as own_gpu_seconds,
-        {{ exact_sum('case when own_gpu_seconds is null then allocation_cost_usd end') }} as remainder_cost_usd,
+        {{ exact_sum("case when state in ('unallocated', 'unknown') then allocation_cost_usd end") }} as remainder_cost_usd,
         {{ exact_sum('case when is_matched then productive_joules + idle_joules end') }} as matched_joules,
         {{ exact_sum('case when is_matched then productive_joules end') }} as matched_productive_joules,
         {{ exact_sum('case when is_matched then location_gco2e end') }} as matched_location_gco2e,
@@ -131,6 +131,8 @@ token_hours as (
     left join site_intervals
         on coalesce(engine_devices.site, tokens.site) = site_intervals.site and tokens.interval_start_at = site_intervals.interval_start_at
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+    -- Silence without power is nobody's row.
+    having max(engine_devices.engine) is not null or sum(tokens.tokens) > 0
 
 ),
 
