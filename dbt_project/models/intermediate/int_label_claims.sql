@@ -174,7 +174,8 @@ covered_elements as (
         on elements.date = runs.date
         and elements.meter = runs.meter
         and elements.start_us >= runs.start_us
-        and elements.end_us <= runs.end_us
+        -- A claimant seen once only has a run without a length: it holds until the next sight.
+        and (elements.end_us <= runs.end_us or (runs.start_us = runs.end_us and elements.start_us = runs.start_us))
     left join pods
         on runs.date = pods.date and runs.meter = pods.meter and runs.claim_key = pods.claim_key
     where elements.end_us is not null
