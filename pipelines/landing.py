@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from collectors.samples import SAMPLE_SCHEMA, Batch, Collector, Family, SourceError, Window
 from collectors.series import SeriesRegister
 from pipelines import booking, merging
+from pipelines.prefetch import ahead
 
 TABLES = {"power": "raw.power_samples", "tokens": "raw.token_samples"}
 
@@ -219,7 +220,7 @@ class _Unit:
 
     def _batches(self) -> Iterator[Batch]:
         try:
-            yield from self.collector.collect(self.window, self.catalogue.families, self.register)
+            yield from ahead(self.collector.collect(self.window, self.catalogue.families, self.register))
         except SourceError as failure:
             raise _SourceFailed(failure.url, failure.status, failure.reason) from failure
         except Exception as failure:

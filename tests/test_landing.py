@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import duckdb
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from collectors.samples import SourceError, Window
 from collectors.series import series_id
 from pipelines import landing, warehouse
+from pipelines.prefetch import ahead
 from pipelines.raw_tables import create_tables
 from tests.given import CATALOGUE, ENERGY, TOKENS, WATTS, Samples, at, day
 
@@ -220,6 +223,32 @@ def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(points: list[tupl
         facts.append(rows(connection, "select * exclude (out_of_order) from raw.series_chunks"))
         connection.close()
     assert facts[0] == facts[1]
+
+
+def test_reading_ahead_keeps_order_and_stops_with_the_consumer() -> None:
+    assert list(ahead(iter(range(100)))) == list(range(100))
+    read: list[int] = []
+
+    def source() -> Iterator[int]:
+        for n in range(1000):
+            read.append(n)
+            yield n
+
+    reader = ahead(source())
+    assert next(reader) == 0
+    reader.close()
+    assert len(read) < 10
+    assert [thread.name for thread in threading.enumerate() if thread.name == "reading-ahead"] == []
+
+    def broken() -> Iterator[int]:
+        yield 1
+        raise OSError("torn")
+
+    seen = []
+    with pytest.raises(OSError, match="torn"):
+        for item in ahead(broken()):
+            seen.append(item)
+    assert seen == [1]
 
 
 def test_landing_does_not_depend_on_the_machines_time_zone(
