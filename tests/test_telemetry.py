@@ -1,0 +1,201 @@
+"""What a run lands: every source and day, the head that closes the last midnight, what a failing source costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from collectors.spool import SPOOL_SCHEMA, Spool, host_folder
+from pipelines import telemetry, warehouse
+from pipelines.fleet import Fleet, load_fleet
+
+CSV = "at,node,watts\n" + "".join(
+    f"2026-10-{day:02d}T{hour:02d}:30:00Z,n1,{100 * day + hour}\n" for day in range(1, 8) for hour in range(24)
+)
+
+
+def fleet_of(folder: Path, sources: str, period: str = "{start: 2026-10-01, end: 2026-10-08}") -> Fleet:
+    (folder / "power.csv").write_text(CSV)
+    path = folder / "fleet.yaml"
+    path.write_text(f"fleet: mine\nperiod: {period}\nsources:\n{sources}")
+    return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data")})
+
+
+WALL = """
+  - name: wall
+    kind: files
+    interval_seconds: 3600
+    files: [{path: power.csv, time: at, labels: {node: node}, values: {watts: wall_power_watts}}]
+"""
+
+
+@pytest.fixture
+def unreachable() -> Iterator[str]:
+    """A URL at which nobody answers: the port is taken, and not listened to."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def land(fleet: Fleet, held: duckdb.DuckDBPyConnection, start: int, end: int, now: datetime | None = None) -> list:
+    results = telemetry.land_days(
+        held,
+        fleet,
+        date(2026, 10, start),
+        date(2026, 10, end),
+        run_id="run",
+        now=now or datetime(2026, 11, 1, tzinfo=UTC),
+    )
+    return [(r.source, r.window.start_at.day, r.window.end_at.hour, r.outcome, r.rows) for r in results]
+
+
+def test_a_run_lands_its_days_and_the_head_of_the_next(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    fleet = fleet_of(tmp_path, WALL)
+    assert land(fleet, held, 2, 4) == [
+        ("wall", 2, 0, "landed", 24),
+        ("wall", 3, 0, "landed", 24),
+        ("wall", 4, 1, "landed", 1),
+    ]
+    # The head is there already; the last day of the period has none.
+    assert land(fleet, held, 3, 4) == [("wall", 3, 0, "unchanged", 24)]
+    assert land(fleet, held, 7, 8) == [("wall", 7, 0, "landed", 24)]
+
+
+def test_a_head_reaches_no_further_than_now(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    fleet = fleet_of(tmp_path, WALL, "{start: 2026-10-01}")
+    assert land(fleet, held, 1, 2, now=datetime(2026, 10, 2, tzinfo=UTC)) == [("wall", 1, 0, "landed", 24)]
+    land(fleet, held, 1, 2, now=datetime(2026, 10, 2, 0, 45, tzinfo=UTC))
+    assert held.execute("select max(chunk_end_at) from raw.series_chunks").fetchall() == [
+        (datetime(2026, 10, 2, 0, 45, tzinfo=UTC),)
+    ]
+
+
+def test_a_source_that_cannot_be_reached_is_asked_three_times_and_recorded_for_every_day(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection, unreachable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # between attempts
+    down = f'  - {{name: cluster, kind: prometheus, url: "{unreachable}/", interval_seconds: 15}}\n'
+    fleet = fleet_of(tmp_path, WALL + down)
+    results = land(fleet, held, 1, 6)
+    assert [r[3] for r in results if r[0] == "wall"] == ["landed"] * 6
+    assert [r[3] for r in results if r[0] == "cluster"] == ["failed"] * 6
+    audit = held.execute(
+        "select url, detail like 'not asked%', window_start_at from raw.landings where source = 'cluster' order by 3"
+    ).fetchall()
+    assert all(row[0].startswith(unreachable) for row in audit)
+    assert [row[1] for row in audit] == [False, False, False, True, True, True]
+
+
+def test_late_files_of_earlier_days_are_landed_with_the_run(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    fleet = fleet_of(tmp_path, "  - {name: agents, kind: spool, interval_seconds: 1}\n")
+    spool = Spool(fleet.sources[0].path)
+    for day in (2, 5, 6):
+        rows = {
+            "observed_at": [datetime(2026, 10, day, 1, second, tzinfo=UTC) for second in range(3)],
+            "source_kind": ["nvml"] * 3,
+            "metric": ["nvml_power_watts"] * 3,
+            "labels": [json.dumps({"uuid": "GPU-1"})] * 3,
+            "value": [100.0, 101.0, 102.0],
+        }
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(rows, schema=SPOOL_SCHEMA), sink)
+        spool.put(f"{host_folder('a')}/date=2026-10-{day:02d}/1-x-1.parquet", sink.getvalue().to_pybytes())
+    assert land(fleet, held, 5, 6) == [
+        ("agents", 2, 0, "landed", 3),
+        ("agents", 5, 0, "landed", 3),
+        ("agents", 6, 1, "empty", 0),
+    ]
+    assert spool.days() == [date(2026, 10, 6)]
+    due = held.execute("select date::varchar from raw.due_dates order by date").fetchall()
+    assert due == [("2026-10-02",), ("2026-10-03",), ("2026-10-04",), ("2026-10-05",)]
+
+
+def materialize(fleet: Fleet, first: str, last: str) -> dg.ExecuteInProcessResult:
+    assets = [asset for asset in telemetry.telemetry_assets(fleet) if asset.op.name == "telemetry"]
+    return dg.materialize(
+        assets,
+        instance=dg.DagsterInstance.ephemeral(),
+        tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        raise_on_error=False,
+    )
+
+
+def test_a_failing_source_fails_its_own_check_and_not_the_asset(tmp_path: Path) -> None:
+    gone = WALL.replace("name: wall", "name: gone").replace("power.csv", "none.csv")
+    result = materialize(fleet_of(tmp_path, WALL + gone), "2026-10-01", "2026-10-02")
+    assert result.success
+    checks = {e.check_name: (e.passed, e.severity.value) for e in result.get_asset_check_evaluations()}
+    assert checks == {"source_wall_answers": (True, "ERROR"), "source_gone_answers": (False, "ERROR")}
+    (failed,) = (e for e in result.get_asset_check_evaluations() if not e.passed)
+    assert "2026-10-01 failed" in failed.description
+    assert "none.csv" in failed.metadata["unanswered"].value
+    landed = result.asset_materializations_for_node("telemetry")
+    assert {m.asset_key.to_user_string() for m in landed} == {f"raw/{table}" for table in telemetry.TELEMETRY_TABLES}
+    samples = [m for m in landed if m.asset_key.path[-1] == "power_samples"]
+    assert {m.metadata["dagster/partition_row_count"].value for m in samples} == {48}
+
+
+def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:
+    result = materialize(fleet_of(tmp_path, WALL.replace("power.csv", "none.csv")), "2026-10-01", "2026-10-01")
+    assert not result.success
+    assert [e.passed for e in result.get_asset_check_evaluations()] == [False]
+
+
+def test_who_holds_the_warehouse_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "warehouse.duckdb"
+    program = (
+        "import sys, time; from pathlib import Path; from pipelines import warehouse\n"
+        "with warehouse.writing(Path(sys.argv[1]), 'a long landing'):\n"
+        "    print('held', flush=True); sys.stdin.readline()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with closing(holder.stdin), closing(holder.stdout):
+        assert holder.stdout.readline() == "held\n"
+        monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0.3")
+        with (
+            pytest.raises(warehouse.WarehouseBusy, match=rf"process {holder.pid} on .* \(a long landing, since"),
+            warehouse.writing(path, "another"),
+        ):
+            pass
+        monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "20")
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        with warehouse.writing(path, "another"):
+            assert os.getpid() == json.loads(Path(f"{path}.holder.json").read_text())["pid"]
+        holder.wait(timeout=20)
+
+
+def test_a_file_that_another_process_has_open_is_waited_for_and_then_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "warehouse.duckdb"
+    program = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.readline()"
+    shell = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with closing(shell.stdin), closing(shell.stdout):
+        assert shell.stdout.readline() == "open\n"
+        monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0.3")
+        with pytest.raises(warehouse.WarehouseBusy, match=f"open in another process.*{shell.pid}"):
+            warehouse.connect(path)
+        shell.stdin.write("\n")
+        shell.stdin.flush()
+        shell.wait(timeout=20)
+    warehouse.connect(path).close()
