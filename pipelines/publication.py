@@ -202,7 +202,8 @@ def _replace_tables(connection: duckdb.DuckDBPyConnection, start: date, end: dat
 
 
 def _copy_comments(connection: duckdb.DuckDBPyConnection, table: _Table) -> None:
-    """The descriptions of the dbt project, which create-as-select leaves behind."""
+    """The descriptions of the dbt project, which create-as-select leaves behind; one commit for all of a table."""
+    connection.execute("begin")
     for (comment,) in connection.execute(
         "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ? and table_name = ?"
         " and comment is not null",
@@ -215,6 +216,7 @@ def _copy_comments(connection: duckdb.DuckDBPyConnection, table: _Table) -> None
         [table.schema, table.name],
     ).fetchall():
         connection.execute(f"comment on column target.{table}.\"{column}\" is '{_quoted(comment)}'")
+    connection.execute("commit")
 
 
 def _row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

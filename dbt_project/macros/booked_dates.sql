@@ -1,5 +1,10 @@
 -- The dates that this run books, and how a mart replaces exactly them.
 
+{# From the environment (DBT_ENV_CUSTOM_ENV_START_DATE, …_END_DATE) where the pipeline runs dbt, else the vars: a change of vars makes dbt
+   parse the whole project again, every day; of these it takes no note. Nothing that is settled while parsing depends on a date. #}
+{% macro start_date() %}{{ dbt_metadata_envs.get('START_DATE', var('start_date')) }}{% endmacro %}
+{% macro end_date() %}{{ dbt_metadata_envs.get('END_DATE', var('end_date')) }}{% endmacro %}
+
 {% macro run_start_at() %}cast('{{ start_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
 {% macro run_end_at() %}cast('{{ end_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
 {% macro run_start_us() %}{{ epoch_us(run_start_at()) }}{% endmacro %}

@@ -36,8 +36,8 @@ neighbour_dates as (
 
     select
         reading_id,
-        max(case when date < date '{{ var("start_date") }}' then date end) as previous_date,
-        min(case when date >= date '{{ var("end_date") }}' then date end) as next_date
+        max(case when date < date '{{ start_date() }}' then date end) as previous_date,
+        min(case when date >= date '{{ end_date() }}' then date end) as next_date
     from days
     group by reading_id
 
