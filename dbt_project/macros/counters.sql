@@ -1,10 +1,10 @@
 -- How counters are read and differenced: the same for joules and tokens.
 
 {# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample, first_us, first_value,
-   last_us, last_value) and `chosen_readings` (reading_id, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
+   last_us, last_value), `chosen_readings` (reading_id, possible_watts) and `dated_limits` (reading_id, day_number, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
    last_us, last_reading, possible_watts): first and last per series and interval ("aggregate first, difference second"), single samples
    where a date needs every sample, and the neighbours before and after the run. #}
-{% macro counter_reading_ctes(samples) %}
+{% macro counter_reading_ctes(samples, unlimited_dips_are_glitches) %}
 samples as (
 
     select
@@ -133,18 +133,22 @@ bracketed as (
 
     select
         readings.*,
-        chosen_readings.possible_watts,
+        coalesce(chosen_readings.possible_watts, dated_limits.possible_watts) as possible_watts,
         lag(last_reading) over reading_window as previous_reading,
         lag(last_us) over reading_window as previous_us,
         lead(first_reading) over reading_window as next_reading,
         lead(first_us) over reading_window as next_us
     from readings
     inner join chosen_readings on readings.reading_id = chosen_readings.reading_id
+    left join dated_limits
+        on readings.reading_id = dated_limits.reading_id
+        and {{ int_div('readings.first_us', day_us()) }} = dated_limits.day_number
     window reading_window as (partition by readings.reading_id order by first_us)
 
 ),
 
 -- A dip that the next sample takes back is a glitch of the exporter, not a reset: after a reset the counter could not have come so far.
+-- Where no limit is known, an energy counter's dip is one too (it would have to draw its whole past in one step); a token counter's is not.
 counter_readings as (
 
     select
@@ -159,8 +163,11 @@ counter_readings as (
         is_sample
         and first_reading < previous_reading
         and next_reading >= previous_reading
-        and next_reading - first_reading > possible_watts * (next_us - first_us) / 1e6
-        and next_reading - previous_reading <= possible_watts * (next_us - previous_us) / 1e6,
+        and case
+            when possible_watts is null then {{ unlimited_dips_are_glitches }}
+            else next_reading - first_reading > possible_watts * (next_us - first_us) / 1e6
+                and next_reading - previous_reading <= possible_watts * (next_us - previous_us) / 1e6
+        end,
         false
     )
 

@@ -22,7 +22,7 @@ with words as (
         energy_source as word
     from {{ ref('energy_ledger') }}
     where {{ in_run('date') }}
-        and energy_source not in ('counter', 'gauge', 'counter_and_gauge')
+        and energy_source not in ('counter', 'gauge', 'counter_and_gauge', 'unknown', 'partly_unknown')
     union all
     select distinct
         'idle_basis' as column_name,

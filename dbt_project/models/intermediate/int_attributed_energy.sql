@@ -277,6 +277,7 @@ rows_of_members as (
         {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }} as active_seconds,
         interval_share_from,
         interval_share_to,
+        {{ exact('covered_us / 1e6') }} as slice_covered_seconds,
         members
     from shared
 
@@ -291,7 +292,8 @@ rows_of_claimants as (
         covered_seconds,
         active_seconds,
         interval_share_from,
-        interval_share_to
+        interval_share_to,
+        slice_covered_seconds
     from rows_of_members
     where members = 1
     union all
@@ -301,7 +303,8 @@ rows_of_claimants as (
         {{ exact_sum('covered_seconds') }} as covered_seconds,
         {{ exact_sum('active_seconds') }} as active_seconds,
         min(interval_share_from) as interval_share_from,
-        max(interval_share_to) as interval_share_to
+        max(interval_share_to) as interval_share_to,
+        max(slice_covered_seconds) as slice_covered_seconds
     from rows_of_members
     where members > 1
     group by {{ claimant_columns | join(', ') }}

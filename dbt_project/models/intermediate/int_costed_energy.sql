@@ -61,7 +61,7 @@ factored as (
         meter_errors.energy_error_ratio,
         cast(ledger.energy_joules as double) / 3.6e6 as device_kwh,
         cast(ledger.energy_joules + ledger.host_overhead_joules as double) / 3.6e6 as it_kwh,
-        {{ ratio('ledger.idle_joules', 'ledger.energy_joules') }} as idle_ratio
+        coalesce({{ ratio('ledger.idle_joules', 'ledger.energy_joules') }}, 0) as idle_ratio
     from ledger
     left join site_intervals on ledger.site = site_intervals.site and ledger.interval_start_at = site_intervals.interval_start_at
     left join rates

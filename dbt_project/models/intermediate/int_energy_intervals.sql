@@ -49,8 +49,7 @@ gridded_segments as (
         cut_readings.reading_id is not null as is_cut
     from segments
     left join cut_readings on segments.reading_id = cut_readings.reading_id
-    where segments.energy_joules is not null
-        and segments.end_us > {{ run_start_us() }}
+    where segments.end_us > {{ run_start_us() }}
         and segments.start_us < {{ run_end_us() }}
 
 ),
@@ -61,8 +60,8 @@ whole_pieces as (
         reading_id,
         first_interval as interval_number,
         cast(null as bigint) as slice_start_us,
-        {{ exact('energy_joules') }} as energy_joules,
-        end_us - start_us as covered_us,
+        {{ exact('coalesce(energy_joules, 0)') }} as energy_joules,
+        case when energy_joules is null then 0 else end_us - start_us end as covered_us,
         energy_source,
         is_reset,
         is_impossible,
@@ -127,9 +126,9 @@ pieces as (
         reading_id,
         interval_number,
         slice_start_us,
-        {{ accumulated('energy_joules', 'slope_watts', 'to_us - start_us', '(end_us - start_us)') }}
-        - {{ accumulated('energy_joules', 'slope_watts', 'from_us - start_us', '(end_us - start_us)') }} as energy_joules,
-        to_us - from_us as covered_us,
+        {{ accumulated('coalesce(energy_joules, 0)', 'slope_watts', 'to_us - start_us', '(end_us - start_us)') }}
+        - {{ accumulated('coalesce(energy_joules, 0)', 'slope_watts', 'from_us - start_us', '(end_us - start_us)') }} as energy_joules,
+        case when energy_joules is null then 0 else to_us - from_us end as covered_us,
         energy_source,
         is_reset,
         is_impossible,
@@ -170,7 +169,11 @@ final as (
         intervals.energy_joules,
         intervals.overspread_joules,
         intervals.covered_us,
-        case when first_energy_source = last_energy_source then first_energy_source else 'counter_and_gauge' end as energy_source,
+        case
+            when first_energy_source = last_energy_source then first_energy_source
+            when last_energy_source = 'unknown' then 'partly_unknown'
+            else 'counter_and_gauge'
+        end as energy_source,
         intervals.has_reset,
         intervals.has_glitch,
         intervals.longest_segment_us > {{ gauge_gap_factor() }} * 1e6 * coalesce(meters.typical_interval_seconds, {{ var('grid_seconds') }})

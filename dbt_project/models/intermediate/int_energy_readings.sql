@@ -29,10 +29,26 @@ chosen_readings as (
 
     select
         reading_id,
-        max(possible_watts) as possible_watts
+        max(meter) as meter,
+        max(type_possible_watts) as possible_watts
     from meters
     where quantity = 'energy'
     group by reading_id
+
+),
+
+-- Where the device type has no limit, the one that its driver reported on the date.
+dated_limits as (
+
+    select
+        chosen_readings.reading_id,
+        {{ int_div('series_days.first_us', day_us()) }} as day_number,
+        max({{ possible_power_factor() }} * series_days.last_value) as possible_watts
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    inner join chosen_readings on series.meter = chosen_readings.meter
+    where series.quantity = 'power_limit'
+    group by chosen_readings.reading_id, {{ int_div('series_days.first_us', day_us()) }}
 
 ),
 
@@ -87,5 +103,5 @@ counter_series_days as (
 
 ),
 
-{{ counter_reading_ctes(source('raw', 'power_samples')) }}
+{{ counter_reading_ctes(source('raw', 'power_samples'), unlimited_dips_are_glitches=true) }}
 select * from counter_readings

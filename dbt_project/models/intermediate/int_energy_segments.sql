@@ -125,7 +125,7 @@ gauge_reading_days as (
         meters.reading_id,
         meters.date,
         meters.needs_every_sample as has_repeats,
-        meters.possible_watts
+        meters.type_possible_watts as possible_watts
     from meters
     where meters.quantity = 'power'
 

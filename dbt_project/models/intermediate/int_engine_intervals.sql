@@ -58,7 +58,7 @@ watched_series as (
         and series.metric = choices.metric
     left join sources on series.source = sources.source
     where series.quantity in ('requests_running', 'awake')
-        or (series.token_class = 'output' and choices.engine is not null)
+        or (series.token_class in ('input', 'output') and choices.engine is not null)
     group by series.series_id, series.engine, series.quantity
 
 ),

@@ -42,7 +42,8 @@ node_meters as (
         date,
         meter as node,
         interval_number,
-        {{ exact_sum('energy_joules') }} as node_joules
+        {{ ratio(exact_sum('energy_joules'), 'sum(covered_us)') }} * 1e6 as node_watts,
+        sum(covered_us) as node_meter_covered_us
     from energy
     where purpose = 'host'
     group by date, meter, interval_number
@@ -53,9 +54,10 @@ beside_boards as (
 
     select
         booked.*,
-        node_meters.node_joules,
+        node_meters.node_watts,
+        node_meters.node_meter_covered_us,
         nodes.host_watts,
-        sum(booked.energy_joules) over node_window as boards_joules,
+        cast(sum({{ exact(ratio('booked.energy_joules', 'booked.covered_us') ~ ' * 1e6') }}) over node_window as double) as boards_watts,
         sum(booked.covered_us) over node_window as boards_covered_us,
         max(booked.covered_us) over node_window as node_covered_us,
         coalesce(sum(booked.covered_us) over meter_window, 0) as covered_to_us
@@ -71,22 +73,32 @@ beside_boards as (
 
 ),
 
+-- A node meter that saw less than half of what its boards saw says nothing about their host.
+judged as (
+
+    select
+        *,
+        node_watts is not null and node_meter_covered_us >= 0.5 * node_covered_us as is_measured
+    from beside_boards
+
+),
+
 hosts as (
 
     select
         *,
         case
             when meter_scope = 'node' then 'node_meter'
-            when node_joules is not null then 'measured'
+            when is_measured then 'measured'
             when host_watts is not null then 'stated_watts'
             else 'stated_ratio'
         end as host_basis,
         case
             when meter_scope = 'node' then 0
-            when node_joules is not null then greatest(cast(node_joules - boards_joules as double), 0)
+            when is_measured then greatest(node_watts - boards_watts, 0) * node_covered_us / 1e6
             when host_watts is not null then host_watts * node_covered_us / 1e6
         end as node_host_joules
-    from beside_boards
+    from judged
 
 ),
 
@@ -98,12 +110,14 @@ final as (
         meter,
         interval_number,
         host_basis,
-        node_joules < boards_joules as is_host_clamped,
+        is_measured and node_watts < boards_watts as is_host_clamped,
         case
             when host_basis = 'stated_ratio' then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
             when host_basis = 'node_meter' then {{ exact('0') }}
-            else {{ exact('node_host_joules * (covered_to_us / cast(boards_covered_us as double))') }}
-                - {{ exact('node_host_joules * ((covered_to_us - covered_us) / cast(boards_covered_us as double))') }}
+            -- No board of the interval is known: neither is their host.
+            when boards_covered_us = 0 then {{ exact('0') }}
+            else {{ exact('node_host_joules * (covered_to_us / nullif(cast(boards_covered_us as double), 0))') }}
+                - {{ exact('node_host_joules * ((covered_to_us - covered_us) / nullif(cast(boards_covered_us as double), 0))') }}
         end as host_overhead_joules
     from hosts
 

@@ -16,7 +16,7 @@ parked as (
         covered_seconds,
         {{ ratio('energy_joules', 'covered_seconds') }} as watts
     from attributed
-    where state = 'parked' and attribution_method = 'exclusive' and covered_seconds > 0
+    where state = 'parked' and attribution_method in ('exclusive', 'node_share') and covered_seconds > 0
 
 ),
 

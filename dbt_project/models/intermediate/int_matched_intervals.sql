@@ -17,7 +17,7 @@ powered as (
         date,
         engine,
         interval_number,
-        min(covered_seconds) as least_covered_seconds
+        min(slice_covered_seconds) as least_covered_seconds
     from attributed
     where state in ('active', 'parked', 'asleep') and has_token_telemetry
     group by date, engine, interval_number

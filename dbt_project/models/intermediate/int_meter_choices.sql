@@ -118,6 +118,7 @@ final as (
         meter_attributes.site,
         meter_attributes.rack,
         coalesce(device_types.gpus, 1) as gpu_count,
+        case when finest.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when finest.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)
         end as possible_watts,

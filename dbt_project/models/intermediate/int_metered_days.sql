@@ -164,7 +164,7 @@ coverage as (
     select
         day_facts.*,
         case when day_facts.meter_scope = 'board'
-            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, limits.power_limit_watts)
+            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
         end as possible_watts,
         case
             when kind = 'counter'
@@ -319,8 +319,11 @@ kept_points as (
         or not coalesce(
             value < before_value
             and after_value >= before_value
-            and after_value - value > possible_watts * (after_us - observed_us) / 1e6
-            and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6,
+            and case
+                when possible_watts is null then true
+                else after_value - value > possible_watts * (after_us - observed_us) / 1e6
+                    and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
+            end,
             false
         )
     window point_window as (partition by date, meter_scope, meter order by observed_us)

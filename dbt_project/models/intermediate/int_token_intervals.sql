@@ -46,6 +46,18 @@ chosen_readings as (
 
 ),
 
+-- Tokens know no limit.
+dated_limits as (
+
+    select
+        reading_id,
+        cast(0 as bigint) as day_number,
+        possible_watts
+    from chosen_readings
+    where possible_watts is not null
+
+),
+
 counter_series_days as (
 
     select
@@ -65,7 +77,7 @@ counter_series_days as (
 
 ),
 
-{{ counter_reading_ctes(source('raw', 'token_samples')) }},
+{{ counter_reading_ctes(source('raw', 'token_samples'), unlimited_dips_are_glitches=false) }},
 
 first_readings as (
 

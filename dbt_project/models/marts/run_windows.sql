@@ -84,6 +84,7 @@ energy_readings as (
         window_meters.*,
         meters.reading_id,
         meters.quantity,
+        meters.possible_watts,
         coalesce(meters.typical_interval_seconds, {{ var('grid_seconds') }}) as typical_interval_seconds
     from window_meters
     inner join meters on window_meters.meter_scope = meters.meter_scope and window_meters.meter = meters.meter
@@ -98,10 +99,16 @@ power_readings as (
         window_meters.window_id,
         window_meters.meter_scope,
         window_meters.meter,
-        reading_days.reading_id
+        reading_days.reading_id,
+        meters.possible_watts
     from window_meters
     inner join reading_days
         on window_meters.meter_scope = reading_days.meter_scope and window_meters.meter = reading_days.meter
+    left join meters
+        on reading_days.date = meters.date
+        and reading_days.meter_scope = meters.meter_scope
+        and reading_days.meter = meters.meter
+        and meters.purpose = 'booked'
     where reading_days.quantity = 'power' and reading_days.samples > 0
     qualify row_number() over (
         partition by window_meters.window_id, reading_days.meter_scope, reading_days.meter
@@ -167,6 +174,7 @@ points as (
         energy_readings.start_us,
         energy_readings.end_us,
         energy_readings.typical_interval_seconds,
+        energy_readings.possible_watts,
         raw_points.observed_us,
         raw_points.value
     from energy_readings
@@ -174,6 +182,7 @@ points as (
         on energy_readings.reading_id = raw_points.reading_id
         and raw_points.observed_us between energy_readings.start_us - 900000000 and energy_readings.end_us + 900000000
     where raw_points.stream = 'power'
+        and (energy_readings.quantity = 'energy' or raw_points.value <= coalesce(energy_readings.possible_watts, 1e300))
     union all
     select
         token_readings.window_id,
@@ -182,6 +191,7 @@ points as (
         token_readings.start_us,
         token_readings.end_us,
         cast({{ var('grid_seconds') }} as double) as typical_interval_seconds,
+        cast(null as double) as possible_watts,
         raw_points.observed_us,
         raw_points.value
     from token_readings
@@ -192,13 +202,54 @@ points as (
 
 ),
 
+bracketed_points as (
+
+    select
+        *,
+        lag(value) over point_window as before_value,
+        lag(observed_us) over point_window as before_us,
+        lead(value) over point_window as after_value,
+        lead(observed_us) over point_window as after_us
+    from points
+    window point_window as (partition by window_id, quantity, reading_id order by observed_us)
+
+),
+
+-- An energy counter's dip that the next sample takes back is a glitch, as in the book.
+unglitched_points as (
+
+    select
+        window_id,
+        reading_id,
+        quantity,
+        start_us,
+        end_us,
+        typical_interval_seconds,
+        possible_watts,
+        observed_us,
+        value
+    from bracketed_points
+    where not coalesce(
+        quantity = 'energy'
+        and value < before_value
+        and after_value >= before_value
+        and case
+            when possible_watts is null then true
+            else after_value - value > possible_watts * (after_us - observed_us) / 1e6
+                and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
+        end,
+        false
+    )
+
+),
+
 steps as (
 
     select
         *,
         lag(observed_us) over point_window as step_start_us,
         lag(value) over point_window as previous_value
-    from points
+    from unglitched_points
     window point_window as (partition by window_id, quantity, reading_id order by observed_us)
 
 ),
@@ -218,7 +269,9 @@ inner_steps as (
             else value
         end as risen,
         case when quantity = 'power' then value - previous_value else 0 end as slope_watts,
-        quantity <> 'power' and value < previous_value as is_reset,
+        quantity = 'energy'
+        and case when value >= previous_value then value - previous_value else value end
+        > coalesce(possible_watts * (observed_us - step_start_us) / 1e6, 1e300) as is_impossible,
         -- A counter's step is known however long it is; a gauge's is not.
         quantity = 'power'
         and observed_us - step_start_us > {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds as is_gap
@@ -235,7 +288,8 @@ integrated as (
         quantity,
         sum({{ accumulated('risen', 'slope_watts', 'to_us', 'length_us') }} - {{ accumulated('risen', 'slope_watts', 'from_us', 'length_us') }}) as total,
         sum(to_us - from_us) as covered_us,
-        max(case when is_gap then 1 else 0 end) as gaps
+        max(case when is_gap then 1 else 0 end) as gaps,
+        max(case when is_impossible then 1 else 0 end) as impossible_steps
     from inner_steps
     group by window_id, reading_id, quantity
 
@@ -250,7 +304,8 @@ energy as (
         max(energy_readings.meter_scope) as other_meter_scope,
         {{ exact_sum('integrated.total') }} as energy_joules,
         min(coalesce(integrated.covered_us, 0)) as covered_us,
-        max(coalesce(integrated.gaps, 0)) as gaps
+        max(coalesce(integrated.gaps, 0)) as gaps,
+        max(coalesce(integrated.impossible_steps, 0)) as impossible_steps
     from energy_readings
     left join integrated
         on energy_readings.window_id = integrated.window_id
@@ -273,6 +328,7 @@ meter_watts as (
         and raw_points.stream = 'power'
         and raw_points.observed_us > windows.start_us
         and raw_points.observed_us < windows.end_us
+        and raw_points.value <= coalesce(power_readings.possible_watts, 1e300)
     group by power_readings.window_id, power_readings.meter
 
 ),
@@ -316,6 +372,7 @@ assembled as (
         energy.energy_joules,
         energy.covered_us,
         energy.gaps,
+        energy.impossible_steps,
         windows.end_us - windows.start_us as window_us,
         case when watts.meters = energy.meters then 'gauge_mean' when energy.energy_joules is not null then 'energy_over_time' end as mean_watts_basis,
         case
@@ -341,6 +398,7 @@ judged as (
             when meter_scope <> other_meter_scope then 'mixed_meter_scopes'
             when covered_us < window_us then 'window_not_bracketed'
             when gaps > 0 then 'sampling_gap_exceeded'
+            when impossible_steps > 0 then 'impossible_counter_step'
             when output_tokens is null and total_tokens is null then 'no_tokens'
             else 'ok'
         end as reason_code
