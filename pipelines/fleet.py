@@ -110,10 +110,12 @@ class Model(Part):
 
 
 class CostRate(Part):
-    """What one GPU-hour of a device type costs this fleet; stands before the seed's rows."""
+    """What one GPU-hour of a device type costs this fleet; stands before the seed's rows. A rented or colocated GPU's
+    rate usually `includes_energy`: the electricity is not charged again."""
 
     device_type: Name
     usd_per_gpu_hour: NonNegative
+    includes_energy: bool = False
     valid_from: date = date(1970, 1, 1)
     valid_to: date | None = None
     source: Name

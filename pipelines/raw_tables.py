@@ -41,7 +41,8 @@ FLEET_TABLES = {
     "teams": "namespace varchar, team varchar",
     "assignments": "device_uuid varchar, node varchar, engine varchar, model varchar, deployment varchar,"
     " namespace varchar, team varchar, role varchar, start_at timestamptz, end_at timestamptz",
-    "cost_rates": "device_type varchar, valid_from date, valid_to date, usd_per_gpu_hour double, source varchar",
+    "cost_rates": "device_type varchar, valid_from date, valid_to date, usd_per_gpu_hour double,"
+    " includes_energy boolean, source varchar",
 }
 
 

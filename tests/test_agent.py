@@ -325,7 +325,7 @@ def counting_page():
 
     def answer(request):
         sent.append(len(sent) + 1)
-        body = f"page_reads_total {sent[-1]}\nunwanted{{a=\"1\"}} 1\n".encode()
+        body = f'page_reads_total {sent[-1]}\nunwanted{{a="1"}} 1\n'.encode()
         request.send_response(200)
         request.send_header("Content-Type", "text/plain; version=0.0.4")
         request.send_header("Content-Length", str(len(body)))

@@ -22,7 +22,7 @@ rates as (
         valid_from,
         coalesce(valid_to, lead(valid_from) over (partition by device_type order by valid_from), date '9999-01-01') as until
     from (
-        select device_type, usd_per_gpu_hour, false as includes_energy, valid_from, valid_to from {{ source('fleet', 'cost_rates') }}
+        select device_type, usd_per_gpu_hour, includes_energy, valid_from, valid_to from {{ source('fleet', 'cost_rates') }}
         union all
         select device_type, usd_per_gpu_hour, includes_energy, valid_from, cast(null as date)
         from {{ ref('cost_rates') }}
