@@ -39,7 +39,7 @@ bench: $(READY)  ## speed and memory beside the floor, printed
 
 lock: $(READY)  ## write requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
 	@$(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
-	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	@$(VENV)/lock/bin/uv pip compile --quiet --no-strip-extras --universal --python-version 3.11 --generate-hashes --no-header \
 		--group dev --output-file $(VENV)/requirements.fresh pyproject.toml
 	@(head -n 1 requirements.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
 	@mv $(VENV)/requirements.headed requirements.lock && rm $(VENV)/requirements.fresh

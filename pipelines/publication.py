@@ -17,14 +17,14 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import duckdb
 
-from pipelines import booking, warehouse
+from pipelines import booking, pictures, warehouse
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.raw_tables import create_tables
 
@@ -163,7 +163,21 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(tables),
+        "energy": dg.MarkdownMetadataValue(_energy_picture(fleet, made)),
     }
+
+
+def _energy_picture(fleet: Fleet, made: Publication) -> str:
+    sums = ", ".join(f"sum({account})::double as {account}" for account in pictures.ACCOUNTS)
+    with closing(warehouse.connect(fleet.published / DATABASE, read_only=True)) as connection:
+        models = connection.execute(
+            f"select model, {sums} from marts.model_daily"
+            " where date >= ? and date < ? and energy_joules is not null group by model",
+            [made.start_date, made.end_date],
+        ).df()
+    label = "synthetic telemetry" if made.is_synthetic else "metered"
+    last = made.end_date - timedelta(days=1)
+    return pictures.energy_accounts(models, f"{fleet.fleet}, {made.start_date} to {last} ({label})")
 
 
 def _tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], _Table]:

@@ -4,6 +4,7 @@ An asset here is thin: it decides what to land and calls `landing` or `reference
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, time, timedelta
@@ -145,7 +146,7 @@ def land_days(
         head = _head(fleet, end, now)
         if head is not None and not landing.has_rows(connection, source.name, head):
             windows.append(head)
-        failures = 0
+        failures, answers = 0, []
         for window in windows:
             if failures >= FAILURES_IN_A_ROW:
                 detail = f"not asked: {source.name} had failed {failures} times in a row"
@@ -163,8 +164,12 @@ def land_days(
                     force=force,
                 )
             failures = failures + 1 if result.outcome == "failed" else 0
-            logger.info("%s %s: %s, %d rows", source.name, _shown(window), result.outcome, result.rows)
-            results.append(result)
+            if not result.is_answered:
+                logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, result.detail)
+            answers.append(result)
+        told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
+        logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", told)
+        results += answers
     return results
 
 
