@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from bench import children
 
 SCHEMA = pa.schema([("series_id", pa.int64()), ("observed_at", pa.timestamp("us", tz="UTC")), ("value", pa.float64())])
 
@@ -126,7 +127,7 @@ class Landing:
 
 def run(spool: Path, warehouse: Path) -> dict:
     """Land and compute; seconds per step, joules and peak memory. `warehouse` must not exist yet."""
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     landing = Landing(spool)
     with duckdb.connect(str(warehouse)) as connection:
         connection.execute("set TimeZone = 'UTC'")
@@ -145,15 +146,16 @@ def run(spool: Path, warehouse: Path) -> dict:
         else:
             connection.execute(f"create table energy as {GAUGE_JOULES}")
         connection.execute("checkpoint")
-        booked = time.perf_counter()
+        booked, cpu_booked = time.perf_counter(), time.process_time()
         intervals, joules = connection.execute("select count(*), sum(energy_joules) from energy").fetchall()[0]
     return {
         "rows": landing.rows,
         "land_seconds": round(landed - began, 3),
         "energy_seconds": round(booked - landed, 3),
         "total_seconds": round(booked - began, 3),
+        "cpu_seconds": round(cpu_booked - cpu_began, 3),
         "land_rows_per_second": round(landing.rows / (landed - began)),
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_rss_mib": children.own_peak_mib(),
         "intervals": intervals,
         "energy_joules": joules,
     }

@@ -1,0 +1,212 @@
+"""`python -m bench`: the product beside its floor, a day on a long history, Prometheus, the agent; printed, not judged.
+
+Add a leg here, with a line of docs/bench.md on how to read it. Keep out what a leg runs (`product`, `floor`,
+`prometheus`, `agent`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench import agent, children, prometheus
+from bench.children import Cost
+from bench.fleet_day import FIRST_DAY
+from bench.product import Fleet, Job, write_empty
+
+COLUMNS = ("", "wall s", "cpu s", "peak MiB", "land s", "M rows/s", "seeds s", "models s", "checks s", "publish s")
+WIDTHS = (46, *(max(len(column), 8) for column in COLUMNS[1:]))
+
+
+class Bench:
+    """What was asked for, and the folder that holds all of it until the end."""
+
+    def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
+        self.folder, self.asked = folder, asked
+
+    def floor(self) -> None:
+        """One day beside the floor, by counter and by gauge; then with the engines' tokens."""
+        gpus = self.asked.gpus
+        write_empty(self.folder / "empty")
+        empty = Fleet(self.folder, "empty", "empty")
+        empty.run()  # dbt's parse of the project, which a checkout needs once
+        _heading(f"one day of {gpus} GPUs at 15 s, floor and product in turn, each on a new warehouse")
+        fixed = []
+        for name, limit, *options in (("counter", 3, "--no-tokens"), ("gauge-only", 4, "--no-tokens", "--gauge-only")):
+            self._generate(name, gpus, *options)
+            fleet, ratios, by_cpu = Fleet(self.folder, name, name), [], []
+            for _ in range(self.asked.pairs):
+                floor = self._floor(name)
+                _forget(empty)
+                start = empty.run()
+                _job("  the job on an empty day", start)
+                _forget(fleet)
+                job = fleet.run()
+                _job(f"  product, {name}", job)
+                fixed.append(start)
+                ratios.append((job.cost.seconds - start.cost.seconds) / floor.seconds)
+                by_cpu.append((job.cost.cpu_seconds - start.cost.cpu_seconds) / floor.cpu_seconds)
+            _ratio(f"{name}: (product - empty day) / floor, aim {limit}", ratios, by_cpu)
+            self._drop(name, fleet)
+        later = [empty.run() for _ in range(self.asked.pairs)]
+        _median("an empty day on a new warehouse (with seeds), aim 20 s", (job.cost.seconds for job in fixed))
+        _median("an empty day later on", (job.cost.seconds for job in later))
+
+        _heading(f"the same day with {gpus // 8} engines: 12 series and 3 histograms each")
+        self._generate("tokens", gpus)
+        fleet = Fleet(self.folder, "tokens", "tokens", streams=("power", "tokens"))
+        _job("  product, power and tokens", fleet.run())
+        self._drop("tokens", fleet)
+
+    def history(self) -> None:
+        """A day booked again on top of a history, and in a warehouse that holds only that day."""
+        gpus, days = self.asked.history_gpus, self.asked.history_days
+        last = FIRST_DAY + timedelta(days)
+        _heading(f"a day of {gpus} GPUs booked again: alone, and on top of {days} days")
+        for day in range(days + 1):
+            self._generate("days", gpus, "--no-tokens", "--day", FIRST_DAY + timedelta(day))
+        alone, grown = (Fleet(self.folder, name, "days", days + 1) for name in ("alone", "history"))
+        _job(f"  history: {days} days in one run", grown.run(FIRST_DAY, days))
+        _job("  history: the day for the first time", grown.run(last))
+        _job("  alone: the day for the first time", alone.run(last))
+        ratios, by_cpu = [], []
+        for _ in range(self.asked.pairs):
+            one, many = alone.run(last), grown.run(last)
+            _job("  alone: the day again", one)
+            _job(f"  history: the day again, on {days} days", many)
+            ratios.append(many.cost.seconds / one.cost.seconds)
+            by_cpu.append(many.cost.cpu_seconds / one.cost.cpu_seconds)
+        _ratio("on history / alone, aim 1.2", ratios, by_cpu)
+        self._drop("days", alone, grown)
+
+    def prometheus(self) -> None:
+        """A day of samples from a local Prometheus into DuckDB."""
+        gpus = min(self.asked.gpus, 64)
+        _heading(f"Prometheus: one day of {gpus} GPUs over HTTP into DuckDB")
+        absent = prometheus.missing()
+        if absent:
+            print(f"  not measured: there is no `{absent}` here (Debian's package `prometheus`)")
+            return
+        (self.folder / "prometheus").mkdir()
+        with prometheus.server(self.folder / "prometheus", gpus, FIRST_DAY) as url:
+            rates = []
+            for number in range(self.asked.pairs):
+                path = self.folder / f"prometheus-{number}.duckdb"
+                cost, text = children.run("bench.prometheus", "--url", url, "--warehouse", path)
+                told = children.told_by(text)
+                _row("  collector and landing", cost._replace(peak_mib=told["peak_mib"]), told["seconds"], told["rows"])
+                rates.append(told["rows_per_second"] / 1e6)
+        _median("M samples/s, aim at least 0.6", rates)
+
+    def agent(self) -> None:
+        """What importing costs, and the agent on eight boards and two pages."""
+        print("\ncollectors: import, and the agent with 8 boards at 1 Hz and 2 pages of 500 series at 15 s")
+        _median("import collectors, ms, aim 100", (_import_ms() for _ in range(9)))
+        with agent.pages() as urls:
+            pages = [word for url in urls for word in ("--page", url)]
+            seconds = ("--seconds", self.asked.agent_seconds)
+            _, text = children.run("bench.agent", "--spool", self.folder / "spool", *seconds, *pages)
+        told = children.told_by(text)
+        print(
+            f"  agent over {self.asked.agent_seconds:g} s: {told['core_share']:.2%} of a core (aim 2 %),"
+            f" {told['rows']} rows in its spool, {told['peak_mib']} MiB"
+        )
+
+    def _generate(self, name: str, gpus: int, *options: object) -> None:
+        children.run("bench.fleet_day", "--gpus", gpus, "--out", self.folder / name, *options)
+
+    def _floor(self, name: str) -> Cost:
+        _, text = children.run("bench.floor", "--power", self.folder / name / "power")
+        told = children.told_by(text)
+        # By its own clocks: starting Python is on neither side of the ratio.
+        cost = Cost(told["total_seconds"], told["cpu_seconds"], told["peak_rss_mib"])
+        _row(f"  floor, {name}", cost, told["land_seconds"], told["rows"], None, told["energy_seconds"])
+        return cost
+
+    def _drop(self, files: str, *fleets: Fleet) -> None:
+        shutil.rmtree(self.folder / files)
+        for fleet in fleets:
+            _forget(fleet)
+
+
+def _forget(fleet: Fleet) -> None:
+    shutil.rmtree(fleet.data, ignore_errors=True)
+
+
+def _import_ms() -> float:
+    timed = "import time; t = time.perf_counter(); import collectors; print((time.perf_counter() - t) * 1e3)"
+    return float(children.python("-c", timed)[1])
+
+
+def _heading(title: str) -> None:
+    print(f"\n{title}")
+    cells = [column.rjust(width) if column else " " * width for column, width in zip(COLUMNS, WIDTHS, strict=True)]
+    print(" ".join(cells).rstrip(), flush=True)
+
+
+def _row(name: str, cost: Cost, land: float, rows: int, *steps: float | None) -> None:
+    cells = [f"{cost.seconds:.1f}", f"{cost.cpu_seconds:.1f}", f"{cost.peak_mib}"]
+    cells += [f"{land:.2f}", f"{rows / land / 1e6:.2f}" if rows else "-"]
+    cells += ["-" if step is None else f"{step:.2f}" for step in steps]
+    print(name.ljust(WIDTHS[0]), " ".join(c.rjust(w) for c, w in zip(cells, WIDTHS[1:], strict=False)), flush=True)
+
+
+def _job(name: str, job: Job) -> None:
+    steps = (job.steps[step] for step in ("seeds", "models", "checks", "publish"))
+    _row(name, job.cost, job.steps["land"], job.rows, *steps)
+
+
+def _median(name: str, values: Iterable[float]) -> None:
+    values = list(values)
+    print(f"  {name}: {statistics.median(values):.2f} ({', '.join(f'{value:.2f}' for value in values)})", flush=True)
+
+
+def _ratio(name: str, by_wall: list[float], by_cpu: list[float]) -> None:
+    _median(name, by_wall)
+    _median("  the same by processor seconds", by_cpu)
+
+
+def _machine() -> str:
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    packages = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "dagster", "dbt-core"))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores, {memory_gib:.0f} GiB, Python {platform.python_version()}, {packages}"
+
+
+def main() -> None:
+    legs: dict[str, Callable[[Bench], Any]] = {
+        "floor": Bench.floor,
+        "history": Bench.history,
+        "prometheus": Bench.prometheus,
+        "agent": Bench.agent,
+    }
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("--gpus", type=int, default=1000)
+    parser.add_argument("--legs", nargs="+", choices=legs, default=list(legs), help="which to run (default: all)")
+    parser.add_argument("--pairs", type=int, default=3, help="how often what is compared runs in turn (default: 3)")
+    parser.add_argument("--history-gpus", type=int, default=250)
+    parser.add_argument("--history-days", type=int, default=30)
+    parser.add_argument("--agent-seconds", type=float, default=60.0)
+    parser.add_argument("--folder", type=Path, help="where to put gigabytes until the end (default: the system's own)")
+    asked = parser.parse_args()
+    print(f"Wattledger bench: {_machine()}")
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="wattledger-bench-", dir=asked.folder) as folder:
+        bench = Bench(Path(folder), asked)
+        for leg in asked.legs:
+            legs[leg](bench)
+    print(f"\ntook {(time.perf_counter() - began) / 60:.1f} min")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Child processes and what they cost: each leg of the bench runs in one of its own, so that peaks are honest.
+
+Add here how a child is started and watched. Keep out what it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PROJECT = Path(__file__).parent.parent
+
+
+class Cost(NamedTuple):
+    """What a child cost: wall seconds, processor seconds of it and its children, the largest process in MiB."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: int
+
+
+def run(module: str, *arguments: object, told: Mapping[str, str] | None = None) -> tuple[Cost, str]:
+    """Run `python -m module arguments` to its end; its cost and what it printed. RuntimeError when it fails."""
+    return python("-m", module, *arguments, told=told)
+
+
+def python(*arguments: object, told: Mapping[str, str] | None = None) -> tuple[Cost, str]:
+    """Run Python with these arguments, and `told` in its environment, to its end: as `run`."""
+    with tempfile.TemporaryFile("w+") as printed:
+        command = [sys.executable, *map(str, arguments)]
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=PROJECT, env={**os.environ, **(told or {})}, stdout=printed, stderr=subprocess.STDOUT
+        )
+        # Unlike Popen.wait() it tells what this child and its own children used.
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        text = printed.read()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{text[-4000:]}")
+    # Linux counts kibibytes, macOS bytes.
+    kib = used.ru_maxrss // 1024 if sys.platform == "darwin" else used.ru_maxrss
+    return Cost(seconds, used.ru_utime + used.ru_stime, kib // 1024), text
+
+
+def own_peak_mib() -> int:
+    """The most memory this process has held, MiB; of a small child `run` sees what its parent held at the fork."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) // 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**20  # bytes, where there is no /proc
+
+
+def told_by(text: str) -> dict[str, Any]:
+    """The JSON of the last line that a child printed."""
+    return json.loads(text.strip().splitlines()[-1])
+
+
+@contextmanager
+def running(command: Sequence[object], **options: Any) -> Iterator[subprocess.Popen]:
+    """A server for the length of a `with` block; it is ended when the block is left, whatever happens."""
+    process = subprocess.Popen([str(word) for word in command], **options)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

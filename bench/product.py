@@ -1,0 +1,103 @@
+"""The product as its users run it: `python -m pipelines run` on a fleet file that names the generated Parquet.
+
+Add a leg here that runs the whole job. Keep out shortcuts: what is measured is the job, from its start to its
+publication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import pyarrow.parquet as pq
+
+from bench import children
+from bench.children import Cost
+from bench.fleet_day import FIRST_DAY, INTERVAL_SECONDS
+from collectors.spool import SPOOL_SCHEMA
+
+STREAMS = ("power", "tokens")
+# Steps of the job (the end of Dagster's step key) and what the table calls them.
+STEPS = {"telemetry": "land", "seeds": "seeds", "ledger": "models", "publication": "publish"}
+
+
+class Job(NamedTuple):
+    """One run of the job: its cost, seconds per step of STEPS and of the checks, rows landed, joules booked."""
+
+    cost: Cost
+    steps: dict[str, float]
+    rows: int
+    energy_joules: float
+
+
+class Fleet:
+    """A fleet whose samples lie under `files` as `bench.fleet_day` writes them; its data lies beside its fleet file."""
+
+    def __init__(self, folder: Path, name: str, files: str, days: int = 1, streams: Sequence[str] = ("power",)) -> None:
+        self.name = name
+        self.data = folder / f"data-{name}"
+        self.path = folder / f"{name}.yaml"
+        sources = [
+            f"  - {{name: {stream}, kind: files, interval_seconds: {INTERVAL_SECONDS}, site: west, files: ["
+            f"{{path: {files}/{stream}/host=*/date=*/*.parquet,"
+            " time: observed_at, metric: metric, labels_json: labels, value: value}]}"
+            for stream in streams
+        ]
+        lines = [
+            f"fleet: {name}",
+            "synthetic: true",
+            f"period: {{start: {FIRST_DAY}, end: {FIRST_DAY + timedelta(days)}}}",
+            "sources:",
+            *sources,
+            "sites:",
+            "  - {name: west, zone: US-CAL-CISO, time_zone: America/Los_Angeles, pue: 1.2,",
+            "     tariff: [{usd_per_kwh: 0.12, local_hours: [0, 24], valid_from: 2020-01-01}]}",
+        ]
+        self.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def run(self, start: date = FIRST_DAY, days: int = 1) -> Job:
+        """Run the job of these dates. RuntimeError with its last lines when it, or one of its checks, fails."""
+        told = {"WATTLEDGER_DATA": str(self.data), "DAGSTER_HOME": str(self.data / ".dagster")}
+        span = ("--start", start, "--end", start + timedelta(days))
+        cost, _ = children.run("pipelines", "run", "--fleet", self.path, *span, told=told)
+        return Job(cost, _steps(self.data / ".dagster"), *self._held(start, days))
+
+    def _held(self, start: date, days: int) -> tuple[int, float]:
+        with duckdb.connect(str(self.data / self.name / "warehouse.duckdb"), read_only=True) as connection:
+            connection.execute("set TimeZone = 'UTC'")
+            span = [start, start + timedelta(days)]
+            landed, booked = (
+                connection.execute(query, span).fetchall()[0][0]
+                for query in (
+                    "select sum(samples) from raw.series_chunks where chunk_start_at >= ? and chunk_start_at < ?",
+                    "select sum(energy_joules) from marts.energy_ledger where date >= ? and date < ?",
+                )
+            )
+        return int(landed or 0), float(booked or 0)
+
+
+def write_empty(files: Path) -> None:
+    """Files as `bench.fleet_day` leaves them, without a row."""
+    for stream in STREAMS:
+        folder = files / stream / "host=bench" / f"date={FIRST_DAY}"
+        folder.mkdir(parents=True)
+        pq.write_table(SPOOL_SCHEMA.empty_table(), folder / "bench-00000.parquet")
+
+
+def _steps(home: Path) -> dict[str, float]:
+    """Seconds of each step of the newest run, from Dagster's own events."""
+    import dagster as dg  # noqa: PLC0415 (a second that the other legs need not wait for)
+
+    found = dict.fromkeys((*STEPS.values(), "checks", "other"), 0.0)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        (newest,) = instance.get_runs(limit=1)
+        for step in instance.get_run_step_stats(newest.run_id):
+            noun = next((noun for noun in STEPS if step.step_key.endswith(noun)), None)
+            name = (
+                STEPS[noun] if noun else "checks" if step.step_key.startswith(("marts__", "raw__series_")) else "other"
+            )
+            found[name] += (step.end_time or 0) - (step.start_time or 0)
+    return found
