@@ -1,5 +1,21 @@
 -- How counters are read and differenced: the same for joules and tokens.
 
+{# Whether a sample is a dip that the next sample takes back: a glitch of the exporter, not a reset, for after a reset the counter could not
+   have come so far. Where no limit is known, an energy counter's dip is one too (it would have to draw its whole past in one step); a token
+   counter's is not. #}
+{% macro is_dip(value, at_us, before, before_us, after, after_us, unlimited_dips_are_glitches) %}
+    coalesce(
+        {{ value }} < {{ before }}
+        and {{ after }} >= {{ before }}
+        and case
+            when possible_watts is null then {{ unlimited_dips_are_glitches }}
+            else {{ after }} - {{ value }} > possible_watts * ({{ after_us }} - {{ at_us }}) / 1e6
+                and {{ after }} - {{ before }} <= possible_watts * ({{ after_us }} - {{ before_us }}) / 1e6
+        end,
+        false
+    )
+{% endmacro %}
+
 {# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample, first_us, first_value,
    last_us, last_value), `chosen_readings` (reading_id, possible_watts) and `dated_limits` (reading_id, day_number, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
    last_us, last_reading, possible_watts): first and last per series and interval ("aggregate first, difference second"), single samples
@@ -147,8 +163,6 @@ bracketed as (
 
 ),
 
--- A dip that the next sample takes back is a glitch of the exporter, not a reset: after a reset the counter could not have come so far.
--- Where no limit is known, an energy counter's dip is one too (it would have to draw its whole past in one step); a token counter's is not.
 counter_readings as (
 
     select
@@ -159,16 +173,11 @@ counter_readings as (
         last_reading,
         possible_watts
     from bracketed
-    where not coalesce(
+    where not (
         is_sample
-        and first_reading < previous_reading
-        and next_reading >= previous_reading
-        and case
-            when possible_watts is null then {{ unlimited_dips_are_glitches }}
-            else next_reading - first_reading > possible_watts * (next_us - first_us) / 1e6
-                and next_reading - previous_reading <= possible_watts * (next_us - previous_us) / 1e6
-        end,
-        false
+        and {{ is_dip(
+            'first_reading', 'first_us', 'previous_reading', 'previous_us', 'next_reading', 'next_us', unlimited_dips_are_glitches
+        ) }}
     )
 
 )

@@ -229,16 +229,9 @@ unglitched_points as (
         observed_us,
         value
     from bracketed_points
-    where not coalesce(
+    where not (
         quantity = 'energy'
-        and value < before_value
-        and after_value >= before_value
-        and case
-            when possible_watts is null then true
-            else after_value - value > possible_watts * (after_us - observed_us) / 1e6
-                and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
-        end,
-        false
+        and {{ is_dip('value', 'observed_us', 'before_value', 'before_us', 'after_value', 'after_us', true) }}
     )
 
 ),
