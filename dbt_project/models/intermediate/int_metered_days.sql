@@ -459,6 +459,20 @@ cross_checks as (
 
 ),
 
+-- Of all that a meter said, also of a series that gave nothing but rejects all day.
+rejected as (
+
+    select
+        cast(chunks.chunk_start_at as date) as date,
+        series.meter_scope,
+        series.meter,
+        sum(chunks.rejects + chunks.duplicates) as rejected_samples
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join series on chunks.series_id = series.series_id
+    group by cast(chunks.chunk_start_at as date), series.meter_scope, series.meter
+
+),
+
 final as (
 
     select
@@ -469,12 +483,12 @@ final as (
         chosen.source,
         chosen.metric,
         totals.metered_joules,
-        sum(preferred.rejected_samples) as rejected_samples,
+        max(rejected.rejected_samples) as rejected_samples,
         max(cross_checks.source) as cross_check_source,
         {{ exact('max(cross_checks.cross_check_joules)') }} as cross_check_joules
     from chosen
-    inner join preferred
-        on chosen.date = preferred.date and chosen.meter_scope = preferred.meter_scope and chosen.meter = preferred.meter
+    left join rejected
+        on chosen.date = rejected.date and chosen.meter_scope = rejected.meter_scope and chosen.meter = rejected.meter
     left join totals
         on chosen.date = totals.date and chosen.meter_scope = totals.meter_scope and chosen.meter = totals.meter
     left join cross_checks
