@@ -1,15 +1,19 @@
-"""What several tests share: an empty warehouse."""
+"""What several tests share: an empty warehouse, and the four weeks of the bundled demo."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
+from filelock import FileLock
 
 from pipelines import warehouse
+from pipelines.fleet import DEFAULT_FLEET
 from pipelines.raw_tables import create_tables
+from tests.books import Book, command
 
 
 @pytest.fixture
@@ -19,3 +23,18 @@ def held(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     create_tables(connection)
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="session")
+def four_weeks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, str]:
+    """The bundled demo, run once as a user runs it and shared by all worker processes; with what the run printed."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "four_weeks"
+    folder.mkdir(exist_ok=True)
+    printed = folder / "printed.txt"
+    with FileLock(folder / "lock"):
+        if not printed.exists():
+            done = command(DEFAULT_FLEET, folder / "data")
+            assert done.returncode == 0, done.stdout + done.stderr
+            printed.write_text(done.stdout, encoding="utf-8")
+    return Book.of(DEFAULT_FLEET, folder / "data"), printed.read_text(encoding="utf-8")

@@ -1,0 +1,312 @@
+"""Books that tests make and read: real telemetry through the real landing, dbt project and command line.
+
+Add here a way to give a fleet or to book it. Keep out assertions, and every figure that a book should show. `command`
+is what a user types (about 20 s of one core, most of it Dagster and dbt starting); a `Book` does the same to a folder
+of its own by the plain functions behind the assets, so that a test can land and book dozens of times.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from collectors.samples import Collector, Window
+from collectors.series import SeriesRegister
+from collectors.synthetic import SyntheticCollector
+from pipelines import booking, catalog, references, telemetry, warehouse
+from pipelines.fleet import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
+from pipelines.landing import Landing
+from pipelines.ledger import DBT_PROJECT, prepared_project
+from pipelines.raw_tables import create_tables
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)  # every day of the demo is over
+
+
+def on(month_day: str) -> date:
+    """The date of `10-17` in the demo's year."""
+    return date.fromisoformat(f"2026-{month_day}")
+
+
+def at(month_day_time: str) -> datetime:
+    """The time of `10-17 23:41` in the demo's year, UTC."""
+    return datetime.fromisoformat(f"2026-{month_day_time}+00:00")
+
+
+def day(of: date) -> Window:
+    """The UTC day of a date."""
+    start_at = datetime.combine(of, time(), UTC)
+    return Window(start_at, start_at + timedelta(days=1))
+
+
+def validation_data() -> Path:
+    """The folder of real data. Without it the test is skipped, but fails where CI=true."""
+    root = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", PROJECT / "../shared/data")).resolve()
+    if not root.is_dir():
+        message = f"no validation data at {root}: set WATTLEDGER_VALIDATION_DATA"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return root
+
+
+# --- what is given ----------------------------------------------------------------------------------------------------
+
+
+def demo_fleet(folder: Path, start: date, end: date, **changes: object) -> Path:
+    """A fleet file in `folder`: the bundled demo with another period, and with whole keys replaced by `changes`."""
+    told = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
+    told |= {"period": {"start": start, "end": end}, "run_windows": {}, **changes}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "fleet.yaml"
+    path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def files_source(name: str, pattern: str, **more: object) -> dict[str, object]:
+    """A source of the fleet file that reads what `record` wrote."""
+    file = {"path": pattern, "time": "observed_at", "metric": "metric", "labels_json": "labels", "value": "value"}
+    return {"name": name, "kind": "files", "interval_seconds": 60, "site": "west", "files": [file], **more}
+
+
+def recorded(window: Window, keep: Callable[[Mapping[str, str]], bool] = lambda labels: True) -> pa.Table:
+    """What the demo's exporters said in the window: metric, labels (JSON), observed_at, value; time by time.
+
+    `keep` is asked with the labels of each series.
+    """
+    return collected(SyntheticCollector("synthetic"), window, keep)
+
+
+def collected(
+    collector: Collector, window: Window, keep: Callable[[Mapping[str, str]], bool] = lambda labels: True
+) -> pa.Table:
+    """The samples of a collector as a table of metric, labels (JSON), observed_at, value."""
+    register = SeriesRegister(collector.source, window)
+    batches = [samples for _, samples in collector.collect(window, catalog.families(), register)]
+    series = register.series_table().select(["series_id", "metric", "labels"])
+    kept = series.filter(pa.array([keep(json.loads(labels)) for labels in series["labels"].to_pylist()], pa.bool_()))
+    samples = pa.Table.from_batches(batches).join(kept, "series_id", join_type="inner")
+    return samples.select(["metric", "labels", "observed_at", "value"]).sort_by(
+        [("metric", "ascending"), ("labels", "ascending"), ("observed_at", "ascending")]
+    )
+
+
+def record(samples: pa.Table, folder: Path, name: str = "samples") -> None:
+    """Write samples as Parquet, for a files source."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(samples, folder / f"{name}.parquet")
+
+
+# --- what is done with it ---------------------------------------------------------------------------------------------
+
+
+def environment(data: Path, **more: str) -> dict[str, str]:
+    """This process's environment with a data folder of its own, and nothing of another run's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WATTLEDGER_", "DAGSTER_"))}
+    validation = os.environ.get("WATTLEDGER_VALIDATION_DATA", str(PROJECT / "../shared/data"))
+    return {**kept, "WATTLEDGER_VALIDATION_DATA": validation, "WATTLEDGER_DATA": str(data), **more}
+
+
+def arguments(fleet: Path, *options: object) -> list[str]:
+    """`python -m pipelines run --fleet …` as a list."""
+    return [sys.executable, "-m", "pipelines", "run", "--fleet", str(fleet), *map(str, options)]
+
+
+def command(fleet: Path, data: Path, *options: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the ledger as a user does. The status and both outputs are the caller's to judge."""
+    return subprocess.run(
+        arguments(fleet, *options),
+        env=environment(data, **more),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+@dataclass(frozen=True)
+class Book:
+    """A fleet's warehouse in a folder of its own, and the dbt project that books it."""
+
+    fleet: Fleet
+    project: Path = DBT_PROJECT
+
+    @classmethod
+    def of(cls, fleet: Path, data: Path, project: Path = DBT_PROJECT) -> Book:
+        """The book of a fleet file with its data under `data`; made by `run`, or by `command`."""
+        return cls(load_fleet(fleet, environment(data)), project)
+
+    def run(self, start: date | None = None, end: date | None = None, *, threads: int = 2) -> tuple[date, date]:
+        """Land and book the dates [start, end), by default the whole period; returns the dates that were booked."""
+        start, end = start or self.fleet.period.start, end or self.fleet.period.end
+        self.land(start, end, threads=threads)
+        return self.write(start, end, threads=threads)
+
+    def land(self, start: date, end: date, *, threads: int = 2, force: bool = False) -> list[Landing]:
+        """Land the dates [start, end) and the fleet file's own tables."""
+        with _threads(threads), self.connection() as connection:
+            create_tables(connection)
+            references.write_fleet(connection, self.fleet)
+            references.write_grid_intensity(connection, self.fleet)
+            references.write_run_windows(connection, self.fleet)
+            return telemetry.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
+
+    def write(self, start: date, end: date, *, threads: int = 2) -> tuple[date, date]:
+        """Book what is landed of the dates [start, end) and what else is due; returns the dates that were booked."""
+        with self.connection() as connection:
+            first, last = booking.dates_to_book(connection, start, end)
+            is_seeded = connection.execute(
+                "select count(*) from duckdb_tables() where schema_name = 'reference'"
+            ).fetchall() != [(0,)]
+        if not is_seeded:
+            self.dbt("seed", threads=threads)
+        self.dbt("run", dates=(first, last), threads=threads)
+        with self.connection() as connection:
+            booking.booked(connection, first, last)
+        return first, last
+
+    def dbt(
+        self, *words: str, dates: tuple[date, date] | None = None, threads: int = 2, is_expected: bool = True
+    ) -> Any:
+        """Run dbt on this book, without parsing the project anew; returns its result."""
+        from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415 (dbt takes two seconds)
+        from dbt.cli.main import dbtRunner  # noqa: PLC0415
+
+        first, last = dates or (self.fleet.period.start, self.fleet.period.end)
+        dbt_vars = {
+            "start_date": first.isoformat(),
+            "end_date": last.isoformat(),
+            "grid_seconds": self.fleet.grid_seconds,
+            "max_spread_seconds": round(self.fleet.max_spread_days * 86400),
+        }
+        manifest = _manifest(self.project)
+        with _environ(WATTLEDGER_WAREHOUSE=str(self.fleet.warehouse)), _threads(threads):
+            try:
+                result = dbtRunner(manifest=manifest).invoke(
+                    [*words, "--vars", json.dumps(dbt_vars), *_folders(self.project, self.fleet.root / "dbt")]
+                )
+            finally:
+                DuckDBConnectionManager.close_all_connections()
+                gc.collect()  # the file stays locked for other processes while a handle lives
+        if is_expected and not result.success:
+            raise AssertionError(f"dbt {' '.join(words)} failed: {result.exception or _messages(result)}")
+        return result
+
+    def failed_tests(self, *names: str) -> set[str]:
+        """The names of the data tests, out of these or of all, that do not hold."""
+        chosen = ["--select", *names] if names else []
+        result = self.dbt("test", *chosen, "--exclude", "test_type:unit", is_expected=False)
+        return {one.node.name for one in result.result.results if one.status != "pass"}
+
+    # --- what is found ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def connection(self, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The warehouse, closed afterwards."""
+        self.fleet.root.mkdir(parents=True, exist_ok=True)
+        with closing(warehouse.connect(self.fleet.warehouse, read_only)) as connection:
+            yield connection
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple]:
+        """Rows of the warehouse."""
+        with self.connection(read_only=True) as connection:
+            return connection.execute(sql, list(parameters)).fetchall()
+
+    def hashes(self, where: str = "true") -> dict[str, tuple]:
+        """Mart -> (rows, hash of its rows in whatever order)."""
+        with self.connection(read_only=True) as connection:
+            marts = connection.execute(
+                "select table_name from duckdb_tables() where schema_name = 'marts' order by 1"
+            ).fetchall()
+            return {
+                mart: connection.execute(
+                    f"select count(*), bit_xor(hash(t)), sum(cast(hash(t) as hugeint)) from marts.{mart} as t"
+                    f" where {where}"
+                ).fetchall()[0]
+                for (mart,) in marts
+            }
+
+    def copy(self, data: Path, project: Path | None = None) -> Book:
+        """The same warehouse in another folder, to be broken."""
+        root = data / self.fleet.fleet
+        root.mkdir(parents=True)
+        shutil.copyfile(self.fleet.warehouse, root / "warehouse.duckdb")
+        return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
+
+
+def broken_project(folder: Path, file: str, right: str, wrong: str) -> Path:
+    """A copy of the dbt project in which `right` (once, in `file`) became `wrong`."""
+    project = folder / "dbt_project"
+    shutil.copytree(DBT_PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
+    text = (project / file).read_text(encoding="utf-8")
+    if text.count(right) != 1:
+        raise AssertionError(f"{file} holds {text.count(right)} times, expected once: {right}")
+    (project / file).write_text(text.replace(right, wrong), encoding="utf-8")
+    return project
+
+
+@cache
+def _manifest(project: Path) -> Any:
+    """The parsed project: parsing takes as long as booking a week."""
+    from dbt.cli.main import dbtRunner  # noqa: PLC0415
+
+    if project == DBT_PROJECT:
+        prepared_project()  # one parse for all worker processes; the next one only reads
+    with tempfile.TemporaryDirectory() as folder:
+        saved = DBT_PROJECT / "target" / "partial_parse.msgpack"
+        if project == DBT_PROJECT and saved.exists():
+            shutil.copyfile(saved, Path(folder) / saved.name)
+        result = dbtRunner().invoke(["parse", *_folders(project, Path(folder))])
+    if not result.success:
+        raise AssertionError(f"the dbt project does not parse: {result.exception}")
+    return result.result
+
+
+def _folders(project: Path, target: Path) -> list[str]:
+    return [
+        "--quiet",
+        *("--project-dir", str(project), "--profiles-dir", str(project)),
+        *("--target-path", str(target), "--log-path", str(target)),
+    ]
+
+
+def _messages(result: Any) -> str:
+    return "; ".join(
+        f"{one.node.name}: {one.message}" for one in result.result.results if one.status not in ("success", "pass")
+    )
+
+
+@contextmanager
+def _environ(**variables: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _threads(threads: int) -> Any:
+    return _environ(WATTLEDGER_THREADS=str(threads))

@@ -1,0 +1,299 @@
+"""Four weeks of the bundled demo, booked as a user books them, against what the scenario says really happened."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import date, timedelta
+from functools import cache
+
+import duckdb
+import pytest
+
+from collectors import demo_truth
+from collectors.demo_fleet import BOARDS, ENGINES, minute
+from collectors.samples import Window
+from tests.books import Book, at, day, on
+
+BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
+GAUGE_ONLY = {board.device_uuid for board in BOARDS if not board.kind.has_energy_counter}
+IDLE = ("Kimi-K2.5", "MiniMax-M2.5")
+# The first sample of the period comes seconds after its first midnight, the last one up to a minute before its last.
+INNER = [on("10-02") + timedelta(days=n) for n in range(26)]
+
+
+@pytest.fixture(scope="module")
+def book(four_weeks: tuple[Book, str]) -> Book:
+    return four_weeks[0]
+
+
+@cache
+def true_joules(window: Window) -> dict[str, float]:
+    return demo_truth.truth(window)["joules"]
+
+
+# --- the mission's table ----------------------------------------------------------------------------------------------
+
+
+def test_the_steady_hour_reads_what_the_mission_read(book: Book) -> None:
+    found = book.query(
+        "select window_id, mean_watts, joules_per_total_token, is_valid from marts.run_windows order by window_id"
+    )
+    assert found == [
+        ("mission_reading.Qwen3.5-397B", pytest.approx(783, rel=1e-4), pytest.approx(43.50, rel=0.005), True),
+        ("mission_reading.gemma-4-31B", pytest.approx(577, rel=1e-4), pytest.approx(1.6028, rel=0.005), True),
+        ("mission_reading.gpt-oss-120b", pytest.approx(597, rel=1e-4), pytest.approx(0.2550, rel=0.005), True),
+    ]
+
+
+def test_idle_models_cost_joules_co2_and_dollars_and_no_joules_per_token(book: Book) -> None:
+    rows = book.query(
+        """
+        select model, count(*), min(energy_joules) > 0, min(location_gco2e) > 0, min(energy_cost_usd) > 0,
+            min(idle_cost_usd) > 0, min(fully_loaded_cost_usd) > 0, sum(total_tokens)::double,
+            sum(productive_joules)::double, min(idle_energy_ratio),
+            count(joules_per_output_token) + count(joules_per_total_token)
+            + count(fully_loaded_cost_usd_per_output_mtok)
+        from marts.model_daily where model in ('Kimi-K2.5', 'MiniMax-M2.5') group by model order by model
+        """
+    )
+    assert rows == [(model, 28, True, True, True, True, True, 0.0, 0.0, 1.0, 0) for model in IDLE]
+
+
+def test_gpt_oss_works_at_night_at_least_three_tenths_of_its_day(book: Book) -> None:
+    ((night, noon),) = book.query(
+        """
+        select avg(total_tokens) filter (where local_hour in (0, 1, 2, 3, 4, 5)),
+            avg(total_tokens) filter (where local_hour in (9, 10, 11, 12, 13, 14, 15, 16))
+        from (
+            select total_tokens, extract('hour' from hour_start_at at time zone 'America/Los_Angeles') as local_hour
+            from marts.model_hourly where model = 'gpt-oss-120b'
+        )
+        """
+    )
+    assert 0.3 <= night / noon < 0.7
+
+
+# --- against the truth ------------------------------------------------------------------------------------------------
+
+
+def test_every_board_of_every_whole_day_is_booked_as_it_drew(book: Book) -> None:
+    booked = {
+        (on_date, device): float(joules)
+        for on_date, device, joules in book.query(
+            "select date, device_uuid, sum(energy_joules) from marts.energy_ledger group by all"
+        )
+    }
+    for on_date in INNER:
+        if on_date in (on("10-17"), on("10-18")):
+            continue  # a day's edge inside a gap: see the test of the gap
+        for device, joules in true_joules(day(on_date)).items():
+            assert booked[on_date, device] == pytest.approx(joules, rel=0, abs=allowed_joules(on_date, device)), (
+                on_date,
+                device,
+            )
+
+
+def allowed_joules(on_date: date, device: str) -> float:
+    """By how much a board's day may miss the truth, from what its samples cannot say.
+
+    A gauge's trapezoid is the truth itself (power runs straight between scrapes), but for a sample that lied: the
+    straight line over two minutes. A counter is cut at midnight by time where power was not flat: an eighth of a
+    minute's difference at each end; it counts whole millijoules. 1,440 pieces are rounded to a microjoule each.
+    """
+    rounding = 0.01
+    lies = {
+        (on("10-09"), BOARD["a6000-01", 0]): 3,
+        (on("10-16"), BOARD["a6000-02", 1]): 1,
+    }
+    board = next(board for board in BOARDS if board.device_uuid == device)
+    watts = demo_truth.day_truth((on_date - date(2026, 9, 28)).days).milliwatts[demo_truth.ROW[board.node, board.gpu]]
+    if device in GAUGE_ONLY:
+        if (on_date, board.node) == (on("10-22"), "a6000-02"):
+            # Five minutes without a sample are not filled: at least 23 W, at most 300 W were not seen.
+            return 300 * 300
+        steepest = float(abs(watts[1:] - watts[:-1]).max()) / 1000
+        return rounding + lies.get((on_date, device), 0) * 60 * steepest
+    yesterday = demo_truth.day_truth((on_date - date(2026, 9, 28)).days - 1).milliwatts
+    before = yesterday[demo_truth.ROW[board.node, board.gpu]]
+    edges = abs(int(before[-2]) - int(before[-1])) + abs(int(watts[-2]) - int(watts[-1]))
+    reload = 0
+    if (on_date, board.node) == (on("10-08"), "a100-02"):
+        reload = 20 * 95  # the 20 s before the driver was reloaded are in no sample
+    return rounding + 60 / 8 * edges / 1000 + reload
+
+
+def test_every_token_of_every_whole_day_is_booked(book: Book) -> None:
+    booked = {
+        (on_date, model, token_class): float(tokens)
+        for on_date, model, token_class, tokens in book.query(
+            "select date, model, token_class, sum(tokens) from marts.token_ledger group by all"
+        )
+    }
+    for on_date in INNER:
+        for model, classes in demo_truth.truth(day(on_date))["tokens"].items():
+            if model == "Qwen3.5-397B" and on_date in (on("10-17"), on("10-18")):
+                continue  # a gap over midnight
+            for token_class, tokens in classes.items():
+                # Exact, restarts and rollouts included, but for the rounding of 288 intervals to a millionth.
+                assert booked.get((on_date, model, token_class), 0.0) == pytest.approx(tokens, rel=0, abs=0.001), (
+                    on_date,
+                    model,
+                    token_class,
+                )
+
+
+def test_nothing_is_lost_or_invented_over_the_gap_at_midnight(book: Book) -> None:
+    both_days = Window(at("10-17 00:00"), at("10-19 00:00"))
+    booked = dict(
+        book.query(
+            "select device_uuid, sum(energy_joules)::double from marts.energy_ledger"
+            " where date between '2026-10-17' and '2026-10-18' and node = 'a100-01' group by 1"
+        )
+    )
+    assert set(booked) == {BOARD["a100-01", gpu] for gpu in range(8)}
+    for device, joules in booked.items():
+        assert joules == pytest.approx(true_joules(both_days)[device], rel=1e-5)
+    ((tokens,),) = book.query(
+        "select sum(tokens)::double from marts.token_ledger where date between '2026-10-17' and '2026-10-18'"
+        " and model = 'Qwen3.5-397B' and token_class = 'output'"
+    )
+    assert tokens == pytest.approx(demo_truth.truth(both_days)["tokens"]["Qwen3.5-397B"]["output"], abs=0.001)
+
+
+def test_the_gap_is_flagged_and_spread_evenly_by_time(book: Book) -> None:
+    rows = book.query(
+        "select interval_start_at, has_gap, energy_joules::double, covered_seconds::double from marts.energy_ledger"
+        " where device_uuid = ? and interval_start_at >= '2026-10-17 23:30Z'"
+        " and interval_start_at < '2026-10-18 00:30Z' order by 1",
+        [BOARD["a100-01", 0]],
+    )
+    flagged = [start_at for start_at, has_gap, *_ in rows if has_gap]
+    # Last sample 23:40:18, next one 00:18:18.
+    assert flagged == [at("10-17 23:40") + timedelta(minutes=5 * n) for n in range(8)]
+    assert [seconds for *_, seconds in rows] == [300.0] * 12
+    inside = [joules for start_at, _, joules, _ in rows if at("10-17 23:45") <= start_at < at("10-18 00:15")]
+    assert max(inside) - min(inside) < 1e-5
+
+
+def test_a_gap_of_a_gauge_stays_uncovered(book: Book) -> None:
+    found = book.query(
+        "select device_uuid, sum(covered_seconds)::double from marts.energy_ledger"
+        " where date = '2026-10-22' and node = 'a6000-02' group by 1"
+    )
+    # Samples at 19:05:41 and 19:10:41; three minutes is the cap.
+    assert dict(found) == {BOARD["a6000-02", gpu]: pytest.approx(86400 - 300) for gpu in range(3)}
+
+
+# --- planted events ---------------------------------------------------------------------------------------------------
+
+
+def test_the_pods_move_is_cut_inside_its_interval(book: Book) -> None:
+    """The labels go with sample 17:22:07.413 and come back with 17:23:07.413, on boards 0 and 2."""
+    start_at, left_at, came_at, end_at = (
+        at("10-15 17:20:00"),
+        at("10-15 17:22:07.413"),
+        at("10-15 17:23:07.413"),
+        at("10-15 17:25:00"),
+    )
+    rows = book.query(
+        "select device_uuid, claim_start_at, model, energy_joules::double, covered_seconds::double"
+        " from marts.energy_ledger where interval_start_at = ? and node = 'a6000-01' order by all",
+        [start_at],
+    )
+    nobody, gpt_oss = "__unallocated__", "gpt-oss-120b"
+    expected = [
+        (0, start_at, left_at, gpt_oss),
+        (0, left_at, came_at, nobody),
+        (0, came_at, end_at, gpt_oss),
+        (1, start_at, left_at, gpt_oss),
+        (1, left_at, end_at, nobody),
+        (2, start_at, came_at, nobody),
+        (2, came_at, end_at, gpt_oss),
+    ]
+    assert rows == sorted(
+        (
+            BOARD["a6000-01", gpu],
+            first,
+            model,
+            pytest.approx(true_joules(Window(first, last))[BOARD["a6000-01", gpu]], abs=1e-4),
+            pytest.approx((last - first).total_seconds()),
+        )
+        for gpu, first, last, model in expected
+    )
+
+
+def test_a_board_without_a_pod_is_unallocated_and_its_joules_are_idle(book: Book) -> None:
+    rows = book.query(
+        """
+        select distinct model, engine, state, attribution_method, sum(energy_joules) > 0,
+            sum(unallocated_joules) = sum(energy_joules), sum(idle_joules) = sum(energy_joules)
+        from marts.energy_ledger where device_uuid = ? group by 1, 2, 3, 4
+        """,
+        [BOARD["a6000-02", 2]],
+    )
+    assert [(row[0], row[2], *row[4:]) for row in rows] == [("__unallocated__", "unallocated", True, True, True)]
+    ((account,),) = book.query(
+        "select (select sum(idle_joules) from marts.idle_power where account = 'unallocated')"
+        " = (select sum(unallocated_joules) from marts.energy_ledger)"
+    )
+    assert account is True
+
+
+def test_samples_that_lie_are_counted_and_never_energy(book: Book) -> None:
+    rejected = book.query(
+        "select date, meter, rejected_samples from marts.reconciliation_daily where rejected_samples > 0 order by 1, 2"
+    )
+    assert rejected == [
+        (on("10-09"), BOARD["a6000-01", 0], 3),
+        (on("10-13"), BOARD["a100-03", 1], 1),
+        (on("10-16"), BOARD["a6000-02", 1], 1),
+        (on("10-19"), BOARD["a100-01", 3], 1),
+        (on("10-21"), BOARD["a6000-01", 0], 10),
+    ]
+    # No board can draw more than its limit in five minutes: 300 W and 400 W.
+    assert book.query(
+        "select count(*) from marts.energy_ledger where energy_joules < 0 or energy_joules > 400 * 300 * 1.01"
+        " or (device_type = 'a6000' and energy_joules > 300 * 300 * 1.01)"
+    ) == [(0,)]
+
+
+def test_a_restarted_engine_counts_from_zero(book: Book) -> None:
+    """gpt-oss answered at 16:11:21.906 for the last time, and at 16:17:21.906 again with what it had moved since."""
+    moved = demo_truth.tokens_at(minute("10-06 16:25")) - demo_truth.tokens_at(minute("10-06 16:05"))
+    names = [engine.model for engine in ENGINES]
+    expected = float(moved[names.index("gpt-oss-120b"), demo_truth.OUTPUT])
+    ((inside,),) = book.query(
+        "select sum(tokens)::double from marts.token_ledger where model = 'gpt-oss-120b' and token_class = 'output'"
+        " and interval_start_at >= '2026-10-06 16:05Z' and interval_start_at < '2026-10-06 16:25Z'"
+    )
+    # The edges of the stretch lie 22 s off the samples: under two minutes of its traffic at most.
+    assert inside == pytest.approx(expected, abs=expected / 10)
+    assert inside > 0
+
+
+# --- what readers see -------------------------------------------------------------------------------------------------
+
+
+def test_the_published_snapshot_holds_the_marts_of_the_warehouse(book: Book) -> None:
+    with closing(duckdb.connect(str(book.fleet.published / "wattledger.duckdb"), read_only=True)) as reader:
+        reader.execute("set TimeZone = 'UTC'")
+        published = {
+            mart: reader.execute(f"select count(*), bit_xor(hash(t)) from marts.{mart} as t").fetchall()[0]
+            for mart in book.hashes()
+        }
+        assert reader.execute("select fleet, is_synthetic from published.publication").fetchall() == [("demo", True)]
+    assert published == {mart: found[:2] for mart, found in book.hashes().items()}
+
+
+def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_weeks: tuple[Book, str]) -> None:
+    _, printed = four_weeks
+    assert printed.startswith("fleet demo (synthetic): 2026-10-01 to 2026-10-28\n")
+    assert "SYNTHETIC telemetry: nothing here was measured" in printed
+    assert ", 0 failed, 0 warned" in printed
+    lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
+    assert {engine.model for engine in ENGINES} | {"__unallocated__"} <= set(lines)
+    readings = {"gpt-oss-120b": ("597", "0.255"), "gemma-4-31B": ("577", "1.603"), "Qwen3.5-397B": ("783", "43.50")}
+    for model, (watts, joules_per_token) in readings.items():
+        shown_watts, shown_joules = map(float, lines[f"mission_reading.{model}"][1:3])
+        assert (f"{shown_watts:.0f}", f"{shown_joules:#.4g}"[: len(joules_per_token)]) == (watts, joules_per_token)
+    assert [lines[model][1] for model in IDLE] == ["–", "–"]

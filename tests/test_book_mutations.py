@@ -1,0 +1,139 @@
+"""A book that is wrong does not balance: each test breaks a copy of the SQL and sees the balance turn red."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from collectors.demo_fleet import BOARDS
+from pipelines.fleet import PROJECT
+from tests.books import Book, arguments, broken_project, demo_fleet, environment, on
+
+ENERGY_BALANCE, TOKEN_BALANCE = "every_metered_joule_is_booked_once", "tokens_are_booked_once"
+BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
+NOON = "timestamptz '2026-10-07 12:00:00+00'"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Three days with an engine's restart (10-06 16:11) and eight counters that begin anew (10-08 08:00)."""
+    folder = tmp_path_factory.mktemp("sound")
+    book = Book.of(demo_fleet(folder, on("10-06"), on("10-09")), folder / "data")
+    book.run()
+    assert book.failed_tests() == set()
+    return book
+
+
+def broken(sound: Book, folder: Path, file: str, right: str, wrong: str) -> Book:
+    """The same raw data, booked anew by SQL in which `right` became `wrong`."""
+    book = sound.copy(folder / "data", broken_project(folder, file, right, wrong))
+    book.write(on("10-06"), on("10-09"))
+    return book
+
+
+def unbalanced(book: Book) -> dict[tuple, tuple[float, float]]:
+    """(date, meter) -> (metered, booked) joules, where they differ by more than a millionth."""
+    rows = book.query(
+        "select date, meter, metered_joules::double, booked_joules::double from marts.reconciliation_daily"
+        " where abs(difference_joules::double) > 1e-6 * metered_joules::double"
+    )
+    return {(date, meter): (metered, booked) for date, meter, metered, booked in rows}
+
+
+def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
+    wrong = f"select * from final where not (interval_start_at = {NOON} and device_uuid = '{BOARD['a100-01', 3]}')"
+    book = broken(sound, tmp_path, "models/marts/energy_ledger.sql", "select * from final", wrong)
+    assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE}
+    ((place, (metered, booked)),) = unbalanced(book).items()
+    assert place == (on("10-07"), BOARD["a100-01", 3])
+    ((lost,),) = sound.query(
+        f"select energy_joules::double from marts.energy_ledger where interval_start_at = {NOON} and device_uuid = ?",
+        [BOARD["a100-01", 3]],
+    )
+    assert metered - booked == pytest.approx(lost, abs=0.001)
+
+
+def test_an_interval_that_is_dropped_stops_the_publication_of_a_run(tmp_path: Path) -> None:
+    """The whole command, in a copy of the project: nothing of a book that does not balance reaches a reader."""
+    project = tmp_path / "project"
+    for name in ("collectors", "pipelines", "dbt_project"):
+        shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("target", "logs", "__pycache__"))
+    for name in ("dagster.yaml", "pyproject.toml"):
+        shutil.copyfile(PROJECT / name, project / name)
+    step = project / "dbt_project" / "models" / "intermediate" / "int_energy_intervals.sql"
+    wrong = f"select * from final where not (interval_start_us = epoch_us({NOON}) and meter = '{BOARD['a100-01', 3]}')"
+    step.write_text(step.read_text().replace("select * from final", wrong))
+    fleet = demo_fleet(tmp_path, on("10-07"), on("10-08"))
+    done = subprocess.run(
+        arguments(fleet),
+        env=environment(tmp_path / "data", PYTHONPATH=os.fspath(project)),
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"FAILED marts/reconciliation_daily {ENERGY_BALANCE}" in done.stdout
+    assert not (tmp_path / "data" / "demo" / "published" / "wattledger.duckdb").exists()
+
+
+def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
+    """The A100 boards tell energy and power: the counter books them, the gauge is its cross-check."""
+    book = broken(
+        sound,
+        tmp_path,
+        "models/intermediate/int_meter_choices.sql",
+        "when finest.preference > 1 then 'cross_check'",
+        "when false then 'cross_check'",
+    )
+    assert ENERGY_BALANCE in book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE)
+    found = unbalanced(book)
+    assert {meter for _, meter in found} == {board.device_uuid for board in BOARDS if board.kind.has_energy_counter}
+    assert len(found) == 60
+    assert [booked / metered for metered, booked in found.values()] == [pytest.approx(2, abs=0.02)] * 60
+
+
+def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Path) -> None:
+    book = broken(
+        sound,
+        tmp_path,
+        "macros/counters.sql",
+        "case when difference >= 0 then difference else new_reading end as risen,",
+        "case when difference >= 0 then difference else 0 end as risen,",
+    )
+    assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE, TOKEN_BALANCE}
+    found = unbalanced(book)
+    assert set(found) == {(on("10-08"), BOARD["a100-02", gpu]) for gpu in range(8)}
+    # What each counter said 40 s after it began anew, in millijoules: that was lost, and nothing else.
+    counted = sound.query(
+        "select json_extract_string(labels, '$.UUID'), value / 1000"
+        " from raw.power_samples join raw.series using (series_id)"
+        " where metric = 'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION' and labels like '%a100-02%'"
+        " and observed_at = timestamptz '2026-10-08 08:01:52.604+00'"
+    )
+    assert {meter: metered - booked for (_, meter), (metered, booked) in found.items()} == {
+        device: pytest.approx(value, abs=0.001) for device, value in counted
+    }
+    assert min(value for _, value in counted) > 40 * 52
+    lost = book.query(
+        "select distinct date, engine from marts.token_reconciliation_daily where difference_tokens < -1 order by 1"
+    )
+    assert lost == [(on("10-06"), "llm-shared/gpt-oss-7d9f6c5b48-x2kqz")]
+
+
+def test_a_token_interval_that_is_dropped_turns_the_token_balance_red(sound: Book, tmp_path: Path) -> None:
+    wrong = f"select * from final where not (interval_start_at = {NOON} and model = 'gpt-oss-120b')"
+    book = broken(sound, tmp_path, "models/marts/token_ledger.sql", "select * from final", wrong)
+    assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {TOKEN_BALANCE}
+    rows = book.query(
+        "select date, token_class, difference_tokens < 0 from marts.token_reconciliation_daily"
+        " where abs(difference_tokens) > 0.001 order by 2"
+    )
+    assert rows == [
+        (on("10-07"), token_class, True) for token_class in ("cached_input", "computed_input", "input", "output")
+    ]
