@@ -71,6 +71,9 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
             file=sys.stderr,
         )
         return 2
+    from pipelines import stores  # noqa: PLC0415
+
+    stores.judge(fleet)
     _prepare_environment(fleet)
     _quieten()
     began = time.monotonic()

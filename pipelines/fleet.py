@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import available_timezones
 
 import yaml
@@ -19,7 +19,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 
 from collectors.samples import Collector
 from pipelines.fleet_errors import FleetError, problems
-from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive
+from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
@@ -192,6 +192,19 @@ class GridIntensity(Part):
     files: tuple[GridFile, ...] = ()
 
 
+class LandingTarget(Part):
+    """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path` (docs/scale.md)."""
+
+    target: Literal["duckdb", "lake"] = "duckdb"
+    path: SpoolPath | None = Field(default=None, validate_default=False)
+
+    @model_validator(mode="after")
+    def _lake_lies_somewhere(self) -> LandingTarget:
+        if (self.target == "lake") != (self.path is not None):
+            raise ValueError("expected {target: lake, path: lake/}, or {target: duckdb} without a path")
+        return self
+
+
 class Fleet(Part):
     """A whole fleet file. `path` and `root` say where it was read and where its data goes."""
 
@@ -202,6 +215,7 @@ class Fleet(Part):
     max_spread_days: Positive = 3
     period: Period
     sources: list[AnySource] = Field(min_length=1)
+    landing: LandingTarget = LandingTarget()
     grid_intensity: GridIntensity = GridIntensity()
     run_windows: RunWindows = RunWindows()
     sites: tuple[Site, ...] = ()

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from collectors.samples import SAMPLE_SCHEMA, Batch, Collector, Family, SourceError, Window
 from collectors.series import SeriesRegister
-from pipelines import booking, merging
+from pipelines import booking
 from pipelines.prefetch import ahead
+from pipelines.stores import HeldDay, Store, WarehouseStore
 
-TABLES = {"power": "raw.power_samples", "tokens": "raw.token_samples"}
+TABLES = {"power": "power_samples", "tokens": "token_samples"}
 
 # Rows handed to DuckDB at once. One statement costs about 3 ms: 8 M rows went in at 11 M rows/s in groups of 200,000 to
 # 1,000,000 and no slower than one reader over all (2 cores, DuckDB 2.0), while a small group keeps memory flat.
@@ -76,6 +77,7 @@ def land(
     catalogue: Catalogue,
     *,
     run_id: str,
+    store: Store | None = None,
     replica_labels: Collection[str] = (),
     is_head: bool = False,
     force: bool = False,
@@ -86,22 +88,28 @@ def land(
     One transaction replaces the (source, day)'s samples and chunks, or, for a source that `is_additive`, merges into
     them. An answer with fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an
     outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stand. `is_head` says
-    that the window only opens the day, to give the day before its neighbour.
+    that the window only opens the day, to give the day before its neighbour. `store` is where samples lie: by default
+    the warehouse.
     """
     register = SeriesRegister(collector.source, window, replica_labels)
-    unit = _Unit(connection, collector, window, catalogue, register, is_head)
+    samples = (store or WarehouseStore()).day(connection, collector.source, window)
+    unit = _Unit(connection, samples, collector, window, catalogue, register, is_head)
     connection.execute("begin")
     try:
         landing = unit.merge() if getattr(collector, "is_additive", False) else unit.replace(force)
         kept = landing.outcome in ("landed", "unchanged")
         if not kept:
             connection.execute("rollback")
+            samples.discard()
             connection.execute("begin")
         unit.note_unknown_families()
         _audit(connection, landing, run_id, now())
+        if kept:
+            samples.seal(unit.chunks())
         connection.execute("commit")
     except _SourceFailed as failure:
         connection.execute("rollback")
+        samples.discard()
         status = None if failure.status is None else str(failure.status)
         landing = Landing(
             collector.source, window, "failed", 0, unit.rows_held(), failure.url, status, failure.reason[:1000]
@@ -110,7 +118,10 @@ def land(
         return landing
     except BaseException:
         connection.execute("rollback")
+        samples.discard()
         raise
+    if kept:
+        samples.settle()
     if landing.is_answered and hasattr(collector, "landed"):
         collector.landed(window)  # only now may a spool forget what it held
     return landing
@@ -131,6 +142,7 @@ class _Unit:
     """One landing in its transaction."""
 
     connection: duckdb.DuckDBPyConnection
+    samples: HeldDay
     collector: Collector
     window: Window
     catalogue: Catalogue
@@ -144,40 +156,39 @@ class _Unit:
 
     def rows_held(self) -> int:
         """Rows that the day held before, by its chunks: counting the samples again would scan them."""
-        return _rows_of(self.before)
+        return rows_of(self.before)
 
     def replace(self, force: bool) -> Landing:
         held = self.rows_held()
         if self.before.num_rows:
-            for table in TABLES.values():
-                self._delete_day(table)
+            self.samples.clear()
         self._stream()
         chunks = self.register.chunk_table()
-        rows = _rows_of(chunks)
+        rows = rows_of(chunks)
         if rows < held and not force:
             return self._landing("refused_fewer", rows, f"the source gave {rows} rows, {held} are held; they stay")
         if rows == 0 and held == 0:
             return self._landing("empty", 0)
-        self._remember_series()
-        self._delete_chunks()
-        self._insert_chunks(chunks)
+        remember_series(self.connection, self.register.series_table())
+        replace_chunks(self.connection, self.source, self.day, chunks)
         return self._settled(rows)
 
     def merge(self) -> Landing:
         self._stream()
         came = self.register.chunk_table()
-        rows = _rows_of(came)
+        rows = rows_of(came)
         if rows == 0:
             return self._landing("empty", 0)
-        self._remember_series()
+        remember_series(self.connection, self.register.series_table())
         # What came alone and once needs no merging: a spool that is landed daily pays nothing for being additive.
         repeated = came.filter(pc.greater(came["duplicates"], 0))["series_id"]
         mixed = pa.chunked_array([*self.before["series_id"].chunks, *repeated.chunks, self._overlapping()], pa.int64())
         shared = pc.is_in(came["series_id"], mixed)
-        merged = merging.merge(self.connection, self.source, self.day, came.filter(shared))
-        self._delete_chunks(came["series_id"])
-        self._insert_chunks(came.filter(pc.invert(shared)))
-        self._insert_chunks(merged)
+        merged = self.samples.merge(came.filter(shared))
+        alone = came.filter(pc.invert(shared))
+        replace_chunks(
+            self.connection, self.source, self.day, pa.concat_tables([alone, merged.cast(alone.schema)]), came
+        )
         return self._settled(rows)
 
     def note_unknown_families(self) -> None:
@@ -234,61 +245,54 @@ class _Unit:
         times = pc.min_max(samples["observed_at"]).as_py()
         if times["min"] is not None and not self.window.start_at <= times["min"] <= times["max"] < self.window.end_at:
             raise ValueError(f"{self.source} gave samples of {times['min']} to {times['max']} for window {self.window}")
-        with booking.registered(self.connection, arriving=samples):
-            self.connection.execute(
-                f"insert into {table} select series_id, observed_at, value from arriving"
-            ).fetchall()
-
-    def _delete_day(self, table: str) -> None:
-        self.connection.execute(
-            f"""
-            delete from {table} where observed_at >= ? and observed_at < ?
-            and series_id in (select series_id from raw.series where source = ?)
-            """,
-            [self.day.start_at, self.day.end_at, self.source],
-        ).fetchall()
+        self.samples.insert(table, samples)
 
     def _overlapping(self) -> pa.Array:
         return pa.array(self.register.overlapping_series(), pa.int64())
 
-    def _remember_series(self) -> None:
-        with booking.registered(self.connection, series_seen=self.register.series_table()):
-            self.connection.execute(
-                """
-                merge into raw.series as held using series_seen as seen on held.series_id = seen.series_id
-                when matched then update set
-                    first_seen_at = least(held.first_seen_at, seen.first_seen_at),
-                    last_seen_at = greatest(held.last_seen_at, seen.last_seen_at)
-                when not matched then insert by name
-                """
-            ).fetchall()
-
-    def _delete_chunks(self, series_ids: pa.ChunkedArray | None = None) -> None:
-        """The day's chunks of this source; of these series only, if given."""
-        one_by_one = "" if series_ids is None else "and series_id in (select series_id from chosen)"
-        chosen = {} if series_ids is None else {"chosen": pa.table({"series_id": series_ids})}
-        with booking.registered(self.connection, **chosen):
-            self.connection.execute(
-                f"""
-                delete from raw.series_chunks
-                where source = ? and chunk_start_at >= ? and chunk_start_at < ? {one_by_one}
-                """,
-                [self.source, self.day.start_at, self.day.end_at],
-            ).fetchall()
-
-    def _insert_chunks(self, chunks: pa.Table) -> None:
-        with booking.registered(self.connection, chunks_seen=chunks):
-            self.connection.execute("insert into raw.series_chunks by name select * from chunks_seen").fetchall()
+    def chunks(self) -> pa.Table:
+        """The day's rows of raw.series_chunks as they stand now."""
+        return booking.chunks(self.connection, self.source, self.window)
 
     def _settled(self, rows: int) -> Landing:
         """Note in the same transaction which dates became stale."""
-        after = booking.chunks(self.connection, self.source, self.window)
+        after = self.chunks()
         changed = booking.note(self.connection, self.before, after, self.catalogue.device_labels, self.is_head)
-        is_same = changed == 0 and _rows_of(after) == self.rows_held()
+        is_same = changed == 0 and rows_of(after) == self.rows_held()
         return self._landing("unchanged" if is_same else "landed", rows)
 
 
-def _rows_of(chunks: pa.Table) -> int:
+def remember_series(connection: duckdb.DuckDBPyConnection, series: pa.Table) -> None:
+    """Add rows of raw.series, or widen the times of those that are known."""
+    with booking.registered(connection, series_seen=series):
+        connection.execute(
+            """
+            merge into raw.series as held using series_seen as seen on held.series_id = seen.series_id
+            when matched then update set
+                first_seen_at = least(held.first_seen_at, seen.first_seen_at),
+                last_seen_at = greatest(held.last_seen_at, seen.last_seen_at)
+            when not matched then insert by name
+            """
+        ).fetchall()
+
+
+def replace_chunks(
+    connection: duckdb.DuckDBPyConnection, source: str, day: Window, chunks: pa.Table, of: pa.Table | None = None
+) -> None:
+    """Replace the day's rows of raw.series_chunks of a source; with `of`, only those of its series_id."""
+    one_by_one = "" if of is None else "and series_id in (select series_id from chunks_chosen)"
+    with booking.registered(connection, chunks_seen=chunks, chunks_chosen=chunks if of is None else of):
+        connection.execute(
+            f"""
+            delete from raw.series_chunks
+            where source = ? and chunk_start_at >= ? and chunk_start_at < ? {one_by_one}
+            """,
+            [source, day.start_at, day.end_at],
+        ).fetchall()
+        connection.execute("insert into raw.series_chunks by name select * from chunks_seen").fetchall()
+
+
+def rows_of(chunks: pa.Table) -> int:
     """Valid and rejected rows, by the facts: also what a file held and no table can, such as a row without a time."""
     return sum(pc.sum(chunks[name]).as_py() or 0 for name in ("samples", "rejects"))
 

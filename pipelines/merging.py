@@ -1,7 +1,8 @@
 """Merging into a day that is already held: the rows of a source that gives its day piece by piece.
 
-A spool's files arrive when they arrive, and arrive again after a crash between commit and removal. Keep out the first
-landing of a day and everything about windows: that is `landing`.
+A spool's files arrive when they arrive, and arrive again after a crash between commit and removal. Here is what merging
+means, as SQL over wherever the samples lie. Keep out where that is (`stores`), the first landing of a day and
+everything about windows (`landing`).
 """
 
 from __future__ import annotations
@@ -10,52 +11,38 @@ import duckdb
 import pyarrow as pa
 
 from collectors.samples import Window
-from pipelines import booking
 
-SAMPLES = ("raw.power_samples", "raw.token_samples")
+# Of the series in the registered table `chunks_came`: those to merge.
+OF_CAME = "series_id in (select series_id from chunks_came)"
 
 
-def merge(connection: duckdb.DuckDBPyConnection, source: str, day: Window, came: pa.Table) -> pa.Table:
-    """Leave one row per (series, time) of the series in `came`, whose new rows already lie in the sample tables.
-
-    Among rows of one time the larger valid value stands. `came` holds their rows for raw.series_chunks, over the new
-    rows alone; returned are such rows over the whole day, counted again from the samples.
+def one_per_time(rows: str) -> str:
+    """A query for one row per (series, time) of `rows`: among rows of one time the larger valid value stands."""
+    return f"""
+        select series_id, observed_at,
+            arg_max(value, case when value >= 0 and value < 9.2e18 then value else -1 end) as value
+        from {rows}
+        group by series_id, observed_at
     """
-    if not came.num_rows:
-        return came
+
+
+def recounted(connection: duckdb.DuckDBPyConnection, source: str, day: Window, power: str, tokens: str) -> pa.Table:
+    """Rows for raw.series_chunks of the series in the registered table `chunks_came`, over the whole day.
+
+    `power` and `tokens` are relations of samples in which these series hold one row per time.
+    """
     span = (day.start_at, day.end_at)
-    with booking.registered(connection, chunks_came=came):
-        for table in SAMPLES:
-            connection.execute(
-                f"""
-                create or replace temp table merged as
-                select series_id, observed_at,
-                    arg_max(value, case when value >= 0 and value < 9.2e18 then value else -1 end) as value
-                from {table}
-                where observed_at >= ? and observed_at < ? and series_id in (select series_id from chunks_came)
-                group by series_id, observed_at
-                """,
-                span,
-            ).fetchall()
-            connection.execute(
-                f"""
-                delete from {table}
-                where observed_at >= ? and observed_at < ? and series_id in (select series_id from chunks_came)
-                """,
-                span,
-            ).fetchall()
-            connection.execute(f"insert into {table} select * from merged order by observed_at").fetchall()
-        connection.execute("drop table merged")
-        return connection.sql(_CHUNKS, params=[*span, *span, source, source, *span]).to_arrow_table()
+    query = _CHUNKS.format(power=power, tokens=tokens, of_came=OF_CAME)
+    return connection.sql(query, params=[*span, *span, source, source, *span]).to_arrow_table()
 
 
 _CHUNKS = """
 with rows_of_day as (
-    select * from raw.power_samples
-    where observed_at >= ? and observed_at < ? and series_id in (select series_id from chunks_came)
+    select * from {power} as power_rows
+    where observed_at >= ? and observed_at < ? and {of_came}
     union all
-    select * from raw.token_samples
-    where observed_at >= ? and observed_at < ? and series_id in (select series_id from chunks_came)
+    select * from {tokens} as token_rows
+    where observed_at >= ? and observed_at < ? and {of_came}
 ),
 stepped as (
     select *,

@@ -14,7 +14,7 @@ import dagster as dg
 import duckdb
 
 from collectors.samples import Collector, SourceError, Window
-from pipelines import catalog, landing, references, warehouse
+from pipelines import catalog, healing, landing, references, stores, warehouse
 from pipelines.fleet import Fleet
 from pipelines.landing import Landing
 from pipelines.raw_tables import FLEET_TABLES, create_tables
@@ -77,6 +77,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def telemetry(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
         """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
         window = context.partition_time_window
+        stores.judge(fleet)
         with _open(fleet, "landing") as connection:
             results = land_days(
                 connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
@@ -138,8 +139,10 @@ def land_days(
     A source that keeps late data (a spool) also lands the other days that wait in it.
     """
     now = now or datetime.now(UTC)
+    store = stores.store_of(fleet)
     catalogue = landing.Catalogue(catalog.families(), catalog.device_labels())
     days = [start + timedelta(days=n) for n in range((end - start).days)]
+    healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
         windows = [_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
@@ -159,6 +162,7 @@ def land_days(
                     window,
                     catalogue,
                     run_id=run_id,
+                    store=store,
                     replica_labels=source.replica_labels,
                     is_head=window is head,
                     force=force,
@@ -170,6 +174,7 @@ def land_days(
         told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
         logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", told)
         results += answers
+    healing.expose(connection, store)
     return results
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -16,31 +18,64 @@ from hypothesis import strategies as st
 
 from collectors.samples import SourceError, Window
 from collectors.series import series_id
-from pipelines import landing, warehouse
+from pipelines import healing, landing, warehouse
+from pipelines.lake import Lake, new_landing_id
 from pipelines.prefetch import ahead
 from pipelines.raw_tables import create_tables
+from pipelines.stores import LakeStore, Store, WarehouseStore
 from tests.given import CATALOGUE, ENERGY, TOKENS, WATTS, Samples, at, day
 
 GPU = {"UUID": "GPU-1", "Hostname": "n1"}
 
 
-def land(connection: duckdb.DuckDBPyConnection, source: Samples, window: Window, **options: object) -> landing.Landing:
+@dataclass
+class Held:
+    """A warehouse and where its samples lie; everything here must hold for each store."""
+
+    connection: duckdb.DuckDBPyConnection
+    store: Store
+
+    def execute(self, query: str) -> duckdb.DuckDBPyConnection:
+        healing.expose(self.connection, self.store)
+        return self.connection.execute(query)
+
+
+def opened(path: str, store: Store) -> Held:
+    connection = warehouse.connect(path)
+    create_tables(connection)
+    return Held(connection, store)
+
+
+@pytest.fixture(params=["warehouse", "lake", "lake in an object store"])
+def held(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Held]:
+    stores = {
+        "warehouse": WarehouseStore,
+        "lake": lambda: LakeStore(Lake(tmp_path / "lake")),
+        "lake in an object store": lambda: LakeStore(Lake(f"memory://{tmp_path.name}/lake")),
+    }
+    held = opened(str(tmp_path / "warehouse.duckdb"), stores[request.param]())
+    yield held
+    held.connection.close()
+
+
+def land(held: Held, source: Samples, window: Window, **options: object) -> landing.Landing:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
     return landing.land(
-        connection, source, window, CATALOGUE, run_id="run", now=lambda: datetime(2026, 11, 1, tzinfo=UTC), **options
+        held.connection, source, window, CATALOGUE, run_id="run", store=held.store, now=lambda: now, **options
     )
 
 
-def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple]:
-    return connection.execute(query).fetchall()
+def rows(held: Held, query: str) -> list[tuple]:
+    return held.execute(query).fetchall()
 
 
-def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple]]:
+def state(held: Held) -> dict[str, list[tuple]]:
     tables = ("power_samples", "token_samples", "series", "series_chunks")
-    return {table: rows(connection, f"select * from raw.{table} order by all") for table in tables}
+    return {table: rows(held, f"select * from raw.{table} order by all") for table in tables}
 
 
-def outcomes(connection: duckdb.DuckDBPyConnection) -> list[tuple]:
-    return rows(connection, "select outcome, rows, rows_before from raw.landings order by rowid")
+def outcomes(held: Held) -> list[tuple]:
+    return rows(held, "select outcome, rows, rows_before from raw.landings order by rowid")
 
 
 def a_day_of_both_streams() -> Samples:
@@ -50,7 +85,7 @@ def a_day_of_both_streams() -> Samples:
     return source
 
 
-def test_a_day_lands_in_both_tables_with_its_series_and_chunks(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_day_lands_in_both_tables_with_its_series_and_chunks(held: Held) -> None:
     result = land(held, a_day_of_both_streams(), day(0))
     assert (result.outcome, result.rows, result.rows_before) == ("landed", 12, 0)
     gpu = series_id("cluster", "DCGM_FI_DEV_POWER_USAGE", GPU)
@@ -70,7 +105,7 @@ def test_a_day_lands_in_both_tables_with_its_series_and_chunks(held: duckdb.Duck
     ) == [(5, 0.0, 40.0, 0, 0, 15.0, 15.0), (7, 300.0, 306.0, 0, 0, 60.0, 60.0)]
 
 
-def test_landing_twice_gives_the_same_rows(held: duckdb.DuckDBPyConnection) -> None:
+def test_landing_twice_gives_the_same_rows(held: Held) -> None:
     land(held, a_day_of_both_streams(), day(0))
     once = state(held)
     land(held, a_day_of_both_streams(), day(0))
@@ -78,14 +113,14 @@ def test_landing_twice_gives_the_same_rows(held: duckdb.DuckDBPyConnection) -> N
     assert outcomes(held) == [("landed", 12, 0), ("unchanged", 12, 12)]
 
 
-def test_invalid_samples_stay_in_raw_and_are_counted(held: duckdb.DuckDBPyConnection) -> None:
+def test_invalid_samples_stay_in_raw_and_are_counted(held: Held) -> None:
     lies = [math.nan, math.inf, -1.0, 9223372036854775794.0, 250.0]
     land(held, Samples().put(WATTS, GPU, [(at(seconds=i), v) for i, v in enumerate(lies)]), day(0))
     assert rows(held, "select count(*), count(*) filter (where isnan(value)) from raw.power_samples") == [(5, 1)]
     assert rows(held, "select samples, rejects, first_value from raw.series_chunks") == [(1, 4, 250.0)]
 
 
-def test_fewer_rows_never_replace_more_unless_forced(held: duckdb.DuckDBPyConnection) -> None:
+def test_fewer_rows_never_replace_more_unless_forced(held: Held) -> None:
     land(held, a_day_of_both_streams(), day(0))
     before = state(held)
     less = Samples().put(WATTS, GPU, [(at(), 300.0)])
@@ -105,7 +140,7 @@ def test_fewer_rows_never_replace_more_unless_forced(held: duckdb.DuckDBPyConnec
     ]
 
 
-def test_a_source_that_breaks_half_way_leaves_the_old_rows(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_source_that_breaks_half_way_leaves_the_old_rows(held: Held) -> None:
     land(held, a_day_of_both_streams(), day(0))
     before = state(held)
     broken = a_day_of_both_streams().put(WATTS, GPU, [(at(hours=5), 1.0)])
@@ -122,14 +157,14 @@ def test_a_source_that_breaks_half_way_leaves_the_old_rows(held: duckdb.DuckDBPy
     )
 
 
-def test_a_collectors_own_defect_is_recorded_and_leaves_the_old_rows(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_collectors_own_defect_is_recorded_and_leaves_the_old_rows(held: Held) -> None:
     before = state(held)
     result = land(held, Samples(error=KeyError("labels")), day(0))
     assert (result.outcome, result.detail) == ("failed", "KeyError: 'labels'")
     assert state(held) == before
 
 
-def test_a_sample_outside_the_window_is_a_defect_that_stops_the_landing(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_sample_outside_the_window_is_a_defect_that_stops_the_landing(held: Held) -> None:
     source = Samples().put(WATTS, GPU, [(at(hours=2), 1.0)])
     collect = source.collect
     source.collect = lambda window, families, register: collect(day(0), families, register)
@@ -138,14 +173,14 @@ def test_a_sample_outside_the_window_is_a_defect_that_stops_the_landing(held: du
     assert state(held)["power_samples"] == []
 
 
-def test_two_sources_do_not_touch_each_other(held: duckdb.DuckDBPyConnection) -> None:
+def test_two_sources_do_not_touch_each_other(held: Held) -> None:
     land(held, Samples("a").put(WATTS, GPU, [(at(), 1.0), (at(hours=1), 2.0)]), day(0))
     land(held, Samples("b").put(WATTS, GPU, [(at(), 3.0)]), day(0))
     land(held, Samples("a").put(WATTS, GPU, [(at(), 4.0), (at(hours=1), 5.0)]), day(0))
     assert rows(held, "select value from raw.power_samples order by value") == [(3.0,), (4.0,), (5.0,)]
 
 
-def test_the_whole_day_replaces_its_head(held: duckdb.DuckDBPyConnection) -> None:
+def test_the_whole_day_replaces_its_head(held: Held) -> None:
     source = Samples().put(WATTS, GPU, [(at(1, seconds=600 * i), float(i)) for i in range(100)])
     land(held, source, Window(at(1), at(1, hours=1)), is_head=True)
     assert rows(held, "select samples, chunk_end_at from raw.series_chunks") == [(6, at(1, hours=1))]
@@ -154,12 +189,12 @@ def test_the_whole_day_replaces_its_head(held: duckdb.DuckDBPyConnection) -> Non
     assert rows(held, "select count(*) from raw.power_samples") == [(100,)]
 
 
-def test_a_window_over_midnight_is_refused(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_window_over_midnight_is_refused(held: Held) -> None:
     with pytest.raises(ValueError, match="within one UTC day"):
         land(held, Samples(), Window(at(hours=23), at(1, hours=1)))
 
 
-def test_unknown_families_are_listed_with_the_newest_count(held: duckdb.DuckDBPyConnection) -> None:
+def test_unknown_families_are_listed_with_the_newest_count(held: Held) -> None:
     land(held, Samples(unknown={"new_metric": 3}), day(1))
     land(held, Samples(unknown={"new_metric": 9}), day(0))
     assert rows(held, "select source, metric, series, last_seen_at from raw.unknown_families") == [
@@ -167,7 +202,7 @@ def test_unknown_families_are_listed_with_the_newest_count(held: duckdb.DuckDBPy
     ]
 
 
-def test_a_spool_merges_and_forgets_only_after_the_commit(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_spool_merges_and_forgets_only_after_the_commit(held: Held) -> None:
     morning = Samples(is_additive=True).put(ENERGY, GPU, [(at(hours=i), 1000.0 * i) for i in range(3)])
     evening = Samples(is_additive=True).put(ENERGY, GPU, [(at(hours=i), 1000.0 * i) for i in range(2, 6)])
     land(held, evening, day(0))
@@ -188,7 +223,7 @@ def test_a_spool_merges_and_forgets_only_after_the_commit(held: duckdb.DuckDBPyC
     assert rows(held, "select count(*) from raw.power_samples") == [(6,)]
 
 
-def test_a_spool_that_holds_a_file_twice_lands_it_once(held: duckdb.DuckDBPyConnection) -> None:
+def test_a_spool_that_holds_a_file_twice_lands_it_once(held: Held) -> None:
     twice = Samples(is_additive=True)
     for _ in range(2):
         twice.put(ENERGY, GPU, [(at(hours=i), 1000.0 * i) for i in range(4)])
@@ -205,9 +240,12 @@ points = st.lists(
 )
 
 
+@pytest.mark.parametrize("store", [WarehouseStore, lambda: LakeStore(Lake(f"memory://{new_landing_id()}"))])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(points, st.integers(0, 40))
-def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(points: list[tuple[int, float]], cut: int) -> None:
+def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(
+    store: Callable[[], Store], points: list[tuple[int, float]], cut: int
+) -> None:
     points = sorted(points)
     whole = Samples().put(ENERGY, GPU, [(at(seconds=t), v) for t, v in points])
     parts = [
@@ -216,12 +254,11 @@ def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(points: list[tupl
     ]
     facts = []
     for sources in ([whole], parts):
-        connection = warehouse.connect(":memory:")
-        create_tables(connection)
+        held = opened(":memory:", store())
         for source in sources:
-            land(connection, source, day(0))
-        facts.append(rows(connection, "select * exclude (out_of_order) from raw.series_chunks"))
-        connection.close()
+            land(held, source, day(0))
+        facts.append(rows(held, "select * exclude (out_of_order) from raw.series_chunks"))
+        held.connection.close()
     assert facts[0] == facts[1]
 
 
@@ -251,9 +288,7 @@ def test_reading_ahead_keeps_order_and_stops_with_the_consumer() -> None:
     assert seen == [1]
 
 
-def test_landing_does_not_depend_on_the_machines_time_zone(
-    held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_landing_does_not_depend_on_the_machines_time_zone(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/Los_Angeles")
     time.tzset()
     try:
@@ -265,7 +300,7 @@ def test_landing_does_not_depend_on_the_machines_time_zone(
 
 
 def test_memory_stays_flat_because_batches_are_inserted_as_they_come(
-    held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+    held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landing, "GROUP_ROWS", 4)
     sizes: list[int] = []
