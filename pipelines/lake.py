@@ -15,19 +15,23 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import fsspec
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.parquet as pq
+from fsspec import AbstractFileSystem
+from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from collectors.samples import url_without_secrets
+from pipelines.parquet_files import ROW_GROUP_ROWS, Writer, sync_folder
 from pipelines.raw_tables import FLEET_TABLES
 
 SAMPLE_TABLES = ("power_samples", "token_samples")
@@ -37,10 +41,8 @@ CONTROL_TABLES = (
     *(f"fleet.{table}" for table in FLEET_TABLES),
 )
 
-# A row group is what a reader skips or takes whole, and what a writer holds in memory: 24 MB of samples.
-ROW_GROUP_ROWS = 2**20
-# One file per 16 M rows is some 50–150 MB: few to list, and enough of them for a cluster's cores on a big day.
-FILE_ROWS = 2**24
+# Manifests are small and many: a store that takes 30 ms for each is asked for several at a time.
+REQUESTS_AT_ONCE = 16
 
 
 class LakeError(Exception):
@@ -92,8 +94,8 @@ class Lake:
 
     def __init__(self, path: str | Path) -> None:
         self.shown = url_without_secrets(str(path))
-        with _refusals(f"{self.shown}: no such kind of store"):
-            self.fs, root = fsspec.core.url_to_fs(str(path))
+        with _refusals(f"{self.shown}: no such kind of store", str(path)):
+            self.fs, root = _file_system(str(path))
         self.root = root.rstrip("/")
         self.is_local = isinstance(self.fs, LocalFileSystem)
 
@@ -108,7 +110,7 @@ class Lake:
 
     def manifest(self, source: str, on: date) -> Manifest | None:
         """The manifest of one (source, date); None where nothing is landed."""
-        path = self._path(_manifest_path(source, on))
+        path = self.path(_manifest_path(source, on))
         with _refusals(f"{self.shown}: cannot be read"):
             try:
                 payload = self.fs.cat_file(path)
@@ -124,15 +126,19 @@ class Lake:
         """Absolute paths, or URIs, of a table's files in these manifests."""
         return [self.uri(path) for manifest in manifests for path in manifest.files[table]]
 
+    def path(self, relative: str) -> str:
+        """A path of this lake as its file system knows it."""
+        return f"{self.root}/{relative}"
+
     def uri(self, relative: str) -> str:
         """How others find a path of this lake: absolute where it is local, else with its protocol."""
-        path = self._path(relative)
+        path = self.path(relative)
         return path if self.is_local else self.fs.unstrip_protocol(path)
 
     def read(self, paths: Iterable[str]) -> pa.Table:
         """The rows of small files, given relative to the lake."""
         with _refusals(f"{self.shown}: cannot be read"):
-            tables = [pq.ParquetFile(pa.BufferReader(self.fs.cat_file(self._path(path)))).read() for path in paths]
+            tables = [pq.ParquetFile(pa.BufferReader(self.fs.cat_file(self.path(path)))).read() for path in paths]
         return pa.concat_tables(tables)
 
     # --- what a landing writes ----------------------------------------------------------------------------------------
@@ -142,12 +148,12 @@ class Lake:
         path = f"raw/_landed/.probe-{secrets.token_hex(4)}"
         with _refusals(f"{self.shown}: cannot be written"):
             self.put(path, b"")
-            self.fs.rm_file(self._path(path))
+            self.fs.rm_file(self.path(path))
             self._found("raw/_landed")
 
     def put(self, relative: str, payload: bytes) -> None:
         """Write one small file so that a reader sees the old or the new one, whole."""
-        path = self._path(relative)
+        path = self.path(relative)
         if not self.is_local:
             self.fs.pipe_file(path, payload)
             return
@@ -159,7 +165,7 @@ class Lake:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(final)
-        _sync_folder(final.parent)
+        sync_folder(final.parent)
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Switch the manifest's (source, date) to its files, at once."""
@@ -169,7 +175,7 @@ class Lake:
         """Remove files, given relative to the lake; those that are gone already are fine."""
         for path in paths:
             try:
-                self.fs.rm_file(self._path(path))
+                self.fs.rm_file(self.path(path))
             except FileNotFoundError:
                 continue
 
@@ -220,93 +226,19 @@ class Lake:
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _path(self, relative: str) -> str:
-        return f"{self.root}/{relative}"
-
     def _found(self, relative: str) -> list[str]:
         try:
-            return sorted(self.fs.find(self._path(relative)))
+            return sorted(self.fs.find(self.path(relative)))
         except FileNotFoundError:
             return []
 
     def _manifests(self, paths: Iterable[str]) -> Iterator[Manifest]:
         paths = list(paths)
-        with _refusals(f"{self.shown}: cannot be read"):
-            # A remote store is asked for all of them at once.
-            payloads = self.fs.cat(paths) if self.fs.async_impl else {path: self.fs.cat_file(path) for path in paths}
-        for path in paths:
-            yield _read_manifest(path, payloads[path])
-
-
-class Writer:
-    """Parquet files of one table of one landing: row groups of ROW_GROUP_ROWS, files of FILE_ROWS, as rows arrive."""
-
-    def __init__(self, lake: Lake, place: Callable[[int], str], schema: pa.Schema, is_one_file: bool = False) -> None:
-        self.lake = lake
-        self.is_one_file = is_one_file
-        self.place = place  # n -> path relative to the lake
-        self.schema = schema
-        self.files: list[str] = []
-        self.rows = 0
-        self._waiting: list[pa.Table] = []
-        self._rows_waiting = 0
-        self._file: Any = None
-        self._parquet: pq.ParquetWriter | None = None
-        self._rows_in_file = 0
-
-    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take rows in; they lie in files after `close`."""
-        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        self._waiting.append(table)
-        self._rows_waiting += table.num_rows
-        while self._rows_waiting >= ROW_GROUP_ROWS:
-            held = pa.concat_tables(self._waiting)
-            rest = held.slice(ROW_GROUP_ROWS)
-            self._put(held.slice(0, ROW_GROUP_ROWS))
-            self._waiting, self._rows_waiting = ([rest] if rest.num_rows else []), rest.num_rows
-
-    def close(self, is_needed: bool = False) -> None:
-        """Finish the last file; with `is_needed` there is a file also when there were no rows."""
-        if self._rows_waiting or (is_needed and not self.files):
-            self._put(pa.concat_tables(self._waiting) if self._waiting else self.schema.empty_table())
-        self._waiting, self._rows_waiting = [], 0
-        self._finish()
-
-    def abandon(self) -> None:
-        """Leave none of its files behind."""
-        self._waiting, self._rows_waiting = [], 0
-        self._finish()
-        self.lake.remove(self.files)
-
-    def _put(self, group: pa.Table) -> None:
-        if self._parquet is None:
-            path = self.place(len(self.files))
-            self.files.append(path)
-            at = self.lake._path(path)
-            if self.lake.is_local:
-                Path(at).parent.mkdir(parents=True, exist_ok=True)
-                self._file = Path(at).open("wb")  # noqa: SIM115 (closed by _finish)
-            else:
-                self._file = self.lake.fs.open(at, "wb")
-            self._parquet = pq.ParquetWriter(self._file, self.schema, compression="zstd")
-        self._parquet.write_table(group, row_group_size=ROW_GROUP_ROWS)
-        self.rows += group.num_rows
-        self._rows_in_file += group.num_rows
-        if self._rows_in_file >= FILE_ROWS and not self.is_one_file:
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._parquet is None:
-            return
-        self._parquet.close()
-        if self.lake.is_local:
-            # The manifest must not outlive a crash of the host that its files did not.
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-        if self.lake.is_local:
-            _sync_folder(Path(self.lake._path(self.files[-1])).parent)
-        self._parquet, self._file, self._rows_in_file = None, None, 0
+        at_once = 1 if self.is_local else REQUESTS_AT_ONCE
+        with _refusals(f"{self.shown}: cannot be read"), ThreadPoolExecutor(at_once) as pool:
+            payloads = list(pool.map(self.fs.cat_file, paths))
+        for path, payload in zip(paths, payloads, strict=True):
+            yield _read_manifest(path, payload)
 
 
 def folder(table: str, source: str, on: date) -> str:
@@ -343,6 +275,21 @@ _NO_SAMPLES = (
 )
 
 
+def _file_system(path: str) -> tuple[AbstractFileSystem, str]:
+    """The file system behind a path or URL, and the path on it.
+
+    Where fsspec's own package for a protocol is not installed, pyarrow carries one for S3, Google Cloud, Azure, HDFS.
+    """
+    try:
+        return fsspec.core.url_to_fs(path)
+    except ImportError as missing:
+        try:
+            found, root = pyarrow.fs.FileSystem.from_uri(path)
+        except pa.ArrowInvalid as refusal:
+            raise missing if "Unrecognized filesystem" in str(refusal) else refusal from None
+        return ArrowFSWrapper(found), root
+
+
 def _manifest_path(source: str, on: date) -> str:
     return f"raw/_landed/{source}/{on.isoformat()}.json"
 
@@ -357,26 +304,14 @@ def _read_manifest(path: str, payload: bytes) -> Manifest:
 class _refusals:
     """Turn whatever a store raises (each has its own kinds) into LakeError."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, secret: str | None = None) -> None:
         self.what = what
+        self.secret = secret  # a URL that may carry one, and that the store may repeat
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, LakeError):
-            raise LakeError(f"{self.what}: {type(error).__name__}: {error}") from error
-
-
-def _sync_folder(path: Path) -> None:
-    """Make new names survive a crash of the host; some shares refuse, and there the names are all one gets."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+            told = str(error) if self.secret is None else str(error).replace(self.secret, "…")
+            raise LakeError(f"{self.what}: {type(error).__name__}: {told}") from error

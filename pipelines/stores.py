@@ -17,7 +17,8 @@ import pyarrow as pa
 from collectors.samples import SAMPLE_SCHEMA, Window
 from pipelines import booking, merging, warehouse
 from pipelines.fleet_errors import FleetError
-from pipelines.lake import SAMPLE_TABLES, TABLES, Lake, LakeError, Manifest, Writer, folder, new_landing_id
+from pipelines.lake import SAMPLE_TABLES, TABLES, Lake, LakeError, Manifest, folder, new_landing_id
+from pipelines.parquet_files import Writer
 from pipelines.raw_tables import create_tables
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pipelines import booking, healing, lake, landing, stores, warehouse
+from pipelines import booking, healing, landing, parquet_files, stores, warehouse
 from pipelines.fleet import PROJECT, FleetError, load_fleet
 from pipelines.lake import CONTROL_TABLES, Lake, LakeError, Manifest, export_control
 from pipelines.raw_tables import create_tables
@@ -151,8 +151,8 @@ def test_a_spool_adds_files_and_merges_only_what_it_shares(tmp_path: Path, held:
 def test_files_and_row_groups_are_cut_and_memory_stays_bounded(
     tmp_path: Path, held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake, "ROW_GROUP_ROWS", 4)
-    monkeypatch.setattr(lake, "FILE_ROWS", 12)
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 4)
+    monkeypatch.setattr(parquet_files, "FILE_ROWS", 12)
     monkeypatch.setattr(landing, "GROUP_ROWS", 3)
     into = Lake(tmp_path / "lake")
     land(held, into, watts(*map(float, range(30))))
@@ -198,7 +198,7 @@ def test_the_small_tables_go_to_a_reader_that_is_not_duckdb(tmp_path: Path, held
 
 KILLED = """
 import os, signal, sys
-from pipelines import lake, landing, stores, warehouse
+from pipelines import lake, landing, parquet_files, stores, warehouse
 from tests.test_lake import Lake, land, watts
 
 def dies(*arguments, **named):
@@ -212,7 +212,7 @@ def then_dies(put):
 
 moment = sys.argv[2]
 if moment == "while it writes":
-    lake.Writer._finish = dies
+    parquet_files.Writer._finish = dies
 elif moment == "before the manifest":
     lake.Lake.put_manifest = dies
 elif moment == "while the manifest is written":
