@@ -42,13 +42,6 @@ power_samples as (
 
 ),
 
-run_power_samples as (
-
-    select * from power_samples
-    where observed_at >= {{ run_start_at() }} and observed_at < {{ run_end_at() }}
-
-),
-
 {{ counter_step_ctes('readings') }},
 
 impossible_steps as (
@@ -160,26 +153,28 @@ caps as (
 
 ),
 
-gauge_points as (
+gauge_samples as (
 
     select
         gauge_series.reading_id,
-        run_power_samples.observed_us,
-        run_power_samples.value * gauge_series.factor as watts
-    from run_power_samples
-    inner join gauge_series on run_power_samples.series_id = gauge_series.series_id
-    where not gauge_series.has_repeats
-        and run_power_samples.value * gauge_series.factor <= coalesce(gauge_series.possible_watts, 1e300)
+        gauge_series.has_repeats,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        samples.value * gauge_series.factor as watts
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join gauge_series on samples.series_id = gauge_series.series_id
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+        and samples.value * gauge_series.factor <= coalesce(gauge_series.possible_watts, 1e300)
+
+),
+
+gauge_points as (
+
+    select reading_id, observed_us, watts from gauge_samples where not has_repeats
     union all
-    select
-        gauge_series.reading_id,
-        run_power_samples.observed_us,
-        max(run_power_samples.value * gauge_series.factor) as watts
-    from run_power_samples
-    inner join gauge_series on run_power_samples.series_id = gauge_series.series_id
-    where gauge_series.has_repeats
-        and run_power_samples.value * gauge_series.factor <= coalesce(gauge_series.possible_watts, 1e300)
-    group by gauge_series.reading_id, run_power_samples.observed_us
+    select reading_id, observed_us, max(watts) as watts from gauge_samples where has_repeats
+    group by reading_id, observed_us
     union all
     select
         gauge_series.reading_id,

@@ -23,6 +23,7 @@ chunks as (
         chunks.last_value * series.factor as last_value,
         chunks.samples,
         chunks.falls + chunks.duplicates as troubles,
+        chunks.duplicates,
         chunks.rejects + chunks.duplicates as rejected_samples,
         chunks.typical_interval_seconds
     from {{ source('raw', 'series_chunks') }} as chunks
@@ -87,6 +88,7 @@ reading_dates as (
         max(last_us) as last_us,
         max_by(last_value, last_us) as last_value,
         sum(troubles) + count(*) - 1 as troubles,
+        sum(duplicates) + count(*) - 1 as repeats,
         sum(samples) as samples,
         sum(rejected_samples) as rejected_samples,
         min(typical_interval_seconds) as typical_interval_seconds
@@ -127,6 +129,7 @@ day_facts as (
         neighboured_dates.next_us,
         neighboured_dates.next_value,
         neighboured_dates.troubles + neighboured_dates.previous_troubles + neighboured_dates.next_troubles as troubles,
+        neighboured_dates.repeats > 0 as has_repeats,
         neighboured_dates.samples,
         neighboured_dates.rejected_samples,
         neighboured_dates.typical_interval_seconds
@@ -148,6 +151,7 @@ day_facts as (
         neighboured_dates.next_us,
         neighboured_dates.next_value,
         neighboured_dates.troubles + neighboured_dates.next_troubles as troubles,
+        false as has_repeats,
         0 as samples,
         0 as rejected_samples,
         null as typical_interval_seconds
@@ -234,9 +238,15 @@ calm as (
 
 ),
 
+-- `place` stands for date, scope and meter while millions of samples are sorted by it.
 troubled as (
 
-    select * from chosen where not is_calm
+    select
+        *,
+        row_number() over (order by date, meter_scope, meter) as place,
+        {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds as cap_us
+    from chosen
+    where not is_calm
 
 ),
 
@@ -261,83 +271,112 @@ gauge_series as (
 
 ),
 
-troubled_points as (
+samples_of_troubled as (
 
     select
-        troubled.date,
-        troubled.meter_scope,
-        troubled.meter,
-        troubled.kind,
+        troubled.place,
+        troubled.kind = 'counter' as is_counter,
+        troubled.has_repeats,
         troubled.start_us,
-        troubled.end_us,
-        troubled.possible_watts,
-        {{ gauge_gap_factor() }} * 1e6 * troubled.typical_interval_seconds as cap_us,
+        troubled.cap_us,
         {{ epoch_us('samples.observed_at') }} as observed_us,
-        max(samples.value * series.factor) as value
+        samples.value * series.factor as value
     from {{ source('raw', 'power_samples') }} as samples
     inner join series on samples.series_id = series.series_id
-    inner join troubled on series.reading_id = troubled.reading_id
-    where samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at <= (select end_at from troubled_span)
-        and {{ epoch_us('samples.observed_at') }} between coalesce(troubled.previous_us, troubled.start_us) and coalesce(troubled.next_us, troubled.end_us)
+    inner join troubled
+        on series.reading_id = troubled.reading_id
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} * {{ day_us() }} = troubled.start_us
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
         and (troubled.kind = 'counter' or samples.value * series.factor <= coalesce(troubled.possible_watts, 1e300))
-    group by all
 
 ),
 
-seen_points as (
+-- The date's own samples, and of its neighbours the one before and the one after.
+troubled_points as (
+
+    select place, is_counter, start_us, cap_us, observed_us, value from samples_of_troubled where not has_repeats
+    union all
+    select place, is_counter, start_us, cap_us, observed_us, max(value) as value from samples_of_troubled where has_repeats
+    group by place, is_counter, start_us, cap_us, observed_us
+    {%- for neighbour in ['previous', 'next'] %}
+    union all
+    select place, kind = 'counter' as is_counter, start_us, cap_us, {{ neighbour }}_us as observed_us, {{ neighbour }}_value as value
+    from troubled
+    where {{ neighbour }}_us is not null and (kind = 'counter' or {{ neighbour }}_value <= coalesce(possible_watts, 1e300))
+    {%- endfor %}
+
+),
+
+seen_counts as (
 
     select
-        *,
+        place,
+        observed_us,
+        value,
         lag(value) over point_window as before_value,
         lag(observed_us) over point_window as before_us,
         lead(value) over point_window as after_value,
         lead(observed_us) over point_window as after_us
     from troubled_points
-    window point_window as (partition by date, meter_scope, meter order by observed_us)
+    where is_counter
+    window point_window as (partition by place order by observed_us)
 
 ),
 
-kept_points as (
+kept_counts as (
 
     select
-        date,
-        meter_scope,
-        meter,
-        kind,
+        seen_counts.place,
+        seen_counts.observed_us,
+        seen_counts.value,
+        lag(seen_counts.value) over point_window as before_value,
+        lag(seen_counts.observed_us) over point_window as before_us
+    from seen_counts
+    inner join troubled on seen_counts.place = troubled.place
+    where not coalesce(
+        value < before_value
+        and after_value >= before_value
+        and case
+            when possible_watts is null then true
+            else after_value - value > possible_watts * (after_us - observed_us) / 1e6
+                and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
+        end,
+        false
+    )
+    window point_window as (partition by seen_counts.place order by seen_counts.observed_us)
+
+),
+
+gauge_points as (
+
+    select
+        place,
         start_us,
-        end_us,
-        possible_watts,
         cap_us,
         observed_us,
         value,
         lag(value) over point_window as before_value,
         lag(observed_us) over point_window as before_us
-    from seen_points
-    where kind = 'gauge'
-        or not coalesce(
-            value < before_value
-            and after_value >= before_value
-            and case
-                when possible_watts is null then true
-                else after_value - value > possible_watts * (after_us - observed_us) / 1e6
-                    and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
-            end,
-            false
-        )
-    window point_window as (partition by date, meter_scope, meter order by observed_us)
+    from troubled_points
+    where not is_counter
+    window point_window as (partition by place order by observed_us)
 
 ),
 
 differences as (
 
     select
-        *,
+        kept_counts.*,
+        troubled.meter_scope,
+        troubled.meter,
+        troubled.possible_watts,
         case when value >= before_value then value - before_value else value end as risen,
         greatest(before_us, start_us) as from_us,
         least(observed_us, end_us) as to_us
-    from kept_points
+    from kept_counts
+    inner join troubled on kept_counts.place = troubled.place
     where before_us < observed_us and before_us < end_us and observed_us > start_us
 
 ),
@@ -345,9 +384,7 @@ differences as (
 gauge_means as (
 
     select
-        differences.date,
-        differences.meter_scope,
-        differences.meter,
+        differences.place,
         differences.before_us,
         {{ ratio(exact_sum('samples.value * gauge_series.factor'), 'count(*)') }} as mean_watts
     from differences
@@ -356,27 +393,19 @@ gauge_means as (
         on gauge_series.series_id = samples.series_id
         and {{ epoch_us('samples.observed_at') }} between differences.before_us and differences.observed_us
         and {{ is_valid_sample('samples.value') }}
-    where differences.kind = 'counter'
-        and differences.risen > differences.possible_watts * (differences.observed_us - differences.before_us) / 1e6
+    where differences.risen > differences.possible_watts * (differences.observed_us - differences.before_us) / 1e6
         and samples.observed_at >= (select start_at from troubled_span)
         and samples.observed_at <= (select end_at from troubled_span)
-    group by differences.date, differences.meter_scope, differences.meter, differences.before_us
+    group by differences.place, differences.before_us
 
 ),
 
-added_up as (
+counted as (
 
     select
-        differences.date,
-        differences.meter_scope,
-        differences.meter,
+        differences.place,
         sum({{ exact(
             "case"
-            ~ " when differences.kind = 'gauge' and observed_us - differences.before_us > cap_us then 0"
-            ~ " when differences.kind = 'gauge' then"
-            ~ " ((before_value + (value - before_value) * ((from_us - differences.before_us) / cast(observed_us - differences.before_us as double)))"
-            ~ " + (before_value + (value - before_value) * ((to_us - differences.before_us) / cast(observed_us - differences.before_us as double))))"
-            ~ " / 2 * (to_us - from_us) / 1e6"
             ~ " when risen > coalesce(possible_watts * (observed_us - differences.before_us) / 1e6, 1e300)"
             ~ " then coalesce(mean_watts, 0) * (to_us - from_us) / 1e6"
             ~ " else risen * ((to_us - from_us) / cast(observed_us - differences.before_us as double))"
@@ -384,11 +413,50 @@ added_up as (
         ) }}) as metered_joules
     from differences
     left join gauge_means
-        on differences.date = gauge_means.date
-        and differences.meter_scope = gauge_means.meter_scope
-        and differences.meter = gauge_means.meter
-        and differences.before_us = gauge_means.before_us
-    group by differences.date, differences.meter_scope, differences.meter
+        on differences.place = gauge_means.place and differences.before_us = gauge_means.before_us
+    group by differences.place
+
+),
+
+gauged_steps as (
+
+    select
+        *,
+        greatest(before_us, start_us) as from_us,
+        least(observed_us, start_us + {{ day_us() }}) as to_us
+    from gauge_points
+    where before_us < observed_us and before_us < start_us + {{ day_us() }} and observed_us > start_us
+
+),
+
+gauged as (
+
+    select
+        place,
+        sum({{ exact(
+            "case"
+            ~ " when observed_us - before_us > cap_us then 0"
+            ~ " else"
+            ~ " ((before_value + (value - before_value) * ((from_us - before_us) / cast(observed_us - before_us as double)))"
+            ~ " + (before_value + (value - before_value) * ((to_us - before_us) / cast(observed_us - before_us as double))))"
+            ~ " / 2 * (to_us - from_us) / 1e6"
+            ~ " end"
+        ) }}) as metered_joules
+    from gauged_steps
+    group by place
+
+),
+
+added_up as (
+
+    select
+        troubled.date,
+        troubled.meter_scope,
+        troubled.meter,
+        coalesce(counted.metered_joules, gauged.metered_joules) as metered_joules
+    from troubled
+    left join counted on troubled.place = counted.place
+    left join gauged on troubled.place = gauged.place
 
 ),
 
@@ -469,6 +537,7 @@ rejected as (
         sum(chunks.rejects + chunks.duplicates) as rejected_samples
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join series on chunks.series_id = series.series_id
+    where chunks.chunk_start_at >= {{ run_start_at() }} and chunks.chunk_start_at < {{ run_end_at() }}
     group by cast(chunks.chunk_start_at as date), series.meter_scope, series.meter
 
 ),

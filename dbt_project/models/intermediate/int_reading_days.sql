@@ -40,6 +40,7 @@ ordered_series_days as (
 
     select
         series_days.*,
+        power_readings.kind,
         max(series_days.last_us) over (
             partition by series_days.reading_id, series_days.date
             order by series_days.first_us, series_days.series_id
@@ -61,8 +62,9 @@ sampled_days as (
         sum(rejects) as rejects,
         min(typical_interval_seconds) as typical_interval_seconds,
         -- Only these are differenced sample by sample: the date's own facts decide, so that any order of booking decides alike.
+        -- A gauge falls all the time.
         max(case
-            when falls > 0 or duplicates > 0 or first_us <= earlier_series_last_us then 1 else 0
+            when (kind = 'counter' and falls > 0) or duplicates > 0 or first_us <= earlier_series_last_us then 1 else 0
         end) = 1 as needs_every_sample
     from ordered_series_days
     group by reading_id, date
