@@ -74,7 +74,9 @@ class PrometheusServer:
         self._backoff_seconds = backoff_seconds
         self.body_limit_bytes = body_limit_bytes
         self._method = "POST"
-        self._secrets: list[str] = []
+        # What a server may repeat in its answer and nobody may read in an audit; of the URL, what may be a token.
+        self._secrets = [text for _, text in self._fields if len(text) >= 4]
+        self._secrets += filter(None, [self._parts.password])
         self._pool: urllib3.PoolManager | None = None
 
     def ask(self, path: str, fields: Iterable[tuple[str, str]], *, method: str | None = None) -> bytes:
