@@ -21,18 +21,6 @@
    last_us, last_reading, possible_watts): first and last per series and interval ("aggregate first, difference second"), single samples
    where a date needs every sample, and the neighbours before and after the run. #}
 {% macro counter_reading_ctes(samples, unlimited_dips_are_glitches) %}
-samples as (
-
-    select
-        series_id,
-        {{ epoch_us('observed_at') }} as observed_us,
-        observed_at,
-        value
-    from {{ samples }}
-    where {{ is_valid_sample('value') }}
-
-),
-
 fast_series_days as (
 
     select * from counter_series_days where is_in_run and not needs_every_sample
@@ -54,21 +42,23 @@ slow_span as (
 
 ),
 
--- Between falls a counter only rises: its first value of an interval is the least, its last the greatest.
+-- Between falls a counter only rises: its first value of an interval is the least, its last the greatest. Samples are read here and below
+-- each for itself: a common name for both would hold every sample in memory.
 summaries as (
 
     select
-        samples.series_id,
-        {{ int_div('samples.observed_us', grid_us()) }} as interval_number,
-        min(samples.observed_us) as first_us,
-        min(samples.value) as first_value,
-        max(samples.observed_us) as last_us,
-        max(samples.value) as last_value
-    from samples
-    where samples.observed_at >= {{ run_start_at() }}
-        and samples.observed_at < {{ run_end_at() }}
-        and samples.series_id in (select series_id from fast_series_days)
-    group by samples.series_id, {{ int_div('samples.observed_us', grid_us()) }}
+        series_id,
+        {{ int_div(epoch_us('observed_at'), grid_us()) }} as interval_number,
+        {{ epoch_us('min(observed_at)') }} as first_us,
+        min(value) as first_value,
+        {{ epoch_us('max(observed_at)') }} as last_us,
+        max(value) as last_value
+    from {{ samples }}
+    where observed_at >= {{ run_start_at() }}
+        and observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('value') }}
+        and series_id in (select series_id from fast_series_days)
+    group by series_id, {{ int_div(epoch_us('observed_at'), grid_us()) }}
 
 ),
 
@@ -91,15 +81,16 @@ sampled as (
 
     select
         slow_series_days.reading_id,
-        samples.observed_us,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
         max(samples.value * slow_series_days.factor) as reading
-    from samples
+    from {{ samples }} as samples
     inner join slow_series_days
         on samples.series_id = slow_series_days.series_id
-        and {{ int_div('samples.observed_us', day_us()) }} = slow_series_days.day_number
-    where samples.observed_at >= (select start_at from slow_span)
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = slow_series_days.day_number
+    where {{ is_valid_sample('samples.value') }}
+        and samples.observed_at >= (select start_at from slow_span)
         and samples.observed_at < (select end_at from slow_span)
-    group by slow_series_days.reading_id, samples.observed_us
+    group by slow_series_days.reading_id, samples.observed_at
 
 ),
 
