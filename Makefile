@@ -1,6 +1,7 @@
 # Two commands for a newcomer: `make run` and `make test`; both set up .venv first, once. `make help` lists the rest.
 
 FLEET ?= fleets/demo.yaml
+GPUS ?= 1000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
@@ -34,8 +35,8 @@ test: lint  ## lint, then every test; ARGS="-k landing"
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-bench: $(READY)  ## speed and memory beside the floor, printed
-	@$(BIN)/python -m bench $(ARGS)
+bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
+	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
 
 lock: $(READY)  ## write requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
 	@$(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
