@@ -1,17 +1,23 @@
 """The bench's load and its floor: the files are a spool, counters run on over days, the floor's joules are right."""
 
 import json
+import sqlite3
+import urllib.request
 from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy
 
-from bench import fleet_day, floor
+from bench import agent, children, fleet_day, floor
+from bench.product import Fleet, write_empty
 from collectors.samples import Family, Window
 from collectors.series import SeriesRegister
 from collectors.spool import SpoolCollector
+from pipelines.__main__ import _history_kept_open
+from pipelines.fleet import load_fleet
 
 DAY = date(2026, 9, 3)
 START = datetime(2026, 9, 3, tzinfo=UTC)
@@ -95,3 +101,50 @@ def test_the_floor_books_every_joule_between_first_and_last_sample(tmp_path, gau
     inside = segments[first : first + 19].sum()
     edges = segments[first - 1] * 7.919 / 15 + segments[first + 19] * (15 - 7.919) / 15
     assert energy_joules == pytest.approx(inside + edges, rel=1e-12)
+
+
+def test_a_leg_is_a_process_of_its_own_whose_cost_and_last_words_are_known():
+    cost, text = children.python(
+        "-c", "import json; held = b'x' * (300 << 20); print('first'); print(json.dumps({'a': 1}))"
+    )
+    assert children.told_by(text) == {"a": 1}
+    assert cost.peak_mib >= 300
+    assert cost.cpu_seconds > 0
+    with pytest.raises(RuntimeError, match=r"ended with 3:\nwhy\n"):
+        children.python("-c", "print('why'); raise SystemExit(3)")
+
+
+def test_the_benchs_fleet_files_are_fleet_files(tmp_path):
+    write_empty(tmp_path / "empty")
+    fleet = Fleet(tmp_path, "some", "empty", days=31, streams=("power", "tokens"))
+    loaded = load_fleet(fleet.path, environ={"WATTLEDGER_DATA": str(fleet.data)})
+    assert (loaded.period.start, loaded.period.end) == (date(2026, 9, 1), date(2026, 10, 2))
+    window = Window(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 9, 2, tzinfo=UTC))
+    for collector in loaded.collectors():
+        register = SeriesRegister(collector.source, window)
+        assert list(collector.collect(window, {}, register)) == []
+
+
+def test_the_agents_pages_have_five_hundred_series_each():
+    with agent.pages() as urls:
+        texts = [urllib.request.urlopen(url).read().decode() for url in urls]
+    series = [sum(not line.startswith("#") for line in text.splitlines()) for text in texts]
+    assert series == [505, 505]
+
+
+def test_a_run_holds_dagsters_files_open_so_that_they_are_not_written_back_each_time(tmp_path):
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("create table events (event text)")
+    connection.close()
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}", poolclass=sqlalchemy.pool.NullPool)
+    with _history_kept_open():
+        for _ in range(3):
+            with engine.begin() as opened:
+                opened.execute(sqlalchemy.text("insert into events values ('one')"))
+            assert path.with_name("history.db-wal").stat().st_size > 0
+    assert not path.with_name("history.db-wal").exists()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("select count(*) from events").fetchall() == [(3,)]
+    connection.close()
