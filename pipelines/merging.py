@@ -29,7 +29,7 @@ def one_per_time(rows: str) -> str:
 def recounted(connection: duckdb.DuckDBPyConnection, source: str, day: Window, power: str, tokens: str) -> pa.Table:
     """Rows for raw.series_chunks of the series in the registered table `chunks_came`, over the whole day.
 
-    `power` and `tokens` are relations of samples in which these series hold one row per time.
+    `power` and `tokens` are the relations of samples. Facts are counted in time order, whatever order rows came in.
     """
     span = (day.start_at, day.end_at)
     query = _CHUNKS.format(power=power, tokens=tokens, of_came=OF_CAME)
@@ -44,15 +44,20 @@ with rows_of_day as (
     select * from {tokens} as token_rows
     where observed_at >= ? and observed_at < ? and {of_came}
 ),
+timed as (
+    select series_id, observed_at, max(value) as value, count(*) as samples
+    from rows_of_day where value >= 0 and value < 9.2e18 group by series_id, observed_at
+),
 stepped as (
     select *,
         value - lag(value) over in_time as step,
         epoch_us(observed_at) - epoch_us(lag(observed_at) over in_time) as gap_us
-    from rows_of_day where value >= 0 and value < 9.2e18
+    from timed
     window in_time as (partition by series_id order by observed_at)
 ),
 valid as (
-    select series_id, count(*) as samples, min(observed_at) as first_at, min_by(value, observed_at) as first_value,
+    select series_id, cast(sum(samples) as bigint) as samples, cast(sum(samples - 1) as bigint) as duplicates,
+        min(observed_at) as first_at, min_by(value, observed_at) as first_value,
         max(observed_at) as last_at, max_by(value, observed_at) as last_value,
         count(*) filter (where step < 0) as falls, coalesce(max(gap_us), 0) / 1e6 as longest_gap_seconds,
         median(gap_us) / 1e6 as typical_interval_seconds
@@ -66,8 +71,9 @@ select came.series_id, ? as source,
     least(came.chunk_start_at, held.chunk_start_at) as chunk_start_at,
     greatest(came.chunk_end_at, held.chunk_end_at) as chunk_end_at,
     coalesce(valid.samples, 0) as samples, valid.first_at, valid.first_value, valid.last_at, valid.last_value,
-    coalesce(valid.falls, 0) as falls, cast(0 as bigint) as duplicates,
-    greatest(came.out_of_order, held.out_of_order) as out_of_order, rejected.rejects,
+    coalesce(valid.falls, 0) as falls, coalesce(valid.duplicates, 0) as duplicates,
+    greatest(came.out_of_order, held.out_of_order) as out_of_order,
+    greatest(came.rejects, rejected.rejects) as rejects,
     valid.longest_gap_seconds, valid.typical_interval_seconds
 from chunks_came as came
 join rejected on rejected.series_id = came.series_id

@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 class HeldDay(Protocol):
     """The samples of one (source, UTC day) while a landing changes them, inside the landing's transaction.
 
-    First `clear` or nothing, then `insert`s, perhaps `merge`; then `seal` as the last step before the transaction
-    commits and `settle` after it; or `discard` after a rollback. Until `seal`, readers see the old rows.
+    First `clear` or nothing, then `insert`s, perhaps `merge` or `recount`; then `seal` as the last step before the
+    transaction commits and `settle` after it; or `discard` after a rollback. Until `seal`, readers see the old rows.
     """
 
     def clear(self) -> None:
@@ -42,6 +42,9 @@ class HeldDay(Protocol):
 
     def merge(self, came: pa.Table) -> pa.Table:
         """Leave one row per (series, time) of the series in `came`; see `merging`. Returns their chunks, recounted."""
+
+    def recount(self, came: pa.Table) -> pa.Table:
+        """The chunks of the series in `came`, counted in time order; every row of theirs is inserted."""
 
     def seal(self, chunks: pa.Table) -> None:
         """Make the new rows the ones that count. `chunks` is what raw.series_chunks now holds of the day."""
@@ -157,6 +160,12 @@ class _WarehouseDay:
                 self.connection.execute(f"delete from {held}", span).fetchall()
                 self.connection.execute(f"insert into raw.{table} select * from merged order by observed_at").fetchall()
             self.connection.execute("drop table merged")
+        return self.recount(came)
+
+    def recount(self, came: pa.Table) -> pa.Table:
+        if not came.num_rows:
+            return came
+        with booking.registered(self.connection, chunks_came=came):
             return merging.recounted(
                 self.connection, self.source, self.window, "raw.power_samples", "raw.token_samples"
             )
@@ -215,11 +224,20 @@ class _LakeDay:
                         self.writers[table].write(batch.cast(SAMPLE_SCHEMA))
                 self.writers[table].close()
             self.held, self.rows_held = dict.fromkeys(SAMPLE_TABLES, ()), 0
-            power, tokens = (
-                f"({self.lake.select(self.connection, [self.lake.uri(path) for path in self.writers[table].files])})"
-                for table in SAMPLE_TABLES
+        return self.recount(came)
+
+    def recount(self, came: pa.Table) -> pa.Table:
+        if not came.num_rows:
+            return came
+        rows = {}
+        for table in SAMPLE_TABLES:
+            self.writers[table].close()
+            files = [self.lake.uri(path) for path in (*self.held[table], *self.writers[table].files)]
+            rows[table] = f"({self.lake.select(self.connection, files)})"
+        with booking.registered(self.connection, chunks_came=came):
+            return merging.recounted(
+                self.connection, self.source, self.whole, *(rows[table] for table in SAMPLE_TABLES)
             )
-            return merging.recounted(self.connection, self.source, self.whole, power, tokens)
 
     def seal(self, chunks: pa.Table) -> None:
         with booking.registered(self.connection, chunks_of_day=chunks):

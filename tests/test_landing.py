@@ -120,6 +120,18 @@ def test_invalid_samples_stay_in_raw_and_are_counted(held: Held) -> None:
     assert rows(held, "select samples, rejects, first_value from raw.series_chunks") == [(1, 4, 250.0)]
 
 
+def test_rows_that_overlap_as_they_come_are_counted_in_time_order(held: Held) -> None:
+    """A clock jumps back at 180 s: at 90 s a dip that nobody saw fall, at 120 s a lower repeat, and a row that lies."""
+    came = [(0, 10.0), (60, 20.0), (120, 30.0), (180, 40.0), (90, 15.0), (120, 29.0), (150, math.nan), (240, 50.0)]
+    land(held, Samples(batch_rows=2).put(ENERGY, GPU, [(at(seconds=s), v) for s, v in came]), day(0))
+    assert rows(
+        held,
+        "select samples, first_value, last_value, falls, duplicates, out_of_order, rejects, longest_gap_seconds,"
+        " typical_interval_seconds from raw.series_chunks",
+    ) == [(7, 10.0, 50.0, 1, 1, 1, 1, 60.0, 60.0)]
+    assert rows(held, "select count(*) from raw.power_samples") == [(8,)]
+
+
 def test_fewer_rows_never_replace_more_unless_forced(held: Held) -> None:
     land(held, a_day_of_both_streams(), day(0))
     before = state(held)
