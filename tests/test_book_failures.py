@@ -30,7 +30,7 @@ def of_nodes(*nodes: str):
 def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_path: Path) -> None:
     record(recorded(day(DAY), of_nodes("a100-03")), tmp_path / "recorded")
     port = free_port()
-    with http_server(lambda handler: reply(handler, 403, b"no entry for s3cret")) as refusing:
+    with http_server(lambda handler: reply(handler, 403, b"not for you")) as refusing:
         down = f"http://127.0.0.1:{port}/prometheus?token=s3cret"
         fleet = demo_fleet(
             tmp_path,
