@@ -5,6 +5,7 @@ GPUS ?= 1000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+SPARK_READY := $(VENV)/ready-spark
 DATA := $(abspath $(or $(WATTLEDGER_DATA),data))
 
 # One instance for `run` and `dev`, so that the UI shows what the command line did, and one pool admits one writer.
@@ -15,10 +16,10 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test lint bench lock clean
+.PHONY: help setup run dev test test-spark lint bench lock clean
 
 help:  ## what there is to make
-	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## set up .venv from requirements.lock
 
@@ -32,18 +33,26 @@ dev: $(READY)  ## open the Dagster UI on FLEET
 test: lint  ## lint, then every test; ARGS="-k landing"
 	@$(BIN)/python -m pytest $(ARGS)
 
+test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
+	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
+
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
 
-lock: $(READY)  ## write requirements.lock anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
+lock: $(READY)  ## write both locks anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
 	@$(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile --quiet --no-strip-extras --universal --python-version 3.11 --generate-hashes --no-header \
 		--group dev --output-file $(VENV)/requirements.fresh pyproject.toml
 	@(head -n 1 requirements.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
-	@mv $(VENV)/requirements.headed requirements.lock && rm $(VENV)/requirements.fresh
+	@mv $(VENV)/requirements.headed requirements.lock
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-strip-extras --group spark --constraints requirements.lock \
+		--output-file $(VENV)/requirements.fresh pyproject.toml
+	@(head -n 1 requirements-spark.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements-spark.lock && rm $(VENV)/requirements.fresh
 
 clean:  ## remove what was made here: .venv, caches, dbt's target; data/ stays
 	@rm -rf $(VENV) dbt_project/target dbt_project/logs .pytest_cache .ruff_cache .hypothesis *.egg-info
@@ -69,3 +78,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
+
+$(SPARK_READY): $(READY) requirements-spark.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
+	@touch $(SPARK_READY)

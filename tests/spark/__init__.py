@@ -1,0 +1,5 @@
+"""Tests on a real Spark cluster: a standalone master and two workers on this machine, from the pip package.
+
+`make test-spark` runs them (it installs the group `spark` and needs Java); `make test` leaves them out. Add here what
+only Spark can show: parity with DuckDB, a worker's death, a cluster that is not there. Keep out the book's own rules.
+"""

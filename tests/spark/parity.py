@@ -1,0 +1,68 @@
+"""Row-by-row comparison of the marts of two engines, printed as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+from pipelines.committed import committed_rows
+
+TOLERANCE = 1e-9  # of doubles, relative; everything else is exact
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One mart on both engines: rows of each, rows that the other engine does not have."""
+
+    mart: str
+    duckdb_rows: int
+    spark_rows: int
+    differing_rows: int
+
+
+def differences(connection: duckdb.DuckDBPyConnection, lake: Path) -> list[Difference]:
+    """Every mart of the warehouse against the committed marts of the lake."""
+    marts = connection.execute(
+        "select table_name from duckdb_tables() where schema_name = 'marts' order by 1"
+    ).fetchall()
+    return [_difference(connection, lake, mart) for (mart,) in marts]
+
+
+def _difference(connection: duckdb.DuckDBPyConnection, lake: Path, mart: str) -> Difference:
+    described = connection.execute(f"describe marts.{mart}").fetchall()
+    columns = {name: kind for name, kind, *_ in described}
+    exact = [name for name, kind in columns.items() if kind != "DOUBLE"]
+    doubles = [name for name, kind in columns.items() if kind == "DOUBLE"]
+    connection.execute(f"create or replace temp view ours as select * from marts.{mart}")
+    connection.execute(f"create or replace temp view theirs as {committed_rows(lake, mart)}")
+    found = {name: kind for name, kind, *_ in connection.execute("describe theirs").fetchall()}
+    if found != columns:
+        raise AssertionError(f"{mart}: columns differ: {set(columns.items()) ^ set(found.items())}")
+    rows = [connection.execute(f"select count(*) from {side}").fetchall()[0][0] for side in ("ours", "theirs")]
+    # Equal rows stand beside each other by all that is exact, then by their doubles in order.
+    keys = ", ".join(f'"{name}"' for name in exact)
+    order = ", ".join(f'"{name}"' for name in doubles) or "1"
+    numbered = f"select *, row_number() over (partition by {keys} order by {order}) as nth from"
+    same = " and ".join(
+        [f'a."{name}" is not distinct from b."{name}"' for name in exact]
+        + ["a.nth = b.nth"]
+        + [
+            f'(a."{name}" is not distinct from b."{name}"'
+            f' or abs(a."{name}" - b."{name}") <= {TOLERANCE} * greatest(abs(a."{name}"), abs(b."{name}")))'
+            for name in doubles
+        ]
+    )
+    (matched,) = connection.execute(
+        f"select count(*) from ({numbered} ours) as a join ({numbered} theirs) as b on {same}"
+    ).fetchall()[0]
+    return Difference(mart, rows[0], rows[1], rows[0] + rows[1] - 2 * matched)
+
+
+def table(title: str, found: list[Difference], start: date, end: date) -> str:
+    """The comparison as readers of the log see it."""
+    lines = [f"{title}, [{start}, {end}):", f"{'mart':<28} {'DuckDB rows':>12} {'Spark rows':>12} {'differing':>10}"]
+    lines += [f"{d.mart:<28} {d.duckdb_rows:>12,} {d.spark_rows:>12,} {d.differing_rows:>10,}" for d in found]
+    return "\n".join(lines)
