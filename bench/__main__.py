@@ -73,8 +73,7 @@ class Bench:
         gpus, days = self.asked.history_gpus, self.asked.history_days
         last = FIRST_DAY + timedelta(days)
         _heading(f"a day of {gpus} GPUs booked again: alone, and on top of {days} days")
-        for day in range(days + 1):
-            self._generate("days", gpus, "--no-tokens", "--day", FIRST_DAY + timedelta(day))
+        self._generate("days", gpus, "--no-tokens", "--days", days + 1)
         alone, grown = (Fleet(self.folder, name, "days", days + 1) for name in ("alone", "history"))
         _job(f"  history: {days} days in one run", grown.run(FIRST_DAY, days))
         _job("  history: the day for the first time", grown.run(last))

@@ -12,7 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,14 +206,17 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--out", type=Path, required=True, help="folder of the two spools `power` and `tokens`")
     parser.add_argument("--day", type=date.fromisoformat, default=FIRST_DAY, help=f"from {FIRST_DAY} on")
+    parser.add_argument("--days", type=int, default=1, help="how many days from --day on")
     parser.add_argument("--gauge-only", action="store_true", help="no energy counter")
     parser.add_argument("--no-tokens", action="store_true", help="power alone")
     asked = parser.parse_args()
-    if asked.gpus < 1 or asked.day < FIRST_DAY:
-        parser.error(f"expected --gpus of at least 1 and --day not before {FIRST_DAY}")
+    if asked.gpus < 1 or asked.days < 1 or asked.day < FIRST_DAY:
+        parser.error(f"expected --gpus and --days of at least 1 and --day not before {FIRST_DAY}")
     began = time.perf_counter()
-    written = write(asked.out, asked.gpus, asked.day, asked.gauge_only, not asked.no_tokens)
-    print(json.dumps({"gpus": asked.gpus, **written, "seconds": round(time.perf_counter() - began, 2)}))
+    for number in range(asked.days):
+        day = asked.day + timedelta(number)
+        written = write(asked.out, asked.gpus, day, asked.gauge_only, not asked.no_tokens)
+        print(json.dumps({"day": f"{day}", **written, "seconds": round(time.perf_counter() - began, 2)}))
 
 
 if __name__ == "__main__":
