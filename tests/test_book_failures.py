@@ -175,16 +175,18 @@ def test_what_is_no_measurement_never_becomes_energy_and_is_counted(
 
 
 def test_a_meter_that_only_lies_all_day_is_still_listed(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
-    """Its counter says a sentinel at every sample: the gauge books it, and the balance tells how many were rejected."""
-    device = BOARD["a100-03", 0]
+    """A board's counter says a sentinel at every sample: the gauge books it. Another has no second meter: nothing books it."""
+    device, silent = BOARD["a100-03", 0], BOARD["a6000-01", 0]
     values = [
-        SENTINELS[2] if metric == JOULES and device in labels else value
+        SENTINELS[2] if (metric == JOULES and device in labels) or (metric == WATTS and silent in labels) else value
         for metric, labels, value in zip(*(samples[c].to_pylist() for c in ("metric", "labels", "value")), strict=True)
     ]
     book = booked_with(tmp_path / "book", samples.set_column(3, "value", pa.array(values, pa.float64())))
     assert book.query("select metric, rejected_samples from marts.reconciliation_daily where meter = ?", [device]) == [
         (WATTS, 1440)
     ]
+    listed = "select metric, metered_joules, booked_joules, rejected_samples from marts.reconciliation_daily where meter = ?"
+    assert book.query(listed, [silent]) == [(None, None, None, 1440)]
     ((gauge,),) = book.query(
         "select sum(energy_joules)::double from marts.energy_ledger where device_uuid = ?", [device]
     )
@@ -214,9 +216,12 @@ def test_order_of_arrival_and_repeats_change_nothing(samples: pa.Table, clean: B
     assert book.query("select distinct typical_interval_seconds, longest_gap_seconds from raw.series_chunks") == [
         (60, 60)
     ]
-    in_power = book.query("select sum(rejected_samples) from marts.reconciliation_daily")[0][0]
-    assert 100 <= in_power <= 1100
-    assert book.query("select sum(rejected_samples) > 0 from marts.token_reconciliation_daily") == [(True,)]
+    refused = "select sum(rejected_samples), sum(out_of_order_samples) from marts."
+    ((rejected_power, late_power),) = book.query(f"{refused}reconciliation_daily")
+    ((rejected_tokens, late_tokens),) = book.query(f"{refused}token_reconciliation_daily")
+    assert 100 <= rejected_power <= 1100 - rejected_tokens
+    assert rejected_tokens > 0
+    assert out_of_order / 2 < late_power + late_tokens <= out_of_order
 
 
 @pytest.mark.parametrize("hours", [-3, 3])

@@ -24,7 +24,6 @@ chunks as (
         chunks.samples,
         chunks.falls + chunks.duplicates as troubles,
         chunks.duplicates,
-        chunks.rejects + chunks.duplicates as rejected_samples,
         chunks.typical_interval_seconds
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join series on chunks.series_id = series.series_id
@@ -90,7 +89,6 @@ reading_dates as (
         sum(troubles) + count(*) - 1 as troubles,
         sum(duplicates) + count(*) - 1 as repeats,
         sum(samples) as samples,
-        sum(rejected_samples) as rejected_samples,
         min(typical_interval_seconds) as typical_interval_seconds
     from chunks
     group by reading_id, date
@@ -131,7 +129,6 @@ day_facts as (
         neighboured_dates.troubles + neighboured_dates.previous_troubles + neighboured_dates.next_troubles as troubles,
         neighboured_dates.repeats > 0 as has_repeats,
         neighboured_dates.samples,
-        neighboured_dates.rejected_samples,
         neighboured_dates.typical_interval_seconds
     from neighboured_dates
     inner join dates on neighboured_dates.date = dates.date
@@ -153,7 +150,6 @@ day_facts as (
         neighboured_dates.troubles + neighboured_dates.next_troubles as troubles,
         false as has_repeats,
         0 as samples,
-        0 as rejected_samples,
         null as typical_interval_seconds
     from neighboured_dates
     inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
@@ -527,21 +523,6 @@ cross_checks as (
 
 ),
 
--- Of all that a meter said, also of a series that gave nothing but rejects all day.
-rejected as (
-
-    select
-        cast(chunks.chunk_start_at as date) as date,
-        series.meter_scope,
-        series.meter,
-        sum(chunks.rejects + chunks.duplicates) as rejected_samples
-    from {{ source('raw', 'series_chunks') }} as chunks
-    inner join series on chunks.series_id = series.series_id
-    where chunks.chunk_start_at >= {{ run_start_at() }} and chunks.chunk_start_at < {{ run_end_at() }}
-    group by cast(chunks.chunk_start_at as date), series.meter_scope, series.meter
-
-),
-
 final as (
 
     select
@@ -552,12 +533,9 @@ final as (
         chosen.source,
         chosen.metric,
         totals.metered_joules,
-        max(rejected.rejected_samples) as rejected_samples,
         max(cross_checks.source) as cross_check_source,
         {{ exact('max(cross_checks.cross_check_joules)') }} as cross_check_joules
     from chosen
-    left join rejected
-        on chosen.date = rejected.date and chosen.meter_scope = rejected.meter_scope and chosen.meter = rejected.meter
     left join totals
         on chosen.date = totals.date and chosen.meter_scope = totals.meter_scope and chosen.meter = totals.meter
     left join cross_checks

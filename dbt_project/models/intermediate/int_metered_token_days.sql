@@ -30,7 +30,6 @@ series_days as (
         max_by(chunks.last_value * series.factor, chunks.last_at) as last_value,
         -- Several chunks of one date are added up sample by sample too.
         sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
-        sum(chunks.rejects + chunks.duplicates) as rejected_samples,
         min(chunks.typical_interval_seconds) as typical_interval_seconds
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join series on chunks.series_id = series.series_id
@@ -296,20 +295,6 @@ metered as (
 
 ),
 
-rejected as (
-
-    select
-        date,
-        engine,
-        token_class,
-        source,
-        metric,
-        sum(rejected_samples) as rejected_samples
-    from token_days
-    group by date, engine, token_class, source, metric
-
-),
-
 final as (
 
     select
@@ -318,8 +303,7 @@ final as (
         chosen.token_class,
         chosen.source,
         chosen.metric,
-        metered.metered_tokens,
-        coalesce(rejected.rejected_samples, 0) as rejected_samples
+        metered.metered_tokens
     from chosen
     left join metered
         on chosen.date = metered.date
@@ -327,12 +311,6 @@ final as (
         and chosen.token_class = metered.token_class
         and chosen.source = metered.source
         and chosen.metric = metered.metric
-    left join rejected
-        on chosen.date = rejected.date
-        and chosen.engine = rejected.engine
-        and chosen.token_class = rejected.token_class
-        and chosen.source = rejected.source
-        and chosen.metric = rejected.metric
 
 )
 

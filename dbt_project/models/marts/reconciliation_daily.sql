@@ -20,7 +20,29 @@ metered as (
 
 ),
 
-final as (
+-- Of all that a meter said, also of readings that nobody books and of a meter that gave nothing but rejects all day.
+refused as (
+
+    select
+        cast(chunks.chunk_start_at as date) as date,
+        series.meter_scope,
+        series.meter,
+        max(series.site) as site,
+        sum(chunks.rejects + chunks.duplicates) as rejected_samples,
+        sum(chunks.out_of_order) as out_of_order_samples
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join {{ ref('stg_series') }} as series on chunks.series_id = series.series_id
+    where chunks.chunk_start_at >= {{ run_start_at() }}
+        and chunks.chunk_start_at < {{ run_end_at() }}
+        and series.stream = 'power'
+        and series.quantity in ('energy', 'power')
+        and series.meter is not null
+        and chunks.rejects + chunks.duplicates + chunks.out_of_order > 0
+    group by 1, 2, 3
+
+),
+
+balanced as (
 
     select
         coalesce(metered.date, booked_meters.date) as date,
@@ -29,16 +51,38 @@ final as (
         coalesce(metered.meter_scope, booked_meters.meter_scope) as meter_scope,
         metered.source,
         metered.metric,
-        cast(metered.metered_joules as {{ exact_type() }}) as metered_joules,
-        cast(booked_meters.booked_joules as {{ exact_type() }}) as booked_joules,
-        cast(coalesce(booked_meters.booked_joules, {{ exact('0') }}) - coalesce(metered.metered_joules, {{ exact('0') }}) as {{ exact_type() }}) as difference_joules,
-        cast(coalesce(metered.rejected_samples, 0) as bigint) as rejected_samples,
+        metered.metered_joules,
+        booked_meters.booked_joules,
         metered.cross_check_source,
-        cast(metered.cross_check_joules as {{ exact_type() }}) as cross_check_joules,
-        {{ ratio('metered.cross_check_joules - metered.metered_joules', 'metered.metered_joules') }} as cross_check_ratio
+        metered.cross_check_joules
     from metered
     full outer join booked_meters
         on metered.date = booked_meters.date and metered.meter_scope = booked_meters.meter_scope and metered.meter = booked_meters.meter
+
+),
+
+final as (
+
+    select
+        coalesce(balanced.date, refused.date) as date,
+        coalesce(balanced.site, refused.site) as site,
+        coalesce(balanced.meter, refused.meter) as meter,
+        coalesce(balanced.meter_scope, refused.meter_scope) as meter_scope,
+        balanced.source,
+        balanced.metric,
+        cast(balanced.metered_joules as {{ exact_type() }}) as metered_joules,
+        cast(balanced.booked_joules as {{ exact_type() }}) as booked_joules,
+        cast(
+            coalesce(balanced.booked_joules, {{ exact('0') }}) - coalesce(balanced.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
+        ) as difference_joules,
+        cast(coalesce(refused.rejected_samples, 0) as bigint) as rejected_samples,
+        cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples,
+        balanced.cross_check_source,
+        cast(balanced.cross_check_joules as {{ exact_type() }}) as cross_check_joules,
+        {{ ratio('balanced.cross_check_joules - balanced.metered_joules', 'balanced.metered_joules') }} as cross_check_ratio
+    from balanced
+    full outer join refused
+        on balanced.date = refused.date and balanced.meter_scope = refused.meter_scope and balanced.meter = refused.meter
 
 )
 

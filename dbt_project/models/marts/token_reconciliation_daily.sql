@@ -19,7 +19,27 @@ metered as (
 
 ),
 
-final as (
+-- Of all counters of the class, also of an engine that gave nothing but rejects all day.
+refused as (
+
+    select
+        cast(chunks.chunk_start_at as date) as date,
+        series.engine,
+        series.token_class,
+        sum(chunks.rejects + chunks.duplicates) as rejected_samples,
+        sum(chunks.out_of_order) as out_of_order_samples
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join {{ ref('stg_series') }} as series on chunks.series_id = series.series_id
+    where chunks.chunk_start_at >= {{ run_start_at() }}
+        and chunks.chunk_start_at < {{ run_end_at() }}
+        and series.stream = 'tokens'
+        and series.quantity = 'tokens'
+        and chunks.rejects + chunks.duplicates + chunks.out_of_order > 0
+    group by 1, 2, 3
+
+),
+
+balanced as (
 
     select
         coalesce(metered.date, booked_engines.date) as date,
@@ -27,17 +47,36 @@ final as (
         coalesce(metered.token_class, booked_engines.token_class) as token_class,
         metered.source,
         metered.metric,
-        cast(metered.metered_tokens as {{ exact_type() }}) as metered_tokens,
-        cast(booked_engines.booked_tokens as {{ exact_type() }}) as booked_tokens,
-        cast(
-            coalesce(booked_engines.booked_tokens, {{ exact('0') }}) - coalesce(metered.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
-        ) as difference_tokens,
-        cast(coalesce(metered.rejected_samples, 0) as bigint) as rejected_samples
+        metered.metered_tokens,
+        booked_engines.booked_tokens
     from metered
     full outer join booked_engines
         on metered.date = booked_engines.date
         and metered.engine = booked_engines.engine
         and metered.token_class = booked_engines.token_class
+
+),
+
+final as (
+
+    select
+        coalesce(balanced.date, refused.date) as date,
+        coalesce(balanced.engine, refused.engine) as engine,
+        coalesce(balanced.token_class, refused.token_class) as token_class,
+        balanced.source,
+        balanced.metric,
+        cast(balanced.metered_tokens as {{ exact_type() }}) as metered_tokens,
+        cast(balanced.booked_tokens as {{ exact_type() }}) as booked_tokens,
+        cast(
+            coalesce(balanced.booked_tokens, {{ exact('0') }}) - coalesce(balanced.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
+        ) as difference_tokens,
+        cast(coalesce(refused.rejected_samples, 0) as bigint) as rejected_samples,
+        cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples
+    from balanced
+    full outer join refused
+        on balanced.date = refused.date
+        and balanced.engine = refused.engine
+        and balanced.token_class = refused.token_class
 
 )
 
