@@ -175,7 +175,7 @@ def test_what_is_no_measurement_never_becomes_energy_and_is_counted(
 
 
 def test_a_meter_that_only_lies_all_day_is_still_listed(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
-    """A board's counter says a sentinel at every sample: the gauge books it. Another has no second meter: nothing books it."""
+    """Where a counter says sentinels only, its board's gauge books it; a board with no second meter has no joules."""
     device, silent = BOARD["a100-03", 0], BOARD["a6000-01", 0]
     values = [
         SENTINELS[2] if (metric == JOULES and device in labels) or (metric == WATTS and silent in labels) else value
@@ -185,8 +185,9 @@ def test_a_meter_that_only_lies_all_day_is_still_listed(samples: pa.Table, clean
     assert book.query("select metric, rejected_samples from marts.reconciliation_daily where meter = ?", [device]) == [
         (WATTS, 1440)
     ]
-    listed = "select metric, metered_joules, booked_joules, rejected_samples from marts.reconciliation_daily where meter = ?"
-    assert book.query(listed, [silent]) == [(None, None, None, 1440)]
+    columns = "metric, metered_joules, booked_joules, rejected_samples"
+    listed = book.query(f"select {columns} from marts.reconciliation_daily where meter = ?", [silent])
+    assert listed == [(None, None, None, 1440)]
     ((gauge,),) = book.query(
         "select sum(energy_joules)::double from marts.energy_ledger where device_uuid = ?", [device]
     )
