@@ -50,26 +50,34 @@ node_meters as (
 
 ),
 
-beside_boards as (
+known as (
 
     select
         booked.*,
         node_meters.node_watts,
         node_meters.node_meter_covered_us,
-        nodes.host_watts,
-        cast(sum({{ exact(ratio('booked.energy_joules', 'booked.covered_us') ~ ' * 1e6') }}) over node_window as double) as boards_watts,
-        sum(booked.covered_us) over node_window as boards_covered_us,
-        max(booked.covered_us) over node_window as node_covered_us,
-        coalesce(sum(booked.covered_us) over meter_window, 0) as covered_to_us
+        nodes.host_watts
     from booked
     left join node_meters
         on booked.date = node_meters.date and booked.node = node_meters.node and booked.interval_number = node_meters.interval_number
     left join nodes on booked.node = nodes.node
+
+),
+
+-- The boards of a node side by side, where something is known of the node as a whole.
+beside_boards as (
+
+    select
+        *,
+        cast(sum({{ exact(ratio('energy_joules', 'covered_us') ~ ' * 1e6') }}) over node_window as double) as boards_watts,
+        sum(covered_us) over node_window as boards_covered_us,
+        max(covered_us) over node_window as node_covered_us,
+        coalesce(sum(covered_us) over meter_window, 0) as covered_to_us
+    from known
+    where meter_scope <> 'node' and (node_watts is not null or host_watts is not null)
     window
-        node_window as (partition by booked.date, booked.node, booked.interval_number),
-        meter_window as (
-            partition by booked.date, booked.node, booked.interval_number order by booked.meter rows unbounded preceding
-        )
+        node_window as (partition by date, node, interval_number),
+        meter_window as (partition by date, node, interval_number order by meter rows unbounded preceding)
 
 ),
 
@@ -88,16 +96,11 @@ hosts as (
     select
         *,
         case
-            when meter_scope = 'node' then 'node_meter'
             when is_measured then 'measured'
             when host_watts is not null then 'stated_watts'
             else 'stated_ratio'
         end as host_basis,
-        case
-            when meter_scope = 'node' then 0
-            when is_measured then greatest(node_watts - boards_watts, 0) * node_covered_us / 1e6
-            when host_watts is not null then host_watts * node_covered_us / 1e6
-        end as node_host_joules
+        case when is_measured then greatest(node_watts - boards_watts, 0) else host_watts end * node_covered_us / 1e6 as node_host_joules
     from judged
 
 ),
@@ -113,13 +116,25 @@ final as (
         is_measured and node_watts < boards_watts as is_host_clamped,
         case
             when host_basis = 'stated_ratio' then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
-            when host_basis = 'node_meter' then {{ exact('0') }}
             -- No board of the interval is known: neither is their host.
             when boards_covered_us = 0 then {{ exact('0') }}
             else {{ exact('node_host_joules * (covered_to_us / nullif(cast(boards_covered_us as double), 0))') }}
                 - {{ exact('node_host_joules * ((covered_to_us - covered_us) / nullif(cast(boards_covered_us as double), 0))') }}
         end as host_overhead_joules
     from hosts
+    union all
+    select
+        date,
+        meter_scope,
+        meter,
+        interval_number,
+        case when meter_scope = 'node' then 'node_meter' else 'stated_ratio' end as host_basis,
+        false as is_host_clamped,
+        case when meter_scope = 'node' then {{ exact('0') }}
+            else {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
+        end as host_overhead_joules
+    from known
+    where meter_scope = 'node' or (node_watts is null and host_watts is null)
 
 )
 
