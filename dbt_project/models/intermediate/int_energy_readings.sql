@@ -1,6 +1,9 @@
 -- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first, difference second").
 -- Days with a fall, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
 -- Neighbours before and after the run close the first and last segment.
+{# Only int_energy_segments reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
+{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+
 with meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose in ('booked', 'host')

@@ -1,5 +1,8 @@
 -- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments are differences,
 -- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: nobody knows.
+{# Only int_energy_intervals reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
+{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+
 with meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose in ('booked', 'host')
