@@ -142,10 +142,8 @@ class _WarehouseDay:
             ).fetchall()
 
     def insert(self, table: str, samples: pa.Table) -> None:
-        with booking.registered(self.connection, arriving=samples):
-            self.connection.execute(
-                f"insert into raw.{table} select series_id, observed_at, value from arriving"
-            ).fetchall()
+        # Not `booking.registered`: DuckDB keeps a dropped name, and with it the rows, until the transaction ends.
+        self.connection.from_arrow(samples).insert_into(f"raw.{table}")
 
     def merge(self, came: pa.Table) -> pa.Table:
         if not came.num_rows:
