@@ -44,6 +44,9 @@ SAMPLE_TABLES = ("power_samples", "token_samples")
 # The models' integer arithmetic and DuckDB's types, in Spark's words.
 SPARK_TYPES = {"varchar": "string", "timestamptz": "timestamp", "bigint": "bigint", "integer": "int"}
 
+# By which the pipeline tells dbt its dates on DuckDB (macros/booked_dates.sql).
+DATE_VARIABLES = ("DBT_ENV_CUSTOM_ENV_START_DATE", "DBT_ENV_CUSTOM_ENV_END_DATE")
+
 
 class SparkError(Exception):
     """The build cannot start, or failed whole; the message says why. The committed marts are untouched."""
@@ -210,6 +213,8 @@ def session(work: Path) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         # As instants in microseconds, which DuckDB reads as TIMESTAMPTZ; Spark's own default is INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Of every alias and case it keeps what follows from it, for a join to infer filters; here none comes of it.
+        "spark.sql.constraintPropagation.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": os.environ.get("WATTLEDGER_SPARK_SHUFFLE_PARTITIONS", "4"),
@@ -319,24 +324,26 @@ def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any]) -> dict
     """Run dbt in this process, on the session that is open; the status of every node. SparkError unless all is well."""
     from dbt.cli.main import dbtRunner  # noqa: PLC0415 (an optional group needs it)
 
-    told = {
-        "DBT_ENV_CUSTOM_ENV_START_DATE": run.start.isoformat(),
-        "DBT_ENV_CUSTOM_ENV_END_DATE": run.end.isoformat(),
-        "WATTLEDGER_SPARK_MARTS": run.marts.as_uri(),
-    }
+    # As vars, which a unit test replaces by its own; what the environment says would win over both.
+    dates = {"start_date": run.start.isoformat(), "end_date": run.end.isoformat()}
+    told = {**dict.fromkeys(DATE_VARIABLES), "WATTLEDGER_SPARK_MARTS": run.marts.as_uri()}
     scratch = run.work / "dbt"
     folders = ["--project-dir", DBT_PROJECT, "--profiles-dir", DBT_PROJECT, "--target-path", scratch]
-    common = ["--target", "spark", "--log-path", scratch, "--quiet", "--vars", json.dumps(dict(dbt_vars))]
+    common = ["--target", "spark", "--log-path", scratch, "--quiet", "--vars", json.dumps({**dbt_vars, **dates})]
     before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
+    _set(told)
     try:
         done = dbtRunner().invoke([*arguments, *map(str, folders), *map(str, common)])
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        _set(before)
     if done.exception is not None or done.result is None:
         raise SparkError(f"dbt did not run on Spark: {done.exception}") from done.exception
     if not done.success:
         wrong = [r for r in done.result if str(r.status) in ("error", "fail", "runtime error")]
         raise SparkError("; ".join(f"{r.node.unique_id}: {(r.message or '').splitlines()[0]}" for r in wrong[:5]))
     return {result.node.unique_id: str(result.status) for result in done.result}
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        os.environ.pop(name, None) if value is None else os.environ.update({name: value})

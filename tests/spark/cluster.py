@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +19,9 @@ from pathlib import Path
 WORKER_MEMORY = "1200m"
 EXECUTOR_MEMORY = "1g"
 # With little data a build lasts as long as Java needs to compile it: only its first, fast compiler, and one thread of
-# garbage collection, as the machine's cores are the two workers'.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# garbage collection, as the machine's cores are the two workers'. Its code cache is 48 MB by default, and once that
+# is full Java interprets what comes after: the planner takes minutes.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 
 
 @dataclass
@@ -50,19 +53,24 @@ class Cluster:
         with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
             return json.load(answer)["aliveworkers"]
 
-    def environment(self) -> dict[str, str]:
-        """What makes `pipelines.spark` use this cluster."""
+    @contextmanager
+    def process(self, **more: str) -> Iterator[ProcessPoolExecutor]:
+        """One process in which `pipelines.spark` uses this cluster; its JVM ends with it."""
         configuration = self.folder / "configuration"
         configuration.mkdir(exist_ok=True)
         (configuration / "spark-defaults.conf").write_text(
             f"spark.driver.memory 2g\nspark.executor.memory {EXECUTOR_MEMORY}\nspark.driver.host 127.0.0.1\n"
             f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\nspark.executor.extraJavaOptions {JAVA_OPTIONS}\n"
         )
-        return {
+        told = {
             "WATTLEDGER_SPARK_MASTER": self.master,
             "SPARK_CONF_DIR": str(configuration),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **more,
         }
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=context, initializer=_tell, initargs=(told,)) as pool:
+            yield pool
 
 
 @contextmanager
@@ -83,6 +91,10 @@ def running(folder: Path, workers: int) -> Iterator[Cluster]:
             process.terminate()
         for process in [*cluster.workers, master]:
             process.wait(timeout=30)
+
+
+def _tell(variables: dict[str, str]) -> None:
+    os.environ.update(variables)
 
 
 def free_port() -> int:

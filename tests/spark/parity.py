@@ -1,4 +1,4 @@
-"""Row-by-row comparison of the marts of two engines, printed as a table."""
+"""The same raw tables for two engines, and a row-by-row comparison of their marts, printed as a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 import duckdb
 
+from pipelines import spark
 from pipelines.committed import committed_rows
+from pipelines.raw_tables import FLEET_TABLES
+from tests.books import Book
 
 TOLERANCE = 1e-9  # of doubles, relative; everything else is exact
 
@@ -21,6 +24,29 @@ class Difference:
     duckdb_rows: int
     spark_rows: int
     differing_rows: int
+
+
+def lake_of(book: Book, lake: Path) -> tuple[dict[str, list[str]], Path]:
+    """The warehouse's raw tables as a lake: one file per table and date; the sample files, and the control folder."""
+    control = lake / "control" / "test"
+    control.mkdir(parents=True)
+    files: dict[str, list[str]] = {}
+    with book.connection(read_only=True) as connection:
+        for table in [*(f"raw.{name}" for name in spark.CONTROL_TABLES), *(f"fleet.{name}" for name in FLEET_TABLES)]:
+            connection.execute(f"copy {table} to '{control / table}.parquet'").fetchall()
+        for name in spark.SAMPLE_TABLES:
+            files[name] = []
+            dates = connection.execute(
+                f"select distinct cast(observed_at as date) from raw.{name} order by 1"
+            ).fetchall()
+            for (on,) in dates:
+                path = lake / "raw" / name / f"date={on}" / "all.parquet"
+                path.parent.mkdir(parents=True)
+                connection.execute(
+                    f"copy (from raw.{name} where cast(observed_at as date) = date '{on}') to '{path}'"
+                ).fetchall()
+                files[name].append(str(path))
+    return files, control
 
 
 def differences(connection: duckdb.DuckDBPyConnection, lake: Path) -> list[Difference]:

@@ -2,75 +2,37 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
-
-import pytest
 
 from pipelines import spark
 from pipelines.committed import Committed, bring_back
 from pipelines.fleet import DEFAULT_FLEET
 from pipelines.publication import publish
-from pipelines.raw_tables import FLEET_TABLES
 from tests.books import Book, validation_data
 from tests.spark import cluster, parity
+from tests.spark.parity import lake_of
 
 # Of the demo's 28 days; WATTLEDGER_SPARK_DAYS says another number.
 DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "2"))
-
-
-@pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
-    with cluster.running(tmp_path_factory.mktemp("cluster") / "cluster", workers=2) as running:
-        yield running
-
-
-def lake_of(book: Book, lake: Path) -> tuple[dict[str, list[str]], Path]:
-    """The warehouse's raw tables as a lake: one file per table and date; the sample files, and the control folder."""
-    control = lake / "control" / "test"
-    control.mkdir(parents=True)
-    files: dict[str, list[str]] = {}
-    with book.connection(read_only=True) as connection:
-        for table in [*(f"raw.{name}" for name in spark.CONTROL_TABLES), *(f"fleet.{name}" for name in FLEET_TABLES)]:
-            connection.execute(f"copy {table} to '{control / table}.parquet'").fetchall()
-        for name in spark.SAMPLE_TABLES:
-            files[name] = []
-            dates = connection.execute(
-                f"select distinct cast(observed_at as date) from raw.{name} order by 1"
-            ).fetchall()
-            for (on,) in dates:
-                path = lake / "raw" / name / f"date={on}" / "all.parquet"
-                path.parent.mkdir(parents=True)
-                connection.execute(
-                    f"copy (from raw.{name} where cast(observed_at as date) = date '{on}') to '{path}'"
-                ).fetchall()
-                files[name].append(str(path))
-    return files, control
 
 
 @contextmanager
 def building(
     running: cluster.Cluster, book: Book, lake: Path, dates: tuple[date, date], raw: tuple[dict[str, list[str]], Path]
 ) -> Iterator[Future[spark.Build]]:
-    """A build on the cluster in a process of its own, as its JVM must end with it."""
+    """A build on the cluster, under way."""
     dbt_vars = {
         "grid_seconds": book.fleet.grid_seconds,
         "max_spread_seconds": round(book.fleet.max_spread_days * 86400),
     }
-    context = multiprocessing.get_context("spawn")
-    told = running.environment()
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_tell, initargs=(told,)) as pool:
-        yield pool.submit(spark.build, lake, *raw, *dates, dbt_vars=dbt_vars)
-
-
-def _tell(variables: dict[str, str]) -> None:
-    os.environ.update(variables)
+    with running.process() as process:
+        yield process.submit(spark.build, lake, *raw, *dates, dbt_vars=dbt_vars)
 
 
 def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:

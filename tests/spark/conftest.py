@@ -1,0 +1,16 @@
+"""What the tests on Spark share: one cluster, as its processes take seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.spark import cluster
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
+    """A master and two one-core workers."""
+    with cluster.running(tmp_path_factory.mktemp("cluster") / "cluster", workers=2) as running:
+        yield running
