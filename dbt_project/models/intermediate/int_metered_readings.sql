@@ -1,0 +1,233 @@
+-- What raw says each reading knows of each meter and date, best first: int_metered_days adds up the first, and compares the second with it.
+-- Reads raw and the catalogues, none of the book's steps. One row per date and reading of a meter that ought to be booked.
+with series as (
+
+    select
+        *,
+        case meter_scope when 'board' then 1 when 'node' then 3 else 5 end as coarseness
+    from {{ ref('stg_series') }}
+    where stream = 'power' and quantity in ('energy', 'power') and meter is not null
+
+),
+
+chunks as (
+
+    select
+        series.reading_id,
+        series.series_id,
+        cast(chunks.chunk_start_at as date) as date,
+        {{ epoch_us('chunks.first_at') }} as first_us,
+        {{ epoch_us('chunks.last_at') }} as last_us,
+        chunks.first_value * series.factor as first_value,
+        chunks.last_value * series.factor as last_value,
+        chunks.samples,
+        chunks.falls + chunks.duplicates as troubles,
+        chunks.duplicates,
+        chunks.typical_interval_seconds
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join series on chunks.series_id = series.series_id
+    where chunks.samples > 0
+
+),
+
+dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+limits as (
+
+    select
+        cast(chunks.chunk_start_at as date) as date,
+        power_limits.meter,
+        max(chunks.last_value * power_limits.factor) as power_limit_watts
+    from {{ source('raw', 'series_chunks') }} as chunks
+    inner join {{ ref('stg_series') }} as power_limits on chunks.series_id = power_limits.series_id
+    where power_limits.quantity = 'power_limit'
+        and chunks.chunk_start_at >= {{ run_start_at() }}
+        and chunks.chunk_start_at < {{ run_end_at() }}
+    group by 1, 2
+
+),
+
+device_types as (
+
+    select * from {{ ref('device_types') }}
+
+),
+
+readings as (
+
+    select
+        reading_id,
+        source,
+        metric,
+        kind,
+        rank,
+        meter,
+        meter_scope,
+        coarseness,
+        max(node) as node,
+        max(site) as site,
+        max(meter_device_type) as device_type
+    from series
+    group by reading_id, source, metric, kind, rank, meter, meter_scope, coarseness
+
+),
+
+reading_dates as (
+
+    select
+        reading_id,
+        date,
+        min(first_us) as first_us,
+        min_by(first_value, first_us) as first_value,
+        max(last_us) as last_us,
+        max_by(last_value, last_us) as last_value,
+        sum(troubles) + count(*) - 1 as troubles,
+        sum(duplicates) + count(*) - 1 as repeats,
+        sum(samples) as samples,
+        min(typical_interval_seconds) as typical_interval_seconds
+    from chunks
+    group by reading_id, date
+
+),
+
+neighboured_dates as (
+
+    select
+        *,
+        lag(last_us) over date_window as previous_us,
+        lag(last_value) over date_window as previous_value,
+        lead(first_us) over date_window as next_us,
+        lead(first_value) over date_window as next_value,
+        coalesce(lag(troubles) over date_window, 0) as previous_troubles,
+        coalesce(lead(troubles) over date_window, 0) as next_troubles
+    from reading_dates
+    window date_window as (partition by reading_id order by date)
+
+),
+
+-- Each date of the run with the last sample before its own and the first one after; a counter also has the dates that it was silent on.
+day_facts as (
+
+    select
+        readings.*,
+        dates.date,
+        dates.start_us,
+        dates.end_us,
+        neighboured_dates.previous_us,
+        neighboured_dates.previous_value,
+        neighboured_dates.first_us,
+        neighboured_dates.first_value,
+        neighboured_dates.last_us,
+        neighboured_dates.last_value,
+        neighboured_dates.next_us,
+        neighboured_dates.next_value,
+        neighboured_dates.troubles + neighboured_dates.previous_troubles + neighboured_dates.next_troubles as troubles,
+        neighboured_dates.repeats > 0 as has_repeats,
+        neighboured_dates.samples,
+        neighboured_dates.typical_interval_seconds
+    from neighboured_dates
+    inner join dates on neighboured_dates.date = dates.date
+    inner join readings on neighboured_dates.reading_id = readings.reading_id
+    union all
+    select
+        readings.*,
+        dates.date,
+        dates.start_us,
+        dates.end_us,
+        neighboured_dates.last_us as previous_us,
+        neighboured_dates.last_value as previous_value,
+        null as first_us,
+        null as first_value,
+        null as last_us,
+        null as last_value,
+        neighboured_dates.next_us,
+        neighboured_dates.next_value,
+        neighboured_dates.troubles + neighboured_dates.next_troubles as troubles,
+        false as has_repeats,
+        0 as samples,
+        null as typical_interval_seconds
+    from neighboured_dates
+    inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
+    inner join readings on neighboured_dates.reading_id = readings.reading_id
+    where readings.kind = 'counter'
+
+),
+
+-- A counter knows its day from the sample before to the sample after; a gauge only what its own samples span.
+coverage as (
+
+    select
+        day_facts.*,
+        case when day_facts.meter_scope = 'board'
+            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
+        end as possible_watts,
+        case
+            when kind = 'counter'
+                then least(coalesce(next_us, last_us, previous_us), end_us) - greatest(coalesce(previous_us, first_us, next_us), start_us)
+            when first_us is not null then least(last_us - first_us, samples * coalesce(typical_interval_seconds, 0) * 1e6)
+        end as coverage_us
+    from day_facts
+    left join device_types on day_facts.device_type = device_types.device_type
+    left join limits on day_facts.date = limits.date and day_facts.meter = limits.meter
+
+),
+
+best as (
+
+    select
+        *,
+        max(coverage_us) over (partition by date, meter_scope, meter) as best_coverage_us,
+        min(coarseness) over (partition by date, coalesce(node, meter)) as finest_coarseness
+    from coverage
+
+),
+
+preferred as (
+
+    select
+        *,
+        row_number() over (
+            partition by date, meter_scope, meter
+            order by case when coverage_us >= 0.5 * best_coverage_us then 0 else 1 end, rank, coverage_us desc, source, metric
+        ) as preference
+    from best
+    where coarseness = finest_coarseness
+
+),
+
+final as (
+
+    select
+        date,
+        start_us,
+        end_us,
+        meter_scope,
+        meter,
+        site,
+        reading_id,
+        source,
+        metric,
+        kind,
+        previous_us,
+        previous_value,
+        first_us,
+        first_value,
+        last_us,
+        last_value,
+        next_us,
+        next_value,
+        troubles,
+        has_repeats,
+        typical_interval_seconds,
+        possible_watts,
+        coverage_us,
+        preference
+    from preferred
+
+)
+
+select * from final
