@@ -209,7 +209,7 @@ def session(work: Path) -> Iterator[SparkSession]:
         "spark.sql.catalogImplementation": "in-memory",
         # Samples are a list of live files, which only a view can be; so schema raw is where Spark keeps global views.
         "spark.sql.globalTempDatabase": "raw",
-        "spark.sql.warehouse.dir": work.as_uri(),
+        "spark.sql.warehouse.dir": _uri(work),
         "spark.sql.session.timeZone": "UTC",
         # As instants in microseconds, which DuckDB reads as TIMESTAMPTZ; Spark's own default is INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -242,7 +242,7 @@ def register(spark: SparkSession, sample_files: Mapping[str, list[str]], control
         _parquet(spark, RAW_TABLES[table], [control / f"raw.{table}.parquet"]).createOrReplaceGlobalTempView(table)
     spark.sql("create database if not exists fleet")
     for table, columns in FLEET_TABLES.items():
-        location = (control / f"fleet.{table}.parquet").resolve().as_uri()
+        location = _uri((control / f"fleet.{table}.parquet").resolve())
         spark.sql(f"create table fleet.{table} ({_spark_columns(columns)}) using parquet options (path '{location}')")
 
 
@@ -263,23 +263,28 @@ def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
         column = partition_column(mart)
         listed = ", ".join(f"`{name}` {kind}" for name, kind in columns)
         cut = f"partitioned by ({column})" if column else ""
-        spark.sql(f"create table marts.{mart} ({listed}) using parquet {cut} location '{(run.marts / mart).as_uri()}'")
+        spark.sql(f"create table marts.{mart} ({listed}) using parquet {cut} location '{_uri(run.marts / mart)}'")
         if column is None:
             names = ", ".join(f"`{name}`" for name, _ in columns)
             start, end = (f"timestamp '{at} 00:00:00+00:00'" for at in (run.start, run.end))
-            held = (run.lake / before.folders[mart][""]).as_uri()
+            held = _uri(run.lake / before.folders[mart][""])
             spark.sql(
                 f"insert into marts.{mart} select {names} from parquet.`{held}`"
                 f" where not (start_at < {end} and end_at > {start})"
             )
             continue
         kept = [
-            f"partition ({column} = date '{value}') location '{(run.lake / folder).as_uri()}'"
+            f"partition ({column} = date '{value}') location '{_uri(run.lake / folder)}'"
             for value, folder in before.folders[mart].items()
             if not run.books(column, date.fromisoformat(value))
         ]
         if kept:
             spark.sql(f"alter table marts.{mart} add {' '.join(kept)}")
+
+
+def _uri(path: Path) -> str:
+    """An absolute path as Spark takes it, unescaped: `as_uri` escapes =, and a kept date would read as empty."""
+    return f"file://{path}"
 
 
 def _made(spark: SparkSession, run: Run, before: Committed) -> Committed:
@@ -326,7 +331,7 @@ def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any]) -> dict
 
     # As vars, which a unit test replaces by its own; what the environment says would win over both.
     dates = {"start_date": run.start.isoformat(), "end_date": run.end.isoformat()}
-    told = {**dict.fromkeys(DATE_VARIABLES), "WATTLEDGER_SPARK_MARTS": run.marts.as_uri()}
+    told = {**dict.fromkeys(DATE_VARIABLES), "WATTLEDGER_SPARK_MARTS": _uri(run.marts)}
     scratch = run.work / "dbt"
     folders = ["--project-dir", DBT_PROJECT, "--profiles-dir", DBT_PROJECT, "--target-path", scratch]
     common = ["--target", "spark", "--log-path", scratch, "--quiet", "--vars", json.dumps({**dbt_vars, **dates})]
