@@ -1,5 +1,8 @@
 -- What raw says each reading knows of each meter and date, best first: int_metered_days adds up the first, and compares the second with it.
 -- Reads raw and the catalogues, none of the book's steps. One row per date and reading of a meter that ought to be booked.
+{# Only int_metered_days reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
+{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+
 with series as (
 
     select
