@@ -19,7 +19,7 @@ from tests.spark import cluster, parity
 from tests.spark.parity import lake_of
 
 # Of the demo's 28 days; WATTLEDGER_SPARK_DAYS says another number.
-DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "2"))
+DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
 
 
 @contextmanager
