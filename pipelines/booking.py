@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from collectors.samples import Window
 
-BOOKING, PUBLICATION = "booking", "publication"
+BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
 
 
 def utc_day(window: Window) -> Window:
@@ -67,9 +67,25 @@ def note(
     return changed
 
 
-def dates_to_book(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> tuple[date, date]:
-    """The run's own dates [start, end) widened to all that are due: one contiguous range, half-open."""
-    return _hull(connection, BOOKING, start, end)
+def dates_to_book(
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False
+) -> tuple[date, date]:
+    """The run's own dates [start, end) widened to all that are due: one contiguous range, half-open.
+
+    On Spark also to those that DuckDB booked since: Spark's own marts do not have them.
+    """
+    first, end = _hull(connection, BOOKING, start, end)
+    return _hull(connection, SPARK, first, end) if on_spark else (first, end)
+
+
+def begun(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """The dates [start, end) are due until they are `booked`, however this run ends."""
+    _mark(connection, BOOKING, start, end)
+
+
+def missed_by_spark(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """DuckDB books the dates [start, end) of a fleet that Spark has booked: Spark's next run has to catch up."""
+    _mark(connection, SPARK, start, end)
 
 
 def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> tuple[date, date]:
@@ -77,10 +93,12 @@ def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: da
     return _hull(connection, PUBLICATION, start, end)
 
 
-def booked(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+def booked(connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False) -> None:
     """The dates [start, end) are booked: they wait for publication now."""
     connection.execute("begin")
     _clear(connection, BOOKING, start, end)
+    if on_spark:
+        _clear(connection, SPARK, start, end)
     _mark(connection, PUBLICATION, start, end)
     connection.execute("commit")
 

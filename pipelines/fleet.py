@@ -17,7 +17,7 @@ from zoneinfo import available_timezones
 import yaml
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
-from collectors.samples import Collector
+from collectors.samples import Collector, url_without_secrets
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
@@ -193,10 +193,12 @@ class GridIntensity(Part):
 
 
 class LandingTarget(Part):
-    """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path` (docs/scale.md)."""
+    """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
+    from there (docs/scale.md)."""
 
     target: Literal["duckdb", "lake"] = "duckdb"
     path: SpoolPath | None = Field(default=None, validate_default=False)
+    engine: Literal["duckdb", "spark"] = "duckdb"
 
     @model_validator(mode="after")
     def _lake_lies_somewhere(self) -> LandingTarget:
@@ -290,6 +292,8 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     ):
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield f"{key}: {name!r} stands more than once, expected unique names"
+    if fleet.landing.engine == "spark":
+        yield from _what_spark_cannot_read(fleet.landing)
     sites = {site.name for site in fleet.sites}
     for key, part in [("sources", s) for s in fleet.sources] + [("nodes", n) for n in fleet.nodes]:
         if part.site is not None and part.site not in sites:
@@ -300,6 +304,14 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
                 if tariff.overlaps(other):
                     yield f"sites[{site.name}].tariff[{i}]: prices hours that tariff[{j}] already prices"
     yield from _double_assignments(fleet)
+
+
+def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:
+    if landing.path is None:
+        yield f"landing.target: got {landing.target!r}, expected 'lake' because engine is spark, which reads files"
+    elif not Path(landing.path).is_absolute():  # every path on a file system is by now, and no URL is
+        shown = url_without_secrets(landing.path)
+        yield f"landing.path: got {shown!r}, expected a local or shared folder because engine is spark: marts lie there"
 
 
 def _double_assignments(fleet: Fleet) -> Iterator[str]:

@@ -223,6 +223,9 @@ class Lake:
     def remove_control(self, run_id: str) -> None:
         """Remove what `export_control` wrote for a run."""
         self.remove([path.removeprefix(f"{self.root}/") for path in self._found(f"control/{run_id}")])
+        folder = Path(self.path(f"control/{run_id}"))
+        if self.is_local and folder.is_dir():
+            folder.rmdir()
 
     # --- how ----------------------------------------------------------------------------------------------------------
 

@@ -27,13 +27,14 @@ from dagster_dbt import (
 from filelock import FileLock
 from packaging.version import Version
 
-from pipelines import booking, checks, warehouse
+from pipelines import booking, checks, spark, spark_ledger, warehouse
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.raw_tables import create_tables
 from pipelines.telemetry import POOL, daily
 
 DBT_PROJECT = PROJECT / "dbt_project"
 SEEDS = "resource_type:seed"
+UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
 # They test the project, not the day: `make test` runs them.
 WITHOUT_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
 
@@ -128,18 +129,9 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
     )
     def ledger(context: dg.AssetExecutionContext, dbt: Dbt) -> Iterator[Any]:
         window = context.partition_time_window
-        first, end = window.start.date(), window.end.date()
+        book = _on_spark if fleet.landing.engine == "spark" else _on_duckdb
         with warehouse.writing(fleet.warehouse, "ledger"):
-            with closing(warehouse.connect(fleet.warehouse)) as connection:
-                create_tables(connection)
-                first, end = booking.dates_to_book(connection, first, end)
-            logger.info("booking %s to %s", first, end - timedelta(days=1))
-            checks.prefetch()
-            yield from _dbt(context, dbt, fleet, first, end)
-            if not context.is_subset:
-                # A part of the models has not healed what is due.
-                with closing(warehouse.connect(fleet.warehouse)) as connection:
-                    booking.booked(connection, first, end)
+            yield from book(context, dbt, fleet, window.start.date(), window.end.date())
 
     return [seeds, ledger]
 
@@ -153,6 +145,69 @@ def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
     return digest.hexdigest()
 
 
+def _on_duckdb(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        first, end = booking.dates_to_book(connection, first, end)
+        if spark_ledger.has_built(fleet):
+            booking.missed_by_spark(connection, first, end)
+    logger.info("booking %s to %s", first, end - timedelta(days=1))
+    checks.prefetch()
+    yield from _dbt(context, dbt, fleet, first, end)
+    if not context.is_subset:
+        # A part of the models has not healed what is due.
+        with closing(warehouse.connect(fleet.warehouse)) as connection:
+            booking.booked(connection, first, end)
+
+
+def _on_spark(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
+    """Spark builds all models whatever is selected: its marts are committed whole or not at all."""
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
+    logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
+    checks.prefetch()
+    try:
+        built = spark_ledger.build(fleet, first, end, _vars(fleet))
+    except spark.SparkError as failure:
+        yield from _checked(context, {name: said for name, said in failure.statuses.items() if said == "fail"})
+        line = str(failure).partition("\n")[0]
+        raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
+    _create_marts(dbt, fleet, set(built.committed.columns))
+    spark_ledger.take(fleet, first, end)
+    keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
+    for name in built.statuses:  # in the order in which dbt built them, on which Dagster insists
+        if keys.get(name) in context.selected_asset_keys:
+            yield dg.MaterializeResult(asset_key=keys[name], metadata={"spark_run_id": built.run_id})
+    yield from _checked(context, built.statuses)
+
+
+def _checked(context: dg.AssetExecutionContext, statuses: Mapping[str, str]) -> Iterator[dg.AssetCheckResult]:
+    """What dbt said of each test, by its unique id, as the results of the selected checks."""
+    for spec in context.assets_def.check_specs:
+        said = statuses.get(spec.metadata[UNIQUE_ID])
+        if said is not None and spec.key in context.selected_asset_check_keys:
+            yield dg.AssetCheckResult(
+                asset_key=spec.asset_key,
+                check_name=spec.name,
+                passed=said == "pass",
+                severity=dg.AssetCheckSeverity.WARN if said == "warn" else dg.AssetCheckSeverity.ERROR,
+                metadata={"status": said},
+            )
+
+
+def _create_marts(dbt: Dbt, fleet: Fleet, marts: set[str]) -> None:
+    """Create those of these marts that the warehouse misses, empty, with their contracts and comments."""
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        held = spark_ledger.marts_of(connection)
+    if marts <= held:
+        return
+    args = ["--no-write-json", "run", "--empty", "--vars", json.dumps(_vars(fleet))]
+    with _environment(_told(fleet)):
+        done = dbt.cli([*args, *(("--exclude", *sorted(held)) if held else ())], target_path=fleet.root / "dbt")
+    done.wait()
+
+
 def _dbt(
     context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date = date.min, end: date = date.min
 ) -> Iterator[Any]:
@@ -161,17 +216,23 @@ def _dbt(
     dbt parses the whole project again, two seconds, where the vars or the folder are not those of last time. So seeds
     and models share both, and the dates come by the environment (macros/booked_dates.sql).
     """
-    told = {
+    # Nobody reads dbt's JSON files of a run: what happened is in Dagster's events and in dbt.log.
+    args = ["--no-write-json", "build", *WITHOUT_UNIT_TESTS, "--vars", json.dumps(_vars(fleet))]
+    with _environment(_told(fleet, first, end)):  # dbt takes a copy when it starts
+        invocation = dbt.cli(args, context=context, target_path=fleet.root / "dbt")
+    yield from invocation.stream()
+
+
+def _vars(fleet: Fleet) -> dict[str, int]:
+    return {"grid_seconds": fleet.grid_seconds, "max_spread_seconds": round(fleet.max_spread_days * 86400)}
+
+
+def _told(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str]:
+    return {
         "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
         "DBT_ENV_CUSTOM_ENV_START_DATE": first.isoformat(),
         "DBT_ENV_CUSTOM_ENV_END_DATE": end.isoformat(),
     }
-    dbt_vars = {"grid_seconds": fleet.grid_seconds, "max_spread_seconds": round(fleet.max_spread_days * 86400)}
-    # Nobody reads dbt's JSON files of a run: what happened is in Dagster's events and in dbt.log.
-    args = ["--no-write-json", "build", *WITHOUT_UNIT_TESTS, "--vars", json.dumps(dbt_vars)]
-    with _environment(told):  # dbt takes a copy when it starts
-        invocation = dbt.cli(args, context=context, target_path=fleet.root / "dbt")
-    yield from invocation.stream()
 
 
 @contextmanager

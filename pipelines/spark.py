@@ -49,7 +49,14 @@ DATE_VARIABLES = ("DBT_ENV_CUSTOM_ENV_START_DATE", "DBT_ENV_CUSTOM_ENV_END_DATE"
 
 
 class SparkError(Exception):
-    """The build cannot start, or failed whole; the message says why. The committed marts are untouched."""
+    """The build cannot start, or failed whole; the message says why. The committed marts are untouched.
+
+    `statuses` is what dbt had done until then, as in a `Build`.
+    """
+
+    def __init__(self, message: str, statuses: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.statuses = dict(statuses or {})
 
 
 @dataclass(frozen=True)
@@ -343,10 +350,12 @@ def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any]) -> dict
         _set(before)
     if done.exception is not None or done.result is None:
         raise SparkError(f"dbt did not run on Spark: {done.exception}") from done.exception
+    statuses = {result.node.unique_id: str(result.status) for result in done.result}
     if not done.success:
         wrong = [r for r in done.result if str(r.status) in ("error", "fail", "runtime error")]
-        raise SparkError("; ".join(f"{r.node.unique_id}: {(r.message or '').splitlines()[0]}" for r in wrong[:5]))
-    return {result.node.unique_id: str(result.status) for result in done.result}
+        first_lines = [f"{r.node.unique_id}: {(r.message or '').partition(chr(10))[0]}" for r in wrong[:5]]
+        raise SparkError("; ".join(first_lines), statuses)
+    return statuses
 
 
 def _set(variables: Mapping[str, str | None]) -> None:

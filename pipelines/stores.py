@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from collectors.samples import SAMPLE_SCHEMA, Window
-from pipelines import booking, merging, warehouse
+from pipelines import booking, merging, spark, warehouse
 from pipelines.fleet_errors import FleetError
 from pipelines.lake import SAMPLE_TABLES, TABLES, Lake, LakeError, Manifest, folder, new_landing_id
 from pipelines.parquet_files import Writer
@@ -86,13 +87,18 @@ def store_of(fleet: Fleet) -> Store:
 
 
 def judge(fleet: Fleet) -> None:
-    """FleetError unless the store can be written, and is the one that this fleet has landed in so far."""
+    """FleetError unless the store can be written, is the one that this fleet has landed in so far, and what shall book
+    from it can start."""
     is_lake = fleet.landing.target == "lake"
     try:
         if is_lake:
             Lake(fleet.landing.path).probe()
+        if fleet.landing.engine == "spark":
+            spark.check(Path(fleet.landing.path))
     except LakeError as refusal:
         raise FleetError(fleet.path, [f"landing.path: {refusal}"]) from refusal
+    except spark.SparkError as refusal:
+        raise FleetError(fleet.path, [f"landing.engine: {refusal}"]) from refusal
     if not fleet.warehouse.exists():
         return
     with closing(warehouse.connect(fleet.warehouse)) as connection:

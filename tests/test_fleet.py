@@ -112,11 +112,31 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             'run_windows: {inline: [{window_id: w, start_at: "2026-10-01T00:00:00Z", end_at: "2026-10-01T01:00:00Z"}]}',
             "run_windows.inline[w]: expected at least one of node, engine and model",
         ),
+        (
+            "landing: {engine: spark}",
+            "landing.target: got 'duckdb', expected 'lake' because engine is spark, which reads files",
+        ),
+        (
+            'landing: {target: lake, path: "s3://key:hunter2@bucket/lake", engine: spark}',
+            "landing.path: got 's3://bucket/lake', expected a local or shared folder because engine is spark: marts lie"
+            " there",
+        ),
+        (
+            "landing: {target: lake, path: lake/, engine: sparks}",
+            "landing.engine: got 'sparks', expected 'duckdb' or 'spark'",
+        ),
         ("root: /etc", "root: unknown key"),
     ],
 )
 def test_parts_that_disagree_are_named(tmp_path: Path, addition: str, problem: str) -> None:
     assert problems(tmp_path, SMALLEST + addition) == [problem]
+
+
+def test_the_engine_is_duckdb_unless_the_file_says_spark(tmp_path: Path) -> None:
+    assert load(tmp_path, SMALLEST).landing.engine == "duckdb"
+    assert load(tmp_path, SMALLEST + "landing: {target: lake, path: lake/}").landing.engine == "duckdb"
+    moved = load(tmp_path, SMALLEST + "landing: {target: lake, path: lake/, engine: spark}")
+    assert (moved.landing.engine, moved.landing.path) == ("spark", str(tmp_path / "data" / "mine" / "lake"))
 
 
 def test_a_generated_source_must_be_labelled(tmp_path: Path) -> None:

@@ -53,21 +53,24 @@ class Cluster:
         with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
             return json.load(answer)["aliveworkers"]
 
-    @contextmanager
-    def process(self, **more: str) -> Iterator[ProcessPoolExecutor]:
-        """One process in which `pipelines.spark` uses this cluster; its JVM ends with it."""
+    def environment(self) -> dict[str, str]:
+        """What makes `pipelines.spark` use this cluster."""
         configuration = self.folder / "configuration"
         configuration.mkdir(exist_ok=True)
         (configuration / "spark-defaults.conf").write_text(
             f"spark.driver.memory 2g\nspark.executor.memory {EXECUTOR_MEMORY}\nspark.driver.host 127.0.0.1\n"
             f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\nspark.executor.extraJavaOptions {JAVA_OPTIONS}\n"
         )
-        told = {
+        return {
             "WATTLEDGER_SPARK_MASTER": self.master,
             "SPARK_CONF_DIR": str(configuration),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            **more,
         }
+
+    @contextmanager
+    def process(self, **more: str) -> Iterator[ProcessPoolExecutor]:
+        """One process in which `pipelines.spark` uses this cluster; its JVM ends with it."""
+        told = {**self.environment(), **more}
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context, initializer=_tell, initargs=(told,)) as pool:
             yield pool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import duckdb
 
 from pipelines import spark
-from pipelines.committed import committed_rows
 from pipelines.raw_tables import FLEET_TABLES
 from tests.books import Book
 
@@ -49,21 +49,21 @@ def lake_of(book: Book, lake: Path) -> tuple[dict[str, list[str]], Path]:
     return files, control
 
 
-def differences(connection: duckdb.DuckDBPyConnection, lake: Path) -> list[Difference]:
-    """Every mart of the warehouse against the committed marts of the lake."""
+def differences(connection: duckdb.DuckDBPyConnection, rows_of: Callable[[str], str]) -> list[Difference]:
+    """Every mart of the warehouse against what the queries of `rows_of` give by the name of a mart."""
     marts = connection.execute(
         "select table_name from duckdb_tables() where schema_name = 'marts' order by 1"
     ).fetchall()
-    return [_difference(connection, lake, mart) for (mart,) in marts]
+    return [_difference(connection, mart, rows_of(mart)) for (mart,) in marts]
 
 
-def _difference(connection: duckdb.DuckDBPyConnection, lake: Path, mart: str) -> Difference:
+def _difference(connection: duckdb.DuckDBPyConnection, mart: str, theirs: str) -> Difference:
     described = connection.execute(f"describe marts.{mart}").fetchall()
     columns = {name: kind for name, kind, *_ in described}
     exact = [name for name, kind in columns.items() if kind != "DOUBLE"]
     doubles = [name for name, kind in columns.items() if kind == "DOUBLE"]
     connection.execute(f"create or replace temp view ours as select * from marts.{mart}")
-    connection.execute(f"create or replace temp view theirs as {committed_rows(lake, mart)}")
+    connection.execute(f"create or replace temp view theirs as {theirs}")
     found = {name: kind for name, kind, *_ in connection.execute("describe theirs").fetchall()}
     if found != columns:
         raise AssertionError(f"{mart}: columns differ: {set(columns.items()) ^ set(found.items())}")

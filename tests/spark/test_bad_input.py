@@ -1,4 +1,5 @@
-"""What cannot work is said at once, in one error, before any work: no Java, no master, no lake."""
+"""What cannot work is said at once, in one error, before any work: no Java, no master, no lake;
+and a build that fails leaves the job's readers with what they had."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import spark
+from pipelines import spark, spark_ledger
+from tests.books import command, demo_fleet
 from tests.spark.cluster import free_port
 
 START, END = date(2026, 10, 1), date(2026, 10, 2)
@@ -52,3 +54,36 @@ def test_two_builds_of_one_lake(tmp_path: Path) -> None:
     spark.check(tmp_path)
     with spark.one_at_a_time(tmp_path), pytest.raises(spark.SparkError, match="another build holds the lake"):
         build(tmp_path)
+
+
+def fleet_on_spark(folder: Path) -> Path:
+    return demo_fleet(folder, START, END, landing={"target": "lake", "path": "lake/", "engine": "spark"})
+
+
+def test_the_job_without_java_lands_nothing(tmp_path: Path) -> None:
+    done = command(fleet_on_spark(tmp_path), tmp_path / "data", JAVA_HOME=str(tmp_path / "nowhere"))
+    assert (done.returncode, done.stdout) == (2, "")
+    told, problem = done.stderr.splitlines()
+    assert told.endswith("fleet.yaml: 1 problem(s)")
+    assert problem.startswith("  landing.engine: Spark needs Java 17 or newer ")
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+
+
+def test_a_build_that_fails_fails_its_asset_in_one_line_and_nothing_is_published(tmp_path: Path) -> None:
+    data = tmp_path / "data" / "demo"
+    spark.check(data / "lake")
+    with spark.one_at_a_time(data / "lake"):
+        done = command(fleet_on_spark(tmp_path), tmp_path / "data")
+    assert done.returncode == 1
+    failed = [line for line in done.stderr.splitlines() if line.startswith("step ")]
+    assert len(failed) == 1
+    assert f"another build holds the lake {data / 'lake'} (Spark's own output: {data / 'spark.log'})" in failed[0]
+    assert list((data / "lake" / "raw" / "_landed").rglob("*.json")) != []
+    assert not (data / "published").exists()
+    assert not (data / "lake" / "marts" / "_committed.json").exists()
+
+
+def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> None:
+    with pytest.raises(spark.SparkError, match="the process of the build died, exit status 1"):
+        spark_ledger._in_a_process(tmp_path / "spark.log", (), {})
+    assert "TypeError" in (tmp_path / "spark.log").read_text()
