@@ -65,7 +65,7 @@ def build(fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any]) -> 
         manifests = [manifest for _, manifest in sorted(lake.landed().items())]
         files = {table: lake.files(table, manifests) for table in spark.SAMPLE_TABLES}
         control = Path(lake.path(f"control/{run_id}"))
-        return _in_a_process(log_of(fleet), (Path(lake.root), files, control, start, end), dbt_vars)
+        return in_a_process(log_of(fleet), (Path(lake.root), files, control, start, end), dbt_vars)
     finally:
         lake.remove_control(run_id)
 
@@ -82,7 +82,7 @@ def take(fleet: Fleet, start: date, end: date) -> None:
         booking.booked(connection, start, end, on_spark=True)
 
 
-def _in_a_process(log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any]) -> spark.Build:
+def in_a_process(log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any]) -> spark.Build:
     """Spark's Java stays until the Python that started it ends, and keeps its memory; so that is not ours."""
     context = multiprocessing.get_context("spawn")
     answers, answer = context.Pipe(duplex=False)

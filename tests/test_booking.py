@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from pathlib import Path
 
 import duckdb
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collectors.samples import Window
-from pipelines import booking, landing, spark_ledger, warehouse
-from pipelines.committed import Committed
-from pipelines.fleet import Fleet, load_fleet
+from pipelines import booking, landing, warehouse
 from pipelines.raw_tables import create_tables
 from tests.given import CATALOGUE, ENERGY, Samples, at, day
 
@@ -215,31 +212,3 @@ def test_what_duckdb_booked_in_between_is_due_on_spark_alone(held: duckdb.DuckDB
     assert due(held, "spark") == dates(1, 2)
     booking.booked(held, *dates(1, 5), on_spark=True)
     assert due(held, "spark") == []
-
-
-def test_a_build_on_spark_that_dies_leaves_its_dates_due(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    fleet = spark_fleet(tmp_path)
-    assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(4, 6))
-    assert spark_ledger.dates_to_book(held, fleet, *dates(7, 8)) == tuple(dates(4, 8))
-
-
-def test_the_first_build_on_spark_books_what_duckdb_has_booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    fleet = spark_fleet(tmp_path)
-    held.execute("create schema marts")
-    held.execute(
-        "create table marts.fleet_daily as select date '2026-10-02' as date union all select date '2026-10-04'"
-    )
-    Committed("a build").put(tmp_path / "data" / "mine" / "lake")
-    assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(4, 6))
-    (tmp_path / "data" / "mine" / "lake" / "marts" / "_committed.json").unlink()
-    assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(1, 6))
-
-
-def spark_fleet(folder: Path) -> Fleet:
-    (folder / "data" / "mine" / "lake" / "marts").mkdir(parents=True)
-    path = folder / "fleet.yaml"
-    path.write_text(
-        "fleet: mine\nperiod: {start: 2026-10-01}\nlanding: {target: lake, path: lake/, engine: spark}\n"
-        "sources: [{name: agents, kind: spool}]\n"
-    )
-    return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data")})

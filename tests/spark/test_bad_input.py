@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import spark, spark_ledger
+from pipelines import spark
 from tests.books import command, demo_fleet
 from tests.spark.cluster import free_port
 
@@ -81,9 +81,3 @@ def test_a_build_that_fails_fails_its_asset_in_one_line_and_nothing_is_published
     assert list((data / "lake" / "raw" / "_landed").rglob("*.json")) != []
     assert not (data / "published").exists()
     assert not (data / "lake" / "marts" / "_committed.json").exists()
-
-
-def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> None:
-    with pytest.raises(spark.SparkError, match="the process of the build died, exit status 1"):
-        spark_ledger._in_a_process(tmp_path / "spark.log", (), {})
-    assert "TypeError" in (tmp_path / "spark.log").read_text()

@@ -1,0 +1,116 @@
+"""The asset `ledger` of a fleet that is booked on Spark: its dates, and what Dagster hears. Needs no Spark.
+
+What Spark does with real telemetry is in `tests/spark`.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pytest
+
+from pipelines import spark, spark_ledger
+from pipelines.committed import Committed
+from pipelines.fleet import Fleet, load_fleet
+from pipelines.house import JOB, definitions_of
+
+ASSET = dg.AssetKey(["marts", "energy_ledger"])
+MODEL = "model.wattledger.energy_ledger"
+
+
+def dates(*numbers: int) -> list[date]:
+    return [date(2026, 10, 1) + timedelta(days=n) for n in numbers]
+
+
+def spark_fleet(folder: Path) -> Fleet:
+    (folder / "data" / "mine" / "lake" / "marts").mkdir(parents=True)
+    path = folder / "fleet.yaml"
+    path.write_text(
+        "fleet: mine\nperiod: {start: 2026-10-01}\nlanding: {target: lake, path: lake/, engine: spark}\n"
+        "sources: [{name: agents, kind: spool}]\n"
+    )
+    return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data")})
+
+
+# --- which dates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_build_on_spark_that_dies_leaves_its_dates_due(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fleet = spark_fleet(tmp_path)
+    assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(4, 6))
+    assert spark_ledger.dates_to_book(held, fleet, *dates(7, 8)) == tuple(dates(4, 8))
+
+
+def test_the_first_build_on_spark_books_what_duckdb_has_booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fleet = spark_fleet(tmp_path)
+    held.execute("create schema marts")
+    held.execute(
+        "create table marts.fleet_daily as select date '2026-10-02' as date union all select date '2026-10-04'"
+    )
+    Committed("a build").put(tmp_path / "data" / "mine" / "lake")
+    assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(4, 6))
+    (tmp_path / "data" / "mine" / "lake" / "marts" / "_committed.json").unlink()
+    assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(1, 6))
+
+
+# --- what Dagster hears -----------------------------------------------------------------------------------------------
+
+
+def materialize(fleet: Fleet) -> dg.ExecuteInProcessResult:
+    """One mart of the job, and its checks."""
+    job = definitions_of(fleet).resolve_job_def(JOB)
+    return job.execute_in_process(asset_selection=[ASSET], partition_key="2026-10-05", raise_on_error=False)
+
+
+def checks(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool, str]]:
+    return [(found.check_name, found.passed, found.severity.value) for found in result.get_asset_check_evaluations()]
+
+
+def data_tests(fleet: Fleet) -> dict[str, str]:
+    """The asset's dbt tests: unique id by name."""
+    found = [one for book in definitions_of(fleet).assets for one in book.check_specs if one.asset_key == ASSET]
+    return {spec.name: spec.metadata["dagster_dbt/unique_id"] for spec in found}
+
+
+def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = spark_fleet(tmp_path)
+    (warns, unique_id), *others = data_tests(fleet).items()
+    assert others
+    said = {MODEL: "success", unique_id: "warn", **dict.fromkeys((name for _, name in others), "pass")}
+    asked = []
+
+    def build(*arguments: object) -> spark.Build:
+        asked.append(arguments)
+        return spark.Build("a build", {"model.wattledger.fleet_daily": "success", **said}, Committed())
+
+    monkeypatch.setattr(spark_ledger, "build", build)
+    result = materialize(fleet)
+    assert result.success
+    assert asked == [(fleet, *dates(4, 5), {"grid_seconds": 300, "max_spread_seconds": 259200})]
+    assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
+    assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
+
+
+def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = spark_fleet(tmp_path)
+    (fails, unique_id), (_, passes), *_ = data_tests(fleet).items()
+
+    def build(*_: object) -> spark.Build:
+        raise spark.SparkError("what is wrong\nat java.lang", {MODEL: "success", unique_id: "fail", passes: "pass"})
+
+    monkeypatch.setattr(spark_ledger, "build", build)
+    result = materialize(fleet)
+    (failure,) = result.get_step_failure_events()
+    told = f"dagster._core.definitions.events.Failure: what is wrong (Spark's own output: {fleet.root / 'spark.log'})"
+    assert failure.step_failure_data.error.message.strip() == told
+    assert checks(result) == [(fails, False, "ERROR")]
+    assert result.get_asset_materialization_events() == []
+
+
+def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> None:
+    with pytest.raises(spark.SparkError, match="the process of the build died, exit status 1"):
+        spark_ledger.in_a_process(tmp_path / "spark.log", (), {})
+    assert "TypeError" in (tmp_path / "spark.log").read_text(encoding="utf-8")
