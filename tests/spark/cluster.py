@@ -54,13 +54,13 @@ class Cluster:
             return json.load(answer)["aliveworkers"]
 
     @contextmanager
-    def process(self, **more: str) -> Iterator[ProcessPoolExecutor]:
+    def process(self, *, java_options: str = JAVA_OPTIONS, **more: str) -> Iterator[ProcessPoolExecutor]:
         """One process in which `pipelines.spark` uses this cluster; its JVM ends with it."""
         configuration = self.folder / "configuration"
         configuration.mkdir(exist_ok=True)
         (configuration / "spark-defaults.conf").write_text(
             f"spark.driver.memory 2g\nspark.executor.memory {EXECUTOR_MEMORY}\nspark.driver.host 127.0.0.1\n"
-            f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\nspark.executor.extraJavaOptions {JAVA_OPTIONS}\n"
+            f"spark.driver.extraJavaOptions {java_options}\nspark.executor.extraJavaOptions {java_options}\n"
         )
         told = {
             "WATTLEDGER_SPARK_MASTER": self.master,
