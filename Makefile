@@ -16,7 +16,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint bench lock clean
+.PHONY: help setup run dev test test-spark lint bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ lint: $(READY)  ## ruff: rules and format
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
+
+bench-spark: $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
+	@$(BIN)/python -m bench --legs growth $(ARGS)
 
 lock: $(READY)  ## write both locks anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
 	@$(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv

@@ -1,7 +1,9 @@
-"""`python -m bench`: the product beside its floor, a day on a long history, Prometheus, the agent; printed, not judged.
+"""`python -m bench`: the product beside its floor, a day on a long history, Prometheus, the agent, a big fleet, Spark.
+
+Everything is printed, nothing judged.
 
 Add a leg here, with a line of docs/bench.md on how to read it. Keep out what a leg runs (`product`, `floor`,
-`prometheus`, `agent`).
+`prometheus`, `agent`, `growth`).
 """
 
 from __future__ import annotations
@@ -13,18 +15,23 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from bench import agent, children, prometheus
 from bench.children import Cost
-from bench.fleet_day import FIRST_DAY
+from bench.fleet_day import FIRST_DAY, STEPS
 from bench.product import Fleet, Job, write_empty
 
 COLUMNS = ("", "wall s", "cpu s", "peak MiB", "land s", "M rows/s", "seeds s", "models s", "checks s", "publish s")
+# What a bigger fleet is compared with, and how big a lake grows.
+REFERENCE_GPUS = 1000
+GROWTH_MILLIONS = (1, 4, 16)
+SAMPLES_PER_GPU = 3 * STEPS
 WIDTHS = (46, *(max(len(column), 8) for column in COLUMNS[1:]))
 
 
@@ -46,7 +53,7 @@ class Bench:
             self._generate(name, gpus, *options)
             fleet, ratios, by_cpu = Fleet(self.folder, name, name), [], []
             for _ in range(self.asked.pairs):
-                floor = self._floor(name)
+                floor = self._floor(name, f"  floor, {name}")
                 _forget(empty)
                 start = empty.run()
                 _job("  the job on an empty day", start)
@@ -63,10 +70,79 @@ class Bench:
         _median("an empty day later on", (job.cost.seconds for job in later))
 
         _heading(f"the same day with {gpus // 8} engines: 12 series and 3 histograms each")
-        self._generate("tokens", gpus)
-        fleet = Fleet(self.folder, "tokens", "tokens", streams=("power", "tokens"))
-        _job("  product, power and tokens", fleet.run())
-        self._drop("tokens", fleet)
+        self._with_engines("tokens", gpus, statistics.median(job.cost.seconds for job in fixed))
+
+    def ceiling(self) -> None:
+        """A big fleet's day with its engines: per sample beside 1,000 GPUs, and with 2 GB of memory for DuckDB."""
+        gpus = self.asked.gpus
+        if gpus <= REFERENCE_GPUS:
+            print(f"\nceiling: not measured: it asks for more than {REFERENCE_GPUS} GPUs (make bench GPUS=10000)")
+            return
+        write_empty(self.folder / "empty")
+        empty = Fleet(self.folder, "empty", "empty")
+        empty.run()  # dbt's parse of the project, which a checkout needs once
+        _heading(f"one day of {gpus} GPUs and {gpus // 8} engines at 15 s beside {REFERENCE_GPUS} GPUs")
+        _forget(empty)
+        start = empty.run()
+        _job("  the job on an empty day", start)
+        reference = self._with_engines("reference", REFERENCE_GPUS, start.cost.seconds)
+        asked = self._with_engines("asked", gpus, start.cost.seconds, limits=("2GB",))
+        _median("cost per sample / that of 1,000 GPUs, aim 1.3", [asked / reference])
+
+    def growth(self) -> None:
+        """The same models on Spark with one and two workers and on DuckDB, from one lake, at 1, 4 and 16 M samples."""
+        _heading("growth: a day's models, from the same lake, on DuckDB and on Spark")
+        if find_spec("pyspark") is None:
+            print("  not measured: pyspark is not installed (make bench-spark)")
+            return
+        seconds: dict[str, list[float]] = {}
+        samples = []
+        for millions in GROWTH_MILLIONS:
+            gpus = round(millions * 1e6 / SAMPLES_PER_GPU)
+            samples.append(gpus * SAMPLES_PER_GPU)
+            name = f"lake-{millions}"
+            self._generate(name, gpus, "--no-tokens")
+            fleet = Fleet(self.folder, name, name, landing="{target: lake, path: lake/}")
+            for threads in (1, 2):
+                _forget(fleet)
+                job = fleet.run(told={"WATTLEDGER_THREADS": str(threads)})
+                _job(f"  DuckDB, {threads} threads, {millions} M samples", job)
+                seconds.setdefault(f"DuckDB, {threads} threads", []).append(job.steps["models"])
+            for workers in (1, 2):
+                cost, text = children.run(
+                    *("bench.growth", "--fleet", fleet.path, "--workers", workers),
+                    *("--folder", self.folder / f"cluster-{millions}-{workers}"),
+                    told=fleet.environment,
+                )
+                told = children.told_by(text)
+                _row(f"  Spark, {workers} workers, {millions} M samples", cost, 0, 0, None, told["seconds"])
+                seconds.setdefault(f"Spark, {workers} workers", []).append(told["seconds"])
+            self._drop(name, fleet)
+        print(
+            f"\n  {'thousand samples per second':<30}" + "".join(f"{m:>8} M" for m in GROWTH_MILLIONS) + "   each more"
+        )
+        for engine, took in seconds.items():
+            rates = [count / second / 1e3 for count, second in zip(samples, took, strict=True)]
+            # What a further sample costs, without the fixed seconds of a build.
+            further = (samples[-1] - samples[0]) / (took[-1] - took[0]) / 1e3
+            print(f"  {engine:<30}" + "".join(f"{rate:>10.0f}" for rate in rates) + f"{further:>12.0f}")
+
+    def _with_engines(self, name: str, gpus: int, fixed_seconds: float, limits: Sequence[str] = ()) -> float:
+        """Power and tokens of a day beside the floor that lands both, then within each of `limits`; seconds per sample
+        beyond the fixed ones."""
+        self._generate(name, gpus)
+        fleet = Fleet(self.folder, name, name, streams=("power", "tokens"))
+        floor = self._floor(name, f"  floor, {gpus} GPUs, power and tokens", "--tokens", self.folder / name / "tokens")
+        job = fleet.run()
+        _job(f"  product, {gpus} GPUs, power and tokens", job)
+        beyond = job.cost.seconds - fixed_seconds
+        _median(f"{gpus} GPUs with engines: (product - empty day) / floor", [beyond / floor.seconds])
+        print(f"  microseconds per sample beyond the empty day: {beyond / job.rows * 1e6:.3f}", flush=True)
+        for limit in limits:
+            _forget(fleet)
+            _job(f"  product, DuckDB's memory_limit {limit}", fleet.run(told={"WATTLEDGER_MEMORY_LIMIT": limit}))
+        self._drop(name, fleet)
+        return beyond / job.rows
 
     def history(self) -> None:
         """A day booked again on top of a history, and in a warehouse that holds only that day."""
@@ -124,12 +200,12 @@ class Bench:
     def _generate(self, name: str, gpus: int, *options: object) -> None:
         children.run("bench.fleet_day", "--gpus", gpus, "--out", self.folder / name, *options)
 
-    def _floor(self, name: str) -> Cost:
-        _, text = children.run("bench.floor", "--power", self.folder / name / "power")
+    def _floor(self, name: str, title: str, *options: object) -> Cost:
+        _, text = children.run("bench.floor", "--power", self.folder / name / "power", *options)
         told = children.told_by(text)
         # By its own clocks: starting Python is on neither side of the ratio.
         cost = Cost(told["total_seconds"], told["cpu_seconds"], told["peak_rss_mib"])
-        _row(f"  floor, {name}", cost, told["land_seconds"], told["rows"], None, told["energy_seconds"])
+        _row(title, cost, told["land_seconds"], told["rows"], None, told["energy_seconds"])
         return cost
 
     def _drop(self, files: str, *fleets: Fleet) -> None:
@@ -188,16 +264,23 @@ def main() -> None:
         "history": Bench.history,
         "prometheus": Bench.prometheus,
         "agent": Bench.agent,
+        "ceiling": Bench.ceiling,
+        "growth": Bench.growth,
     }
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--gpus", type=int, default=1000)
-    parser.add_argument("--legs", nargs="+", choices=legs, default=list(legs), help="which to run (default: all)")
+    parser.add_argument(
+        "--legs", nargs="+", choices=legs, help="which to run (default: what the number of GPUs is for)"
+    )
     parser.add_argument("--pairs", type=int, default=3, help="how often what is compared runs in turn (default: 3)")
     parser.add_argument("--history-gpus", type=int, default=250)
     parser.add_argument("--history-days", type=int, default=30)
     parser.add_argument("--agent-seconds", type=float, default=60.0)
     parser.add_argument("--folder", type=Path, help="where to put gigabytes until the end (default: the system's own)")
     asked = parser.parse_args()
+    if asked.legs is None:
+        is_big = asked.gpus > REFERENCE_GPUS
+        asked.legs = ["ceiling"] if is_big else ["floor", "history", "prometheus", "agent"]
     print(f"Wattledger bench: {_machine()}")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="wattledger-bench-", dir=asked.folder) as folder:

@@ -1,9 +1,10 @@
 """The floor: the leanest hand-written way from the same Parquet files to the energy of each device per 5 minutes.
 
-`python -m bench.floor --power OUT/power` reads the spool's files with pyarrow, lands (series_id, observed_at, value)
-in a DuckDB file, computes joules per device and 5 minutes, and prints seconds and peak memory as JSON. It may assume
-what `bench.fleet_day` promises: no gaps, no resets, no invalid samples, one meter per device. Nothing else is left
-out: it lands every row that the product lands, and shares a delta or trapezoid by time across an edge as the book does.
+`python -m bench.floor --power OUT/power` (and `--tokens OUT/tokens`, landed beside it) reads the spool's files with
+pyarrow, lands (series_id, observed_at, value) in a DuckDB file, computes joules per device and 5 minutes, and prints
+seconds and peak memory as JSON. It may assume what `bench.fleet_day` promises: no gaps, no resets, no invalid samples,
+one meter per device. Nothing else is left out: it lands every row that the product lands, and shares a delta or
+trapezoid by time across an edge as the book does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -91,10 +92,10 @@ select device_uuid, interval_start_at, sum(joules) as energy_joules from pieces 
 
 
 class Landing:
-    """Reads a spool's files into batches of SCHEMA and remembers which series is what."""
+    """Reads spools' files into batches of SCHEMA and remembers which series is what."""
 
-    def __init__(self, spool: Path) -> None:
-        self.paths = sorted(spool.glob("host=*/date=*/*.parquet"))
+    def __init__(self, spools: Sequence[Path]) -> None:
+        self.paths = sorted(path for spool in spools for path in spool.glob("host=*/date=*/*.parquet"))
         self.series: dict[tuple[str, str], int] = {}
         self.rows = 0
 
@@ -125,10 +126,10 @@ class Landing:
         )
 
 
-def run(spool: Path, warehouse: Path) -> dict:
+def run(spools: Sequence[Path], warehouse: Path) -> dict:
     """Land and compute; seconds per step, joules and peak memory. `warehouse` must not exist yet."""
     began, cpu_began = time.perf_counter(), time.process_time()
-    landing = Landing(spool)
+    landing = Landing(spools)
     with duckdb.connect(str(warehouse)) as connection:
         connection.execute("set TimeZone = 'UTC'")
         connection.execute("create table samples (series_id bigint, observed_at timestamptz, value double)")
@@ -164,9 +165,11 @@ def run(spool: Path, warehouse: Path) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.floor", description=__doc__.partition("\n")[0])
     parser.add_argument("--power", type=Path, required=True, help="the spool that bench.fleet_day wrote")
+    parser.add_argument("--tokens", type=Path, help="its other spool, to be landed too")
     asked = parser.parse_args()
+    spools = [spool for spool in (asked.power, asked.tokens) if spool]
     with tempfile.TemporaryDirectory(dir=asked.power.parent) as folder:
-        print(json.dumps(run(asked.power, Path(folder) / "floor.duckdb")))
+        print(json.dumps(run(spools, Path(folder) / "floor.duckdb")))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ publication.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +36,16 @@ class Job(NamedTuple):
 class Fleet:
     """A fleet whose samples lie under `files` as `bench.fleet_day` writes them; its data lies beside its fleet file."""
 
-    def __init__(self, folder: Path, name: str, files: str, days: int = 1, streams: Sequence[str] = ("power",)) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        files: str,
+        days: int = 1,
+        *,
+        streams: Sequence[str] = ("power",),
+        landing: str = "{target: duckdb}",
+    ) -> None:
         self.name = name
         self.data = folder / f"data-{name}"
         self.path = folder / f"{name}.yaml"
@@ -50,6 +59,7 @@ class Fleet:
             f"fleet: {name}",
             "synthetic: true",
             f"period: {{start: {FIRST_DAY}, end: {FIRST_DAY + timedelta(days)}}}",
+            f"landing: {landing}",
             "sources:",
             *sources,
             "sites:",
@@ -58,11 +68,18 @@ class Fleet:
         ]
         self.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def run(self, start: date = FIRST_DAY, days: int = 1) -> Job:
-        """Run the job of these dates. RuntimeError with its last lines when it, or one of its checks, fails."""
-        told = {"WATTLEDGER_DATA": str(self.data), "DAGSTER_HOME": str(self.data / ".dagster")}
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where the fleet's data lies, for whatever is run on it."""
+        return {"WATTLEDGER_DATA": str(self.data), "DAGSTER_HOME": str(self.data / ".dagster")}
+
+    def run(self, start: date = FIRST_DAY, days: int = 1, told: Mapping[str, str] | None = None) -> Job:
+        """Run the job of these dates, with `told` in its environment. RuntimeError when it, or one of its checks,
+        fails, with its last lines."""
         span = ("--start", start, "--end", start + timedelta(days))
-        cost, _ = children.run("pipelines", "run", "--fleet", self.path, *span, told=told)
+        cost, _ = children.run(
+            "pipelines", "run", "--fleet", self.path, *span, told={**self.environment, **(told or {})}
+        )
         return Job(cost, _steps(self.data / ".dagster"), *self._held(start, days))
 
     def _held(self, start: date, days: int) -> tuple[int, float]:

@@ -78,7 +78,7 @@ def test_counters_run_on_from_one_day_to_the_next():
 @pytest.mark.parametrize("gauge_only", [False, True])
 def test_the_floor_books_every_joule_between_first_and_last_sample(tmp_path, gauge_only):
     fleet_day.write(tmp_path, gpus=10, day=DAY, gauge_only=gauge_only, with_tokens=False)
-    printed = floor.run(tmp_path / "power", tmp_path / "floor.duckdb")
+    printed = floor.run([tmp_path / "power"], tmp_path / "floor.duckdb")
     milliwatts = [fleet_day.node(number, DAY).milliwatts for number in (0, 1)]
     # The counter ticks in whole millijoules; the gauge's trapezoid also has halves.
     trapezoid = [7.5 * (watts[:, 1:] + watts[:, :-1]) for watts in milliwatts]

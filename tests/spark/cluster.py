@@ -53,13 +53,13 @@ class Cluster:
         with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
             return json.load(answer)["aliveworkers"]
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, *, java_options: str = JAVA_OPTIONS) -> dict[str, str]:
         """What makes `pipelines.spark` use this cluster."""
         configuration = self.folder / "configuration"
         configuration.mkdir(exist_ok=True)
         (configuration / "spark-defaults.conf").write_text(
             f"spark.driver.memory 2g\nspark.executor.memory {EXECUTOR_MEMORY}\nspark.driver.host 127.0.0.1\n"
-            f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\nspark.executor.extraJavaOptions {JAVA_OPTIONS}\n"
+            f"spark.driver.extraJavaOptions {java_options}\nspark.executor.extraJavaOptions {java_options}\n"
         )
         return {
             "WATTLEDGER_SPARK_MASTER": self.master,
@@ -68,9 +68,9 @@ class Cluster:
         }
 
     @contextmanager
-    def process(self, **more: str) -> Iterator[ProcessPoolExecutor]:
+    def process(self, *, java_options: str = JAVA_OPTIONS, **more: str) -> Iterator[ProcessPoolExecutor]:
         """One process in which `pipelines.spark` uses this cluster; its JVM ends with it."""
-        told = {**self.environment(), **more}
+        told = {**self.environment(java_options=java_options), **more}
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context, initializer=_tell, initargs=(told,)) as pool:
             yield pool
