@@ -111,7 +111,7 @@ def described(connection: duckdb.DuckDBPyConnection, database: str) -> list[tupl
     ).fetchall()
 
 
-def test_one_line_of_the_fleet_file_books_it_on_spark(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
+def test_one_line_of_the_fleet_file_books_mlperf_on_spark(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
     validation_data()
     plain = DEFAULT_FLEET.with_name("mlperf.yaml")
     moved = tmp_path / "mlperf.yaml"
