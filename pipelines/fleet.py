@@ -85,9 +85,11 @@ class Site(Part):
 
 
 class Node(Part):
-    """A host; `host_watts` is what it draws beside its accelerators, where known."""
+    """A host; `host_watts` is what it draws beside its accelerators, where known. `aliases` are the other names that
+    sources give it: an address, a BMC."""
 
     name: Name
+    aliases: tuple[Name, ...] = ()
     site: Name | None = None
     rack: Name | None = None
     device_type: Name | None = None
@@ -107,6 +109,31 @@ class Model(Part):
 
     name: Name
     aliases: tuple[Name, ...] = ()
+
+
+class Engine(Part):
+    """What telemetry does not say of an engine. `engine` is its name in the ledger (namespace/pod, a pod, host:port).
+
+    `pods` (namespace/pod, or a Slurm job) work for it beside its own: the other nodes of a tensor-parallel engine, the
+    workers behind a frontend. Both may end with `*`; the first entry that fits an engine counts.
+    """
+
+    engine: Name
+    model: Name | None = None
+    deployment: Name | None = None
+    team: Name | None = None
+    role: Literal["unified", "prefill", "decode"] | None = None
+    node: Name | None = None
+    pods: tuple[Name, ...] = ()
+
+    @model_validator(mode="after")
+    def _pods_work_for_one(self) -> Engine:
+        for name in (self.engine, *self.pods):
+            if "*" in name[:-1]:
+                raise ValueError(f"got {name!r}, expected '*' at the end only")
+        if self.pods and self.engine.endswith("*"):
+            raise ValueError(f"engine: got {self.engine!r}, expected one engine's whole name because it has pods")
+        return self
 
 
 class CostRate(Part):
@@ -224,6 +251,7 @@ class Fleet(Part):
     nodes: tuple[Node, ...] = ()
     devices: tuple[Device, ...] = ()
     models: tuple[Model, ...] = ()
+    engines: tuple[Engine, ...] = ()
     teams: dict[str, str] = Field(default_factory=dict)
     cost_rates: tuple[CostRate, ...] = ()
     assignments: tuple[Assignment, ...] = ()
@@ -285,7 +313,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     for key, names in (
         ("sources", [source.name for source in fleet.sources]),
         ("sites", [site.name for site in fleet.sites]),
-        ("nodes", [node.name for node in fleet.nodes]),
+        ("nodes", [name for node in fleet.nodes for name in (node.name, *node.aliases)]),
         ("devices", [device.device_uuid for device in fleet.devices]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),

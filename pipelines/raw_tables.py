@@ -38,8 +38,14 @@ FLEET_TABLES = {
     "tariffs": "site varchar, valid_from date, valid_to date, local_hour_from integer, local_hour_to integer,"
     " usd_per_kwh double",
     "nodes": "node varchar, site varchar, rack varchar, device_type varchar, host_watts double",
+    "node_aliases": "alias varchar, node varchar",
     "devices": "device_uuid varchar, node varchar, device_type varchar",
     "model_aliases": "alias varchar, model varchar",
+    # Names may be prefixes; the first entry that fits counts.
+    "engines": "entry integer, engine varchar, is_prefix boolean, model varchar, deployment varchar, team varchar,"
+    " role varchar, node varchar",
+    "engine_pods": "entry integer, pod varchar, is_prefix boolean, engine varchar, deployment varchar, team varchar,"
+    " role varchar",
     "teams": "namespace varchar, team varchar",
     "assignments": "device_uuid varchar, node varchar, engine varchar, model varchar, deployment varchar,"
     " namespace varchar, team varchar, role varchar, start_at timestamptz, end_at timestamptz",

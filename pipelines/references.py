@@ -59,17 +59,31 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             for site in fleet.sites
             for tariff in site.tariff
         ],
-        "nodes": [{"node": node.name, **node.model_dump(exclude={"name"})} for node in fleet.nodes],
+        "nodes": [{"node": node.name, **node.model_dump(exclude={"name", "aliases"})} for node in fleet.nodes],
+        "node_aliases": [{"alias": alias, "node": node.name} for node in fleet.nodes for alias in node.aliases],
         "devices": [device.model_dump() for device in fleet.devices],
         "model_aliases": [
             {"alias": alias, "model": model.name}
             for model in fleet.models
             for alias in dict.fromkeys((model.name, *model.aliases))
         ],
+        "engines": [
+            {**engine.model_dump(exclude={"pods"}), "entry": entry, **_pattern("engine", engine.engine)}
+            for entry, engine in enumerate(fleet.engines)
+        ],
+        "engine_pods": [
+            {**engine.model_dump(exclude={"pods"}), "entry": entry, **_pattern("pod", pod)}
+            for entry, engine in enumerate(fleet.engines)
+            for pod in engine.pods
+        ],
         "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
         "assignments": [assignment.model_dump() for assignment in fleet.assignments],
         "cost_rates": [rate.model_dump() for rate in fleet.cost_rates],
     }
+
+
+def _pattern(column: str, name: str) -> dict[str, Any]:
+    return {column: name.removesuffix("*"), "is_prefix": name.endswith("*")}
 
 
 def write_grid_intensity(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:

@@ -113,6 +113,15 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "run_windows.inline[w]: expected at least one of node, engine and model",
         ),
         (
+            "nodes: [{name: n1, aliases: [bmc-1]}, {name: bmc-1}]",
+            "nodes: 'bmc-1' stands more than once, expected unique names",
+        ),
+        ("engines: [{engine: llm/*-0}]", "engines[0]: got 'llm/*-0', expected '*' at the end only"),
+        (
+            "engines: [{engine: llm/*, pods: [llm/worker-*]}]",
+            "engines[0]: engine: got 'llm/*', expected one engine's whole name because it has pods",
+        ),
+        (
             "landing: {engine: spark}",
             "landing.target: got 'duckdb', expected 'lake' because engine is spark, which reads files",
         ),
@@ -243,6 +252,8 @@ sites:
   - {name: west, zone: US-CAL-CISO, time_zone: America/Los_Angeles, pue: 1.2,
      tariff: [{usd_per_kwh: 0.1, local_hours: [0, 7]}, {usd_per_kwh: 0.2, local_hours: [7, 24]}]}
 models: [{name: gpt-oss-120b, aliases: [openai/gpt-oss-120b]}]
+nodes: [{name: n1, aliases: [10.0.0.5, bmc-1]}]
+engines: [{engine: llm/big-0, role: decode, pods: [llm/big-0-*, llm/extra]}, {engine: llm/*, team: chat}]
 assignments: [{node: n1, model: gpt-oss-120b, start_at: "2026-10-01T02:00:00+02:00"}]
 grid_intensity: {files: [{path: grid.csv, time: at, values: {direct: direct_gco2e_per_kwh}, zone: US-CAL-CISO}]}
 run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model, start_at: from, end_at: to}}]}
@@ -271,6 +282,15 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
     assert rows("select alias, model from fleet.model_aliases order by 1") == [
         ("gpt-oss-120b", "gpt-oss-120b"),
         ("openai/gpt-oss-120b", "gpt-oss-120b"),
+    ]
+    assert rows("select alias, node from fleet.node_aliases order by 1") == [("10.0.0.5", "n1"), ("bmc-1", "n1")]
+    assert rows("select entry, engine, is_prefix, role, team from fleet.engines order by 1") == [
+        (0, "llm/big-0", False, "decode", None),
+        (1, "llm/", True, None, "chat"),
+    ]
+    assert rows("select entry, pod, is_prefix, engine, role from fleet.engine_pods order by 2") == [
+        (0, "llm/big-0-", True, "llm/big-0", "decode"),
+        (0, "llm/extra", False, "llm/big-0", "decode"),
     ]
     midnight = datetime(2026, 10, 1, tzinfo=UTC)
     assert rows("select node, model, start_at, end_at from fleet.assignments") == [

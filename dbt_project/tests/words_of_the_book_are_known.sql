@@ -18,6 +18,13 @@ with words as (
         and attribution_method not in ('exclusive', 'mig_activity', 'token_share', 'node_share', 'unattributed')
     union all
     select distinct
+        'attribution_confidence' as column_name,
+        attribution_confidence as word
+    from {{ ref('energy_ledger') }}
+    where {{ in_run('date') }}
+        and attribution_confidence not in ('high', 'medium', 'low', 'none')
+    union all
+    select distinct
         'energy_source' as column_name,
         energy_source as word
     from {{ ref('energy_ledger') }}
@@ -39,7 +46,7 @@ with words as (
         host_basis as word
     from {{ ref('energy_ledger') }}
     where {{ in_run('date') }}
-        and coalesce(host_basis, '') not in ('measured', 'stated_watts', 'stated_ratio', 'node_meter')
+        and coalesce(host_basis, '') not in ('measured', 'stated_watts', 'stated_ratio', 'node_meter', 'rack_meter', 'facility_meter')
     union all
     select distinct
         'meter_scope' as column_name,

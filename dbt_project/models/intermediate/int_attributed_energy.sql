@@ -1,5 +1,6 @@
 -- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by their
--- MIG slice's activity, else by the tokens they moved, else evenly; shares are differences of a rounded running total, so they add up.
+-- MIG slice's activity, else by the tokens they moved, else evenly; shares are differences of a rounded running total, so they add up. How far
+-- to trust a share is `attribution_confidence`.
 {% set claimed_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
     'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
@@ -7,7 +8,7 @@
 ] %}
 {% set claimant_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
-    'has_gap', 'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'has_token_telemetry', 'state'
+    'has_gap', 'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence', 'has_token_telemetry', 'state'
 ] %}
 
 with energy as (
@@ -150,6 +151,11 @@ lone as (
             when claim_basis = 'node' then 'node_share'
             else 'exclusive'
         end as attribution_method,
+        case
+            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
+            when claim_basis = 'node' then 'low'
+            else 'high'
+        end as attribution_confidence,
         cast(0 as double) as share_from,
         cast(1 as double) as share_to,
         cast(0 as double) as interval_share_from,
@@ -175,7 +181,16 @@ weighed as (
             when members = 1 then 'exclusive'
             when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then 'mig_activity'
             else 'token_share'
-        end as attribution_method
+        end as attribution_method,
+        case
+            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
+            when claim_basis = 'node' then 'low'
+            when members = 1 then 'high'
+            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then 'medium'
+            -- Tokens of all members are known, and some moved; else the split is even or favours whoever reports.
+            when sum(moved_tokens) over slice_window > 0 and count(moved_tokens) over slice_window = members then 'medium'
+            else 'low'
+        end as attribution_confidence
     from claimed
     where claims_of_day > 1
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
@@ -214,6 +229,7 @@ contended as (
     select
         {{ claimed_columns | join(',\n        ') }},
         attribution_method,
+        attribution_confidence,
         share_from,
         share_to,
         {{ ratio('(sum(covered_share) over row_window) - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
@@ -258,6 +274,7 @@ rows_of_members as (
         team,
         role,
         case when overspread_joules > 0 then 'unattributed' else attribution_method end as attribution_method,
+        case when overspread_joules > 0 then 'none' else attribution_confidence end as attribution_confidence,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,
         case
             when overspread_joules > 0 then 'unknown'

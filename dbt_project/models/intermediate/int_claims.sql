@@ -1,5 +1,6 @@
 -- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member. By pod labels, else by the fleet file,
--- else by the node where one model is alone there; else nobody is known. `members` claimants share a slice.
+-- else by the node where one model is alone there; else nobody is known. `members` claimants share a slice. A pod works for the engine that
+-- the fleet file gives it, else for its own.
 with meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
@@ -21,6 +22,12 @@ engine_days as (
 series as (
 
     select * from {{ ref('stg_series') }}
+
+),
+
+engine_pods as (
+
+    select * from {{ source('fleet', 'engine_pods') }}
 
 ),
 
@@ -75,6 +82,42 @@ booked_days as (
 
 ),
 
+pod_owners as (
+
+    select
+        pods.namespace,
+        pods.pod,
+        engine_pods.engine,
+        engine_pods.deployment,
+        engine_pods.team,
+        engine_pods.role
+    from (select distinct namespace, pod from label_claims where pod is not null) as pods
+    inner join engine_pods
+        on {{ fits("coalesce(pods.namespace || '/', '') || pods.pod", 'engine_pods.pod', 'engine_pods.is_prefix') }}
+    qualify row_number() over (partition by pods.namespace, pods.pod order by engine_pods.entry) = 1
+
+),
+
+engine_jobs as (
+
+    select distinct date, pod from engine_days where namespace is null and pod is not null
+
+),
+
+lone_jobs as (
+
+    select
+        label_claims.date,
+        booked_days.node,
+        min(label_claims.pod) as pod
+    from label_claims
+    inner join booked_days on label_claims.date = booked_days.date and label_claims.meter = booked_days.meter
+    group by label_claims.date, booked_days.node
+    having min(label_claims.pod) = max(label_claims.pod) and max(label_claims.namespace) is null and max(label_claims.container) is null
+
+),
+
+-- A batch job has no namespace and its engine seldom says which job it is: alone on its node, it is whatever serves there.
 by_labels as (
 
     select
@@ -84,19 +127,27 @@ by_labels as (
         booked_days.node,
         label_claims.slice_start_us,
         label_claims.slice_end_us,
-        'pod_labels' as claim_basis,
+        case
+            when lone_jobs.pod = label_claims.pod and pod_owners.engine is null and engine_jobs.pod is null then 'lone_job'
+            else 'pod_labels'
+        end as claim_basis,
         label_claims.namespace,
         label_claims.pod,
         label_claims.container,
         label_claims.mig_instance,
         label_claims.mig_profile,
-        cast(null as {{ dbt.type_string() }}) as engine,
+        pod_owners.engine,
         cast(null as {{ dbt.type_string() }}) as model,
-        cast(null as {{ dbt.type_string() }}) as deployment,
-        cast(null as {{ dbt.type_string() }}) as team,
-        cast(null as {{ dbt.type_string() }}) as role
+        pod_owners.deployment,
+        pod_owners.team,
+        pod_owners.role
     from booked_days
     inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
+    left join pod_owners
+        on label_claims.namespace is not distinct from pod_owners.namespace and label_claims.pod = pod_owners.pod
+    left join engine_jobs
+        on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
+    left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
 
 ),
 
@@ -216,19 +267,23 @@ matched as (
         engine_days.model as matched_model,
         engine_days.namespace as matched_namespace,
         engine_days.deployment as matched_deployment,
-        case when claims.claim_basis = 'none' and engine_days.engine is not null then true else false end as is_by_node
+        engine_days.team as matched_team,
+        engine_days.role as matched_role,
+        case when claims.claim_basis in ('none', 'lone_job') and engine_days.engine is not null then true else false end as is_by_node
     from claims
     left join lone_models
-        on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis = 'none'
+        on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis in ('none', 'lone_job')
     left join engine_days
         on claims.date = engine_days.date
         and (
-            (claims.claim_basis = 'pod_labels'
+            (claims.claim_basis = 'pod_labels' and claims.engine = engine_days.engine)
+            or (claims.claim_basis = 'pod_labels'
+                and claims.engine is null
                 and claims.namespace is not distinct from engine_days.namespace
                 and (claims.pod = engine_days.pod or (engine_days.pod is null and claims.container = engine_days.container)))
             or (claims.claim_basis = 'fleet_file'
                 and (claims.engine = engine_days.engine or (claims.engine is null and claims.model = engine_days.model)))
-            or (claims.claim_basis = 'none' and lone_models.node = engine_days.node)
+            or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
         )
 
 ),
@@ -260,8 +315,8 @@ named as (
         coalesce(matched_model, model) as model,
         coalesce(matched_namespace, namespace) as namespace,
         coalesce(matched.deployment, matched_deployment) as deployment,
-        team,
-        role,
+        coalesce(team, matched_team) as team,
+        coalesce(role, matched_role) as role,
         mig_instance,
         mig_profile,
         case when is_by_node then 'node' else claim_basis end as claim_basis,

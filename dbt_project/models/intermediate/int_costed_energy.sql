@@ -49,7 +49,8 @@ factored as (
         ledger.*,
         site_intervals.billing_month,
         site_intervals.carbon_basis,
-        site_intervals.pue,
+        -- A hall's meter has the cooling in it already.
+        case when ledger.meter_scope = 'facility' then 1 else site_intervals.pue end as pue,
         site_intervals.usd_per_kwh,
         site_intervals.location_gco2e_per_kwh,
         site_intervals.wue_litres_per_kwh,

@@ -22,7 +22,10 @@ final as (
         max(series.container) as container,
         max(series.node) as node,
         max(series.site) as site,
-        max(series.deployment) as deployment
+        max(series.deployment) as deployment,
+        max(series.team) as team,
+        max(series.role) as role,
+        max(series.level) as level
     from series_days
     inner join series on series_days.series_id = series.series_id
     where series.stream = 'tokens' and series_days.is_in_run

@@ -58,7 +58,7 @@ watched_series as (
         and series.metric = choices.metric
     left join sources on series.source = sources.source
     where series.quantity in ('requests_running', 'awake')
-        or (series.token_class in ('input', 'output') and choices.engine is not null)
+        or (series.token_class in ('input', 'computed_input', 'output') and choices.engine is not null)
     group by series.series_id, series.engine, series.quantity
 
 ),
@@ -183,7 +183,12 @@ engine_tokens as (
         engine,
         interval_number,
         max(covered_us) as covered_us,
-        {{ exact_sum("case when token_class in ('input', 'output') then tokens else 0 end") }} as moved_tokens
+        -- Some engines count all input, some only what they computed of it.
+        {{ exact_sum("case when token_class = 'output' then tokens else 0 end") }}
+        + greatest(
+            {{ exact_sum("case when token_class = 'input' then tokens else 0 end") }},
+            {{ exact_sum("case when token_class = 'computed_input' then tokens else 0 end") }}
+        ) as moved_tokens
     from token_intervals
     group by date, engine, interval_number
 

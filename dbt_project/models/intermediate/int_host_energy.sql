@@ -1,5 +1,5 @@
 -- Host joules per date, interval and booked meter: the node meter above its boards where there is one (never below 0), else the node's stated
--- watts, else a stated ratio to board energy; 0 where the node meter itself is booked. Boards of a node share it by the time they cover.
+-- watts, else a stated ratio to board energy; 0 where the meter of the node, or of more, is booked itself. Boards of a node share it by the time they cover.
 with energy as (
 
     select * from {{ ref('int_energy_intervals') }}
@@ -74,7 +74,7 @@ beside_boards as (
         max(covered_us) over node_window as node_covered_us,
         coalesce(sum(covered_us) over meter_window, 0) as covered_to_us
     from known
-    where meter_scope <> 'node' and (node_watts is not null or host_watts is not null)
+    where meter_scope in ('board', 'module') and (node_watts is not null or host_watts is not null)
     window
         node_window as (partition by date, node, interval_number),
         meter_window as (partition by date, node, interval_number order by meter rows unbounded preceding)
@@ -128,13 +128,13 @@ final as (
         meter_scope,
         meter,
         interval_number,
-        case when meter_scope = 'node' then 'node_meter' else 'stated_ratio' end as host_basis,
+        case when meter_scope in ('board', 'module') then 'stated_ratio' else meter_scope || '_meter' end as host_basis,
         false as is_host_clamped,
-        case when meter_scope = 'node' then {{ exact('0') }}
-            else {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
+        case when meter_scope in ('board', 'module') then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
+            else {{ exact('0') }}
         end as host_overhead_joules
     from known
-    where meter_scope = 'node' or (node_watts is null and host_watts is null)
+    where meter_scope not in ('board', 'module') or (node_watts is null and host_watts is null)
 
 )
 

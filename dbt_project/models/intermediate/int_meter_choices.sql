@@ -1,5 +1,6 @@
 -- One meter books each device and day: by rank (counter before gauge) among the readings that cover at least half of what the best one
--- covers, then by coverage. Each node is booked from its finest scope; a node meter above booked boards measures the host.
+-- covers, then by coverage. Each node is booked from its finest scope; a node meter above booked boards measures the host. A rack's or a hall's
+-- meter books only what nothing finer meters there.
 with reading_days as (
 
     select * from {{ ref('int_reading_days') }}
@@ -63,7 +64,11 @@ finest as (
 
     select
         *,
-        min(coarseness) over (partition by date, coalesce(node, meter)) as finest_coarseness
+        case
+            when coarseness <= 3 then min(coarseness) over (partition by date, coalesce(node, meter))
+            when coarseness = 4 then min(coarseness) over (partition by date, coalesce(rack, meter))
+            else min(coarseness) over (partition by date, site)
+        end as finest_coarseness
     from scoped
 
 ),

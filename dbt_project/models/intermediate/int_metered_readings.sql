@@ -7,7 +7,7 @@ with series as (
 
     select
         *,
-        case meter_scope when 'board' then 1 when 'node' then 3 else 5 end as coarseness
+        case meter_scope when 'board' then 1 when 'module' then 2 when 'node' then 3 when 'rack' then 4 else 5 end as coarseness
     from {{ ref('stg_series') }}
     where stream = 'power' and quantity in ('energy', 'power') and meter is not null
 
@@ -72,6 +72,7 @@ readings as (
         meter_scope,
         coarseness,
         max(node) as node,
+        max(rack) as rack,
         max(site) as site,
         max(meter_device_type) as device_type
     from series
@@ -184,7 +185,10 @@ best as (
     select
         *,
         max(coverage_us) over (partition by date, meter_scope, meter) as best_coverage_us,
-        min(coarseness) over (partition by date, coalesce(node, meter)) as finest_coarseness
+        -- What a meter stands for: its node, its rack, or all of its site.
+        min(coarseness) over (partition by date, coalesce(node, meter)) as finest_of_node,
+        min(coarseness) over (partition by date, coalesce(rack, meter)) as finest_of_rack,
+        min(coarseness) over (partition by date, site) as finest_of_site
     from coverage
 
 ),
@@ -198,7 +202,7 @@ preferred as (
             order by case when coverage_us >= 0.5 * best_coverage_us then 0 else 1 end, rank, coverage_us desc, source, metric
         ) as preference
     from best
-    where coarseness = finest_coarseness
+    where coarseness = case when coarseness <= 3 then finest_of_node when coarseness = 4 then finest_of_rack else finest_of_site end
 
 ),
 

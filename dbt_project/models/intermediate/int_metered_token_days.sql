@@ -7,6 +7,12 @@ with series as (
 
 ),
 
+counters as (
+
+    select distinct series_id, engine, quantity, source, metric, factor from series
+
+),
+
 dates as (
 
     select * from {{ ref('stg_run_dates') }}
@@ -16,23 +22,21 @@ dates as (
 series_days as (
 
     select
-        series.series_id,
-        series.engine,
-        series.quantity,
-        series.token_class,
-        series.source,
-        series.metric,
-        series.rank,
+        counters.series_id,
+        counters.engine,
+        counters.quantity,
+        counters.source,
+        counters.metric,
         cast(chunks.chunk_start_at as date) as date,
         min({{ epoch_us('chunks.first_at') }}) as first_us,
-        min_by(chunks.first_value * series.factor, chunks.first_at) as first_value,
+        min_by(chunks.first_value * counters.factor, chunks.first_at) as first_value,
         max({{ epoch_us('chunks.last_at') }}) as last_us,
-        max_by(chunks.last_value * series.factor, chunks.last_at) as last_value,
+        max_by(chunks.last_value * counters.factor, chunks.last_at) as last_value,
         -- Several chunks of one date are added up sample by sample too.
         sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
         min(chunks.typical_interval_seconds) as typical_interval_seconds
     from {{ source('raw', 'series_chunks') }} as chunks
-    inner join series on chunks.series_id = series.series_id
+    inner join counters on chunks.series_id = counters.series_id
     where chunks.samples > 0
     group by all
 
@@ -54,16 +58,21 @@ token_days as (
 metric_days as (
 
     select
-        engine,
-        token_class,
-        source,
-        metric,
-        rank,
-        date,
-        min(first_us) as first_us,
-        max(last_us) as last_us
+        series.engine,
+        series.level,
+        series.model,
+        series.namespace,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.rank,
+        token_days.date,
+        min(token_days.first_us) as first_us,
+        max(token_days.last_us) as last_us
     from token_days
-    group by engine, token_class, source, metric, rank, date
+    inner join series on token_days.series_id = series.series_id
+    where series.quantity = 'tokens'
+    group by all
 
 ),
 
@@ -80,6 +89,9 @@ known_times as (
 
     select
         known_spans.engine,
+        known_spans.level,
+        known_spans.model,
+        known_spans.namespace,
         known_spans.token_class,
         known_spans.source,
         known_spans.metric,
@@ -92,12 +104,24 @@ known_times as (
 
 ),
 
+-- Who stands nearer to the model's own engines speaks alone: engines before the frontends of their namespace, both before gateways.
 compared as (
 
     select
         *,
         max(known_us) over (partition by date, engine, token_class) as most_known_us
-    from known_times
+    from known_times as candidates
+    where level = 'engine'
+        or not exists (
+            select 1
+            from known_times as nearer
+            where nearer.date = candidates.date
+                and nearer.model = candidates.model
+                and (
+                    (nearer.level = 'engine' and (candidates.level = 'gateway' or coalesce(nearer.namespace = candidates.namespace, true)))
+                    or (nearer.level = 'frontend' and candidates.level = 'gateway')
+                )
+        )
 
 ),
 
@@ -234,9 +258,9 @@ troubled_days as (
     select
         token_days.series_id,
         token_days.date,
-        series.factor
+        counters.factor
     from token_days
-    inner join series on token_days.series_id = series.series_id
+    inner join counters on token_days.series_id = counters.series_id
     where token_days.troubles > 0 and {{ in_run('token_days.date') }}
 
 ),
@@ -291,6 +315,7 @@ metered as (
         sum({{ exact('parts.tokens') }}) as metered_tokens
     from parts
     inner join series on parts.series_id = series.series_id
+    where series.quantity = 'tokens'
     group by all
 
 ),

@@ -29,7 +29,9 @@ power_readings as (
         rank,
         meter,
         meter_scope,
-        max(node) as node
+        max(node) as node,
+        max(rack) as rack,
+        max(site) as site
     from series
     where stream = 'power' and quantity in ('energy', 'power') and meter is not null
     group by all
@@ -136,6 +138,8 @@ final as (
         meter,
         meter_scope,
         node,
+        rack,
+        site,
         sampled_date = date as is_sampled,
         case when sampled_date = date then samples else 0 end as samples,
         case when sampled_date = date then rejects else 0 end as rejects,

@@ -1,4 +1,5 @@
--- One token source per engine, date and token class: by rank among the metrics that cover at least half of what the best one covers.
+-- One token source per engine, date and token class: by rank among the metrics that cover at least half of what the best one covers. A frontend
+-- counts only for models of whose engines none reports in its namespace, a gateway only for models that nothing nearer reports at all.
 with series as (
 
     select * from {{ ref('stg_series') }}
@@ -21,6 +22,9 @@ metric_days as (
 
     select
         series.engine,
+        series.level,
+        series.model,
+        series.namespace,
         series.token_class,
         series.source,
         series.metric,
@@ -51,6 +55,9 @@ candidates as (
     select
         run_dates.date,
         spans.engine,
+        spans.level,
+        spans.model,
+        spans.namespace,
         spans.token_class,
         spans.source,
         spans.metric,
@@ -64,12 +71,39 @@ candidates as (
 
 ),
 
+engine_models as (
+
+    select distinct date, model, namespace from candidates where level = 'engine'
+
+),
+
+frontend_models as (
+
+    select distinct date, model from candidates where level in ('engine', 'frontend')
+
+),
+
+nearest as (
+
+    select candidates.*
+    from candidates
+    left join engine_models
+        on candidates.level = 'frontend'
+        and candidates.date = engine_models.date
+        and candidates.model = engine_models.model
+        and coalesce(candidates.namespace = engine_models.namespace, true)
+    left join frontend_models
+        on candidates.level = 'gateway' and candidates.date = frontend_models.date and candidates.model = frontend_models.model
+    where engine_models.model is null and frontend_models.model is null
+
+),
+
 compared as (
 
     select
         *,
         max(coverage_us) over (partition by date, engine, token_class) as best_coverage_us
-    from candidates
+    from nearest
 
 ),
 

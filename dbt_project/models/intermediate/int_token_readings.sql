@@ -27,7 +27,6 @@ token_series as (
         series.series_id,
         series.reading_id,
         series.engine,
-        series.token_class,
         series.source,
         series.metric,
         series.factor

@@ -93,6 +93,7 @@ final as (
         accounts.role,
         accounts.state,
         accounts.attribution_method,
+        accounts.attribution_confidence,
         accounts.energy_source,
         accounts.idle_basis,
         host_energy.host_basis,

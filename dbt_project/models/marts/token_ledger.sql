@@ -29,7 +29,8 @@ teams as (
 
 ),
 
--- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names.
+-- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names. Behind a frontend that
+-- alone counts tokens, prefill and decode pods are one engine: its tokens stand with the decoders.
 claimed_engines as (
 
     select
@@ -60,9 +61,9 @@ final as (
             {{ unknown() }}
         ) as deployment,
         engine_days.namespace,
-        coalesce(claimed_engines.team, teams.team) as team,
+        coalesce(claimed_engines.team, engine_days.team, teams.team) as team,
         coalesce(engine_days.model, {{ unknown() }}) as model,
-        coalesce(claimed_engines.role, 'unified') as role,
+        coalesce(claimed_engines.role, engine_days.role, 'unified') as role,
         token_intervals.token_class,
         token_intervals.token_source,
         token_intervals.token_metric,

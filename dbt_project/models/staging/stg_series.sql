@@ -1,4 +1,5 @@
--- Meaning enters here, once: a series gets its quantity, unit and entity from the two catalogues.
+-- Meaning enters here, once: a series gets its quantity, unit and entity from the two catalogues, and what its labels do not say from the
+-- fleet file. A counter of several token classes (a prompt token is input, and computed or cached) has a row for each.
 with series as (
 
     select * from {{ source('raw', 'series') }}
@@ -17,9 +18,21 @@ nodes as (
 
 ),
 
+node_aliases as (
+
+    select * from {{ source('fleet', 'node_aliases') }}
+
+),
+
 devices as (
 
     select * from {{ source('fleet', 'devices') }}
+
+),
+
+engines as (
+
+    select * from {{ source('fleet', 'engines') }}
 
 ),
 
@@ -80,8 +93,10 @@ attributes as (
 
     select
         series_id,
-        {% for attribute in ['device_uuid', 'device_type', 'node', 'namespace', 'pod', 'container', 'engine', 'instance', 'model',
-                             'deployment', 'mig_instance', 'mig_profile'] -%}
+        {% for attribute in [
+            'device_uuid', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
+            'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility'
+        ] -%}
         max(case when attribute = '{{ attribute }}' then value end) as {{ attribute }}{{ ',' if not loop.last }}
         {% endfor %}
     from preferred_labels
@@ -101,6 +116,7 @@ catalogued as (
         metric_catalog.kind,
         metric_catalog.factor,
         metric_catalog.token_class,
+        metric_catalog.level,
         metric_catalog.meter_scope,
         metric_catalog.rank
     from series
@@ -112,53 +128,170 @@ catalogued as (
 
 ),
 
+-- A bare engine or a node's meter is often known by its address alone.
+located as (
+
+    select
+        *,
+        split_part(coalesce(node, case when pod is null then instance end), ':', 1) as named_node
+    from attributes
+
+),
+
 placed as (
 
     select
         catalogued.*,
-        attributes.device_uuid,
-        coalesce(devices.node, attributes.node) as node,
-        coalesce(devices.device_type, device_type_aliases.device_type, attributes.device_type) as device_type,
-        attributes.namespace,
-        attributes.pod,
-        attributes.container,
-        attributes.mig_instance,
-        attributes.mig_profile,
-        attributes.deployment,
-        coalesce(model_aliases.model, attributes.model) as model,
-        case when catalogued.stream = 'tokens'
-            then coalesce(
-                attributes.engine, attributes.namespace || '/' || attributes.pod, attributes.pod, attributes.instance, catalogued.source
-            )
+        located.device_uuid,
+        coalesce(devices.node, node_aliases.node, located.named_node) as node,
+        coalesce(devices.device_type, device_type_aliases.device_type, located.device_type) as device_type,
+        located.namespace,
+        -- A batch job holds its boards as a pod does.
+        coalesce(located.pod, located.job) as pod,
+        located.container,
+        located.mig_instance,
+        located.mig_profile,
+        located.deployment,
+        located.rack,
+        case when located.role in ('prefill', 'decode') then located.role end as role,
+        coalesce(located.data_rank, '0') as data_rank,
+        cast(coalesce(located.pipeline_rank, '0') as integer) as pipeline_rank,
+        cast(coalesce(located.tensor_rank, '0') as integer) as tensor_rank,
+        coalesce(model_aliases.model, located.model) as model,
+        case
+            when catalogued.stream <> 'tokens' then null
+            -- A frontend or gateway serves many engines: it stands for all of a model's.
+            when catalogued.level in ('frontend', 'gateway')
+                then catalogued.level || ':' || coalesce(located.namespace || '/', '') || coalesce(model_aliases.model, located.model, {{ unknown() }})
+            else coalesce(located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
         end as engine,
         case catalogued.meter_scope
-            when 'board' then attributes.device_uuid
-            when 'node' then coalesce(devices.node, attributes.node)
+            when 'board' then located.device_uuid
+            when 'module' then coalesce(devices.node, node_aliases.node, located.named_node) || '/' || coalesce(located.module, located.device_uuid)
+            when 'node' then coalesce(devices.node, node_aliases.node, located.named_node)
+            -- A rack has several feeds, each with a meter of its own.
+            when 'rack' then coalesce(located.rack, {{ unknown() }}) || coalesce('/' || located.pdu, '') || coalesce('/' || located.pdu_input, '')
+            when 'facility' then coalesce(located.facility, sources.site, {{ unknown() }})
         end as meter
     from catalogued
-    left join attributes on catalogued.series_id = attributes.series_id
-    left join devices on attributes.device_uuid = devices.device_uuid
-    left join device_type_aliases on attributes.device_type = device_type_aliases.alias
-    left join model_aliases on attributes.model = model_aliases.alias
+    left join located on catalogued.series_id = located.series_id
+    left join devices on located.device_uuid = devices.device_uuid
+    left join node_aliases on located.named_node = node_aliases.alias
+    left join device_type_aliases on located.device_type = device_type_aliases.alias
+    left join model_aliases on located.model = model_aliases.alias
+    left join sources on catalogued.source = sources.source
+
+),
+
+-- Ranks of one engine that all report the same tokens: the first of each data-parallel group speaks.
+heard as (
+
+    select *
+    from placed
+    qualify stream <> 'tokens'
+        or rank() over (partition by source, metric, engine, data_rank order by pipeline_rank, tensor_rank) = 1
+
+),
+
+-- What the fleet file says of engines by name comes before their labels.
+described_engines as (
+
+    select
+        named.engine,
+        engines.model,
+        engines.deployment,
+        engines.team,
+        engines.role,
+        engines.node
+    from (select distinct engine from heard where engine is not null) as named
+    inner join engines on {{ fits('named.engine', 'engines.engine', 'engines.is_prefix') }}
+    qualify row_number() over (partition by named.engine order by engines.entry) = 1
+
+),
+
+described as (
+
+    select
+        heard.series_id,
+        heard.source,
+        heard.source_kind,
+        heard.metric,
+        heard.stream,
+        heard.quantity,
+        heard.kind,
+        heard.factor,
+        heard.token_class,
+        coalesce(heard.level, 'engine') as level,
+        heard.meter_scope,
+        heard.rank,
+        heard.device_uuid,
+        coalesce(described_engines.node, heard.node) as node,
+        heard.device_type,
+        heard.namespace,
+        heard.pod,
+        heard.container,
+        heard.mig_instance,
+        heard.mig_profile,
+        coalesce(described_engines.deployment, heard.deployment) as deployment,
+        coalesce(described_engines.model, heard.model) as model,
+        coalesce(described_engines.role, heard.role) as role,
+        described_engines.team,
+        heard.rack,
+        heard.engine,
+        heard.meter
+    from heard
+    left join described_engines on heard.engine = described_engines.engine
 
 ),
 
 final as (
 
     select
-        placed.*,
+        described.series_id,
+        described.source,
+        described.source_kind,
+        described.metric,
+        described.stream,
+        -- Where prefill and decode are apart, a prompt is input where it was computed, and output is what the decoder wrote.
+        case
+            when described.quantity = 'tokens' and described.role = 'decode' and described.token_class in ('input', 'cached_input')
+                then 'tokens_handed_over'
+            when described.quantity = 'tokens' and described.role = 'prefill' and described.token_class = 'output'
+                then 'tokens_handed_over'
+            else described.quantity
+        end as quantity,
+        described.kind,
+        described.factor,
+        described.token_class,
+        described.level,
+        described.meter_scope,
+        described.rank,
+        described.device_uuid,
+        described.node,
+        described.device_type,
+        described.namespace,
+        described.pod,
+        described.container,
+        described.mig_instance,
+        described.mig_profile,
+        described.deployment,
+        described.model,
+        described.role,
+        described.team,
+        described.engine,
+        described.meter,
         coalesce(nodes.site, sources.site, only_site.site, {{ unknown() }}) as site,
-        nodes.rack,
-        coalesce(placed.device_type, nodes.device_type) as meter_device_type,
+        coalesce(nodes.rack, described.rack) as rack,
+        coalesce(described.device_type, nodes.device_type) as meter_device_type,
         coalesce(sources.tokens_complete, false) as is_tokens_complete,
         -- A counter belongs to its board, whatever labels it carries at the moment; an engine's counters live and die with their series.
-        case when placed.stream = 'power'
-            then min(placed.series_id) over (partition by placed.stream, placed.source, placed.metric, placed.meter)
-            else placed.series_id
+        case when described.stream = 'power'
+            then min(described.series_id) over (partition by described.stream, described.source, described.metric, described.meter)
+            else described.series_id
         end as reading_id
-    from placed
-    left join nodes on placed.node = nodes.node
-    left join sources on placed.source = sources.source
+    from described
+    left join nodes on described.node = nodes.node
+    left join sources on described.source = sources.source
     left join only_site on true
 
 )

@@ -7,7 +7,12 @@ with chunks as (
 
 series as (
 
-    select * from {{ ref('stg_series') }}
+    -- A counter of several token classes is one counter.
+    select distinct
+        series_id,
+        reading_id,
+        factor
+    from {{ ref('stg_series') }}
 
 ),
 
