@@ -1,0 +1,152 @@
+"""Every engine's and exporter's page through the product's own path: looked at twice, spooled, landed, booked.
+
+`pages/<source>_before.prom` and `…_after.prom` are what one host said at 22:00 and at 22:05; a page's first line says
+which program it was recorded from, or from which definitions it was written. All hosts are one fleet, booked once.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from collectors.agent import BUNDLED_CATALOGUE, read_families
+from collectors.exposition import ExpositionPage
+from collectors.nvml import NvmlSampler
+from collectors.spool import Spool
+from collectors.spool_writer import SpoolWriter
+from pipelines.fleet import load_fleet
+from tests.books import Book
+from tests.servers import http_server, reply
+from tests.test_nvml import FakeNvml, board
+
+DOCS = Path(__file__).parent.parent / "docs" / "sources"
+PAGES = Path(__file__).parent / "pages"
+LOOKS = {"before": datetime(2026, 11, 20, 22, 0, tzinfo=UTC), "after": datetime(2026, 11, 20, 22, 5, tzinfo=UTC)}
+HOSTS = sorted(path.name.removesuffix("_before.prom") for path in PAGES.glob("*_before.prom"))
+
+# Host -> tokens by class, over its engines. A class that a page does not tell is absent: unknown, not 0.
+TOKENS = {
+    # The client's own totals: 60 completions of 182 prompt and 42 generated tokens.
+    "vllm": {"input": 10920, "cached_input": 7552, "computed_input": 3368, "output": 2520},
+    "vllm_0_10": {"input": 8000 + 4000, "output": 1500 + 500},
+    "vllm_ray": {"input": 6000 + 3000, "cached_input": 1500, "computed_input": 4500 + 3000, "output": 900 + 300},
+    # As batches ran, once though two ranks tell it; the requests that have finished account for less.
+    "sglang": {"input": 4000 + 1000, "cached_input": 1000, "computed_input": 4000, "output": 2000},
+    "tgi": {"input": 10000, "output": 3200},
+    "trtllm": {"input": 80000, "cached_input": 20000, "output": 8000},
+    "triton": {"input": 12000, "output": 3600},
+    "dynamo_prefill": {"input": 12000, "cached_input": 2000, "computed_input": 10000, "output": 40},
+    "dynamo_decode": {"input": 12000, "cached_input": 11960, "computed_input": 40, "output": 2960},
+    "nim": {"input": 24000, "output": 6000},
+    # It counts what it computes: 3,000 of the prompts' tokens, whatever its cache held besides.
+    "llamacpp": {"computed_input": 3000, "output": 1200},
+    "litellm": {"input": 7000, "cached_input": 1024, "output": 1500},
+}
+
+# (scope, meter) -> joules in 300 s.
+ENERGY = {
+    ("board", "GPU-11111111-aaaa-4000-8000-000000000001"): 90_000,  # mJ
+    ("board", "GPU-11111111-aaaa-4000-8000-000000000002"): 60_000,  # two MIG instances repeat their board
+    ("board", "GPU-11111111-aaaa-4000-8000-000000000003"): 18_000,
+    ("board", "GPU-11111111-aaaa-4000-8000-000000000004"): 33_000,  # blank energy: (100 + 120) / 2 W
+    ("board", "GPU-22222222-bbbb-4000-8000-000000000001"): 45_000,  # two pods repeat their board
+    ("board", "GPU-22222222-bbbb-4000-8000-000000000002"): 105_000,
+    ("board", "GPU-22222222-bbbb-4000-8000-000000000003"): 24_000,
+    ("board", "692251001"): 75_000,  # µJ; its second partition reports 0
+    ("board", "692251002"): 90_000,
+    ("board", "GPU-33333333-cccc-4000-8000-000000000001"): 36_000,  # J, of Kepler
+    ("board", "GPU-7c9e6679-7425-40de-944b-e07fc1f90ae7"): 60_000,  # J, of Triton
+    ("board", "GPU-9"): 21_000,  # mJ, of the NVML agent
+    ("node", "ipmi_exporter"): 159_000,  # (520 + 540) / 2 W
+    ("node", "redfish-1"): 180_000,
+    ("node", "idrac-1"): 123_000,
+}
+POWER_PAGES = {
+    "dcgm_exporter",
+    "dcgm_exporter_2026",
+    "amd_exporter",
+    "kepler",
+    "ipmi_exporter",
+    "redfish_exporter",
+    "node_exporter",
+    "snmp_exporter",
+}
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """The fleet of all pages, booked."""
+    folder = tmp_path_factory.mktemp("pages")
+    fleet = {
+        "fleet": "pages",
+        "period": {"start": date(2026, 11, 20), "end": date(2026, 11, 21)},
+        "sources": [{"name": "agents", "kind": "spool", "path": "spool/"}],
+        "sites": [{"name": "hall", "zone": "US", "pue": 1.2}],
+    }
+    (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
+    made = Book.of(folder / "fleet.yaml", folder / "data")
+    spool, families = Spool(made.fleet.root / "spool"), read_families(BUNDLED_CATALOGUE)
+    for when, at in LOOKS.items():
+        clock_ns = partial(int, at.timestamp() * 1e9)
+        energy = {"before": 7_000_000, "after": 28_000_000}[when]
+        with http_server(lambda asked: reply(asked, 200, (PAGES / asked.path[1:]).read_bytes(), "text/plain")) as base:
+            samplers = {
+                host: ExpositionPage(f"{base}/{host}_{when}.prom", families, host=host, clock_ns=clock_ns)
+                for host in HOSTS
+            }
+            samplers["nvml"] = NvmlSampler(FakeNvml(board(9, TotalEnergyConsumption=energy)), "nvml", clock_ns=clock_ns)
+            for host, sampler in samplers.items():
+                writer = SpoolWriter(spool, host)
+                writer.add(sampler.look(), sampler.unknown)
+                assert writer.flush()
+    made.run()
+    return made
+
+
+def test_every_page_says_where_it_is_from_and_is_asserted() -> None:
+    assert set(HOSTS) == set(TOKENS) | {"dynamo_frontend"} | set(POWER_PAGES) | {"prometheus"}
+    for path in PAGES.glob("*.prom"):
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        assert first.startswith(("# Recorded ", "# Written ")) and "2026" in first, path.name
+
+
+@pytest.mark.parametrize("host", TOKENS)
+def test_tokens_by_class(book: Book, host: str) -> None:
+    held = book.query(
+        """
+        select token_class, sum(tokens) from marts.token_ledger
+        where coalesce(node, split_part(engine, ':', 1)) = ? group by token_class
+        """,
+        [host],
+    )
+    assert dict(held) == TOKENS[host]
+
+
+def test_a_frontend_is_not_added_to_its_workers(book: Book) -> None:
+    engines = "select distinct engine from marts.token_ledger where model = 'disagg-8b' order by 1"
+    assert [engine.partition(":")[0] for (engine,) in book.query(engines)] == ["dynamo_decode", "dynamo_prefill"]
+
+
+def test_joules_by_meter(book: Book) -> None:
+    held = book.query("select meter_scope, meter, sum(energy_joules) from marts.energy_ledger group by all")
+    assert {(scope, meter): float(joules) for scope, meter, joules in held} == ENERGY
+
+
+def test_families_that_the_catalogue_does_not_know_are_counted(book: Book) -> None:
+    unknown = {metric for (metric,) in book.query("select metric from raw.unknown_families")}
+    assert {"vllm:kv_cache_usage_perc", "node_load1", "ifOperStatus", "prometheus_build_info"} <= unknown
+    assert not unknown & read_families(BUNDLED_CATALOGUE).keys()
+
+
+def test_every_source_kind_has_its_page_whose_lines_load(tmp_path: Path) -> None:
+    assert {path.stem for path in DOCS.glob("*.md")} >= set(read_families(BUNDLED_CATALOGUE).values())
+    for path in DOCS.glob("*.md"):
+        _, fence, rest = path.read_text(encoding="utf-8").partition("```yaml\n")
+        assert fence, f"{path.name} shows no fleet-file lines"
+        file = tmp_path / "fleet.yaml"
+        file.write_text("fleet: shown\nperiod: {start: 2026-11-01}\n" + rest.partition("```")[0], encoding="utf-8")
+        assert load_fleet(file, {"WATTLEDGER_DATA": str(tmp_path)}).sources
