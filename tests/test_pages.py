@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -90,14 +91,18 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
     made = Book.of(folder / "fleet.yaml", folder / "data")
     spool, families = Spool(made.fleet.root / "spool"), read_families(BUNDLED_CATALOGUE)
-    for when, at in LOOKS.items():
-        clock_ns = partial(int, at.timestamp() * 1e9)
-        energy = {"before": 7_000_000, "after": 28_000_000}[when]
-        with http_server(lambda asked: reply(asked, 200, (PAGES / asked.path[1:]).read_bytes(), "text/plain")) as base:
+    when = "before"
+
+    def answer(asked: BaseHTTPRequestHandler) -> None:
+        reply(asked, 200, (PAGES / f"{asked.path[1:]}_{when}.prom").read_bytes(), "text/plain")
+
+    with http_server(answer) as base:
+        for when, at in LOOKS.items():
+            clock_ns = partial(int, at.timestamp() * 1e9)
             samplers = {
-                host: ExpositionPage(f"{base}/{host}_{when}.prom", families, host=host, clock_ns=clock_ns)
-                for host in HOSTS
+                host: ExpositionPage(f"{base}/{host}", families, host=host, clock_ns=clock_ns) for host in HOSTS
             }
+            energy = {"before": 7_000_000, "after": 28_000_000}[when]
             samplers["nvml"] = NvmlSampler(FakeNvml(board(9, TotalEnergyConsumption=energy)), "nvml", clock_ns=clock_ns)
             for host, sampler in samplers.items():
                 writer = SpoolWriter(spool, host)
