@@ -59,7 +59,8 @@ def _line(error: Any, raw: Any, model: type[BaseModel]) -> str:
 
 
 def _expected(expectation: str) -> str:
-    return expectation if expectation.startswith(("expected", "must", "environment")) else f"expected {expectation}"
+    says = "expected" in expectation or expectation.startswith(("must", "environment"))
+    return expectation if says else f"expected {expectation}"
 
 
 def _shown(value: Any) -> str:

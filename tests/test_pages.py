@@ -40,8 +40,9 @@ TOKENS = {
     "tgi": {"input": 10000, "output": 3200},
     "trtllm": {"input": 80000, "cached_input": 20000, "output": 8000},
     "triton": {"input": 12000, "output": 3600},
-    "dynamo_prefill": {"input": 12000, "cached_input": 2000, "computed_input": 10000, "output": 40},
-    "dynamo_decode": {"input": 12000, "cached_input": 11960, "computed_input": 40, "output": 2960},
+    # A prompt is input where it was computed, output is what the decoder wrote; the handed-over rest is neither.
+    "dynamo_prefill": {"input": 12000, "cached_input": 2000, "computed_input": 10000},
+    "dynamo_decode": {"computed_input": 40, "output": 2960},
     "nim": {"input": 24000, "output": 6000},
     # It counts what it computes: 3,000 of the prompts' tokens, whatever its cache held besides.
     "llamacpp": {"computed_input": 3000, "output": 1200},
@@ -65,6 +66,14 @@ ENERGY = {
     ("node", "ipmi_exporter"): 159_000,  # (520 + 540) / 2 W
     ("node", "redfish-1"): 180_000,
     ("node", "idrac-1"): 123_000,
+    # RAPL, of a node that nothing else meters: two sockets and one's memory.
+    ("module", "node_exporter//sys/class/powercap/intel-rapl:0"): 60,
+    ("module", "node_exporter//sys/class/powercap/intel-rapl:1"): 45,
+    ("module", "node_exporter//sys/class/powercap/intel-rapl:0:0"): 12,
+    # Racks of whose nodes nothing finer tells: two feeds of r1 by counter in 0.1 kWh, one of r2 by gauge.
+    ("rack", "r1/pdu-a/1"): 1_800_000,
+    ("rack", "r1/pdu-b/1"): 1_200_000,
+    ("rack", "r2/pdu-d/1"): 270_000,
 }
 POWER_PAGES = {
     "dcgm_exporter",
