@@ -4,20 +4,22 @@ Add here what the query API can tell about samples and series. Keep out the conn
 per-exporter rule: which metrics to ask for comes from the catalogue.
 
 Samples come through range selectors, `metric{…}[1h]` on /api/v1/query at the chunk's last millisecond. /query_range
-would move samples to its own step and carry a value for five minutes over a gap.
+would move samples to its own step and carry a value for five minutes over a gap. Where the server has VictoriaMetrics'
+/api/v1/export, the same samples come through that, as one stream per metric and day.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 
+from collectors.matrix import Matrix, data_of, metric_of, parse_export, parse_matrix
 from collectors.prometheus_http import OverLimitError, PrometheusServer
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
@@ -28,20 +30,24 @@ LONGEST_CHUNK_MS = 86_400_000
 # A chunk may double while answers stay below this and no limit was met, so that quiet metrics cost few requests.
 SMALL_BODY_BYTES = 4 << 20
 
-_MARK = b'"values":[['
+EXPORT = "/api/v1/export"
+EXPORT_KIND = "application/stream+json"
+
 # Where in the window to look for series of unknown families: most live at its end.
 _ALIVE_AT = (1.0, 0.75, 0.5, 0.25, 0.0)
 
-Matrix = tuple[list[dict[str, str]], np.ndarray, np.ndarray, np.ndarray]
+logger = logging.getLogger(__name__)
 
 
 class PrometheusCollector:
     """Reads the families of the catalogue from one server; at most one chunk of one metric is in memory.
 
+    Whether the server has an export is asked anew for each window: what stands between may allow it or not.
+
     `matchers` are PromQL label matchers as text (`namespace="llm"`), applied to every selector. Further keywords are
     those of PrometheusServer: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env,
     headers, timeout_seconds, attempts, backoff_seconds, body_limit_bytes. Series that differ in `replica_labels` only
-    become one, merged in time order chunk by chunk.
+    become one; range selectors merge them in time order chunk by chunk.
     """
 
     def __init__(
@@ -72,8 +78,9 @@ class PrometheusCollector:
         """
         try:
             names = self._names(window, families)
+            samples_of = self._exported if self._has_export(window) else self._selected
             for metric in sorted(families if names is None else names & families.keys()):
-                yield from self._metric(window, families[metric], register)
+                yield from samples_of(window, families[metric], register)
             if names is not None:
                 self._count_unknown(window, names - families.keys(), register)
         except SourceError as error:
@@ -81,9 +88,45 @@ class PrometheusCollector:
         finally:
             self.server.close()
 
-    def _metric(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
-        # Timestamps are whole milliseconds there: those at or after start and before end.
-        start_ms, end_ms = -(-window.start_us // 1000), -(-window.end_us // 1000)
+    def _has_export(self, window: Window) -> bool:
+        """Whether the server answers an export of one millisecond. A refusal of any kind is only that."""
+        start_ms, _ = _milliseconds(window)
+        try:
+            list(self._export("up", start_ms, start_ms + 1))
+        except SourceError as refusal:
+            if refusal.status is None:
+                raise
+            logger.info("source %s is read through range selectors: %s", self.source, refusal)
+            return False
+        return True
+
+    def _export(self, metric: str, start_ms: int, stop_ms: int) -> Iterator[list[bytes]]:
+        fields = [
+            ("match[]", self._selector(f"__name__={json.dumps(metric)}")),
+            # Both ends are closed there.
+            ("start", _seconds(start_ms)),
+            ("end", _seconds(stop_ms - 1)),
+            # A cluster: half an answer would look like a quiet fleet.
+            ("deny_partial_response", "1"),
+        ]
+        return self.server.stream(EXPORT, fields, EXPORT_KIND, metric_of)
+
+    def _exported(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
+        start_ms, end_ms = _milliseconds(window)
+        for first_ms in range(start_ms, end_ms, LONGEST_CHUNK_MS):
+            stop_ms = min(first_ms + LONGEST_CHUNK_MS, end_ms)
+            for lines in self._export(family.metric, first_ms, stop_ms):
+                try:
+                    matrix = parse_export(lines)
+                except ValueError as error:
+                    raise SourceError(self.url + EXPORT, 200, f"answered what cannot be read: {error}") from error
+                samples = self._samples(matrix, (first_ms, stop_ms), family, register)
+                if samples.num_rows:
+                    register.observe(samples)
+                    yield Batch(family.stream, samples)
+
+    def _selected(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
+        start_ms, end_ms = _milliseconds(window)
         chunk_ms, longest_ms = FIRST_CHUNK_MS, LONGEST_CHUNK_MS
         while start_ms < end_ms:
             stop_ms = min(start_ms + chunk_ms, end_ms)
@@ -127,7 +170,7 @@ class PrometheusCollector:
     def _query(self, promql: str, at_ms: int) -> bytes:
         fields = [
             ("query", promql),
-            ("time", f"{at_ms // 1000}.{at_ms % 1000:03d}"),
+            ("time", _seconds(at_ms)),
             # Thanos: half an answer would look like a quiet fleet. Others ignore the field.
             ("partial_response", "false"),
         ]
@@ -150,7 +193,7 @@ class PrometheusCollector:
         ]
         try:
             body = self.server.ask("/api/v1/label/__name__/values", fields, method="GET")
-            return set(_data(orjson.loads(body)) or ())
+            return set(data_of(orjson.loads(body)) or ())
         except (SourceError, ValueError) as error:
             # Proxies that guard the query API often lack this one: then every family is asked for.
             if getattr(error, "status", 0) in (None, 401):
@@ -166,7 +209,7 @@ class PrometheusCollector:
             pattern = json.dumps("|".join(re.escape(name) for name in sorted(names)))
             try:
                 body = self._query(f"count by (__name__) ({self._selector(f'__name__=~{pattern}')})", at_ms)
-                for one in _data(orjson.loads(body))["result"]:
+                for one in data_of(orjson.loads(body))["result"]:
                     register.unknown(one["metric"]["__name__"], int(float(one["value"][1])))
                     names = names - {one["metric"]["__name__"]}
             except (SourceError, ValueError, KeyError, TypeError):
@@ -174,93 +217,10 @@ class PrometheusCollector:
                 return
 
 
-def parse_matrix(body: bytes) -> Matrix:
-    """Labels (s dicts, without the name), counts (s,), times in milliseconds (n,) and values (n,) of a query's answer.
-
-    Samples come series by series. ValueError for anything but a complete, successful answer of type matrix.
-
-    The value blocks are cut out of the bytes and read as one CSV; what is left, labels and status, is small and goes
-    through a JSON parser, which also proves that the answer is whole. The mark cannot occur inside a JSON string, where
-    its second quote would be escaped. What does not fit goes through the JSON parser as a whole.
-    """
-    skeleton, blocks, position = [], [], 0
-    while (found := body.find(_MARK, position)) >= 0:
-        begin = found + len(_MARK)
-        end = body.find(b"]]", begin)
-        if end < 0:
-            raise ValueError("the JSON breaks off within a series")
-        skeleton += (body[position : begin - 2], b"%d" % len(blocks))
-        blocks.append(body[begin : end + 1])
-        position = end + 2
-    skeleton.append(body[position:])
-    result = _result(b"".join(skeleton))
-    chosen = [one for one in result if isinstance(one.get("values"), int)]
-    # Native histograms have no "values", and a series may have none: both stay out. Values elsewhere need the slow way.
-    is_plain = [one["values"] for one in chosen] == list(range(len(blocks))) and len(chosen) == sum(
-        one.get("values") not in (None, []) for one in result
-    )
-    columns = _columns(blocks) if is_plain else None
-    if columns is None:
-        return _parse_slowly(body)
-    counts = np.array([block.count(b"]") for block in blocks], dtype=np.int64)
-    if counts.sum() != len(columns[0]):
-        return _parse_slowly(body)
-    return [_labels(one) for one in chosen], counts, *columns
+def _milliseconds(window: Window) -> tuple[int, int]:
+    """First millisecond inside and first outside: timestamps are whole milliseconds there."""
+    return -(-window.start_us // 1000), -(-window.end_us // 1000)
 
 
-def _columns(blocks: list[bytes]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Milliseconds and values of blocks like `1696118400.123,"1"],[1696118415.123,"+Inf"]`; None if they are not so."""
-    if not blocks:
-        return np.empty(0, np.int64), np.empty(0, np.float64)
-    # The sign of +Inf and of exponents must go for Arrow's parser; the value is the same without.
-    text = b",".join(blocks).translate(None, b'["+').replace(b"],", b"\n")
-    try:
-        table = pa_csv.read_csv(
-            pa.py_buffer(text[:-1]),
-            read_options=pa_csv.ReadOptions(column_names=["seconds", "value"], use_threads=False),
-            parse_options=pa_csv.ParseOptions(quote_char=False),
-            convert_options=pa_csv.ConvertOptions(
-                column_types={"seconds": pa.float64(), "value": pa.float64()}, null_values=[]
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    return _milliseconds(table["seconds"].to_numpy()), table["value"].to_numpy()
-
-
-def _parse_slowly(body: bytes) -> Matrix:
-    series = [one for one in _result(body) if one.get("values")]
-    samples = [sample for one in series for sample in one["values"]]
-    return (
-        [_labels(one) for one in series],
-        np.array([len(one["values"]) for one in series], dtype=np.int64),
-        _milliseconds(np.array([float(at) for at, _ in samples], dtype=np.float64)),
-        np.array([float(value) for _, value in samples], dtype=np.float64),
-    )
-
-
-def _milliseconds(seconds: np.ndarray) -> np.ndarray:
-    return np.rint(seconds * 1000).astype(np.int64)
-
-
-def _labels(one: dict) -> dict[str, str]:
-    return {name: value for name, value in one["metric"].items() if name != "__name__"}
-
-
-def _result(body: bytes) -> list[dict]:
-    data = _data(orjson.loads(body))
-    if not isinstance(data, dict) or data.get("resultType") != "matrix":
-        raise ValueError("the result is not of type matrix")
-    return data["result"]
-
-
-def _data(answer: object) -> object:
-    """The data of a successful and complete answer; ValueError otherwise."""
-    if not isinstance(answer, dict) or answer.get("status") != "success":
-        told = answer.get("error", "no status") if isinstance(answer, dict) else "not an object"
-        raise ValueError(f"status is not success: {told}")
-    # Thanos warns like this when no store holds the window, which is an honest empty answer.
-    warnings = [text for text in answer.get("warnings") or () if "No StoreAPIs matched" not in text]
-    if warnings or answer.get("isPartial"):
-        raise ValueError(f"the answer is partial: {'; '.join(warnings) or 'isPartial'}")
-    return answer.get("data")
+def _seconds(at_ms: int) -> str:
+    return f"{at_ms // 1000}.{at_ms % 1000:03d}"

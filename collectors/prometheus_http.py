@@ -9,7 +9,8 @@ import base64
 import os
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -19,6 +20,10 @@ import urllib3
 from collectors.samples import SourceError, url_without_secrets
 
 RETRY_AFTER_LIMIT_SECONDS = 30.0
+# Lines are handed on in groups of about this size.
+GROUP_BYTES = 4 << 20
+# A server that drips bytes never runs into a socket's timeout: an answer, or a group of lines, has this many of them.
+TIMEOUTS_PER_ANSWER = 4
 _ERROR_TEXT_BYTES = 65536
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _OVER_LIMIT = frozenset({413, 422})
@@ -36,7 +41,8 @@ class PrometheusServer:
     `url` is the root (`/api/v1/…` is appended); its user info serves as basic authentication and its query fields
     (VictoriaMetrics' `extra_filters[]`, a proxy's tenant) go with every request; neither is ever logged. An answer of
     more than `body_limit_bytes`, after decompression, is an OverLimitError. Whatever else fails is a SourceError, after
-    `attempts` tries for what may pass (connection errors, 429, 5xx), `backoff_seconds` doubling between them.
+    `attempts` tries for what may pass (connection errors, 429, 5xx), `backoff_seconds` doubling between them. What
+    drips in for longer than four times `timeout_seconds` fails.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class PrometheusServer:
         }
         self._headers = dict(headers or {})
         self._timeout = urllib3.Timeout(connect=10.0, read=timeout_seconds)
+        self._patience_seconds = TIMEOUTS_PER_ANSWER * timeout_seconds
         self._attempts = attempts
         self._backoff_seconds = backoff_seconds
         self.body_limit_bytes = body_limit_bytes
@@ -81,20 +88,33 @@ class PrometheusServer:
 
     def ask(self, path: str, fields: Iterable[tuple[str, str]], *, method: str | None = None) -> bytes:
         """The body of a JSON answer to `path` below the root; fields are posted unless the server takes GET only."""
-        if self._pool is None:
-            self._connect()
-        delay = self._backoff_seconds
         for attempt in range(1, self._attempts + 1):
             try:
-                return self._ask_once(path, fields, method or self._method)
+                with self._answer(path, fields, method or self._method) as response:
+                    return self._body(path, response)
             except _MayPassError as failure:
-                if attempt == self._attempts:
-                    raise SourceError(
-                        self.url + path, failure.status, f"{failure.reason} ({attempt} attempts)"
-                    ) from failure
-                time.sleep(min(failure.retry_after_seconds or delay, RETRY_AFTER_LIMIT_SECONDS))
-                delay *= 2
+                self._wait(failure, attempt)
         raise AssertionError("unreachable")
+
+    def stream(
+        self, path: str, fields: Iterable[tuple[str, str]], kind: str, key: Callable[[bytes], bytes]
+    ) -> Iterator[list[bytes]]:
+        """The lines of an answer of media type `kind`, some MiB at a time, each whole and without its end.
+
+        A stream that breaks off is asked for again from its beginning: then the lines whose `key` came before are left
+        out. A line of more than `body_limit_bytes` is an OverLimitError.
+        """
+        came: set[bytes] = set()
+        for attempt in range(1, self._attempts + 1):
+            before = frozenset(came)
+            try:
+                for lines in self._lines(path, fields, kind):
+                    fresh = [line for line in lines if key(line) not in before] if before else lines
+                    came.update(map(key, fresh))
+                    yield fresh
+                return
+            except _MayPassError as failure:
+                self._wait(failure, attempt)
 
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
@@ -144,7 +164,18 @@ class PrometheusServer:
             self._secrets.append(value)
         return value
 
-    def _ask_once(self, path: str, fields: Iterable[tuple[str, str]], method: str) -> bytes:
+    def _wait(self, failure: _MayPassError, attempt: int) -> None:
+        """Wait before the next attempt; SourceError after the last one."""
+        if attempt == self._attempts:
+            raise SourceError(failure.url, failure.status, f"{failure.reason} ({attempt} attempts)") from failure
+        delay = self._backoff_seconds * 2 ** (attempt - 1)
+        time.sleep(min(failure.retry_after_seconds or delay, RETRY_AFTER_LIMIT_SECONDS))
+
+    @contextmanager
+    def _answer(self, path: str, fields: Iterable[tuple[str, str]], method: str) -> Iterator[urllib3.BaseHTTPResponse]:
+        """A response of status 200, its body unread; SourceError for any other, and when it breaks off."""
+        if self._pool is None:
+            self._connect()
         # Built by hand: a user's password must not travel in the request line or in urllib3's messages.
         target = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}{self._parts.path.rstrip('/')}{path}"
         form = urlencode([*self._fields, *fields])
@@ -165,10 +196,12 @@ class PrometheusServer:
             if response.status == 405 and method == "POST":
                 response.drain_conn()
                 self._method = "GET"
-                return self._ask_once(path, fields, "GET")
-            if response.status == 200:
-                return self._body(path, response)
-            raise self._refusal(path, response)
+                with self._answer(path, fields, "GET") as again:
+                    yield again
+            elif response.status == 200:
+                yield response
+            else:
+                raise self._refusal(path, response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             reason = self._clean(f"the answer broke off: {error}")
             raise _MayPassError(self.url + path, response.status, reason) from error
@@ -177,7 +210,7 @@ class PrometheusServer:
             response.close()
 
     def _body(self, path: str, response: urllib3.BaseHTTPResponse) -> bytes:
-        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        kind = _kind(response)
         if kind not in ("application/json", ""):
             text = self._clean(f"answered {kind}, not JSON; a login page or another server?")
             raise SourceError(self.url + path, response.status, text)
@@ -187,15 +220,53 @@ class PrometheusServer:
         return body
 
     def _read(self, path: str, response: urllib3.BaseHTTPResponse, limit_bytes: int) -> bytes:
-        # Small bites of a compressed body: what one bite unpacks to is what a gzip bomb can cost.
-        bite = 1 << 14 if response.headers.get("Content-Encoding") else 1 << 20
         bites, size = [], 0
-        for data in response.stream(bite, decode_content=True):
-            size += len(data)
+        deadline_seconds = time.monotonic() + self._patience_seconds
+        for bite in _bites(response):
+            size += len(bite)
             if size > limit_bytes:
                 raise OverLimitError(self.url + path, response.status, f"the answer is over {limit_bytes} bytes")
-            bites.append(data)
+            self._check_patience(path, response, deadline_seconds)
+            bites.append(bite)
         return b"".join(bites)
+
+    def _lines(self, path: str, fields: Iterable[tuple[str, str]], kind: str) -> Iterator[list[bytes]]:
+        """Groups of whole lines of one answer."""
+        with self._answer(path, fields, self._method) as response:
+            if _kind(response) != kind:
+                reason = self._clean(f"answered {_kind(response) or 'without a type'}, not {kind}")
+                raise SourceError(self.url + path, response.status, reason)
+            whole, begun, size, begun_size = [], [], 0, 0
+            deadline_seconds = time.monotonic() + self._patience_seconds
+            for bite in _bites(response):
+                end = bite.rfind(b"\n") + 1
+                if end:
+                    whole += [*begun, bite[:end]]
+                    size += begun_size + end
+                    begun, begun_size = [], 0
+                begun.append(bite[end:])
+                begun_size += len(bite) - end
+                if begun_size > self.body_limit_bytes:
+                    reason = f"a line is over {self.body_limit_bytes} bytes"
+                    raise OverLimitError(self.url + path, response.status, reason)
+                self._check_patience(path, response, deadline_seconds)
+                if size >= GROUP_BYTES:
+                    yield _split(whole)
+                    whole, size = [], 0
+                    deadline_seconds = time.monotonic() + self._patience_seconds
+            if begun_size:
+                # Also how a server tells of what went wrong after its first line.
+                told = b"".join(begun)[:200].decode("utf-8", "replace")
+                raise _MayPassError(
+                    self.url + path, response.status, self._clean(f"the answer breaks off within a line: {told}")
+                )
+            if whole:
+                yield _split(whole)
+
+    def _check_patience(self, path: str, response: urllib3.BaseHTTPResponse, deadline_seconds: float) -> None:
+        if time.monotonic() > deadline_seconds:
+            reason = f"the answer took longer than {self._patience_seconds:g} s"
+            raise SourceError(self.url + path, response.status, reason)
 
     def _refusal(self, path: str, response: urllib3.BaseHTTPResponse) -> SourceError:
         status = response.status
@@ -226,6 +297,22 @@ class _MayPassError(SourceError):
     """A failure that another attempt may not meet."""
 
     retry_after_seconds: float | None = None
+
+
+def _kind(response: urllib3.BaseHTTPResponse) -> str:
+    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _bites(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """The body as it arrives. Small bites of a compressed one: what one unpacks to is what a gzip bomb can cost."""
+    size = 1 << 14 if response.headers.get("Content-Encoding") else 1 << 20
+    # Not stream(): that waits until a bite is full, however slowly it drips in.
+    while bite := response.read1(size, decode_content=True):
+        yield bite
+
+
+def _split(parts: list[bytes]) -> list[bytes]:
+    return [line for line in b"".join(parts).split(b"\n") if line]
 
 
 def _error_of(body: bytes) -> tuple[str, str]:

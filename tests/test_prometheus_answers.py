@@ -32,6 +32,8 @@ def server(answer, tls=None):
         path, fields = fields_of(handler)
         if path.endswith("/label/__name__/values"):
             reply(handler, 200, orjson.dumps({"status": "success", "data": [POWER]}))
+        elif path.endswith("/export"):
+            reply(handler, 404, b"404 page not found", "text/plain")
         else:
             answer(handler, fields)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.prometheus import parse_matrix
+from collectors.matrix import parse_matrix
 from tests.test_prometheus_answers import SAMPLE, matrix
 
 
