@@ -13,7 +13,9 @@ from filelock import FileLock
 from pipelines import warehouse
 from pipelines.fleet import DEFAULT_FLEET
 from pipelines.raw_tables import create_tables
+from tests import composed
 from tests.books import Book, command
+from tests.servers import openmetrics, prometheus_with_history
 
 
 @pytest.fixture
@@ -38,3 +40,14 @@ def four_weeks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, str]:
             assert done.returncode == 0, done.stdout + done.stderr
             printed.write_text(done.stdout, encoding="utf-8")
     return Book.of(DEFAULT_FLEET, folder / "data"), printed.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def composed_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """The composed cluster's book, from a real Prometheus that is gone by now."""
+    folder = tmp_path_factory.mktemp("composed")
+    (folder / "server").mkdir()
+    with prometheus_with_history(folder / "server", openmetrics(composed.series())) as url:
+        book = Book.of(composed.fleet(folder, url=url), folder / "data")
+        book.run()
+    return book

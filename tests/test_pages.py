@@ -70,7 +70,7 @@ ENERGY = {
     ("module", "node_exporter//sys/class/powercap/intel-rapl:0"): 60,
     ("module", "node_exporter//sys/class/powercap/intel-rapl:1"): 45,
     ("module", "node_exporter//sys/class/powercap/intel-rapl:0:0"): 12,
-    # Racks of whose nodes nothing finer tells: r1 by a counter in 0.1 kWh and a gauge, r2 by a gauge; a feed of -1 W is none.
+    # Racks of whose nodes nothing finer tells; a feed of -1 W is none.
     ("rack", "r1/pdu-a/1"): 1_800_000,
     ("rack", "r1/pdu-b/1"): 1_200_000,
     ("rack", "r2/pdu-d/1"): 270_000,

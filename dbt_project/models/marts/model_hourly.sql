@@ -124,7 +124,8 @@ token_hours as (
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_total_tokens,
-        max(case when token_class = 'input' then 1 else 0 end) as has_input
+        -- A decoder's input stands with its prefill engine.
+        max(case when token_class = 'input' or tokens.role = 'decode' then 1 else 0 end) as has_input
     from tokens
     left join engine_devices
         on tokens.interval_start_at = engine_devices.interval_start_at and tokens.engine = engine_devices.engine

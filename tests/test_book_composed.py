@@ -1,0 +1,52 @@
+"""A composed cluster on a real Prometheus and on a real VictoriaMetrics: one ledger, joule for joule."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import composed
+from tests.books import Book
+from tests.servers import openmetrics, victoria_metrics_with_history
+
+SERVERS = ("prometheus", "victoria_metrics")
+
+
+@pytest.fixture(scope="module")
+def books(composed_book: Book, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Book]:
+    """The cluster's book from each server."""
+    folder = tmp_path_factory.mktemp("victoria_metrics")
+    (folder / "server").mkdir()
+    with victoria_metrics_with_history(folder / "server", openmetrics(composed.series())) as url:
+        book = Book.of(composed.fleet(folder, url=url), folder / "data")
+        book.run()
+    return {"prometheus": composed_book, "victoria_metrics": book}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_joules_of_each_model(books: dict[str, Book], server: str) -> None:
+    held = books[server].query("select model, sum(energy_joules) from marts.energy_ledger group by 1")
+    assert {model: float(joules) for model, joules in held} == pytest.approx(composed.JOULES, rel=1e-6)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_tokens_of_each_model(books: dict[str, Book], server: str) -> None:
+    held = books[server].query(
+        "select model, token_class, sum(tokens) from marts.token_ledger group by all having sum(tokens) > 0"
+    )
+    assert {(model, token_class): float(tokens) for model, token_class, tokens in held} == composed.TOKENS
+
+
+def test_both_servers_give_the_same_ledger(books: dict[str, Book]) -> None:
+    assert books["prometheus"].hashes() == books["victoria_metrics"].hashes()
+
+
+def test_nothing_is_booked_twice_and_nothing_is_lost(books: dict[str, Book]) -> None:
+    book = books["prometheus"]
+    ((metered, booked, meters),) = book.query(
+        "select sum(metered_joules), sum(booked_joules), count(*) from marts.reconciliation_daily"
+        " where metered_joules > 0"
+    )
+    assert metered == booked == pytest.approx(sum(composed.JOULES.values()), rel=1e-9)
+    assert meters == len(composed.BOARDS) + 3
+    assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
+    assert book.failed_tests() == set()
