@@ -47,6 +47,12 @@ OWN_CHECKS = {
     "raw/series_chunks:series_are_healthy",
     "marts/model_daily:accounts_add_up",
     "marts/reconciliation_daily:book_balances",
+    "raw/series:families_stay",
+    "raw/series_chunks:sources_speak",
+    "raw/power_samples:energy_counters_move",
+    "raw/token_samples:clocks_agree",
+    "marts/energy_ledger:power_has_a_model",
+    "marts/token_ledger:tokens_have_power",
 }
 
 
