@@ -19,6 +19,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 
 from collectors.samples import Collector, url_without_secrets
 from pipelines.fleet_errors import FleetError, problems
+from pipelines.grid_sources import GridIntensity
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
@@ -177,21 +178,6 @@ class RunWindows(Part):
     files: tuple[RunWindowFile, ...] = ()
 
 
-class GridFile(Part):
-    """Hourly intensity of one zone: `values` maps the file's columns to direct_ and lifecycle_gco2e_per_kwh."""
-
-    path: FleetPath
-    time: Name
-    values: dict[str, str] = Field(min_length=1)
-    zone: Name
-    estimated: Name | None = None
-    source: Name | None = None
-
-
-class GridIntensity(Part):
-    files: tuple[GridFile, ...] = ()
-
-
 class LandingTarget(Part):
     """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
     from there (docs/scale.md)."""
@@ -283,7 +269,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     if not fleet.synthetic and any(source.kind == "synthetic" for source in fleet.sources):
         yield "synthetic: got false, expected true because a source is of kind synthetic: readers must see it"
     for key, names in (
-        ("sources", [source.name for source in fleet.sources]),
+        ("sources", [source.name for source in (*fleet.sources, *fleet.grid_intensity.sources)]),
         ("sites", [site.name for site in fleet.sites]),
         ("nodes", [node.name for node in fleet.nodes]),
         ("devices", [device.device_uuid for device in fleet.devices]),
