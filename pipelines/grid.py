@@ -97,6 +97,8 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
         connection.execute("begin")
         try:
             came, rejected = _judged(connection, file.zone, _file_rows(connection, file, path), [path])
+            if came == 0:
+                raise UnreadableFile(f"no value of zone {file.zone}; {rejected or 'it is empty'}")
             same = _replace(connection, name, FILE, file.zone)
             connection.execute("commit")
             yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)

@@ -69,6 +69,7 @@ average_hours as (
 
     select
         *,
+        case when is_estimated = 1 then 'hourly_estimated' else 'hourly' end as basis,
         row_number() over (partition by zone, hour_number order by is_estimated, source) as preference
     from source_hours
     where direct_gco2e_per_kwh is not null
@@ -99,10 +100,18 @@ yearly_factors as (
 
 zone_factors as (
 
-    select zone, 1 as preference, '' as basis_prefix, basis, source, direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, valid_from, until
+    select zone, 1 as preference, basis, source, direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, valid_from, until
     from yearly_factors
     union all
-    select wider_zones.zone, 2, 'wider_', factors.basis, factors.source, factors.direct_gco2e_per_kwh, factors.lifecycle_gco2e_per_kwh, factors.valid_from, factors.until
+    select
+        wider_zones.zone,
+        2 as preference,
+        'wider_' || factors.basis as basis,
+        factors.source,
+        factors.direct_gco2e_per_kwh,
+        factors.lifecycle_gco2e_per_kwh,
+        factors.valid_from,
+        factors.until
     from yearly_factors as factors
     inner join wider_zones on factors.zone = wider_zones.wider_zone
 
@@ -127,17 +136,14 @@ final as (
         zone_hours.hour_number,
         {{ from_epoch_us('zone_hours.hour_number * ' ~ hour_us()) }} as hour_start_at,
         zone_hours.zone,
-        case
-            when average_hours.is_estimated = 0 then 'hourly'
-            when average_hours.is_estimated = 1 then 'hourly_estimated'
-            else yearly_dates.basis_prefix || yearly_dates.basis
-        end as carbon_basis,
-        case when average_hours.zone is not null then average_hours.source else yearly_dates.source end as carbon_source,
+        coalesce(average_hours.basis, yearly_dates.basis) as carbon_basis,
+        coalesce(average_hours.source, yearly_dates.source) as carbon_source,
         coalesce(average_hours.direct_gco2e_per_kwh, yearly_dates.direct_gco2e_per_kwh) as location_gco2e_per_kwh,
-        -- Of the same source as the direct value, or of nobody.
         case
-            when average_hours.zone is not null then average_hours.lifecycle_gco2e_per_kwh else yearly_dates.lifecycle_gco2e_per_kwh
-        end as lifecycle_gco2e_per_kwh,
+            when average_hours.lifecycle_gco2e_per_kwh is not null then average_hours.basis
+            when yearly_dates.lifecycle_gco2e_per_kwh is not null then yearly_dates.basis
+        end as lifecycle_basis,
+        coalesce(average_hours.lifecycle_gco2e_per_kwh, yearly_dates.lifecycle_gco2e_per_kwh) as lifecycle_gco2e_per_kwh,
         marginal_hours.marginal_gco2e_per_kwh
     from zone_hours
     left join average_hours

@@ -22,6 +22,7 @@ final as (
         carbon_factors.carbon_source,
         carbon_factors.location_gco2e_per_kwh,
         carbon_factors.lifecycle_gco2e_per_kwh,
+        carbon_factors.lifecycle_basis,
         carbon_factors.marginal_gco2e_per_kwh
     from sites
     inner join carbon_factors on sites.zone = carbon_factors.zone
