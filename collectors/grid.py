@@ -31,6 +31,7 @@ GRID_SCHEMA = pa.schema(
 GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 # Ten days of five-minute values, with room; a provider that sends more is not answering the question.
 BODY_LIMIT_BYTES = 8 << 20
+ATTEMPTS = 4
 
 Row = dict[str, Any]
 
@@ -56,7 +57,7 @@ class _Api:
 
     def __init__(self, source: str, url: str, **server: Any) -> None:
         self.source = source
-        self.server = PrometheusServer(url, **{"body_limit_bytes": BODY_LIMIT_BYTES, "timeout_seconds": 60.0, **server})
+        self.server = PrometheusServer(url, body_limit_bytes=BODY_LIMIT_BYTES, attempts=ATTEMPTS, **server)
 
     @property
     def url(self) -> str:
