@@ -20,6 +20,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 from collectors.samples import Collector, url_without_secrets
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.grid_sources import GridIntensity
+from pipelines.prices import Prices
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
@@ -205,6 +206,7 @@ class Fleet(Part):
     sources: list[AnySource] = Field(min_length=1)
     landing: LandingTarget = LandingTarget()
     grid_intensity: GridIntensity = GridIntensity()
+    prices: Prices = Prices()
     run_windows: RunWindows = RunWindows()
     sites: tuple[Site, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -274,6 +276,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("nodes", [node.name for node in fleet.nodes]),
         ("devices", [device.device_uuid for device in fleet.devices]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
+        ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
         for name in sorted({name for name in names if names.count(name) > 1}):

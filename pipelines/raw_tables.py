@@ -20,6 +20,8 @@ RAW_TABLES = {
     "grid_intensity": "zone varchar, start_at timestamptz, end_at timestamptz, direct_gco2e_per_kwh double,"
     " lifecycle_gco2e_per_kwh double, marginal_gco2e_per_kwh double, is_estimated boolean, source varchar,"
     " source_kind varchar",
+    "model_prices": "model varchar, provider varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
+    " output_usd_per_mtok double, source varchar, valid_from date, as_of date",
     "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
     " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"

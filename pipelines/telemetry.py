@@ -14,7 +14,7 @@ import dagster as dg
 import duckdb
 
 from collectors.samples import Collector, SourceError, Window
-from pipelines import catalog, grid, healing, landing, references, stores, warehouse
+from pipelines import catalog, grid, healing, landing, prices, references, stores, warehouse
 from pipelines.fleet import Fleet
 from pipelines.landing import Landing
 from pipelines.raw_tables import FLEET_TABLES, create_tables
@@ -29,6 +29,8 @@ TELEMETRY_TABLES = {
     "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
 }
 GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
+MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
+PRICE_CHECK = "price_lists_are_sound"
 HEAD = timedelta(hours=1)
 # A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
 FAILURES_IN_A_ROW = 3
@@ -134,13 +136,32 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             mine = [result for result in results if result.source in sources]
             yield _answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
 
+    prices_key = dg.AssetKey(["raw", "model_prices"])
+
+    @dg.multi_asset(
+        name="model_prices",
+        specs=[dg.AssetSpec(prices_key, description=MODEL_PRICES, group_name="raw", kinds={"duckdb"})],
+        check_specs=[
+            dg.AssetCheckSpec(PRICE_CHECK, asset=prices_key, description="Every list of prices was read whole.")
+        ],
+        pool=POOL,
+    )
+    def model_prices() -> Iterator[Any]:
+        """Land the fleet's lists of prices, each whole. One that cannot be read costs its check."""
+        with _open(fleet, "prices") as connection:
+            troubles = prices.land_prices(connection, fleet.prices.files)
+        yield dg.MaterializeResult(asset_key=prices_key, metadata={"lists": len(fleet.prices.files)})
+        yield dg.AssetCheckResult(
+            passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
+        )
+
     @dg.asset(key=["raw", "run_windows"], group_name="raw", kinds={"duckdb"}, pool=POOL)
     def run_windows() -> dg.MaterializeResult:
         """Named windows from the fleet file and its files, replaced whole."""
         with _open(fleet, "run windows") as connection:
             return dg.MaterializeResult(metadata={"dagster/row_count": references.write_run_windows(connection, fleet)})
 
-    return [telemetry, fleet_tables, grid_intensity, run_windows]
+    return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
 
 
 def land_days(

@@ -10,3 +10,6 @@
 
 {# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734 (2025). #}
 {% macro host_energy_ratio() %}0.43{% endmacro %}
+
+{# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: prefixes say who serves it. #}
+{% macro name_behind_prefixes(name) %}lower(regexp_extract({{ name }}, '([^/]+)$', 1)){% endmacro %}
