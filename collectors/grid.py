@@ -186,6 +186,7 @@ class WattTimeCollector(_Api):
             signal_type=self._signal_type,
             start=_iso(window.start_at),
             end=_iso(window.end_at),
+            include_imputed_marker="true",
         )
         entries = self._entries(path, answer, "data")
         meta = answer.get("meta")
@@ -202,7 +203,7 @@ class WattTimeCollector(_Api):
                 "start_at": (start_at := _instant(entry.get("point_time"))),
                 "end_at": _after(start_at, seconds / 60),
                 column: _grams(_number(entry.get("value"))),
-                "is_estimated": entry.get("imputed_data_used") is True,
+                "is_estimated": entry.get("imputed_data_used") is not False,
             }
             for entry in entries
         )

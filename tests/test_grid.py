@@ -196,10 +196,10 @@ def test_watttime_gives_pounds_per_megawatt_hour_as_grams_under_their_own_name(
             reply(handler, 200, b'{"token": "bought-token"}')
             return
         assert fields == {
-            "region": "CAISO_NORTH", "signal_type": signal,
+            "region": "CAISO_NORTH", "signal_type": signal, "include_imputed_marker": "true",
             "start": "2026-10-01T00:00:00Z", "end": "2026-10-02T00:00:00Z",
         }  # fmt: skip
-        points = [{"point_time": "2026-10-01T00:05:00+00:00", "value": 870.0}]
+        points = [{"point_time": "2026-10-01T00:05:00+00:00", "value": 870.0, "imputed_data_used": False}]
         meta = {"region": "CAISO_NORTH", "signal_type": signal, "units": "lbs_co2_per_mwh"}
         reply(handler, 200, orjson.dumps({"data": points, "meta": {**meta, "data_point_period_seconds": 300}}))
 
@@ -207,8 +207,8 @@ def test_watttime_gives_pounds_per_megawatt_hour_as_grams_under_their_own_name(
         land(held, fleet_of(tmp_path, monkeypatch, sources=[watttime(url, signal_type=signal)]))
     assert seen == [("/login", "Basic ZnJlZGRvOnRoZS1mcm9n"), ("/v3/historical", "Bearer bought-token")]
     at = MIDNIGHT + timedelta(minutes=5)
-    assert rows(held, f"zone, start_at, end_at, {column}") == [
-        ("US-CAL-CISO", at, at + timedelta(minutes=5), pytest.approx(394.6253619, abs=1e-9))
+    assert rows(held, f"zone, start_at, end_at, {column}, is_estimated") == [
+        ("US-CAL-CISO", at, at + timedelta(minutes=5), pytest.approx(394.6253619, abs=1e-9), False)
     ]
     others = {"direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh"} - {column}
     assert rows(held, f"coalesce({', '.join(sorted(others))})") == [(None,)]
