@@ -32,6 +32,7 @@ GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 # Ten days of five-minute values, with room; a provider that sends more is not answering the question.
 BODY_LIMIT_BYTES = 8 << 20
 ATTEMPTS = 4
+TIMEOUT_SECONDS = 30.0
 
 Row = dict[str, Any]
 
@@ -57,7 +58,9 @@ class _Api:
 
     def __init__(self, source: str, url: str, **server: Any) -> None:
         self.source = source
-        self.server = PrometheusServer(url, body_limit_bytes=BODY_LIMIT_BYTES, attempts=ATTEMPTS, **server)
+        self.server = PrometheusServer(
+            url, body_limit_bytes=BODY_LIMIT_BYTES, attempts=ATTEMPTS, timeout_seconds=TIMEOUT_SECONDS, **server
+        )
 
     @property
     def url(self) -> str:

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from collectors.grid import GridCollector
 from collectors.samples import SourceError, Window
@@ -28,6 +29,7 @@ VALUES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per
 POSSIBLE_GCO2E_PER_KWH = 2500
 # Asked for in one request: Electricity Maps answers ten days of hours at most, the others more.
 DAYS_AT_ONCE = 10
+FAILURES_IN_A_ROW = 3
 
 # The header of an export, in lower case: its spelling changed over the years, and so did "(LCA)".
 _EXPORT_COLUMNS = {
@@ -116,14 +118,16 @@ def _land_source(
     *,
     force: bool,
 ) -> Iterator[Landing]:
-    """One request for several days, one transaction for each."""
+    """One request for several days, one transaction for each day."""
+    failures = 0
     start_at = window.start_at
     while start_at < window.end_at:
-        end_at = min(start_at + timedelta(days=DAYS_AT_ONCE), window.end_at)
-        days = list(_days(Window(start_at, end_at)))
+        asked = Window(start_at, min(start_at + timedelta(days=DAYS_AT_ONCE), window.end_at))
+        days = list(_days(asked))
         try:
-            rows = collector.collect(Window(start_at, end_at))
+            rows = _answer(collector, asked, failures)
         except SourceError as failure:
+            failures += 1
             status = None if failure.status is None else str(failure.status)
             told = {"url": failure.url, "status": status, "detail": failure.reason[:1000]}
             for day in days:
@@ -131,11 +135,27 @@ def _land_source(
                     collector.source, day, "failed", 0, _held(connection, collector.source, zone, day), **told
                 )
         else:
+            failures = 0
             with registered(connection, grid_answer=rows):
                 for day in days:
                     is_first = day is days[0]
                     yield _land_day(connection, collector, kind, zone, day, is_first=is_first, force=force)
-        start_at = end_at
+        start_at = asked.end_at
+
+
+def _answer(collector: GridCollector, window: Window, failures: int) -> pa.Table:
+    """The collector's rows; SourceError also for a defect of its own, which must not cost the other zones."""
+    if failures >= FAILURES_IN_A_ROW:
+        raise SourceError(
+            collector.url, None, f"not asked: {collector.source} had failed {FAILURES_IN_A_ROW} times in a row"
+        )
+    try:
+        return collector.collect(window)
+    except SourceError:
+        raise
+    except Exception as failure:
+        logger.exception("source %s failed in window %s", collector.source, window)
+        raise SourceError(collector.url, None, f"{type(failure).__name__}: {failure}") from failure
 
 
 def _land_day(

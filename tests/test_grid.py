@@ -10,12 +10,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import dagster as dg
 import duckdb
 import orjson
 import pytest
 import yaml
 
-from pipelines import grid, warehouse
+from pipelines import grid, telemetry, warehouse
 from pipelines.fleet import Fleet, FleetError, load_fleet
 from pipelines.landing import Landing
 from pipelines.raw_tables import RAW_TABLES, create_tables
@@ -374,6 +375,58 @@ def test_watttime_for_another_place_kind_or_unit_is_refused(held, tmp_path, monk
         (failed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[watttime(url)]))
     assert failed.outcome == "failed"
     assert reason in failed.detail
+
+
+def test_an_api_that_is_down_is_asked_three_times_in_a_long_backfill(held, tmp_path, monkeypatch):
+    asked = []
+
+    def answer(handler, *_):
+        asked.append(1)
+        reply(handler, 403, b'{"error": "no"}')
+
+    with api(answer) as url:
+        failed = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]), days=60)
+    assert (len(asked), len(failed), {one.outcome for one in failed}) == (3, 60, {"failed"})
+    assert failed[-1].detail == "not asked: maps had failed 3 times in a row"
+
+
+def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypatch):
+    """No grid blocks a day's joules: what is missing stands on the yearly factor."""
+
+    def answer(handler, path, _):
+        halves = [(f"2026-10-01T{n:02}:00Z", f"2026-10-01T{n:02}:30Z", 266, 263) for n in range(23)]
+        reply(handler, *((200, uk_answer(*halves)) if path.startswith("/intensity/") else LOGIN))
+
+    (tmp_path / "grid.csv").write_text("at,direct\n2026-10-01,100\n2026-10-01 01:00,-1\n")
+    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}}
+    with api(answer) as url:
+        fleet = fleet_of(
+            tmp_path,
+            monkeypatch,
+            sources=[electricity_maps(url), uk(url)],
+            files=[{"path": "grid.csv", "zone": "ES", **shape}],
+        )
+        fleet = fleet.model_copy(update={"root": tmp_path / "data"})
+        result = dg.materialize(
+            [asset for asset in telemetry.telemetry_assets(fleet) if asset.op.name == "grid_intensity"],
+            instance=dg.DagsterInstance.ephemeral(),
+            tags={
+                "dagster/asset_partition_range_start": "2026-10-01",
+                "dagster/asset_partition_range_end": "2026-10-01",
+            },
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+    assert result.success
+    checks = {e.check_name: (e.passed, e.severity.value, e.description) for e in result.get_asset_check_evaluations()}
+    assert checks == {
+        "source_maps_answers": (
+            False,
+            "ERROR",
+            "2026-10-01 failed: answered text/html, not JSON; a login page or another server?",
+        ),
+        "source_neso_answers": (False, "WARN", "2026-10-01 landed: 1 of 24 hours have no value"),
+        "grid_files_are_sound": (False, "WARN", "2026-10-01 landed: rejected: 1 outside 0 to 2500 g/kWh"),
+    }
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
