@@ -18,6 +18,7 @@ import yaml
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.samples import Collector, url_without_secrets
+from pipelines.cost_rates import CostRate, CostRateFile
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.grid_sources import GridIntensity
 from pipelines.prices import Prices
@@ -111,18 +112,6 @@ class Model(Part):
     aliases: tuple[Name, ...] = ()
 
 
-class CostRate(Part):
-    """What one GPU-hour of a device type costs this fleet; stands before the seed's rows. A rented or colocated GPU's
-    rate usually `includes_energy`: the electricity is not charged again."""
-
-    device_type: Name
-    usd_per_gpu_hour: NonNegative
-    includes_energy: bool = False
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
-    source: Name
-
-
 class Assignment(Part):
     """Who uses a device or node in [start_at, end_at), where labels do not say."""
 
@@ -214,6 +203,7 @@ class Fleet(Part):
     models: tuple[Model, ...] = ()
     teams: dict[str, str] = Field(default_factory=dict)
     cost_rates: tuple[CostRate, ...] = ()
+    cost_rate_files: tuple[CostRateFile, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)
@@ -276,6 +266,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("nodes", [node.name for node in fleet.nodes]),
         ("devices", [device.device_uuid for device in fleet.devices]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
+        ("cost_rates", [f"{device_type} from {valid_from}" for device_type, valid_from in _priced(fleet)]),
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
@@ -293,6 +284,15 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
                 if tariff.overlaps(other):
                     yield f"sites[{site.name}].tariff[{i}]: prices hours that tariff[{j}] already prices"
     yield from _double_assignments(fleet)
+
+
+def _priced(fleet: Fleet) -> Iterator[tuple[str, date]]:
+    """(device type, valid_from) of every rate, stated here or taken from a list."""
+    for rate in fleet.cost_rates:
+        yield rate.device_type, rate.valid_from
+    for file in fleet.cost_rate_files:
+        for device_type in file.device_types.values():
+            yield device_type, file.valid_from
 
 
 def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:

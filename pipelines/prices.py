@@ -1,7 +1,8 @@
 """Price lists of models into raw.model_prices: each file of the fleet file replaces what was held of it.
 
 Add here what has to hold for every list. Keep out how a list is read (`collectors.price_lists`) and what is compared
-with it (model_list_prices). Capacity rates are `fleet.cost_rates`, tariffs are the sites'.
+with it (model_list_prices). What a
+GPU-hour costs is `cost_rates`; a tariff is its site's.
 """
 
 from __future__ import annotations

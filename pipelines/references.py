@@ -24,7 +24,7 @@ class UnreadableFile(Exception):
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
-    """Replace the tables of schema `fleet` in one transaction; rows per table."""
+    """Replace the tables of schema `fleet` in one transaction; rows per table. UnreadableList names a price list."""
     rows = fleet_rows(fleet)
     connection.execute("begin")
     for table in FLEET_TABLES:
@@ -68,7 +68,10 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         ],
         "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
         "assignments": [assignment.model_dump() for assignment in fleet.assignments],
-        "cost_rates": [rate.model_dump() for rate in fleet.cost_rates],
+        "cost_rates": [
+            *(rate.model_dump() for rate in fleet.cost_rates),
+            *(rate for file in fleet.cost_rate_files for rate in file.rates()),
+        ],
     }
 
 

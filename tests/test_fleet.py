@@ -235,6 +235,14 @@ def test_a_spool_lies_beside_the_warehouse_or_at_a_url(tmp_path: Path) -> None:
     assert len(problems(tmp_path, text % ", path: file:///etc")) == 1
 
 
+def test_a_device_type_has_one_rate_at_a_time(tmp_path: Path) -> None:
+    stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract}]\n"
+    (listed,) = problems(
+        tmp_path, SMALLEST + stated + "cost_rate_files: [{path: gpus.csv, source: list, device_types: {H100: h100}}]\n"
+    )
+    assert listed == "cost_rates: 'h100 from 1970-01-01' stands more than once, expected unique names"
+
+
 def test_the_fleet_becomes_tables(tmp_path: Path) -> None:
     text = (
         SMALLEST

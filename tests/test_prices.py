@@ -1,7 +1,8 @@
-"""Lists of model prices: LiteLLM's shape, CSV, and what becomes of lists that are broken."""
+"""Price lists of models and of GPUs: what is read from good ones, and what becomes of broken ones."""
 
 from __future__ import annotations
 
+import csv
 from datetime import date
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from collectors import price_lists
 from collectors.price_lists import read_price_list
 from collectors.samples import SourceError
+from pipelines.catalog import SEEDS
+from pipelines.cost_rates import CostRateFile, UnreadableList
 from pipelines.prices import PriceFile, land_prices
 from tests.books import validation_data
 
@@ -133,3 +136,58 @@ def test_a_list_that_the_fleet_no_longer_names_is_forgotten_and_an_older_one_is_
         ("litellm", date(1970, 1, 1)),
         ("litellm", date(2026, 11, 1)),
     ]
+
+
+# --- GPU-hours --------------------------------------------------------------------------------------------------------
+
+GPUS = b"provider,region,gpu,gpu_count,usd_per_hour_ondemand\n"
+
+
+def gpu_list(path: str, **more: object) -> CostRateFile:
+    told = {"path": path, "source": "list", "device_types": {"H100": "h100-sxm5-80gb"}, **more}
+    return CostRateFile.model_construct(**{**CostRateFile.model_construct().__dict__, **told})
+
+
+def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
+    """Eight H100 for 23.60 USD are 2.95 USD each, as one is; eight H200 28.00 USD, 3.50 USD each."""
+    path = str(validation_data() / "prices" / "gpu_prices_nebius_skypilot_v8.csv")
+    types = {"H100": "h100-sxm5-80gb", "H200": "h200-sxm5-141gb"}
+    rates = list(gpu_list(path, device_types=types, where={"provider": "nebius"}).rates())
+    assert [(rate["device_type"], rate["usd_per_gpu_hour"], rate["includes_energy"]) for rate in rates] == [
+        ("h100-sxm5-80gb", 2.95, True),
+        ("h200-sxm5-141gb", 3.5, True),
+    ]
+    spot = gpu_list(path, where={"region": "eu-north1"}, usd_per_hour="usd_per_hour_spot").rates()
+    assert [rate["usd_per_gpu_hour"] for rate in spot] == [1.25]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            GPUS + b"a,x,H100,1,2\na,y,H100,8,24\n",
+            "2 rows of H100 where {}: expected one price per GPU-hour, found 2, 3",
+        ),
+        (GPUS + b"a,x,H200,1,2\n", "0 rows of H100 where {}: expected one price per GPU-hour, found none"),
+        (GPUS + b"a,x,H100,1,\n", "1 rows of H100 where {}: expected one price per GPU-hour, found none"),
+        (GPUS + b"a,x,H100,0,2\n", "H100: got '2' USD for '0' GPUs"),
+        (GPUS + b"a,x,H100,1,nan\n", "H100: got 'nan' USD for '1' GPUs"),
+        (GPUS + b"a,x,H100,1,-2\n", "H100: got '-2' USD for '1' GPUs"),
+        (GPUS + b"a,x,H100\n", "1 rows of H100 where {}: expected one price per GPU-hour, found none"),
+        (b"<html>log in</html>\n", "no column ['gpu', 'gpu_count', 'usd_per_hour_ondemand']"),
+        ("provider,é\n".encode("latin-1"), "cannot be read"),
+    ],
+)
+def test_a_gpu_list_that_gives_no_one_price_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableList) as refused:
+        list(gpu_list(written(tmp_path, "gpus.csv", content)).rates())
+    assert reason in str(refused.value)
+
+
+def test_every_seeded_rate_is_of_a_device_type_that_the_seeds_know() -> None:
+    def column(seed: str) -> set[str]:
+        with (SEEDS / f"{seed}.csv").open(newline="", encoding="utf-8") as lines:
+            return {row["device_type"] for row in csv.DictReader(lines)}
+
+    assert column("cost_rates") - column("device_types") == set()
+    assert column("device_type_aliases") - column("device_types") == set()
