@@ -37,7 +37,7 @@ from pipelines.raw_tables import FLEET_TABLES
 SAMPLE_TABLES = ("power_samples", "token_samples")
 TABLES = (*SAMPLE_TABLES, "series_chunks", "series")
 CONTROL_TABLES = (
-    *(f"raw.{table}" for table in ("series", "series_chunks", "grid_intensity", "run_windows")),
+    *(f"raw.{table}" for table in ("series", "series_chunks", "grid_intensity", "model_prices", "run_windows")),
     *(f"fleet.{table}" for table in FLEET_TABLES),
 )
 

@@ -22,6 +22,7 @@ from pipelines import booking
 from pipelines.prefetch import ahead
 from pipelines.stores import HeldDay, Store, WarehouseStore
 
+TELEMETRY = "raw/telemetry"
 TABLES = {"power": "power_samples", "tokens": "token_samples"}
 
 # Rows handed to DuckDB at once. One statement costs about 3 ms: 8 M rows went in at 11 M rows/s in groups of 200,000 to
@@ -127,9 +128,11 @@ def land(
     return landing
 
 
-def audit(connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime) -> None:
+def audit(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime, asset: str = TELEMETRY
+) -> None:
     """Write one row of raw.landings, on its own."""
-    _audit(connection, landing, run_id, landed_at)
+    _audit(connection, landing, run_id, landed_at, asset)
 
 
 def has_rows(connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> bool:
@@ -301,12 +304,15 @@ def rows_of(chunks: pa.Table) -> int:
     return sum(pc.sum(chunks[name]).as_py() or 0 for name in ("samples", "rejects"))
 
 
-def _audit(connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime) -> None:
+def _audit(
+    connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime, asset: str = TELEMETRY
+) -> None:
     connection.execute(
-        "insert into raw.landings values (?, ?, 'raw/telemetry', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into raw.landings values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             landed_at,
             run_id,
+            asset,
             landing.source,
             landing.window.start_at,
             landing.window.end_at,

@@ -16,8 +16,12 @@ RAW_TABLES = {
     " samples bigint, first_at timestamptz, first_value double, last_at timestamptz, last_value double,"
     " falls bigint, duplicates bigint, out_of_order bigint, rejects bigint,"
     " longest_gap_seconds double, typical_interval_seconds double",
-    "grid_intensity": "zone varchar, hour_start_at timestamptz, direct_gco2e_per_kwh double,"
-    " lifecycle_gco2e_per_kwh double, is_estimated boolean, source varchar",
+    # Average direct, average life-cycle and marginal are three quantities; a row holds those that its source states.
+    "grid_intensity": "zone varchar, start_at timestamptz, end_at timestamptz, direct_gco2e_per_kwh double,"
+    " lifecycle_gco2e_per_kwh double, marginal_gco2e_per_kwh double, is_estimated boolean, source varchar,"
+    " source_kind varchar",
+    "model_prices": "model varchar, provider varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
+    " output_usd_per_mtok double, source varchar, valid_from date, as_of date",
     "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
     " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
@@ -56,10 +60,21 @@ FLEET_TABLES = {
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create what is missing, empty; a warehouse that has everything is left as it is."""
+    _drop_grid_of_0_1(connection)
     for schema, tables in (("raw", RAW_TABLES), ("fleet", FLEET_TABLES)):
         connection.execute(f"create schema if not exists {schema}")
         for table, columns in tables.items():
             connection.execute(f"create table if not exists {schema}.{table} ({columns})")
+
+
+def _drop_grid_of_0_1(connection: duckdb.DuckDBPyConnection) -> None:
+    """Version 0.1 knew whole hours and files only, which every run reads anew."""
+    held = connection.execute(
+        "select count(*) from duckdb_columns() where schema_name = 'raw' and table_name = 'grid_intensity'"
+        " and column_name = 'hour_start_at'"
+    ).fetchall()
+    if held == [(1,)]:
+        connection.execute("drop table raw.grid_intensity")
 
 
 def columns_of(schema: str, table: str) -> list[str]:

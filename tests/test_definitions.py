@@ -21,6 +21,7 @@ from pipelines.telemetry import POOL
 RAW = {
     "raw/grid_intensity",
     "raw/landings",
+    "raw/model_prices",
     "raw/power_samples",
     "raw/run_windows",
     "raw/series",
@@ -44,6 +45,7 @@ FLEET = {
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
+    "raw/model_prices:price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
     "marts/model_daily:accounts_add_up",
     "marts/reconciliation_daily:book_balances",
@@ -81,9 +83,11 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/idle_power",
         "marts/model_daily",
         "marts/model_hourly",
+        "marts/model_list_prices",
         "marts/model_monthly",
         "marts/reconciliation_daily",
         "marts/run_windows",
+        "marts/site_carbon_hourly",
         "marts/token_ledger",
     }
     assert {key.split("/")[0] for key in keys} == {

@@ -53,6 +53,7 @@ factored as (
         case when ledger.meter_scope = 'facility' then 1 else site_intervals.pue end as pue,
         site_intervals.usd_per_kwh,
         site_intervals.location_gco2e_per_kwh,
+        site_intervals.lifecycle_gco2e_per_kwh,
         site_intervals.wue_litres_per_kwh,
         rates.usd_per_gpu_hour,
         coalesce(rates.includes_energy, false) as rate_includes_energy,
@@ -77,7 +78,9 @@ final as (
     select
         *,
         {{ exact('it_kwh * pue') }} as facility_energy_kwh,
+        case when carbon_basis in ('hourly', 'hourly_estimated') then {{ exact('it_kwh * pue') }} else {{ exact('0') }} end as hourly_carbon_kwh,
         {{ exact('it_kwh * pue * location_gco2e_per_kwh') }} as location_gco2e,
+        {{ exact('it_kwh * pue * lifecycle_gco2e_per_kwh') }} as lifecycle_gco2e,
         {{ exact('it_kwh * pue * location_gco2e_per_kwh * idle_ratio') }} as idle_location_gco2e,
         -- Manufacture spread over four years of GPU-hours (35,064 h).
         {{ exact('embodied_kgco2e * 1000 * cast(gpu_seconds as double) / 3600 / 35064') }} as embodied_gco2e,
