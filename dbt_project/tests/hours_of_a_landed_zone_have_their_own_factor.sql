@@ -1,5 +1,5 @@
 -- A zone with an hourly series has an hour without a value: the yearly factor stood in. A warning, so that no gap is silent.
-{{ config(severity='warn') }}
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'site_carbon_hourly'}}}) }}
 
 select
     date,
