@@ -1,9 +1,9 @@
-"""`python -m bench`: the product beside its floor, a day on a long history, Prometheus, the agent, a big fleet, Spark.
+"""`python -m bench`: the product beside its floor, on a long history, from real servers, the agent, a big fleet, Spark.
 
 Everything is printed, nothing judged.
 
 Add a leg here, with a line of docs/bench.md on how to read it. Keep out what a leg runs (`product`, `floor`,
-`prometheus`, `agent`, `growth`).
+`prometheus`, `sources`, `agent`, `growth`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench import agent, children, prometheus
+from bench import agent, children, prometheus, sources
 from bench.children import Cost
 from bench.fleet_day import FIRST_DAY, STEPS
 from bench.product import Fleet, Job, write_empty
@@ -183,6 +183,44 @@ class Bench:
                 rates.append(told["rows_per_second"] / 1e6)
         _median("M samples/s, aim at least 0.6", rates)
 
+    def sources(self) -> None:
+        """A day from a real Prometheus and a real VictoriaMetrics into DuckDB, and 5-minute energy: theirs and ours."""
+        gpus = self.asked.gpus
+        _heading(f"sources: one day of {gpus} GPUs from real servers into DuckDB")
+        absent = sources.missing()
+        if absent:
+            print(
+                f"  not measured: there is no `{absent}` here (Debian's packages `prometheus` and `victoria-metrics`)"
+            )
+            return
+        kinds = {"Prometheus": (prometheus.server, 1.0), "VictoriaMetrics": (sources.victoria_metrics, 3.0)}
+        for name, (server, aim) in kinds.items():
+            folder = self.folder / f"source-{name}"
+            folder.mkdir()
+            with server(folder, gpus, FIRST_DAY) as url:
+                rates, theirs, ours = [], [], []
+                for hours in (1, 6, *[24] * self.asked.pairs):
+                    path = self.folder / "source.duckdb"
+                    path.unlink(missing_ok=True)
+                    cost, text = children.run("bench.prometheus", "--url", url, "--warehouse", path, "--hours", hours)
+                    told = children.told_by(text)
+                    row = cost._replace(peak_mib=told["peak_mib"])
+                    _row(f"  {name}, {hours} h", row, told["seconds"], told["rows"])
+                    if hours == 24:
+                        rates.append(told["rows_per_second"] / 1e6)
+                for _ in range(max(self.asked.pairs, 3)):
+                    theirs.append(sources.energy_by_server(url, FIRST_DAY))
+                    ours.append(sources.energy_by_sql(path))
+            _median(f"{name}: M samples/s, aim {aim:g}", rates)
+            for whose, answers in ((name, theirs), ("DuckDB over raw", ours)):
+                told = f"{answers[0].figures} figures, {answers[0].energy_joules / 3.6e6:.3f} kWh"
+                _median(f"energy per device and 5 minutes, {whose}, s ({told})", (one.seconds for one in answers))
+            _median(
+                f"DuckDB / {name}, aim 1",
+                (one.seconds / other.seconds for one, other in zip(ours, theirs, strict=True)),
+            )
+            shutil.rmtree(folder)
+
     def agent(self) -> None:
         """What importing costs, and the agent on eight boards and two pages."""
         print("\ncollectors: import, and the agent with 8 boards at 1 Hz and 2 pages of 500 series at 15 s")
@@ -263,6 +301,7 @@ def main() -> None:
         "floor": Bench.floor,
         "history": Bench.history,
         "prometheus": Bench.prometheus,
+        "sources": Bench.sources,
         "agent": Bench.agent,
         "ceiling": Bench.ceiling,
         "growth": Bench.growth,
