@@ -193,14 +193,14 @@ class Bench:
                 f"  not measured: there is no `{absent}` here (Debian's packages `prometheus` and `victoria-metrics`)"
             )
             return
+        path = self.folder / "source.duckdb"
         kinds = {"Prometheus": (prometheus.server, 1.0), "VictoriaMetrics": (sources.victoria_metrics, 3.0)}
         for name, (server, aim) in kinds.items():
             folder = self.folder / f"source-{name}"
             folder.mkdir()
             with server(folder, gpus, FIRST_DAY) as url:
-                rates, theirs, ours = [], [], []
+                rates = []
                 for hours in (1, 6, *[24] * self.asked.pairs):
-                    path = self.folder / "source.duckdb"
                     path.unlink(missing_ok=True)
                     cost, text = children.run("bench.prometheus", "--url", url, "--warehouse", path, "--hours", hours)
                     told = children.told_by(text)
@@ -208,17 +208,21 @@ class Bench:
                     _row(f"  {name}, {hours} h", row, told["seconds"], told["rows"])
                     if hours == 24:
                         rates.append(told["rows_per_second"] / 1e6)
-                for _ in range(max(self.asked.pairs, 3)):
-                    theirs.append(sources.energy_by_server(url, FIRST_DAY))
-                    ours.append(sources.energy_by_sql(path))
-            _median(f"{name}: M samples/s, aim {aim:g}", rates)
-            for whose, answers in ((name, theirs), ("DuckDB over raw", ours)):
-                told = f"{answers[0].figures} figures, {answers[0].energy_joules / 3.6e6:.3f} kWh"
-                _median(f"energy per device and 5 minutes, {whose}, s ({told})", (one.seconds for one in answers))
-            _median(
-                f"DuckDB / {name}, aim 1",
-                (one.seconds / other.seconds for one, other in zip(ours, theirs, strict=True)),
-            )
+                _median(f"{name}: M samples/s, aim {aim:g}", rates)
+                asked = {
+                    name: lambda url=url: sources.energy_by_server(url, FIRST_DAY),
+                    "DuckDB, the same": lambda: sources.energy_by_sql(path, sources.INCREASE),
+                    "DuckDB, edges shared by time": lambda: sources.energy_by_sql(path, sources.SHARED),
+                }
+                answers = [{whose: ask() for whose, ask in asked.items()} for _ in range(5)]
+            print("  energy per device and 5 minutes of the day, in turn:")
+            for whose in asked:
+                told = answers[0][whose]
+                what = f"  {whose}: {told.figures} figures, {told.energy_joules / 3.6e6:.3f} kWh; s"
+                _median(what, (answer[whose].seconds for answer in answers))
+            for whose in list(asked)[1:]:
+                ratios = (answer[whose].seconds / answer[name].seconds for answer in answers)
+                _median(f"  {whose} / {name}, aim 1", ratios)
             shutil.rmtree(folder)
 
     def agent(self) -> None:

@@ -19,14 +19,33 @@ from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
+import pyarrow.compute as pc
 
 from bench import children, prometheus
 
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 STEP_SECONDS = 300
 
-# The same in SQL: first and last per series and 5 minutes, then differences, each shared by time across an edge.
-JOULES = """
+# The servers' question in SQL: what the counter rose by since the last sample of the 5 minutes before.
+INCREASE = """
+with energy_series as (
+    select series_id, json_extract_string(labels, '$.UUID') as device_uuid from raw.series where metric = ?
+),
+bucketed as (
+    select series_id, epoch_us(observed_at) // 300000000 as interval_number, max(value) as last_value
+    from raw.power_samples
+    where series_id in (select series_id from energy_series)
+    group by all
+)
+select
+    device_uuid,
+    interval_number,
+    (last_value - lag(last_value) over (partition by series_id order by interval_number)) / 1000 as energy_joules
+from bucketed join energy_series using (series_id)
+"""
+
+# The ledger's question: deltas between the intervals too, shared by time across the edge.
+SHARED = """
 with energy_series as (
     select series_id, json_extract_string(labels, '$.UUID') as device_uuid from raw.series where metric = ?
 ),
@@ -50,7 +69,7 @@ neighboured as (
 )
 select
     device_uuid,
-    make_timestamptz(interval_number * 300000000) as interval_start_at,
+    interval_number,
     (
         last_value - first_value
         + coalesce((first_value - previous_value) * (first_us - interval_number * 300000000)
@@ -119,14 +138,14 @@ def energy_by_server(url: str, day: date) -> Answer:
     return Answer(seconds, len(values), sum(values) / 1000)
 
 
-def energy_by_sql(warehouse: Path) -> Answer:
-    """What DuckDB takes for the same over the rows that were landed, as far as the last row."""
+def energy_by_sql(warehouse: Path, query: str) -> Answer:
+    """What DuckDB takes for INCREASE or SHARED over the rows that were landed, to the last row."""
     with duckdb.connect(str(warehouse), read_only=True) as connection:
         connection.execute("set TimeZone = 'UTC'")
         began = time.perf_counter()
-        rows = connection.sql(JOULES, params=[ENERGY]).to_arrow_table()
+        rows = connection.sql(query, params=[ENERGY]).to_arrow_table()
         seconds = time.perf_counter() - began
-    return Answer(seconds, rows.num_rows, sum(rows["energy_joules"].to_pylist()))
+    return Answer(seconds, rows.num_rows, pc.sum(rows["energy_joules"]).as_py())
 
 
 def _import_lines(gpus: int, day: date) -> Iterator[bytes]:
