@@ -79,7 +79,7 @@ def parse_export(lines: list[bytes]) -> Matrix:
     values = _values(b",".join(values for _, values, _ in parts))
     if not len(values) == len(times_ms) == counts.sum():
         raise ValueError("a value or a timestamp is missing")
-    return [_labels(one) for one, _, _ in parts], counts, times_ms, values
+    return [labels for labels, _, _ in parts], counts, times_ms, values
 
 
 def metric_of(line: bytes) -> bytes:
@@ -87,16 +87,16 @@ def metric_of(line: bytes) -> bytes:
     return line[: line.find(_VALUES)]
 
 
-def _cut(line: bytes) -> tuple[dict, bytes, bytes]:
-    """Of an exported line: the series, its values and its milliseconds, both as text with commas."""
+def _cut(line: bytes) -> tuple[dict[str, str], bytes, bytes]:
+    """Of an exported line: the labels, the values and the milliseconds, both as text with commas."""
     values_at, times_at = line.find(_VALUES), line.rfind(_TIMESTAMPS)
     try:
         if line.startswith(_LINE) and line.endswith(_END) and 0 < values_at < times_at:
             values, times = line[values_at + len(_VALUES) : times_at], line[times_at + len(_TIMESTAMPS) : -len(_END)]
-            return {"metric": orjson.loads(line[len(_LINE) : values_at])}, values, times
+            return _labels({"metric": orjson.loads(line[len(_LINE) : values_at])}), values, times
         one = orjson.loads(line)
         values = ",".join("null" if value is None else str(value) for value in one["values"])
-        return one, values.encode(), ",".join(map(str, one["timestamps"])).encode()
+        return _labels(one), values.encode(), ",".join(map(str, one["timestamps"])).encode()
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a line of an export: {line[:200].decode('utf-8', 'replace')}") from error
 
@@ -158,12 +158,16 @@ def _numbers(lines: bytes, types: dict[str, pa.DataType]) -> pa.Table:
 
 def _parse_slowly(body: bytes) -> Matrix:
     series = [one for one in _result(body) if one.get("values")]
-    samples = [sample for one in series for sample in one["values"]]
+    try:
+        samples = [(float(at), float(value)) for one in series for at, value in one["values"]]
+        counts = [len(one["values"]) for one in series]
+    except TypeError as error:
+        raise ValueError(f"a sample is none: {error}") from error
     return (
         [_labels(one) for one in series],
-        np.array([len(one["values"]) for one in series], dtype=np.int64),
-        _milliseconds(np.array([float(at) for at, _ in samples], dtype=np.float64)),
-        np.array([float(value) for _, value in samples], dtype=np.float64),
+        np.array(counts, dtype=np.int64),
+        _milliseconds(np.array([at for at, _ in samples], dtype=np.float64)),
+        np.array([value for _, value in samples], dtype=np.float64),
     )
 
 
@@ -172,14 +176,20 @@ def _milliseconds(seconds: np.ndarray) -> np.ndarray:
 
 
 def _labels(one: dict) -> dict[str, str]:
-    return {name: value for name, value in one["metric"].items() if name != "__name__"}
+    metric = one.get("metric")
+    if not isinstance(metric, dict) or not all(isinstance(value, str) for value in metric.values()):
+        raise ValueError(f"a series has no labels, or other than texts: {str(metric)[:200]}")
+    return {name: value for name, value in metric.items() if name != "__name__"}
 
 
 def _result(body: bytes) -> list[dict]:
     data = data_of(orjson.loads(body))
     if not isinstance(data, dict) or data.get("resultType") != "matrix":
         raise ValueError("the result is not of type matrix")
-    return data["result"]
+    result = data.get("result")
+    if not isinstance(result, list) or not all(isinstance(one, dict) for one in result):
+        raise ValueError("the result is no list of series")
+    return result
 
 
 def data_of(answer: object) -> object:
