@@ -17,10 +17,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import duckdb
 
 from bench import agent, children, prometheus, sources
 from bench.children import Cost
@@ -209,12 +212,13 @@ class Bench:
                     if hours == 24:
                         rates.append(told["rows_per_second"] / 1e6)
                 _median(f"{name}: M samples/s, aim {aim:g}", rates)
-                asked = {
-                    name: lambda url=url: sources.energy_by_server(url, FIRST_DAY),
-                    "DuckDB, the same": lambda: sources.energy_by_sql(path, sources.INCREASE),
-                    "DuckDB, edges shared by time": lambda: sources.energy_by_sql(path, sources.SHARED),
-                }
-                answers = [{whose: ask() for whose, ask in asked.items()} for _ in range(5)]
+                with duckdb.connect(str(path), read_only=True) as landed:
+                    asked = {
+                        name: partial(sources.energy_by_server, url, FIRST_DAY),
+                        "DuckDB, the same": partial(sources.energy_by_sql, landed, sources.INCREASE),
+                        "DuckDB, edges shared by time": partial(sources.energy_by_sql, landed, sources.SHARED),
+                    }
+                    answers = [{whose: ask() for whose, ask in asked.items()} for _ in range(5)]
             print("  energy per device and 5 minutes of the day, in turn:")
             for whose in asked:
                 told = answers[0][whose]

@@ -109,12 +109,24 @@ def _victoria_metrics(folder: Path, *flags: str) -> Iterator[str]:
 @contextlib.contextmanager
 def prometheus_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
     """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live"."""
-    config = (
+    with _prometheus(folder, _scraping(target, interval_seconds), *flags) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def victoria_metrics_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
+    """The URL of a VictoriaMetrics that scrapes `target` as `prometheus_scraping` does."""
+    config = folder / "scrape.yml"
+    config.write_text(_scraping(target, interval_seconds), encoding="utf-8")
+    with _victoria_metrics(folder, f"-promscrape.config={config}", *flags) as url:
+        yield url
+
+
+def _scraping(target: str, interval_seconds: int) -> str:
+    return (
         f"global: {{scrape_interval: {interval_seconds}s, scrape_timeout: {interval_seconds}s}}\n"
         f"scrape_configs: [{{job_name: live, static_configs: [{{targets: ['{target}']}}]}}]\n"
     )
-    with _prometheus(folder, config, *flags) as url:
-        yield url
 
 
 @contextlib.contextmanager

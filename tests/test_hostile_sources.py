@@ -36,7 +36,7 @@ MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 TODAY = Window(MIDNIGHT, MIDNIGHT + timedelta(days=1))
 NOON_MS = int(MIDNIGHT.timestamp()) * 1000 + 43_200_000
 POWER = WATTS.metric
-UNWELL = {"UUID": 'GPU-"quoted"', "Hostname": "two\nlines\u2028", "pod": "\\back]]}{,ünï😀"}
+UNWELL = {"UUID": 'GPU-"quoted"', "Hostname": "two\nlines\u2028", "pod": "\\back]]}{,ünï😀", 'na"me\n={,ü': '"'}
 # Per series: labels and (milliseconds after noon, value); the first stands twice.
 FLOOD = [
     (UNWELL, [(0, 250.0), (15_000, math.nan), (30_000, SENTINEL_FROM + 3.4e15), (45_000, -1.0), (60_000, math.inf)]),
@@ -77,10 +77,12 @@ def as_export(series):
 
 
 def as_page(series):
+    def quoted(text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
     lines = []
     for labels, samples in series:
-        escaped = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in labels.values())
-        told = ",".join(f'{name}="{text}"' for name, text in zip(labels, escaped, strict=True))
+        told = ",".join(f"{quoted(name)}={quoted(text)}" for name, text in labels.items())
         lines += [f"{POWER}{{{told}}} {number(value)} {NOON_MS + ms}" for ms, value in samples]
     return ("\n".join(lines) + "\n").encode()
 

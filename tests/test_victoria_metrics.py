@@ -1,13 +1,14 @@
 """VictoriaMetrics' export against a real server: the same samples and series as through its range selectors."""
 
 import gzip
+import json
 import logging
 import math
 import time
 import urllib.request
 from collections import Counter
-from contextlib import closing
-from datetime import timedelta
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import orjson
@@ -18,7 +19,14 @@ from collectors.samples import Family, Window
 from pipelines import warehouse
 from pipelines.landing import Catalogue, land
 from pipelines.raw_tables import create_tables
-from tests.servers import fields_of, http_server, openmetrics, reply, victoria_metrics_with_history
+from tests.servers import (
+    fields_of,
+    http_server,
+    openmetrics,
+    reply,
+    victoria_metrics_scraping,
+    victoria_metrics_with_history,
+)
 from tests.test_prometheus import FAMILIES, GPU, HOUR, POWER, START, START_S, TOKENS, collected
 
 HA = {"ha_power": Family("ha_power", "power", "dcgm_exporter")}
@@ -49,9 +57,9 @@ def history(tmp_path_factory):
         yield url
 
 
-@pytest.fixture(scope="module")
-def guarded(history):
-    """The same server behind a proxy that refuses the export; also the paths that it was asked for."""
+@contextmanager
+def without_export(url):
+    """The same server behind a proxy that refuses the export; and the list of paths that it was asked for."""
     asked = []
 
     def forward(handler):
@@ -62,10 +70,16 @@ def guarded(history):
             reply(handler, 403, b"no route", "text/plain")
             return
         data = body if handler.command == "POST" else None
-        with urllib.request.urlopen(f"{history}{path}?{query}", data=data, timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}{path}?{query}", data=data, timeout=30) as answer:
             reply(handler, 200, answer.read())
 
-    with http_server(forward) as url:
+    with http_server(forward) as proxy:
+        yield proxy, asked
+
+
+@pytest.fixture(scope="module")
+def guarded(history):
+    with without_export(history) as (url, asked):
         yield url, asked
 
 
@@ -142,6 +156,42 @@ def test_the_export_is_used_where_it_is_and_a_refusal_is_told(history, guarded, 
     ]
     assert asked.count("/api/v1/export") == 1
     assert "/api/v1/query" in asked
+
+
+def test_the_mark_of_a_series_end_is_one_reject_both_ways(tmp_path):
+    """VictoriaMetrics scrapes; when a board vanishes it marks the series with a NaN, which is no measurement."""
+    boards = ["GPU-a", "GPU-b"]
+
+    def page(handler):
+        lines = "".join(f'{POWER}{{UUID="{board}"}} 250\n' for board in boards)
+        reply(handler, 200, f"# TYPE {POWER} gauge\n{lines}".encode(), "text/plain; version=0.0.4")
+
+    def rejects(register):
+        labels = {row["series_id"]: json.loads(row["labels"])["UUID"] for row in register.series_table().to_pylist()}
+        return {labels[row["series_id"]]: row["rejects"] for row in register.chunk_table().to_pylist()}
+
+    started = datetime.now(UTC).replace(microsecond=0)
+    window = Window(started, started + timedelta(hours=1))
+    with (
+        http_server(page) as target,
+        victoria_metrics_scraping(tmp_path, target.removeprefix("http://")) as url,
+        without_export(url) as (guarded_url, _),
+    ):
+        deadline = time.monotonic() + 30
+        found = {}
+        while found != {"GPU-a": 0, "GPU-b": 1} and time.monotonic() < deadline:
+            time.sleep(0.3)
+            urllib.request.urlopen(f"{url}/internal/force_flush", timeout=10).close()
+            found = rejects(collected(url, window)[1])
+            if set(found) == {"GPU-a", "GPU-b"}:
+                boards[:] = ["GPU-a"]
+        assert found == {"GPU-a": 0, "GPU-b": 1}
+        boards.clear()
+        window = Window(started, datetime.now(UTC))  # what is scraped from here on is not compared
+        (exported, by_export), (selected, by_selectors) = collected(url, window), collected(guarded_url, window)
+    by_series = [sorted((row[:4], repr(row[4])) for row in rows) for rows in (exported, selected)]
+    assert by_series[0] == by_series[1]
+    assert by_export.chunk_table().sort_by("series_id") == by_selectors.chunk_table().sort_by("series_id")
 
 
 # --- answers that a good server gives rarely --------------------------------------------------------------------------
