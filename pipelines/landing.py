@@ -45,7 +45,7 @@ class Landing:
     """What became of one (source, window): the row of raw.landings.
 
     `outcome` is landed, unchanged (same counts and same ends of every series), empty, refused_fewer or failed.
-    `rows` is what the source gave, `rows_before` what the window held.
+    `rows` is what the source gave, `rows_before` what the window held. `detail` says why, and what could not be read.
     """
 
     source: str
@@ -156,6 +156,7 @@ class _Unit:
         self.source = self.collector.source
         self.day = booking.utc_day(self.window)
         self.before = booking.chunks(self.connection, self.source, self.window)
+        self.problems_before = len(getattr(self.collector, "problems", ()))
 
     def rows_held(self) -> int:
         """Rows that the day held before, by its chunks: counting the samples again would scan them."""
@@ -171,7 +172,7 @@ class _Unit:
         if rows < held and not force:
             return self._landing("refused_fewer", rows, f"the source gave {rows} rows, {held} are held; they stay")
         if rows == 0 and held == 0:
-            return self._landing("empty", 0)
+            return self._empty()
         remember_series(self.connection, self.register.series_table())
         # Between rows that overlapped as they came (a clock jump, files in no order) nobody counted falls and repeats.
         overlap = pc.is_in(chunks["series_id"], self._overlapping())
@@ -185,7 +186,7 @@ class _Unit:
         came = self.register.chunk_table()
         rows = rows_of(came)
         if rows == 0:
-            return self._landing("empty", 0)
+            return self._empty()
         remember_series(self.connection, self.register.series_table())
         # What came alone and once needs no merging: a spool that is landed daily pays nothing for being additive.
         repeated = came.filter(pc.greater(came["duplicates"], 0))["series_id"]
@@ -221,7 +222,20 @@ class _Unit:
 
     def _landing(self, outcome: str, rows: int, detail: str | None = None) -> Landing:
         url = getattr(self.collector, "url", None)
+        detail = "; ".join(filter(None, [detail, self._unreadable()]))[:1000] or None
         return Landing(self.source, self.window, outcome, rows, self.rows_held(), url=url, detail=detail)
+
+    def _empty(self) -> Landing:
+        """Nothing to land: an empty source, or one of which nothing can be read."""
+        if unreadable := self._unreadable():
+            raise _SourceFailed(getattr(self.collector, "url", ""), None, unreadable)
+        return self._landing("empty", 0)
+
+    def _unreadable(self) -> str:
+        """What the source holds and nobody could read: rows by number, files by name."""
+        rows = self.register.unreadable_rows
+        problems = getattr(self.collector, "problems", [])[self.problems_before :]
+        return "; ".join([*([f"{rows} rows cannot be read"] if rows else []), *problems])
 
     def _stream(self) -> None:
         """Insert the source's batches as they come, a group of one stream at a time."""

@@ -208,7 +208,7 @@ def land_days(
                     force=force,
                 )
             failures = failures + 1 if result.outcome == "failed" else 0
-            if not result.is_answered:
+            if result.detail:
                 logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, result.detail)
             answers.append(result)
         told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())

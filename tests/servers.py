@@ -14,6 +14,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -108,12 +109,24 @@ def _victoria_metrics(folder: Path, *flags: str) -> Iterator[str]:
 @contextlib.contextmanager
 def prometheus_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
     """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live"."""
-    config = (
+    with _prometheus(folder, _scraping(target, interval_seconds), *flags) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def victoria_metrics_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
+    """The URL of a VictoriaMetrics that scrapes `target` as `prometheus_scraping` does."""
+    config = folder / "scrape.yml"
+    config.write_text(_scraping(target, interval_seconds), encoding="utf-8")
+    with _victoria_metrics(folder, f"-promscrape.config={config}", *flags) as url:
+        yield url
+
+
+def _scraping(target: str, interval_seconds: int) -> str:
+    return (
         f"global: {{scrape_interval: {interval_seconds}s, scrape_timeout: {interval_seconds}s}}\n"
         f"scrape_configs: [{{job_name: live, static_configs: [{{targets: ['{target}']}}]}}]\n"
     )
-    with _prometheus(folder, config, *flags) as url:
-        yield url
 
 
 @contextlib.contextmanager
@@ -195,7 +208,13 @@ def http_server(
         def log_message(self, *_: object) -> None:
             """Tests print what they have to say themselves."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that hangs up on a hostile answer is what some tests are about."""
+            if not isinstance(sys.exc_info()[1], ConnectionError):
+                super().handle_error(*_)
+
+    server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
