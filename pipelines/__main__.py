@@ -171,7 +171,7 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
         create_tables(connection)
         landed = connection.execute(
             "select cast(window_start_at as date) from raw.landings where outcome <> 'failed'"
-            " and window_end_at - window_start_at = interval 1 day group by 1"
+            " and asset = 'raw/telemetry' and window_end_at - window_start_at = interval 1 day group by 1"
         ).fetchall()
     open_days = set(days) - {row[0] for row in landed}
     return min(open_days, default=days[-1])

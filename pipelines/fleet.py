@@ -19,6 +19,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 
 from collectors.samples import Collector, url_without_secrets
 from pipelines.fleet_errors import FleetError, problems
+from pipelines.request_sources import AnyRequestSource
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
@@ -220,6 +221,7 @@ class Fleet(Part):
     landing: LandingTarget = LandingTarget()
     grid_intensity: GridIntensity = GridIntensity()
     run_windows: RunWindows = RunWindows()
+    requests: tuple[AnyRequestSource, ...] = ()
     sites: tuple[Site, ...] = ()
     nodes: tuple[Node, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -284,6 +286,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         yield "synthetic: got false, expected true because a source is of kind synthetic: readers must see it"
     for key, names in (
         ("sources", [source.name for source in fleet.sources]),
+        ("requests", [source.name for source in fleet.requests]),
         ("sites", [site.name for site in fleet.sites]),
         ("nodes", [node.name for node in fleet.nodes]),
         ("devices", [device.device_uuid for device in fleet.devices]),

@@ -20,6 +20,12 @@ RAW_TABLES = {
     " lifecycle_gco2e_per_kwh double, is_estimated boolean, source varchar",
     "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
     " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
+    "requests": "source varchar, source_kind varchar, request_id varchar, window_id varchar, started_at timestamptz,"
+    " ended_at timestamptz, ttft_seconds double, end_to_end_seconds double, status varchar, is_ok boolean,"
+    " is_gateway_cached boolean, model varchar, engine varchar, api_base varchar, team varchar, tenant varchar,"
+    " key_hash varchar, input_tokens bigint, cached_input_tokens bigint, cache_write_input_tokens bigint,"
+    " output_tokens bigint, reasoning_output_tokens bigint, tokens_basis varchar, spend_usd double,"
+    " stated_concurrency double",
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
     " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
     " detail varchar",

@@ -78,7 +78,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
         window = context.partition_time_window
         stores.judge(fleet)
-        with _open(fleet, "landing") as connection:
+        with opened(fleet, "landing") as connection:
             results = land_days(
                 connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
             )
@@ -86,7 +86,8 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         for table in TELEMETRY_TABLES:
             yield dg.MaterializeResult(asset_key=["raw", table], metadata=metadata[table])
         for source in fleet.sources:
-            yield _answered(source.name, landings, [result for result in results if result.source == source.name])
+            mine = [result for result in results if result.source == source.name]
+            yield answered(check_name(source.name), landings, mine)
         if results and all(result.outcome == "failed" for result in results):
             raise dg.Failure(f"every source failed; the last one said: {results[-1].detail}")
 
@@ -102,7 +103,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     )
     def fleet_tables() -> Iterator[dg.MaterializeResult]:
         """The fleet file as tables, replaced whole."""
-        with _open(fleet, "fleet file") as connection:
+        with opened(fleet, "fleet file") as connection:
             rows = references.write_fleet(connection, fleet)
         for table, count in rows.items():
             yield dg.MaterializeResult(asset_key=["fleet", table], metadata={"dagster/row_count": count})
@@ -110,15 +111,15 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     @dg.asset(key=["raw", "grid_intensity"], group_name="raw", kinds={"duckdb"}, pool=POOL)
     def grid_intensity() -> dg.MaterializeResult:
         """Zone by hour: gCO2e per kWh, direct and life-cycle, from the fleet's files, replaced whole."""
-        with _open(fleet, "grid intensity") as connection:
+        with opened(fleet, "grid intensity") as connection:
             return dg.MaterializeResult(
                 metadata={"dagster/row_count": references.write_grid_intensity(connection, fleet)}
             )
 
-    @dg.asset(key=["raw", "run_windows"], group_name="raw", kinds={"duckdb"}, pool=POOL)
+    @dg.asset(key=["raw", "run_windows"], deps=[["raw", "requests"]], group_name="raw", kinds={"duckdb"}, pool=POOL)
     def run_windows() -> dg.MaterializeResult:
-        """Named windows from the fleet file and its files, replaced whole."""
-        with _open(fleet, "run windows") as connection:
+        """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
+        with opened(fleet, "run windows") as connection:
             return dg.MaterializeResult(metadata={"dagster/row_count": references.write_run_windows(connection, fleet)})
 
     return [telemetry, fleet_tables, grid_intensity, run_windows]
@@ -204,13 +205,15 @@ def _day(day: date) -> Window:
 
 
 @contextmanager
-def _open(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The fleet's warehouse with all its tables, ours alone to write for the `with` block."""
     with warehouse.writing(fleet.warehouse, purpose), closing(warehouse.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         yield connection
 
 
-def _answered(source: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
+def answered(check: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
+    """Whether every window of one source was answered, as the result of its check."""
     wrong = [result for result in results if not result.is_answered]
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
     if wrong:
@@ -226,7 +229,7 @@ def _answered(source: str, asset: dg.AssetKey, results: list[Landing]) -> dg.Ass
     return dg.AssetCheckResult(
         passed=not wrong,
         asset_key=asset,
-        check_name=check_name(source),
+        check_name=check,
         severity=dg.AssetCheckSeverity.ERROR,
         description="; ".join(f"{_shown(r.window)} {r.outcome}: {r.detail}" for r in wrong[:3]) or None,
         metadata=metadata,

@@ -22,6 +22,7 @@ RAW = {
     "raw/grid_intensity",
     "raw/landings",
     "raw/power_samples",
+    "raw/requests",
     "raw/run_windows",
     "raw/series",
     "raw/series_chunks",
