@@ -42,7 +42,20 @@ requests as (
 
 ledger as (
 
-    select * from {{ ref('int_costed_energy') }}
+    select
+        interval_start_at,
+        {{ epoch_us('interval_start_at') }} as start_us,
+        {{ epoch_us('interval_start_at') }} + interval_seconds * 1000000 as end_us,
+        meter_scope,
+        meter,
+        node,
+        engine,
+        model,
+        energy_joules,
+        {{ row_energy_cost_usd() }} as energy_cost_usd,
+        {{ row_charged_energy_cost_usd() }} as charged_energy_cost_usd,
+        {{ row_capacity_cost_usd() }} as capacity_cost_usd
+    from {{ ref('int_costed_energy') }}
 
 ),
 
@@ -113,8 +126,8 @@ window_meters as (
         ledger.meter
     from windows
     inner join ledger
-        on {{ epoch_us('ledger.interval_start_at') }} < windows.end_us
-        and {{ epoch_us('ledger.interval_start_at') }} + ledger.interval_seconds * 1000000 > windows.start_us
+        on ledger.start_us < windows.end_us
+        and ledger.end_us > windows.start_us
         and {{ is_of_window('ledger', 'windows') }}
 
 ),
@@ -128,29 +141,27 @@ window_intervals as (
         ledger.energy_joules,
         ledger.energy_cost_usd,
         ledger.capacity_cost_usd,
-        ledger.allocation_cost_usd - ledger.capacity_cost_usd as charged_energy_cost_usd,
-        (
-            least(window_meters.end_us, {{ epoch_us('ledger.interval_start_at') }} + ledger.interval_seconds * 1000000)
-            - greatest(window_meters.start_us, {{ epoch_us('ledger.interval_start_at') }})
-        ) / (ledger.interval_seconds * 1e6) as share
+        ledger.charged_energy_cost_usd,
+        (least(window_meters.end_us, ledger.end_us) - greatest(window_meters.start_us, ledger.start_us))
+        / cast(ledger.end_us - ledger.start_us as double) as share
     from window_meters
     inner join ledger
         on window_meters.meter_scope = ledger.meter_scope
         and window_meters.meter = ledger.meter
-        and {{ epoch_us('ledger.interval_start_at') }} < window_meters.end_us
-        and {{ epoch_us('ledger.interval_start_at') }} + ledger.interval_seconds * 1000000 > window_meters.start_us
+        and ledger.start_us < window_meters.end_us
+        and ledger.end_us > window_meters.start_us
 
 ),
 
+-- Summed in millionths of a dollar, exactly: the dollars of some minutes of one board are few.
 prices as (
 
     select
         window_id,
         {{ exact_sum(exact('energy_joules * share')) }} as priced_joules,
-        case when count(energy_cost_usd) = count(*) then {{ exact_sum(exact('energy_cost_usd * share')) }} end as priced_energy_cost_usd,
-        case when count(charged_energy_cost_usd) = count(*) then {{ exact_sum(exact('charged_energy_cost_usd * share')) }} end
-        as priced_charged_energy_cost_usd,
-        case when count(capacity_cost_usd) = count(*) then {{ exact_sum(exact('capacity_cost_usd * share')) }} end as priced_capacity_cost_usd
+        {%- for cost in ['energy_cost_usd', 'charged_energy_cost_usd', 'capacity_cost_usd'] %}
+        case when count({{ cost }}) = count(*) then {{ exact_sum(exact(cost ~ ' * 1e6 * share')) }} end as millionths_of_{{ cost }}{{ ',' if not loop.last }}
+        {%- endfor %}
     from window_intervals
     group by window_id
 
@@ -193,10 +204,13 @@ costed as (
         {%- endfor %}
         {%- endfor %}
         phases.output_tokens_per_second_per_user,
-        {{ exact('windows.energy_joules * ' ~ ratio('prices.priced_energy_cost_usd', 'prices.priced_joules')) }} as energy_cost_usd,
-        {{ exact('windows.energy_joules * ' ~ ratio('prices.priced_charged_energy_cost_usd', 'prices.priced_joules')) }} as charged_energy_cost_usd,
-        {{ exact('(windows.end_us - windows.start_us) / 1e6 * ' ~ ratio('prices.priced_capacity_cost_usd', 'priced_seconds.priced_seconds')) }}
-        as capacity_cost_usd
+        {{ exact('windows.energy_joules * ' ~ ratio('prices.millionths_of_energy_cost_usd', 'prices.priced_joules') ~ ' / 1e6') }}
+        as energy_cost_usd,
+        {{ exact('windows.energy_joules * ' ~ ratio('prices.millionths_of_charged_energy_cost_usd', 'prices.priced_joules') ~ ' / 1e6') }}
+        as charged_energy_cost_usd,
+        {{ exact(
+            '(windows.end_us - windows.start_us) / 1e12 * ' ~ ratio('prices.millionths_of_capacity_cost_usd', 'priced_seconds.priced_seconds')
+        ) }} as capacity_cost_usd
     from windows
     inner join phases on windows.window_id = phases.window_id
     left join prices on windows.window_id = prices.window_id
