@@ -19,7 +19,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 
 from collectors.samples import Collector, url_without_secrets
 from pipelines.fleet_errors import FleetError, problems
-from pipelines.request_sources import AnyRequestSource
+from pipelines.request_sources import AnyRequestSource, Benchmark
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
@@ -222,6 +222,7 @@ class Fleet(Part):
     grid_intensity: GridIntensity = GridIntensity()
     run_windows: RunWindows = RunWindows()
     requests: tuple[AnyRequestSource, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
     sites: tuple[Site, ...] = ()
     nodes: tuple[Node, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -287,6 +288,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     for key, names in (
         ("sources", [source.name for source in fleet.sources]),
         ("requests", [source.name for source in fleet.requests]),
+        ("benchmarks", [benchmark.name for benchmark in fleet.benchmarks]),
         ("sites", [site.name for site in fleet.sites]),
         ("nodes", [node.name for node in fleet.nodes]),
         ("devices", [device.device_uuid for device in fleet.devices]),

@@ -6,14 +6,16 @@ sources of telemetry: those are in `sources`.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from collectors.access_logs import Column
-from pipelines.sources import FleetPath, Name, Part, SourceName, Variable
+from pipelines.sources import FleetPath, Name, Part, Positive, SourceName, Variable
 
 if TYPE_CHECKING:
+    from collectors.benchmark_files import BenchmarkFile
     from collectors.requests import RequestCollector
 
 
@@ -99,3 +101,25 @@ class AzureTrace(RequestSource):
 
 
 AnyRequestSource = Annotated[LiteLLMLog | AccessLogSource | LoadTest | AzureTrace, Field(discriminator="kind")]
+
+
+class Benchmark(Part):
+    """Published results of other people's benchmarks. What the files do not say (`accelerator`, `model`, …) may be said
+    here; `as_of` is the date at which they were published."""
+
+    name: SourceName
+    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy"]
+    path: FleetPath
+    as_of: date
+    system: Name | None = None
+    accelerator: Name | None = None
+    accelerators: Positive | None = None
+    model: Name | None = None
+    precision: Name | None = None
+
+    def files(self) -> BenchmarkFile:
+        from collectors.benchmark_files import BenchmarkFile  # noqa: PLC0415
+
+        said = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})
+        constants = {name: value for name, value in said.items() if value is not None}
+        return BenchmarkFile(self.kind, self.path, constants)

@@ -1,7 +1,7 @@
-"""Assets of what users asked for: the requests of gateways, logs and load tests.
+"""Assets of what was asked and what others measured: requests of gateways, logs and load tests, published benchmarks.
 
-An asset here is thin: it decides what to land and calls `request_landing`. Add one when something else is known of
-single requests.
+An asset here is thin: it decides what to land and calls `request_landing` or `benchmarks`. Add one when something else
+is known of single requests. Keep out telemetry: that is `telemetry`.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines import request_landing
+from pipelines import benchmarks, request_landing
 from pipelines.fleet import Fleet
 from pipelines.telemetry import POOL, TelemetryConfig, answered, daily, opened
 
@@ -20,8 +20,9 @@ def check_name(source: str) -> str:
 
 
 def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
-    """raw.requests, with a check per source of the fleet file."""
+    """raw.requests and raw.benchmark_results, with a check per source of the fleet file."""
     key = dg.AssetKey(["raw", "requests"])
+    results_key = dg.AssetKey(["raw", "benchmark_results"])
 
     @dg.asset(
         key=key,
@@ -69,4 +70,38 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         if landed and all(result.outcome == "failed" for result in landed):
             raise dg.Failure(f"every source of requests failed; the last one said: {landed[-1].detail}")
 
-    return [requests]
+    @dg.asset(
+        key=results_key,
+        group_name="raw",
+        kinds={"duckdb"},
+        check_specs=[
+            dg.AssetCheckSpec(
+                f"benchmark_{benchmark.name}_is_read",
+                asset=results_key,
+                description=f"The files of {benchmark.name} are what {benchmark.kind} publishes.",
+            )
+            for benchmark in fleet.benchmarks
+        ],
+        pool=POOL,
+    )
+    def benchmark_results() -> Iterator[Any]:
+        """One row per published result of other people's benchmarks, in one vocabulary, replaced whole.
+
+        Files that cannot be read cost their own check, and keep what they gave before.
+        """
+        with opened(fleet, "benchmark results") as connection:
+            readings = benchmarks.write_benchmark_results(connection, fleet)
+        yield dg.MaterializeResult(metadata={"dagster/row_count": sum(reading.rows for reading in readings)})
+        for reading in readings:
+            yield dg.AssetCheckResult(
+                passed=reading.failure is None,
+                asset_key=results_key,
+                check_name=f"benchmark_{reading.name}_is_read",
+                severity=dg.AssetCheckSeverity.ERROR,
+                description=reading.failure,
+                metadata={"rows": reading.rows},
+            )
+        if readings and all(reading.failure for reading in readings):
+            raise dg.Failure(f"no benchmark could be read; the last one said: {readings[-1].failure}")
+
+    return [requests, benchmark_results]

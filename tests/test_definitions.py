@@ -19,6 +19,7 @@ from pipelines.house import JOB, definitions_of
 from pipelines.telemetry import POOL
 
 RAW = {
+    "raw/benchmark_results",
     "raw/grid_intensity",
     "raw/landings",
     "raw/power_samples",
