@@ -21,7 +21,7 @@ ROWS_SHOWN = 50
 RUN_DAYS = """
     run_days as (
         select distinct cast(window_start_at as date) as date from raw.landings
-        where run_id = $run_id and window_end_at - window_start_at = interval 1 day
+        where asset = 'raw/telemetry' and run_id = $run_id and window_end_at - window_start_at = interval 1 day
     ),
     family_days as (
         select distinct series.source, series.metric, cast(chunks.chunk_start_at as date) as date

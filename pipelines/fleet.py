@@ -22,6 +22,7 @@ from pipelines.cost_rates import CostRate, CostRateFile
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.grid_sources import GridIntensity
 from pipelines.prices import Prices
+from pipelines.request_sources import AnyRequestSource, Benchmark
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
@@ -224,6 +225,8 @@ class Fleet(Part):
     grid_intensity: GridIntensity = GridIntensity()
     prices: Prices = Prices()
     run_windows: RunWindows = RunWindows()
+    requests: tuple[AnyRequestSource, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
     sites: tuple[Site, ...] = ()
     nodes: tuple[Node, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -290,6 +293,8 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         yield "synthetic: got false, expected true because a source is of kind synthetic: readers must see it"
     for key, names in (
         ("sources", [source.name for source in (*fleet.sources, *fleet.grid_intensity.sources)]),
+        ("requests", [source.name for source in fleet.requests]),
+        ("benchmarks", [benchmark.name for benchmark in fleet.benchmarks]),
         ("sites", [site.name for site in fleet.sites]),
         ("nodes", [name for node in fleet.nodes for name in (node.name, *node.aliases)]),
         ("devices", [device.device_uuid for device in fleet.devices]),

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from pipelines import alarms, checks, ledger, publication, telemetry
+from pipelines import alarms, checks, ledger, publication, requests, telemetry
 from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
 
 JOB = "daily_ledger"
@@ -36,6 +36,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     definitions = dg.Definitions(
         assets=[
             *telemetry.telemetry_assets(fleet),
+            *requests.request_assets(fleet),
             *books,
             publication.publication_asset(fleet, marts, telemetry.POOL),
         ],

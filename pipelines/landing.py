@@ -104,7 +104,7 @@ def land(
             samples.discard()
             connection.execute("begin")
         unit.note_unknown_families()
-        _audit(connection, landing, run_id, now())
+        audit(connection, landing, run_id, now())
         if kept:
             samples.seal(unit.chunks())
         connection.execute("commit")
@@ -129,10 +129,30 @@ def land(
 
 
 def audit(
-    connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime, asset: str = TELEMETRY
+    connection: duckdb.DuckDBPyConnection,
+    landing: Landing,
+    run_id: str,
+    landed_at: datetime,
+    asset: str = TELEMETRY,
 ) -> None:
-    """Write one row of raw.landings, on its own."""
-    _audit(connection, landing, run_id, landed_at, asset)
+    """Write one row of raw.landings."""
+    connection.execute(
+        "insert into raw.landings values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            landed_at,
+            run_id,
+            asset,
+            landing.source,
+            landing.window.start_at,
+            landing.window.end_at,
+            landing.outcome,
+            landing.rows,
+            landing.rows_before,
+            landing.url,
+            landing.status,
+            landing.detail,
+        ],
+    ).fetchall()
 
 
 def has_rows(connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> bool:
@@ -316,25 +336,3 @@ def replace_chunks(
 def rows_of(chunks: pa.Table) -> int:
     """Valid and rejected rows, by the facts: also what a file held and no table can, such as a row without a time."""
     return sum(pc.sum(chunks[name]).as_py() or 0 for name in ("samples", "rejects"))
-
-
-def _audit(
-    connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime, asset: str = TELEMETRY
-) -> None:
-    connection.execute(
-        "insert into raw.landings values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            landed_at,
-            run_id,
-            asset,
-            landing.source,
-            landing.window.start_at,
-            landing.window.end_at,
-            landing.outcome,
-            landing.rows,
-            landing.rows_before,
-            landing.url,
-            landing.status,
-            landing.detail,
-        ],
-    ).fetchall()

@@ -24,6 +24,18 @@ RAW_TABLES = {
     " output_usd_per_mtok double, source varchar, valid_from date, as_of date",
     "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
     " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
+    "requests": "source varchar, source_kind varchar, request_id varchar, window_id varchar, started_at timestamptz,"
+    " ended_at timestamptz, ttft_seconds double, end_to_end_seconds double, status varchar, is_ok boolean,"
+    " is_gateway_cached boolean, model varchar, engine varchar, api_base varchar, team varchar, tenant varchar,"
+    " key_hash varchar, input_tokens bigint, cached_input_tokens bigint, cache_write_input_tokens bigint,"
+    " output_tokens bigint, reasoning_output_tokens bigint, tokens_basis varchar, spend_usd double,"
+    " stated_concurrency double",
+    "benchmark_results": "source varchar, benchmark varchar, result_id varchar, submitter varchar, system varchar,"
+    " accelerator varchar, accelerators double, model varchar, precision varchar, framework varchar, scenario varchar,"
+    " input_length_tokens double, output_length_tokens double, concurrency double, output_tokens_per_second double,"
+    " total_tokens_per_second double, output_tokens_per_second_per_user double,"
+    " output_tokens_per_second_per_user_basis varchar, ttft_seconds double, end_to_end_seconds double, watts double,"
+    " watts_basis varchar, result_value double, result_unit varchar, file varchar, as_of date",
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
     " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
     " detail varchar",

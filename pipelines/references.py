@@ -103,6 +103,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
             )
             for path in _paths(file.path):
                 _insert_file(connection, path, f"raw.run_windows select {chosen}, ?", [path.rpartition("/")[2]])
+        _insert(connection, "raw.run_windows", columns_of("raw", "run_windows"), _load_tests(connection, fleet))
         repeated = connection.execute(
             "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
         ).fetchall()
@@ -113,6 +114,32 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
         connection.execute("rollback")
         raise
     return _count(connection, "raw.run_windows")
+
+
+def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dict[str, Any]]:
+    """A window per phase of a landed load test: from its first request's start to its last one's end, with its tokens
+    unless those of an answered request are unknown."""
+    tests = {source.name: source for source in fleet.requests if source.kind in ("aiperf", "genai_perf")}
+    names = {alias: model.name for model in fleet.models for alias in model.aliases}
+    found = connection.execute(
+        """
+        select window_id, source, min(engine) as engine, min(model) as model, min(started_at) as start_at,
+            max(coalesce(ended_at, started_at)) as end_at,
+            case when bool_and(is_ok is false or output_tokens is not null)
+                then sum(output_tokens) end as output_tokens,
+            case when bool_and(is_ok is false or input_tokens + output_tokens is not null)
+                then sum(input_tokens + output_tokens) end as total_tokens
+        from raw.requests where window_id is not null and list_contains(?, source)
+        group by window_id, source having end_at > start_at order by start_at, window_id
+        """,
+        [list(tests)],
+    )
+    columns = [column[0] for column in found.description]
+    windows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    return [
+        {**window, "node": tests[window["source"]].node, "model": names.get(window["model"], window["model"])}
+        for window in windows
+    ]
 
 
 def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, values: list[Any]) -> None:
@@ -127,6 +154,12 @@ def _replace(
     connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
     connection.execute(f"delete from {table}").fetchall()
+    _insert(connection, table, columns, rows)
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
     values = [[row.get(column) for column in columns] for row in rows]
     if values:
         connection.executemany(f"insert into {table} values ({', '.join('?' for _ in columns)})", values)

@@ -81,7 +81,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
         window = context.partition_time_window
         stores.judge(fleet)
-        with _open(fleet, "landing") as connection:
+        with opened(fleet, "landing") as connection:
             results = land_days(
                 connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
             )
@@ -90,7 +90,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             yield dg.MaterializeResult(asset_key=["raw", table], metadata=metadata[table])
         for source in fleet.sources:
             mine = [result for result in results if result.source == source.name]
-            yield _answered(check_name(source.name), landings, mine)
+            yield answered(check_name(source.name), landings, mine)
         if results and all(result.outcome == "failed" for result in results):
             raise dg.Failure(f"every source failed; the last one said: {results[-1].detail}")
 
@@ -106,7 +106,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     )
     def fleet_tables() -> Iterator[dg.MaterializeResult]:
         """The fleet file as tables, replaced whole."""
-        with _open(fleet, "fleet file") as connection:
+        with opened(fleet, "fleet file") as connection:
             rows = references.write_fleet(connection, fleet)
         for table, count in rows.items():
             yield dg.MaterializeResult(asset_key=["fleet", table], metadata={"dagster/row_count": count})
@@ -127,14 +127,14 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def grid_intensity(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
         """Land the files and APIs of grid intensity. One that fails costs its check: yearly factors stand in."""
         window = context.partition_time_window
-        with _open(fleet, "grid intensity") as connection:
+        with opened(fleet, "grid intensity") as connection:
             results = grid.land_grid(
                 connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
             )
         yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
         for name, sources in _grid_checks(fleet).items():
             mine = [result for result in results if result.source in sources]
-            yield _answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
+            yield answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
 
     prices_key = dg.AssetKey(["raw", "model_prices"])
 
@@ -148,17 +148,17 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     )
     def model_prices() -> Iterator[Any]:
         """Land the fleet's lists of prices, each whole. One that cannot be read costs its check."""
-        with _open(fleet, "prices") as connection:
+        with opened(fleet, "prices") as connection:
             troubles = prices.land_prices(connection, fleet.prices.files)
         yield dg.MaterializeResult(asset_key=prices_key, metadata={"lists": len(fleet.prices.files)})
         yield dg.AssetCheckResult(
             passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
         )
 
-    @dg.asset(key=["raw", "run_windows"], group_name="raw", kinds={"duckdb"}, pool=POOL)
+    @dg.asset(key=["raw", "run_windows"], deps=[["raw", "requests"]], group_name="raw", kinds={"duckdb"}, pool=POOL)
     def run_windows() -> dg.MaterializeResult:
-        """Named windows from the fleet file and its files, replaced whole."""
-        with _open(fleet, "run windows") as connection:
+        """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
+        with opened(fleet, "run windows") as connection:
             return dg.MaterializeResult(metadata={"dagster/row_count": references.write_run_windows(connection, fleet)})
 
     return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
@@ -244,7 +244,8 @@ def _day(day: date) -> Window:
 
 
 @contextmanager
-def _open(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The fleet's warehouse with all its tables, ours alone to write for the `with` block."""
     with warehouse.writing(fleet.warehouse, purpose), closing(warehouse.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         yield connection
@@ -257,7 +258,7 @@ def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
     return {**checks, **({"grid_files_are_sound": files} if files else {})}
 
 
-def _answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
+def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
     """Passes where every window was answered; an answer that stands but is not sound is a warning."""
     unanswered = [result for result in results if not result.is_answered]
     wrong = unanswered or ([] if is_sound else [result for result in results if result.detail])

@@ -15,6 +15,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -30,7 +31,9 @@ READY_SECONDS = 60
 
 def binaries(*names: str, package: str) -> list[str]:
     """Paths of executables. Without them the test is skipped, but fails where CI=true."""
-    found = [shutil.which(name) for name in names]
+    # Debian keeps PostgreSQL's own programs out of the PATH.
+    path = os.pathsep.join([os.environ["PATH"], *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin")))])
+    found = [shutil.which(name, path=path) for name in names]
     if not all(found):
         message = f"needs the Debian package `{package}` (apt-get install {package})"
         if os.environ.get("CI") == "true":
@@ -148,6 +151,32 @@ def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: _is_ready(f"{url}/-/ready"), process, log)
         yield url
+
+
+@contextlib.contextmanager
+def postgresql() -> Iterator[str]:
+    """The connection URI of an empty PostgreSQL on loopback, whose user has the password `s3cret`."""
+    initdb, postgres = binaries("initdb", "postgres", package="postgresql")
+    # It refuses to run as root, and nobody else may look into root's own folders.
+    user = "postgres" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
+        folder = Path(name)
+        password = folder / "password"
+        password.write_text("s3cret")
+        if user is not None:
+            for path in (folder, password):
+                shutil.chown(path, user)
+        data, log, port = folder / "data", folder / "log", free_port()
+        options = ["--username=wattledger", f"--pwfile={password}", "--auth=scram-sha-256", "--no-sync"]
+        subprocess.run([initdb, "-D", data, *options], check=True, capture_output=True, timeout=60, user=user, cwd="/")
+        settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
+        command = [postgres, "-D", data, "-p", str(port), *settings]
+        with (
+            log.open("wb") as output,
+            running(command, stdout=output, stderr=subprocess.STDOUT, user=user, cwd="/") as process,
+        ):
+            wait_until(lambda: b"ready to accept connections" in log.read_bytes(), process, log)
+            yield f"postgresql://wattledger:s3cret@127.0.0.1:{port}/postgres"
 
 
 @contextlib.contextmanager

@@ -19,10 +19,12 @@ from pipelines.house import JOB, definitions_of
 from pipelines.telemetry import POOL
 
 RAW = {
+    "raw/benchmark_results",
     "raw/grid_intensity",
     "raw/landings",
     "raw/model_prices",
     "raw/power_samples",
+    "raw/requests",
     "raw/run_windows",
     "raw/series",
     "raw/series_chunks",
