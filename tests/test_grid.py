@@ -31,6 +31,14 @@ Handler = http.server.BaseHTTPRequestHandler
 Answer = Callable[[Handler, str, dict[str, str]], None]
 
 
+@pytest.fixture
+def held() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty warehouse in memory: nothing here outlives its connection."""
+    with closing(warehouse.connect(":memory:")) as connection:
+        create_tables(connection)
+        yield connection
+
+
 def hour(number: int) -> str:
     return (MIDNIGHT + timedelta(hours=number)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
@@ -273,44 +281,83 @@ def test_the_days_of_other_runs_stay(held, tmp_path, monkeypatch):
 
 BOMB = gzip.compress(b'{"data": [' + b" " * (64 << 20) + b"]}")
 LOGIN = (200, b"<html>please log in</html>", "text/html")
+# What any of the three may answer, and what the audit then says.
 BAD_ANSWERS = {
-    "truncated": ((200, b'{"zone": "US-CAL-CISO", "data": [{"date'), "breaks off"),
+    "truncated": ((200, b'{"data": [{"date'), "breaks off"),
     "html": (LOGIN, "answered text/html, not JSON"),
     "html_as_json": ((200, b"<html>", "application/json"), "not JSON"),
     "wrong_type": ((200, b"zone,data", "text/csv"), "answered text/csv, not JSON"),
-    "nan": ((200, b'{"zone": "US-CAL-CISO", "data": [{"carbonIntensity": NaN}]}'), "breaks off or is none"),
-    "not_a_list": ((200, b'{"data": {"carbonIntensity": 1}}'), "answered no list 'data'"),
-    "not_objects": ((200, b'{"data": [1, 2]}'), "answered no list 'data' of objects"),
-    "unauthorized": ((401, b'{"error": "Invalid auth-token tok-maps"}'), "Invalid auth-token ***"),
-    "forbidden": ((403, b'{"error": "not in your plan"}'), "not in your plan"),
+    "nan": ((200, b'{"data": [{"carbonIntensity": NaN}]}'), "breaks off or is none"),
+    "unauthorized": ((401, b'{"error": "Invalid token tok-maps the-frog"}'), "Invalid token"),
+    "forbidden": ((403, b'{"error": {"code": "403", "message": "not in your plan"}}'), "not in your plan"),
     "too_many": ((429, b'{"error": "slow down"}'), "slow down (2 attempts)"),
     "broken": ((500, b"oops", "text/plain"), "oops (2 attempts)"),
-    "another_zone": ((200, b'{"zone": "DE", "data": [{"zone": "DE", "carbonIntensity": 1}]}'), "zone 'DE', expected"),
-    "another_factor": (
-        (200, b'{"zone": "US-CAL-CISO", "data": [{"emissionFactorType": "lifecycle", "carbonIntensity": 1}]}'),
-        "emissionFactorType 'lifecycle', expected 'direct'",
-    ),
+    "redirect": ((302, b"", "text/html"), "a login page?"),
 }
+SOURCES = {"electricity_maps": electricity_maps, "uk_carbon_intensity": uk, "watttime": watttime}
 
 
+@pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("case", BAD_ANSWERS)
-def test_a_bad_answer_fails_with_its_reason_and_costs_no_other_zone(held, tmp_path, monkeypatch, case):
+def test_a_bad_answer_fails_with_its_reason_and_costs_no_other_zone(held, tmp_path, monkeypatch, case, kind):
     bad, reason = BAD_ANSWERS[case]
     monkeypatch.setattr("collectors.grid.ATTEMPTS", 2)
-
-    def answer(handler, path, _):
-        if path.startswith("/intensity/"):
-            reply(handler, 200, uk_answer(("2026-10-01T00:00Z", "2026-10-01T00:30Z", 266, 263)))
-        else:
-            reply(handler, *bad)
-
-    with api(answer) as url:
-        failed, other = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url), uk(url)]))
-    assert (failed.outcome, failed.rows) == ("failed", 0)
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
+    good = {"name": "other", "kind": "uk_carbon_intensity", "zone": "GB-SCT"}
+    half = uk_answer(("2026-10-01T00:00Z", "2026-10-01T00:30Z", 266, 263))
+    with (
+        api(lambda handler, *_: reply(handler, *bad)) as url,
+        api(lambda handler, *_: reply(handler, 200, half)) as fine,
+    ):
+        sources = [SOURCES[kind](url), {**good, "url": fine}]
+        failed, other = land(held, fleet_of(tmp_path, monkeypatch, sources=sources))
+    assert (failed.outcome, failed.rows, failed.status) == ("failed", 0, str(bad[0]))
     assert reason in failed.detail
-    assert "tok-maps" not in failed.detail
-    assert failed.status == str(bad[0])
-    assert (other.outcome, rows(held, "zone, direct_gco2e_per_kwh")) == ("landed", [("GB", 263.0)])
+    assert "tok-maps" not in failed.detail or kind != "electricity_maps"
+    assert "the-frog" not in failed.detail or kind != "watttime"
+    assert (other.outcome, rows(held, "zone, direct_gco2e_per_kwh")) == ("landed", [("GB-SCT", 263.0)])
+
+
+@pytest.mark.parametrize(
+    ("source", "answered"),
+    [
+        (electricity_maps, (b'{"data": {"carbonIntensity": 1}}', "answered no list 'data' of objects")),
+        (electricity_maps, (b'{"data": [1, 2]}', "answered no list 'data' of objects")),
+        (electricity_maps, (b'{"zone": "DE", "data": [{"carbonIntensity": 1}]}', "zone 'DE', expected 'US-CAL-CISO'")),
+        (
+            electricity_maps,
+            (
+                b'{"zone": "US-CAL-CISO", "data": [{"emissionFactorType": "lifecycle", "carbonIntensity": 1}]}',
+                "emissionFactorType 'lifecycle', expected 'direct'",
+            ),
+        ),
+        (uk, (b'{"data": {"regionid": 13, "data": []}}', "answered no list 'data' of objects")),
+        (lambda url: uk(url, region_id=13), (b'{"data": []}', "regionid None, expected 13")),
+        (lambda url: uk(url, region_id=13), (b'{"data": {"regionid": 3, "data": []}}', "regionid 3, expected 13")),
+        (watttime, (b'{"ok": true}', "answered no token")),
+        (watttime, (b'{"token": "t", "data": null}', "answered no list 'data' of objects")),
+    ],
+)
+def test_an_answer_about_something_else_is_refused_whole(held, tmp_path, monkeypatch, source, answered):
+    body, reason = answered
+    with api(lambda handler, *_: reply(handler, 200, body)) as url:
+        (failed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[source(url)]))
+    assert (failed.outcome, rows(held)) == ("failed", [])
+    assert reason in failed.detail
+
+
+def test_half_hours_of_the_uk_that_are_odd_are_counted(held, tmp_path):
+    told = [
+        {"from": "2026-10-01T00:00Z", "to": "2026-10-01T00:30Z", "intensity": {"forecast": None, "actual": None}},
+        {"from": "2026-10-01T01:00Z", "to": "2026-10-01T01:30Z"},
+        {"from": "2026-10-01T02:00Z", "to": "2026-10-01T02:30Z", "intensity": {"forecast": 9999, "actual": 200}},
+        {"from": "2026-10-01T03:00Z", "to": "2026-10-01T03:30Z", "intensity": {"forecast": 200, "actual": -1}},
+        {"from": "2026-10-01T04:00", "to": "2026-10-01T04:30", "intensity": {"forecast": 200, "actual": 200}},
+    ]
+    with api(lambda handler, *_: reply(handler, 200, orjson.dumps({"data": told}))) as url:
+        (landed,) = land(held, fleet_of(tmp_path, sources=[uk(url)]))
+    assert landed.detail == ("23 of 24 hours have no value; rejected: 1 outside 0 to 2500 g/kWh, 1 without a UTC time")
+    assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(2, 200.0)]
 
 
 def test_a_gzip_bomb_is_cut_off_at_the_limit(held, tmp_path, monkeypatch):
