@@ -1,6 +1,7 @@
 -- What raw says each engine moved on each date, per token class: the other side of the token book's balance. Reads raw and the catalogues, none
 -- of the book's steps, and no grid: a series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample,
--- and the steps over midnights are shared by time. One row per date, engine and token class that ought to be booked.
+-- and the steps over midnights are shared by time. One row per date, engine, token class and metric of a source that tells it; `preference` 1
+-- ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
     select * from {{ ref('stg_series') }} where stream = 'tokens'
@@ -105,39 +106,43 @@ known_times as (
 ),
 
 -- Who stands nearer to the model's own engines speaks alone: engines before the frontends of their namespace, both before gateways.
-compared as (
+nearer as (
 
-    select
-        *,
-        max(known_us) over (partition by date, engine, token_class) as most_known_us
-    from known_times as candidates
-    where level = 'engine'
-        or not exists (
-            select 1
-            from known_times as nearer
-            where nearer.date = candidates.date
-                and nearer.model = candidates.model
-                and (
-                    (nearer.level = 'engine' and (candidates.level = 'gateway' or coalesce(nearer.namespace = candidates.namespace, true)))
-                    or (nearer.level = 'frontend' and candidates.level = 'gateway')
-                )
+    select distinct
+        farther.date,
+        farther.engine
+    from known_times as farther
+    inner join known_times as near
+        on farther.date = near.date
+        and farther.model = near.model
+        and (
+            (near.level = 'engine' and farther.level = 'gateway')
+            or (near.level = 'engine' and farther.level = 'frontend' and coalesce(near.namespace = farther.namespace, true))
+            or (near.level = 'frontend' and farther.level = 'gateway')
         )
 
 ),
 
-chosen as (
+compared as (
 
     select
-        date,
-        engine,
-        token_class,
-        source,
-        metric
+        known_times.*,
+        nearer.engine is not null as is_farther,
+        max(known_us) over (partition by known_times.date, known_times.engine, token_class) as most_known_us
+    from known_times
+    left join nearer on known_times.date = nearer.date and known_times.engine = nearer.engine
+
+),
+
+preferred as (
+
+    select
+        *,
+        case when not is_farther then row_number() over (
+            partition by date, engine, token_class
+            order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
+        ) end as preference
     from compared
-    qualify row_number() over (
-        partition by date, engine, token_class
-        order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
-    ) = 1
 
 ),
 
@@ -323,19 +328,23 @@ metered as (
 final as (
 
     select
-        chosen.date,
-        chosen.engine,
-        chosen.token_class,
-        chosen.source,
-        chosen.metric,
+        preferred.date,
+        preferred.engine,
+        preferred.level,
+        preferred.model,
+        preferred.namespace,
+        preferred.token_class,
+        preferred.source,
+        preferred.metric,
+        preferred.preference,
         metered.metered_tokens
-    from chosen
+    from preferred
     left join metered
-        on chosen.date = metered.date
-        and chosen.engine = metered.engine
-        and chosen.token_class = metered.token_class
-        and chosen.source = metered.source
-        and chosen.metric = metered.metric
+        on preferred.date = metered.date
+        and preferred.engine = metered.engine
+        and preferred.token_class = metered.token_class
+        and preferred.source = metered.source
+        and preferred.metric = metered.metric
 
 )
 

@@ -15,7 +15,13 @@ with booked_engines as (
 
 metered as (
 
-    select * from {{ ref('int_metered_token_days') }}
+    select * from {{ ref('int_metered_token_days') }} where preference = 1
+
+),
+
+cross_checks as (
+
+    select * from {{ ref('int_token_cross_checks') }}
 
 ),
 
@@ -57,7 +63,7 @@ balanced as (
 
 ),
 
-final as (
+judged as (
 
     select
         coalesce(balanced.date, refused.date) as date,
@@ -77,6 +83,31 @@ final as (
         on balanced.date = refused.date
         and balanced.engine = refused.engine
         and balanced.token_class = refused.token_class
+
+),
+
+final as (
+
+    select
+        coalesce(judged.date, cross_checks.date) as date,
+        coalesce(judged.engine, cross_checks.engine) as engine,
+        coalesce(judged.token_class, cross_checks.token_class) as token_class,
+        judged.source,
+        judged.metric,
+        judged.metered_tokens,
+        judged.booked_tokens,
+        coalesce(judged.difference_tokens, cast(0 as {{ exact_type() }})) as difference_tokens,
+        coalesce(judged.rejected_samples, 0) as rejected_samples,
+        coalesce(judged.out_of_order_samples, 0) as out_of_order_samples,
+        cross_checks.source as cross_check_source,
+        cross_checks.metric as cross_check_metric,
+        cast(cross_checks.cross_check_tokens as {{ exact_type() }}) as cross_check_tokens,
+        cross_checks.cross_check_ratio
+    from judged
+    full outer join cross_checks
+        on judged.date = cross_checks.date
+        and judged.engine = cross_checks.engine
+        and judged.token_class = cross_checks.token_class
 
 )
 

@@ -1,0 +1,70 @@
+-- What else tells the tokens that are booked: one row per date, engine and token class. Beside an engine's booked counter its next best one;
+-- a frontend or gateway that does not count stands by itself, beside the sum of what its model's nearer sources count.
+with token_days as (
+
+    select * from {{ ref('int_metered_token_days') }}
+
+),
+
+booked as (
+
+    select * from token_days where preference = 1
+
+),
+
+runners_up as (
+
+    select
+        runners_up.date,
+        runners_up.engine,
+        runners_up.token_class,
+        runners_up.source,
+        runners_up.metric,
+        runners_up.metered_tokens as cross_check_tokens,
+        booked.metered_tokens as checked_tokens
+    from token_days as runners_up
+    inner join booked
+        on runners_up.date = booked.date and runners_up.engine = booked.engine and runners_up.token_class = booked.token_class
+    where runners_up.preference = 2
+
+),
+
+farther as (
+
+    select *
+    from token_days
+    where preference is null
+    qualify row_number() over (partition by date, engine, token_class order by metered_tokens desc, source, metric) = 1
+
+),
+
+onlookers as (
+
+    select
+        farther.date,
+        farther.engine,
+        farther.token_class,
+        farther.source,
+        farther.metric,
+        farther.metered_tokens as cross_check_tokens,
+        {{ exact_sum('booked.metered_tokens') }} as checked_tokens
+    from farther
+    inner join booked
+        on farther.date = booked.date
+        and farther.model = booked.model
+        and farther.token_class = booked.token_class
+        and (farther.level = 'gateway' or coalesce(farther.namespace = booked.namespace, true))
+    group by farther.date, farther.engine, farther.token_class, farther.source, farther.metric, farther.metered_tokens
+
+),
+
+final as (
+
+    select
+        *,
+        {{ ratio('cross_check_tokens - checked_tokens', 'checked_tokens') }} as cross_check_ratio
+    from (select * from runners_up union all select * from onlookers) as checks
+
+)
+
+select * from final
