@@ -96,6 +96,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         "period": {"start": date(2026, 11, 20), "end": date(2026, 11, 21)},
         "sources": [{"name": "agents", "kind": "spool", "path": "spool/"}],
         "sites": [{"name": "hall", "zone": "US", "pue": 1.2}],
+        "engines": [{"engine": "tgi:*", "model": "mistral-7b"}, {"engine": "llamacpp:*", "model": "qwen3-4b"}],
     }
     (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
     made = Book.of(folder / "fleet.yaml", folder / "data")
@@ -138,6 +139,12 @@ def test_tokens_by_class(book: Book, host: str) -> None:
         [host],
     )
     assert dict(held) == TOKENS[host]
+
+
+def test_an_engine_without_a_model_label_has_the_fleet_files(book: Book) -> None:
+    models = "select distinct split_part(engine, ':', 1), model from marts.token_ledger where model in (?, ?)"
+    held = book.query(models, ["mistral-7b", "qwen3-4b"])
+    assert sorted(held) == [("llamacpp", "qwen3-4b"), ("tgi", "mistral-7b")]
 
 
 def test_a_frontend_is_not_added_to_its_workers(book: Book) -> None:
