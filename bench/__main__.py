@@ -1,9 +1,9 @@
-"""`python -m bench`: the product beside its floor, a day on a long history, Prometheus, the agent, a big fleet, Spark.
+"""`python -m bench`: the product beside its floor, on a long history, from real servers, the agent, a big fleet, Spark.
 
 Everything is printed, nothing judged.
 
 Add a leg here, with a line of docs/bench.md on how to read it. Keep out what a leg runs (`product`, `floor`,
-`prometheus`, `agent`, `growth`).
+`prometheus`, `sources`, `agent`, `growth`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench import agent, children, prometheus
+import duckdb
+
+from bench import agent, children, prometheus, sources
 from bench.children import Cost
 from bench.fleet_day import FIRST_DAY, STEPS
 from bench.product import Fleet, Job, write_empty
@@ -183,6 +186,49 @@ class Bench:
                 rates.append(told["rows_per_second"] / 1e6)
         _median("M samples/s, aim at least 0.6", rates)
 
+    def sources(self) -> None:
+        """A day from a real Prometheus and a real VictoriaMetrics into DuckDB, and 5-minute energy: theirs and ours."""
+        gpus = self.asked.gpus
+        _heading(f"sources: one day of {gpus} GPUs from real servers into DuckDB")
+        absent = sources.missing()
+        if absent:
+            print(
+                f"  not measured: there is no `{absent}` here (Debian's packages `prometheus` and `victoria-metrics`)"
+            )
+            return
+        path = self.folder / "source.duckdb"
+        kinds = {"Prometheus": (prometheus.server, 1.0), "VictoriaMetrics": (sources.victoria_metrics, 3.0)}
+        for name, (server, aim) in kinds.items():
+            folder = self.folder / f"source-{name}"
+            folder.mkdir()
+            with server(folder, gpus, FIRST_DAY) as url:
+                rates = []
+                for hours in (1, 6, *[24] * self.asked.pairs):
+                    path.unlink(missing_ok=True)
+                    cost, text = children.run("bench.prometheus", "--url", url, "--warehouse", path, "--hours", hours)
+                    told = children.told_by(text)
+                    row = cost._replace(peak_mib=told["peak_mib"])
+                    _row(f"  {name}, {hours} h", row, told["seconds"], told["rows"])
+                    if hours == 24:
+                        rates.append(told["rows_per_second"] / 1e6)
+                _median(f"{name}: M samples/s, aim {aim:g}", rates)
+                with duckdb.connect(str(path), read_only=True) as landed:
+                    asked = {
+                        name: partial(sources.energy_by_server, url, FIRST_DAY),
+                        "DuckDB, the same": partial(sources.energy_by_sql, landed, sources.INCREASE),
+                        "DuckDB, edges shared by time": partial(sources.energy_by_sql, landed, sources.SHARED),
+                    }
+                    answers = [{whose: ask() for whose, ask in asked.items()} for _ in range(5)]
+            print("  energy per device and 5 minutes of the day, in turn:")
+            for whose in asked:
+                told = answers[0][whose]
+                what = f"  {whose}: {told.figures} figures, {told.energy_joules / 3.6e6:.3f} kWh; s"
+                _median(what, (answer[whose].seconds for answer in answers))
+            for whose in list(asked)[1:]:
+                ratios = (answer[whose].seconds / answer[name].seconds for answer in answers)
+                _median(f"  {whose} / {name}, aim 1", ratios)
+            shutil.rmtree(folder)
+
     def agent(self) -> None:
         """What importing costs, and the agent on eight boards and two pages."""
         print("\ncollectors: import, and the agent with 8 boards at 1 Hz and 2 pages of 500 series at 15 s")
@@ -263,6 +309,7 @@ def main() -> None:
         "floor": Bench.floor,
         "history": Bench.history,
         "prometheus": Bench.prometheus,
+        "sources": Bench.sources,
         "agent": Bench.agent,
         "ceiling": Bench.ceiling,
         "growth": Bench.growth,

@@ -1,7 +1,7 @@
 """From a real Prometheus server into DuckDB: samples per second through collector and landing.
 
-`python -m bench.prometheus --url URL --day 2026-09-01 --warehouse FILE` lands one day and prints what it took; `server`
-starts a Prometheus that holds such a day as history. Keep out servers that only pretend.
+`python -m bench.prometheus --url URL --day 2026-09-01 --warehouse FILE` lands one day, or its first hours, and prints
+what it took; `server` starts a Prometheus that holds such a day as history. Keep out servers that only pretend.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+
 from bench import children, fleet_day
 from collectors.prometheus import PrometheusCollector
 from collectors.samples import Window
@@ -37,10 +39,19 @@ def missing() -> str | None:
 @contextmanager
 def server(folder: Path, gpus: int, day: date) -> Iterator[str]:
     """The URL of a Prometheus on loopback that holds the day's power, energy and activity of `gpus` boards."""
-    page, port = folder / "history.openmetrics", _free_port()
+    page, port = folder / "history.openmetrics", free_port()
     with page.open("w", encoding="utf-8") as file:
         file.writelines(_openmetrics(gpus, day))
-    blocks = ["promtool", "tsdb", "create-blocks-from", "openmetrics", page, folder / "data"]
+    # promtool reads the page once for each block.
+    blocks = [
+        "promtool",
+        "tsdb",
+        "create-blocks-from",
+        "--max-block-duration=54h",
+        "openmetrics",
+        page,
+        folder / "data",
+    ]
     subprocess.run(blocks, check=True, capture_output=True)
     page.unlink()
     config = folder / "prometheus.yml"
@@ -55,19 +66,20 @@ def server(folder: Path, gpus: int, day: date) -> Iterator[str]:
     ]
     url = f"http://127.0.0.1:{port}"
     with children.running(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        _wait_until_ready(f"{url}/-/ready")
+        wait_until_ready(f"{url}/-/ready")
         yield url
 
 
-def land(url: str, day: date, path: Path) -> dict[str, float]:
-    """Land the day of the server into a new warehouse at `path`: samples, seconds, samples per second."""
+def land(url: str, day: date, path: Path, hours: float = 24.0) -> dict[str, float]:
+    """Land the first hours of the server's day into a new warehouse at `path`: samples, seconds, samples per second."""
     start_at = datetime(day.year, day.month, day.day, tzinfo=UTC)
     collector = PrometheusCollector("bench", url, interval_seconds=fleet_day.INTERVAL_SECONDS)
     known = landing.Catalogue(catalog.families(), catalog.device_labels())
     with closing(warehouse.connect(path)) as connection:
         create_tables(connection)
         began = time.perf_counter()
-        landed = landing.land(connection, collector, Window(start_at, start_at + timedelta(1)), known, run_id="bench")
+        window = Window(start_at, start_at + timedelta(hours=hours))
+        landed = landing.land(connection, collector, window, known, run_id="bench")
         seconds = time.perf_counter() - began
     if landed.outcome != "landed":
         raise RuntimeError(f"{landed.outcome}: {landed.detail}")
@@ -79,34 +91,38 @@ def land(url: str, day: date, path: Path) -> dict[str, float]:
     }
 
 
+def boards(gpus: int, day: date) -> Iterator[tuple[fleet_day.Series, np.ndarray]]:
+    """Each series of the day's boards with its times in microseconds."""
+    for number in range(-(-gpus // fleet_day.GPUS_PER_NODE)):
+        this = fleet_day.node(number, day)
+        here = min(fleet_day.GPUS_PER_NODE, gpus - number * fleet_day.GPUS_PER_NODE)
+        for series in fleet_day.board_series(this, number, here, day, gauge_only=False):
+            yield series, this.observed_us
+
+
 def _openmetrics(gpus: int, day: date) -> Iterator[str]:
     """The day's boards as OpenMetrics lines, metric by metric."""
-    nodes = [fleet_day.node(number, day) for number in range(-(-gpus // fleet_day.GPUS_PER_NODE))]
-    boards = [
-        (series, this.observed_us / 1e6)
-        for number, this in enumerate(nodes)
-        for series in fleet_day.board_series(
-            this, number, min(fleet_day.GPUS_PER_NODE, gpus - number * fleet_day.GPUS_PER_NODE), day, gauge_only=False
-        )
-    ]
-    boards.sort(key=lambda board: board[0].metric)
-    for metric, series_of_metric in groupby(boards, key=lambda board: board[0].metric):
+    for metric, series_of_metric in groupby(
+        sorted(boards(gpus, day), key=lambda board: board[0].metric), key=lambda board: board[0].metric
+    ):
         yield f"# TYPE {metric} gauge\n"
-        for series, times in series_of_metric:
+        for series, observed_us in series_of_metric:
             labels = ",".join(f'{name}="{value}"' for name, value in series.labels.items())
             name = f"{metric}{{{labels}}}"
-            for at, value in zip(times.tolist(), series.values.tolist(), strict=True):
+            for at, value in zip((observed_us / 1e6).tolist(), series.values.tolist(), strict=True):
                 yield f"{name} {value!r} {at:.3f}\n"
     yield "# EOF\n"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
-def _wait_until_ready(url: str) -> None:
+def wait_until_ready(url: str) -> None:
+    """Wait until `url` answers; the last error after READY_SECONDS."""
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
@@ -123,8 +139,9 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--day", type=date.fromisoformat, default=fleet_day.FIRST_DAY)
     parser.add_argument("--warehouse", type=Path, required=True, help="a DuckDB file that does not exist yet")
+    parser.add_argument("--hours", type=float, default=24.0, help="of the day, from midnight on")
     asked = parser.parse_args()
-    print(json.dumps(land(asked.url, asked.day, asked.warehouse)))
+    print(json.dumps(land(asked.url, asked.day, asked.warehouse, asked.hours)))
 
 
 if __name__ == "__main__":

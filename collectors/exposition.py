@@ -208,7 +208,9 @@ class ExpositionPage:
                 target,
                 timeout=self._timeout_seconds,
                 # The next look is the retry; vLLM and SGLang redirect /metrics to /metrics/.
-                retries=urllib3.Retry(connect=0, read=0, status=0, other=0, redirect=3),
+                retries=urllib3.Retry(
+                    connect=0, read=0, status=0, other=0, redirect=3, respect_retry_after_header=False
+                ),
                 preload_content=False,
             )
             try:
@@ -231,7 +233,8 @@ class ExpositionPage:
         parts, size = [], 0
         # A server that drips bytes resets the socket's own timeout each time.
         deadline_seconds = time.monotonic() + 4 * self._timeout_seconds
-        for part in response.stream(2**16, decode_content=True):
+        # Not stream(): that waits until a part is full, however slowly it drips in.
+        while part := response.read1(2**16, decode_content=True):
             size += len(part)
             if size > self._max_bytes:
                 raise ValueError(f"the page is larger than {self._max_bytes} bytes")

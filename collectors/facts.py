@@ -10,6 +10,8 @@ import numpy as np
 
 # Steps kept per series for the median: enough that a day at 15 s is judged on 213 steps spread over the whole day.
 STEPS_KEPT = 256
+# Medians are taken for so many series at once: the kept steps of a million series would be 2 GB more.
+MEDIANS_AT_ONCE = 1 << 14
 
 NEVER = np.iinfo(np.int64).min
 ALWAYS = np.iinfo(np.int64).max
@@ -166,12 +168,16 @@ class _Steps:
     def __init__(self, size: int) -> None:
         self.counts = np.zeros(size, np.int64)
         self.strides = np.ones(size, np.int64)
-        self.kept = np.zeros((size, STEPS_KEPT), np.int64)
+        # The n-th steps of all series lie together: a flood of short series touches few of these pages.
+        self.kept = np.zeros((STEPS_KEPT, size), np.int64)
+        self.deepest = 0
 
     def grow(self, more: _Steps) -> None:
         self.counts = np.concatenate([self.counts, more.counts])
         self.strides = np.concatenate([self.strides, more.strides])
-        self.kept = np.concatenate([self.kept, more.kept])
+        kept = np.zeros((STEPS_KEPT, len(self.counts)), np.int64)
+        kept[: self.deepest, : self.kept.shape[1]] = self.kept[: self.deepest]
+        self.kept = kept
 
     def take(self, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, steps: np.ndarray) -> None:
         """Add steps[starts[i]:ends[i]] to series rows[i]."""
@@ -182,8 +188,8 @@ class _Steps:
             is_full = -(-new // strides) > STEPS_KEPT
             if not is_full.any():
                 break
-            thinned = self.kept[rows[is_full], ::3]
-            self.kept[rows[is_full], : thinned.shape[1]] = thinned
+            thinned = self.kept[::3, rows[is_full]]
+            self.kept[: len(thinned), rows[is_full]] = thinned
             strides[is_full] *= 3
         self.strides[rows] = strides
         self.counts[rows] = new
@@ -194,21 +200,26 @@ class _Steps:
             return
         nth = np.arange(total) - np.repeat(np.cumsum(fresh) - fresh, fresh)
         source = np.repeat(starts + filled * strides - old, fresh) + nth * np.repeat(strides, fresh)
-        self.kept[np.repeat(rows, fresh), np.repeat(filled, fresh) + nth] = steps[source]
+        self.kept[np.repeat(filled, fresh) + nth, np.repeat(rows, fresh)] = steps[source]
+        self.deepest = max(self.deepest, int((filled + fresh).max()))
 
     def medians(self, rows: np.ndarray) -> np.ndarray:
         """The median step of each series in microseconds, NaN where there is none: (n,) float64."""
+        if len(rows) > MEDIANS_AT_ONCE:
+            parts = [rows[first : first + MEDIANS_AT_ONCE] for first in range(0, len(rows), MEDIANS_AT_ONCE)]
+            return np.concatenate([self.medians(part) for part in parts])
         kept = -(-self.counts[rows] // self.strides[rows])
-        ordered = np.where(np.arange(STEPS_KEPT) < kept[:, None], self.kept[rows], ALWAYS)
-        ordered.sort(axis=1)
+        depth = int(kept.max(initial=1))
+        ordered = np.where(np.arange(depth)[:, None] < kept, self.kept[:depth, rows], ALWAYS)
+        ordered.sort(axis=0)
         nth = np.arange(len(rows))
-        middle = (ordered[nth, np.maximum(kept - 1, 0) // 2] + ordered[nth, kept // 2 % STEPS_KEPT]) / 2
+        middle = (ordered[np.maximum(kept - 1, 0) // 2, nth] + ordered[kept // 2 % depth, nth]) / 2
         return np.where(kept == 0, np.nan, middle)
 
     def median_with(self, row: int, seams_us: list[int]) -> float:
         """The median step of one series when the steps between its runs are counted too; NaN if there is no step."""
         stride = int(self.strides[row])
-        kept = self.kept[row, : -(-int(self.counts[row]) // stride)]
+        kept = self.kept[: -(-int(self.counts[row]) // stride), row]
         steps = np.concatenate([np.repeat(kept, stride)[: self.counts[row]], np.array(seams_us, np.int64)])
         return float(np.median(steps)) if len(steps) else float("nan")
 

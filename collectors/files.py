@@ -25,6 +25,7 @@ from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, 
 from collectors.series import SeriesRegister
 
 CSV_BLOCK_BYTES = 8 << 20
+HEADER_CHARACTERS = 1 << 16
 PARQUET_BATCH_ROWS = 1 << 18
 
 _US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -232,7 +233,12 @@ def _check_columns(path: str, mapping: FileMapping, present: Sequence[str]) -> N
 def _csv_batches(path: str, mapping: FileMapping, register: SeriesRegister) -> Iterator[pa.RecordBatch]:
     opened = gzip.open if path.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        _check_columns(path, mapping, next(csv.reader(text), []))
+        # In bites: a file without line ends must not be read whole for its header.
+        lines = iter(lambda: text.readline(HEADER_CHARACTERS), "")
+        try:
+            _check_columns(path, mapping, next(csv.reader(lines), []))
+        except csv.Error as error:
+            raise SourceError(path, None, f"cannot be read: its header: {error}") from error
 
     def skip(_: pa_csv.InvalidRow) -> str:
         register.unreadable_rows += 1

@@ -19,9 +19,10 @@ _LINE = b'{"metric":'
 _VALUES = b',"values":['
 _TIMESTAMPS = b'],"timestamps":['
 _END = b"]}"
-# Milliseconds since 1970 have thirteen digits from 2001 to 2286.
-_MILLISECOND_DIGITS = 13
-_ZEROS = int("1" * _MILLISECOND_DIGITS) * ord("0")
+# Milliseconds since 1970 have thirteen digits from 2001 to 2286; here with the comma behind them.
+_TIME_WIDTH = 14
+_ZEROS = int("1" * 13) * ord("0")
+_COMMAS_TO_LINES = bytes.maketrans(b",", b"\n")
 
 # Labels (s dicts, without the name), counts (s,), times in milliseconds (n,) and values (n,), series by series.
 Matrix = tuple[list[dict[str, str]], np.ndarray, np.ndarray, np.ndarray]
@@ -65,16 +66,20 @@ def parse_export(lines: list[bytes]) -> Matrix:
     As in `parse_matrix`, the numbers are cut out of the bytes; a line that does not fit goes through the JSON parser.
     """
     parts = [part for part in map(_cut, lines) if part[1] or part[2]]
-    counts = np.array([times.count(b",") + 1 for _, _, times in parts], dtype=np.int64)
-    if [values.count(b",") + 1 for _, values, _ in parts] != counts.tolist():
-        raise ValueError("a series has not as many values as timestamps")
     if not parts:
-        return [], counts, np.empty(0, np.int64), np.empty(0, np.float64)
-    times_ms = _thirteen_digits(b",".join(times for _, _, times in parts))
+        return [], np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
+    counts = np.array([values.count(b",") + 1 for _, values, _ in parts], dtype=np.int64)
+    widths = np.array([len(times) + 1 for _, _, times in parts])
+    text = b",".join(times for _, _, times in parts)
+    times_ms = _thirteen_digits(text + b",") if (widths == counts * _TIME_WIDTH).all() else None
+    if times_ms is None:
+        times_ms = _any_digits(text)
+        if [times.count(b",") + 1 for _, _, times in parts] != counts.tolist():
+            raise ValueError("a series has not as many values as timestamps")
     values = _values(b",".join(values for _, values, _ in parts))
     if not len(values) == len(times_ms) == counts.sum():
         raise ValueError("a value or a timestamp is missing")
-    return [_labels(one) for one, _, _ in parts], counts, times_ms, values
+    return [labels for labels, _, _ in parts], counts, times_ms, values
 
 
 def metric_of(line: bytes) -> bytes:
@@ -82,32 +87,36 @@ def metric_of(line: bytes) -> bytes:
     return line[: line.find(_VALUES)]
 
 
-def _cut(line: bytes) -> tuple[dict, bytes, bytes]:
-    """Of an exported line: the series, its values and its milliseconds, both as text with commas."""
+def _cut(line: bytes) -> tuple[dict[str, str], bytes, bytes]:
+    """Of an exported line: the labels, the values and the milliseconds, both as text with commas."""
     values_at, times_at = line.find(_VALUES), line.rfind(_TIMESTAMPS)
     try:
         if line.startswith(_LINE) and line.endswith(_END) and 0 < values_at < times_at:
             values, times = line[values_at + len(_VALUES) : times_at], line[times_at + len(_TIMESTAMPS) : -len(_END)]
-            return {"metric": orjson.loads(line[len(_LINE) : values_at])}, values, times
+            return _labels({"metric": orjson.loads(line[len(_LINE) : values_at])}), values, times
         one = orjson.loads(line)
         values = ",".join("null" if value is None else str(value) for value in one["values"])
-        return one, values.encode(), ",".join(map(str, one["timestamps"])).encode()
+        return _labels(one), values.encode(), ",".join(map(str, one["timestamps"])).encode()
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a line of an export: {line[:200].decode('utf-8', 'replace')}") from error
 
 
-def _thirteen_digits(text: bytes) -> np.ndarray:
-    """Milliseconds of `1696118400123,1696118415123`: (n,) int64."""
-    width = _MILLISECOND_DIGITS + 1
-    if (len(text) + 1) % width == 0:
-        table = np.frombuffer(text + b",", np.uint8).reshape(-1, width)
-        # Whatever is no digit lies above nine, around the end of a byte.
-        if (table[:, -1] == ord(",")).all() and (table[:, :-1] - ord("0") <= 9).all():
-            times = np.zeros(len(table), np.int64)
-            for column in range(_MILLISECOND_DIGITS):
-                times *= 10
-                times += table[:, column]
-            return times - _ZEROS
+def _thirteen_digits(text: bytes) -> np.ndarray | None:
+    """Milliseconds of `1696118400123,1696118415123,`: (n,) int64; None unless each is thirteen digits and a comma."""
+    flat = np.frombuffer(text, np.uint8)
+    table = flat.reshape(-1, _TIME_WIDTH)
+    commas = np.count_nonzero(flat < ord("0"))
+    if commas != len(table) or flat.max() > ord("9") or not (table[:, -1] == ord(",")).all():
+        return None
+    times = np.zeros(len(table), np.int64)
+    for column in range(_TIME_WIDTH - 1):
+        times *= 10
+        times += table[:, column]
+    times -= _ZEROS
+    return times
+
+
+def _any_digits(text: bytes) -> np.ndarray:
     try:
         return np.array(orjson.loads(b"[" + text + b"]"), dtype=np.int64)
     except (TypeError, OverflowError) as error:
@@ -117,8 +126,11 @@ def _thirteen_digits(text: bytes) -> np.ndarray:
 def _values(text: bytes) -> np.ndarray:
     """Numbers of `1,2.5,null,"Infinity",-Inf`: (n,) float64."""
     # NaN is null, infinities are "Infinity" or, up to VictoriaMetrics 1.79 at least, +Inf without quotes.
-    lines = text.translate(None, b'"+').replace(b"null", b"nan").replace(b",", b"\n")
-    return _numbers(lines, {"value": pa.float64()})["value"].to_numpy()
+    if b"n" in text:
+        text = text.replace(b"null", b"nan")
+    if b'"' in text or b"+" in text:
+        text = text.translate(None, b'"+')
+    return _numbers(text.translate(_COMMAS_TO_LINES), {"value": pa.float64()})["value"].to_numpy()
 
 
 def _columns(blocks: list[bytes]) -> tuple[np.ndarray, np.ndarray] | None:
@@ -146,12 +158,16 @@ def _numbers(lines: bytes, types: dict[str, pa.DataType]) -> pa.Table:
 
 def _parse_slowly(body: bytes) -> Matrix:
     series = [one for one in _result(body) if one.get("values")]
-    samples = [sample for one in series for sample in one["values"]]
+    try:
+        samples = [(float(at), float(value)) for one in series for at, value in one["values"]]
+        counts = [len(one["values"]) for one in series]
+    except TypeError as error:
+        raise ValueError(f"a sample is none: {error}") from error
     return (
         [_labels(one) for one in series],
-        np.array([len(one["values"]) for one in series], dtype=np.int64),
-        _milliseconds(np.array([float(at) for at, _ in samples], dtype=np.float64)),
-        np.array([float(value) for _, value in samples], dtype=np.float64),
+        np.array(counts, dtype=np.int64),
+        _milliseconds(np.array([at for at, _ in samples], dtype=np.float64)),
+        np.array([value for _, value in samples], dtype=np.float64),
     )
 
 
@@ -160,14 +176,20 @@ def _milliseconds(seconds: np.ndarray) -> np.ndarray:
 
 
 def _labels(one: dict) -> dict[str, str]:
-    return {name: value for name, value in one["metric"].items() if name != "__name__"}
+    metric = one.get("metric")
+    if not isinstance(metric, dict) or not all(isinstance(value, str) for value in metric.values()):
+        raise ValueError(f"a series has no labels, or other than texts: {str(metric)[:200]}")
+    return {name: value for name, value in metric.items() if name != "__name__"}
 
 
 def _result(body: bytes) -> list[dict]:
     data = data_of(orjson.loads(body))
     if not isinstance(data, dict) or data.get("resultType") != "matrix":
         raise ValueError("the result is not of type matrix")
-    return data["result"]
+    result = data.get("result")
+    if not isinstance(result, list) or not all(isinstance(one, dict) for one in result):
+        raise ValueError("the result is no list of series")
+    return result
 
 
 def data_of(answer: object) -> object:

@@ -1,6 +1,7 @@
-"""Asking a Prometheus-compatible server over HTTP: secrets by environment name, patience, limits on what comes back.
+"""Asking a Prometheus-compatible server or another JSON API: secrets by environment name, patience, limits on answers.
 
-Add here what concerns the connection (authentication, retries, sizes). Keep out what the answers mean: `prometheus`.
+Add here what concerns the connection (authentication, retries, sizes). Keep out what the answers mean: `prometheus`,
+`grid`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class PrometheusServer:
     """One server's API root. Secrets are read from the named environment variables when the first request is made.
 
     `url` is the root (`/api/v1/…` is appended); its user info serves as basic authentication and its query fields
-    (VictoriaMetrics' `extra_filters[]`, a proxy's tenant) go with every request; neither is ever logged. An answer of
+    (VictoriaMetrics' `extra_filters[]`, a proxy's tenant) go with every request; neither is ever logged. `header_envs`
+    maps the header of an API's own way to log in to the variable that holds its value. An answer of
     more than `body_limit_bytes`, after decompression, is an OverLimitError. Whatever else fails is a SourceError, after
     `attempts` tries for what may pass (connection errors, 429, 5xx), `backoff_seconds` doubling between them. What
     drips in for longer than four times `timeout_seconds` fails.
@@ -55,6 +57,7 @@ class PrometheusServer:
         ca_file_env: str | None = None,
         cert_file_env: str | None = None,
         key_file_env: str | None = None,
+        header_envs: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = 120.0,
         attempts: int = 5,
@@ -74,6 +77,8 @@ class PrometheusServer:
             "cert_file_env": cert_file_env,
             "key_file_env": key_file_env,
         }
+        self._header_envs = dict(header_envs or {})
+        self._envs |= {f"header {header}": name for header, name in self._header_envs.items()}
         self._headers = dict(headers or {})
         self._timeout = urllib3.Timeout(connect=10.0, read=timeout_seconds)
         self._patience_seconds = TIMEOUTS_PER_ANSWER * timeout_seconds
@@ -116,6 +121,11 @@ class PrometheusServer:
             except _MayPassError as failure:
                 self._wait(failure, attempt)
 
+    def log_in(self, token: str) -> None:
+        """Send this token, which the server itself has given, with what follows."""
+        self._secrets.append(token)
+        self._pool.headers["Authorization"] = f"Bearer {token}"
+
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
         if self._pool is not None:
@@ -137,6 +147,7 @@ class PrometheusServer:
         bearer = self._secret("bearer_env")
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer}"
+        headers |= {header: self._secret(f"header {header}") for header in self._header_envs}
         self._pool = urllib3.PoolManager(
             num_pools=1, maxsize=1, headers=headers, timeout=self._timeout, retries=False, ssl_context=self._tls()
         )

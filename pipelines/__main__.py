@@ -100,7 +100,7 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
             },
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "ops": {"telemetry": {"config": {"force": force}}},
+                "ops": {op: {"config": {"force": force}} for op in ("telemetry", "grid_intensity")},
             },
             raise_on_error=False,
         )
@@ -170,8 +170,8 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
     with warehouse.writing(fleet.warehouse, "run"), closing(warehouse.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         landed = connection.execute(
-            "select cast(window_start_at as date) from raw.landings where outcome <> 'failed'"
-            " and window_end_at - window_start_at = interval 1 day group by 1"
+            "select cast(window_start_at as date) from raw.landings where asset = 'raw/telemetry'"
+            " and outcome <> 'failed' and window_end_at - window_start_at = interval 1 day group by 1"
         ).fetchall()
     open_days = set(days) - {row[0] for row in landed}
     return min(open_days, default=days[-1])

@@ -37,6 +37,12 @@ def device_labels(seeds: Path = SEEDS) -> list[tuple[str, str, int]]:
     ]
 
 
+def metrics(seeds: Path = SEEDS, **having: str) -> list[str]:
+    """Names of the metrics whose rows have these values, such as quantity="energy"."""
+    rows = _rows(seeds / "metric_catalog.csv")
+    return sorted({row["metric"] for row in rows if all(row[key] == value for key, value in having.items())})
+
+
 def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))

@@ -29,7 +29,7 @@ ACCOUNTS = {
     "idle_minus_accounts_joules": "idle_joules - idle_floor_joules - parked_joules - asleep_joules"
     " - unallocated_joules",
 }
-RATIOS = ("matched_ratio", "idle_energy_ratio", "idle_time_ratio", "coverage_ratio")
+RATIOS = ("matched_ratio", "idle_energy_ratio", "idle_time_ratio", "coverage_ratio", "hourly_carbon_ratio")
 
 Summary = Callable[["duckdb.DuckDBPyConnection", str], pd.DataFrame]
 

@@ -19,7 +19,7 @@ import duckdb
 
 # By month or by date; a window may have begun on the date before the run, so windows are few and copied.
 MONTHLY = frozenset({"model_monthly"})
-COPIED = frozenset({"run_windows"})
+COPIED = frozenset({"load_test_phases", "run_windows"})
 
 
 @dataclass(frozen=True)

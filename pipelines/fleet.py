@@ -18,7 +18,11 @@ import yaml
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.samples import Collector, url_without_secrets
+from pipelines.cost_rates import CostRate, CostRateFile
 from pipelines.fleet_errors import FleetError, problems
+from pipelines.grid_sources import GridIntensity
+from pipelines.prices import Prices
+from pipelines.request_sources import AnyRequestSource, Benchmark
 from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
@@ -136,18 +140,6 @@ class Engine(Part):
         return self
 
 
-class CostRate(Part):
-    """What one GPU-hour of a device type costs this fleet; stands before the seed's rows. A rented or colocated GPU's
-    rate usually `includes_energy`: the electricity is not charged again."""
-
-    device_type: Name
-    usd_per_gpu_hour: NonNegative
-    includes_energy: bool = False
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
-    source: Name
-
-
 class Assignment(Part):
     """Who uses a device or node in [start_at, end_at), where labels do not say."""
 
@@ -204,21 +196,6 @@ class RunWindows(Part):
     files: tuple[RunWindowFile, ...] = ()
 
 
-class GridFile(Part):
-    """Hourly intensity of one zone: `values` maps the file's columns to direct_ and lifecycle_gco2e_per_kwh."""
-
-    path: FleetPath
-    time: Name
-    values: dict[str, str] = Field(min_length=1)
-    zone: Name
-    estimated: Name | None = None
-    source: Name | None = None
-
-
-class GridIntensity(Part):
-    files: tuple[GridFile, ...] = ()
-
-
 class LandingTarget(Part):
     """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
     from there (docs/scale.md)."""
@@ -246,7 +223,10 @@ class Fleet(Part):
     sources: list[AnySource] = Field(min_length=1)
     landing: LandingTarget = LandingTarget()
     grid_intensity: GridIntensity = GridIntensity()
+    prices: Prices = Prices()
     run_windows: RunWindows = RunWindows()
+    requests: tuple[AnyRequestSource, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
     sites: tuple[Site, ...] = ()
     nodes: tuple[Node, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -254,6 +234,7 @@ class Fleet(Part):
     engines: tuple[Engine, ...] = ()
     teams: dict[str, str] = Field(default_factory=dict)
     cost_rates: tuple[CostRate, ...] = ()
+    cost_rate_files: tuple[CostRateFile, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)
@@ -311,11 +292,15 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     if not fleet.synthetic and any(source.kind == "synthetic" for source in fleet.sources):
         yield "synthetic: got false, expected true because a source is of kind synthetic: readers must see it"
     for key, names in (
-        ("sources", [source.name for source in fleet.sources]),
+        ("sources", [source.name for source in (*fleet.sources, *fleet.grid_intensity.sources)]),
+        ("requests", [source.name for source in fleet.requests]),
+        ("benchmarks", [benchmark.name for benchmark in fleet.benchmarks]),
         ("sites", [site.name for site in fleet.sites]),
         ("nodes", [name for node in fleet.nodes for name in (node.name, *node.aliases)]),
         ("devices", [device.device_uuid for device in fleet.devices]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
+        ("cost_rates", [f"{device_type} from {valid_from}" for device_type, valid_from in _priced(fleet)]),
+        ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
         for name in sorted({name for name in names if names.count(name) > 1}):
@@ -332,6 +317,15 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
                 if tariff.overlaps(other):
                     yield f"sites[{site.name}].tariff[{i}]: prices hours that tariff[{j}] already prices"
     yield from _double_assignments(fleet)
+
+
+def _priced(fleet: Fleet) -> Iterator[tuple[str, date]]:
+    """(device type, valid_from) of every rate, stated here or taken from a list."""
+    for rate in fleet.cost_rates:
+        yield rate.device_type, rate.valid_from
+    for file in fleet.cost_rate_files:
+        for device_type in file.device_types.values():
+            yield device_type, file.valid_from
 
 
 def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:

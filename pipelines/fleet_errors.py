@@ -80,8 +80,8 @@ def _walk(loc: tuple[Any, ...], raw: Any, model: type[BaseModel]) -> tuple[str, 
             key += f"[{named if isinstance(named, str) else part}]"
             before = part
             continue
-        if isinstance(before, int) and any(_tag(c) == part for c in candidates):
-            candidates = [c for c in candidates if _tag(c) == part]  # the kind of a source, not a key of the file
+        if isinstance(before, int) and any(part in _tags(c) for c in candidates):
+            candidates = [c for c in candidates if part in _tags(c)]  # the kind of a source, not a key of the file
             before = part
             continue
         fields = [c.model_fields[part] for c in candidates if part in c.model_fields]
@@ -93,9 +93,9 @@ def _walk(loc: tuple[Any, ...], raw: Any, model: type[BaseModel]) -> tuple[str, 
     return key, loc[-1] if loc else "", holders
 
 
-def _tag(model: type[BaseModel]) -> str | None:
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
     field = model.model_fields.get("kind")
-    return typing.get_args(field.annotation)[0] if field else None
+    return typing.get_args(field.annotation) if field else ()
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

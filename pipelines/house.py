@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from pipelines import checks, ledger, publication, telemetry
+from pipelines import alarms, checks, ledger, publication, requests, telemetry
 from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
 
 JOB = "daily_ledger"
@@ -36,10 +36,11 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     definitions = dg.Definitions(
         assets=[
             *telemetry.telemetry_assets(fleet),
+            *requests.request_assets(fleet),
             *books,
             publication.publication_asset(fleet, marts, telemetry.POOL),
         ],
-        asset_checks=checks.asset_checks(fleet),
+        asset_checks=[*checks.asset_checks(fleet), alarms.drift_alarms(fleet)],
         jobs=[job],
         # After the first hour of the day: by then the head that closes yesterday's midnight can be landed.
         schedules=[dg.build_schedule_from_partitioned_job(job, hour_of_day=1, minute_of_hour=15)],

@@ -37,12 +37,21 @@ from pipelines.raw_tables import FLEET_TABLES
 SAMPLE_TABLES = ("power_samples", "token_samples")
 TABLES = (*SAMPLE_TABLES, "series_chunks", "series")
 CONTROL_TABLES = (
-    *(f"raw.{table}" for table in ("series", "series_chunks", "grid_intensity", "run_windows")),
+    *(
+        f"raw.{table}"
+        for table in ("series", "series_chunks", "grid_intensity", "model_prices", "run_windows", "requests")
+    ),
     *(f"fleet.{table}" for table in FLEET_TABLES),
 )
 
 # Manifests are small and many: a store that takes 30 ms for each is asked for several at a time.
 REQUESTS_AT_ONCE = 16
+
+# Requests grow with history, and the models read those of run windows alone.
+_EXPORTED = {
+    "raw.requests": "select requests.* from raw.requests as requests where exists (from raw.run_windows as windows"
+    " where requests.started_at >= windows.start_at and requests.started_at < windows.end_at)"
+}
 
 
 class LakeError(Exception):
@@ -261,7 +270,7 @@ def export_control(connection: duckdb.DuckDBPyConnection, lake: Lake, run_id: st
     """
     found = {}
     for name in CONTROL_TABLES:
-        reader = connection.sql(f"select * from {name}").to_arrow_reader(ROW_GROUP_ROWS)
+        reader = connection.sql(_EXPORTED.get(name, f"select * from {name}")).to_arrow_reader(ROW_GROUP_ROWS)
         path = f"control/{run_id}/{name}.parquet"
         writer = Writer(lake, lambda n, path=path: path, reader.schema, is_one_file=True)
         with _refusals(f"{lake.shown}: cannot be written"):

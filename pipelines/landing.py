@@ -22,6 +22,7 @@ from pipelines import booking
 from pipelines.prefetch import ahead
 from pipelines.stores import HeldDay, Store, WarehouseStore
 
+TELEMETRY = "raw/telemetry"
 TABLES = {"power": "power_samples", "tokens": "token_samples"}
 
 # Rows handed to DuckDB at once. One statement costs about 3 ms: 8 M rows went in at 11 M rows/s in groups of 200,000 to
@@ -44,7 +45,7 @@ class Landing:
     """What became of one (source, window): the row of raw.landings.
 
     `outcome` is landed, unchanged (same counts and same ends of every series), empty, refused_fewer or failed.
-    `rows` is what the source gave, `rows_before` what the window held.
+    `rows` is what the source gave, `rows_before` what the window held. `detail` says why, and what could not be read.
     """
 
     source: str
@@ -103,7 +104,7 @@ def land(
             samples.discard()
             connection.execute("begin")
         unit.note_unknown_families()
-        _audit(connection, landing, run_id, now())
+        audit(connection, landing, run_id, now())
         if kept:
             samples.seal(unit.chunks())
         connection.execute("commit")
@@ -127,9 +128,31 @@ def land(
     return landing
 
 
-def audit(connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime) -> None:
-    """Write one row of raw.landings, on its own."""
-    _audit(connection, landing, run_id, landed_at)
+def audit(
+    connection: duckdb.DuckDBPyConnection,
+    landing: Landing,
+    run_id: str,
+    landed_at: datetime,
+    asset: str = TELEMETRY,
+) -> None:
+    """Write one row of raw.landings."""
+    connection.execute(
+        "insert into raw.landings values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            landed_at,
+            run_id,
+            asset,
+            landing.source,
+            landing.window.start_at,
+            landing.window.end_at,
+            landing.outcome,
+            landing.rows,
+            landing.rows_before,
+            landing.url,
+            landing.status,
+            landing.detail,
+        ],
+    ).fetchall()
 
 
 def has_rows(connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> bool:
@@ -153,6 +176,7 @@ class _Unit:
         self.source = self.collector.source
         self.day = booking.utc_day(self.window)
         self.before = booking.chunks(self.connection, self.source, self.window)
+        self.problems_before = len(getattr(self.collector, "problems", ()))
 
     def rows_held(self) -> int:
         """Rows that the day held before, by its chunks: counting the samples again would scan them."""
@@ -168,7 +192,7 @@ class _Unit:
         if rows < held and not force:
             return self._landing("refused_fewer", rows, f"the source gave {rows} rows, {held} are held; they stay")
         if rows == 0 and held == 0:
-            return self._landing("empty", 0)
+            return self._empty()
         remember_series(self.connection, self.register.series_table())
         # Between rows that overlapped as they came (a clock jump, files in no order) nobody counted falls and repeats.
         overlap = pc.is_in(chunks["series_id"], self._overlapping())
@@ -182,7 +206,7 @@ class _Unit:
         came = self.register.chunk_table()
         rows = rows_of(came)
         if rows == 0:
-            return self._landing("empty", 0)
+            return self._empty()
         remember_series(self.connection, self.register.series_table())
         # What came alone and once needs no merging: a spool that is landed daily pays nothing for being additive.
         repeated = came.filter(pc.greater(came["duplicates"], 0))["series_id"]
@@ -218,7 +242,20 @@ class _Unit:
 
     def _landing(self, outcome: str, rows: int, detail: str | None = None) -> Landing:
         url = getattr(self.collector, "url", None)
+        detail = "; ".join(filter(None, [detail, self._unreadable()]))[:1000] or None
         return Landing(self.source, self.window, outcome, rows, self.rows_held(), url=url, detail=detail)
+
+    def _empty(self) -> Landing:
+        """Nothing to land: an empty source, or one of which nothing can be read."""
+        if unreadable := self._unreadable():
+            raise _SourceFailed(getattr(self.collector, "url", ""), None, unreadable)
+        return self._landing("empty", 0)
+
+    def _unreadable(self) -> str:
+        """What the source holds and nobody could read: rows by number, files by name."""
+        rows = self.register.unreadable_rows
+        problems = getattr(self.collector, "problems", [])[self.problems_before :]
+        return "; ".join([*([f"{rows} rows cannot be read"] if rows else []), *problems])
 
     def _stream(self) -> None:
         """Insert the source's batches as they come, a group of one stream at a time."""
@@ -299,22 +336,3 @@ def replace_chunks(
 def rows_of(chunks: pa.Table) -> int:
     """Valid and rejected rows, by the facts: also what a file held and no table can, such as a row without a time."""
     return sum(pc.sum(chunks[name]).as_py() or 0 for name in ("samples", "rejects"))
-
-
-def _audit(connection: duckdb.DuckDBPyConnection, landing: Landing, run_id: str, landed_at: datetime) -> None:
-    connection.execute(
-        "insert into raw.landings values (?, ?, 'raw/telemetry', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            landed_at,
-            run_id,
-            landing.source,
-            landing.window.start_at,
-            landing.window.end_at,
-            landing.outcome,
-            landing.rows,
-            landing.rows_before,
-            landing.url,
-            landing.status,
-            landing.detail,
-        ],
-    ).fetchall()

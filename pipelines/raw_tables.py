@@ -16,10 +16,26 @@ RAW_TABLES = {
     " samples bigint, first_at timestamptz, first_value double, last_at timestamptz, last_value double,"
     " falls bigint, duplicates bigint, out_of_order bigint, rejects bigint,"
     " longest_gap_seconds double, typical_interval_seconds double",
-    "grid_intensity": "zone varchar, hour_start_at timestamptz, direct_gco2e_per_kwh double,"
-    " lifecycle_gco2e_per_kwh double, is_estimated boolean, source varchar",
+    # Average direct, average life-cycle and marginal are three quantities; a row holds those that its source states.
+    "grid_intensity": "zone varchar, start_at timestamptz, end_at timestamptz, direct_gco2e_per_kwh double,"
+    " lifecycle_gco2e_per_kwh double, marginal_gco2e_per_kwh double, is_estimated boolean, source varchar,"
+    " source_kind varchar",
+    "model_prices": "model varchar, provider varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
+    " output_usd_per_mtok double, source varchar, valid_from date, as_of date",
     "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
     " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
+    "requests": "source varchar, source_kind varchar, request_id varchar, window_id varchar, started_at timestamptz,"
+    " ended_at timestamptz, ttft_seconds double, end_to_end_seconds double, status varchar, is_ok boolean,"
+    " is_gateway_cached boolean, model varchar, engine varchar, api_base varchar, team varchar, tenant varchar,"
+    " key_hash varchar, input_tokens bigint, cached_input_tokens bigint, cache_write_input_tokens bigint,"
+    " output_tokens bigint, reasoning_output_tokens bigint, tokens_basis varchar, spend_usd double,"
+    " stated_concurrency double",
+    "benchmark_results": "source varchar, benchmark varchar, result_id varchar, submitter varchar, system varchar,"
+    " accelerator varchar, accelerators double, model varchar, precision varchar, framework varchar, scenario varchar,"
+    " input_length_tokens double, output_length_tokens double, concurrency double, output_tokens_per_second double,"
+    " total_tokens_per_second double, output_tokens_per_second_per_user double,"
+    " output_tokens_per_second_per_user_basis varchar, ttft_seconds double, end_to_end_seconds double, watts double,"
+    " watts_basis varchar, result_value double, result_unit varchar, file varchar, as_of date",
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
     " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
     " detail varchar",
@@ -56,10 +72,21 @@ FLEET_TABLES = {
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create what is missing, empty; a warehouse that has everything is left as it is."""
+    _drop_grid_of_0_1(connection)
     for schema, tables in (("raw", RAW_TABLES), ("fleet", FLEET_TABLES)):
         connection.execute(f"create schema if not exists {schema}")
         for table, columns in tables.items():
             connection.execute(f"create table if not exists {schema}.{table} ({columns})")
+
+
+def _drop_grid_of_0_1(connection: duckdb.DuckDBPyConnection) -> None:
+    """Version 0.1 knew whole hours and files only, which every run reads anew."""
+    held = connection.execute(
+        "select count(*) from duckdb_columns() where schema_name = 'raw' and table_name = 'grid_intensity'"
+        " and column_name = 'hour_start_at'"
+    ).fetchall()
+    if held == [(1,)]:
+        connection.execute("drop table raw.grid_intensity")
 
 
 def columns_of(schema: str, table: str) -> list[str]:

@@ -1,6 +1,7 @@
-"""What the fleet file itself says, as tables: schema `fleet`, grid intensity and run windows, replaced whole each run.
+"""What the fleet file itself says, as tables: schema `fleet` and run windows, replaced whole each run.
 
-Add a table here when the fleet file gains a part that SQL has to read. Keep out telemetry: that is `landing`.
+Add a table here when the fleet file gains a part that SQL has to read. Keep out telemetry (`landing`) and grid
+intensity (`grid`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import duckdb
 from pipelines.fleet import Fleet
 from pipelines.raw_tables import FLEET_TABLES, columns_of
 
-GRID_VALUES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh")
 WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
 _TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "double", "total_tokens": "double"}
 
@@ -24,7 +24,7 @@ class UnreadableFile(Exception):
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
-    """Replace the tables of schema `fleet` in one transaction; rows per table."""
+    """Replace the tables of schema `fleet` in one transaction; rows per table. UnreadableList names a price list."""
     rows = fleet_rows(fleet)
     connection.execute("begin")
     for table in FLEET_TABLES:
@@ -78,41 +78,15 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         ],
         "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
         "assignments": [assignment.model_dump() for assignment in fleet.assignments],
-        "cost_rates": [rate.model_dump() for rate in fleet.cost_rates],
+        "cost_rates": [
+            *(rate.model_dump() for rate in fleet.cost_rates),
+            *(rate for file in fleet.cost_rate_files for rate in file.rates()),
+        ],
     }
 
 
 def _pattern(column: str, name: str) -> dict[str, Any]:
     return {column: name.removesuffix("*"), "is_prefix": name.endswith("*")}
-
-
-def write_grid_intensity(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
-    """Replace raw.grid_intensity by the fleet's files; returns rows. UnreadableFile names file and column."""
-    connection.execute("begin")
-    try:
-        connection.execute("delete from raw.grid_intensity")
-        for file in fleet.grid_intensity.files:
-            by_target = {target: column for column, target in file.values.items()}
-            wrong = sorted(by_target.keys() - set(GRID_VALUES))
-            if wrong:
-                raise UnreadableFile(f"grid_intensity: {file.path}: values may become {GRID_VALUES}, got {wrong}")
-            values = ", ".join(
-                f"cast({_name(by_target[target])} as double)" if target in by_target else "null"
-                for target in GRID_VALUES
-            )
-            estimated = f"cast({_name(file.estimated)} as boolean)" if file.estimated else "null"
-            for path in _paths(file.path):
-                _insert_file(
-                    connection,
-                    path,
-                    f"raw.grid_intensity select ?, cast({_name(file.time)} as timestamptz), {values}, {estimated}, ?",
-                    [file.zone, file.source or path.rpartition("/")[2]],
-                )
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    return _count(connection, "raw.grid_intensity")
 
 
 def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
@@ -129,6 +103,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
             )
             for path in _paths(file.path):
                 _insert_file(connection, path, f"raw.run_windows select {chosen}, ?", [path.rpartition("/")[2]])
+        _insert(connection, "raw.run_windows", columns_of("raw", "run_windows"), _load_tests(connection, fleet))
         repeated = connection.execute(
             "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
         ).fetchall()
@@ -139,6 +114,32 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
         connection.execute("rollback")
         raise
     return _count(connection, "raw.run_windows")
+
+
+def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dict[str, Any]]:
+    """A window per phase of a landed load test: from its first request's start to its last one's end, with its tokens
+    unless those of an answered request are unknown."""
+    tests = {source.name: source for source in fleet.requests if source.kind in ("aiperf", "genai_perf")}
+    names = {alias: model.name for model in fleet.models for alias in model.aliases}
+    found = connection.execute(
+        """
+        select window_id, source, min(engine) as engine, min(model) as model, min(started_at) as start_at,
+            max(coalesce(ended_at, started_at)) as end_at,
+            case when bool_and(is_ok is false or output_tokens is not null)
+                then sum(output_tokens) end as output_tokens,
+            case when bool_and(is_ok is false or input_tokens + output_tokens is not null)
+                then sum(input_tokens + output_tokens) end as total_tokens
+        from raw.requests where window_id is not null and list_contains(?, source)
+        group by window_id, source having end_at > start_at order by start_at, window_id
+        """,
+        [list(tests)],
+    )
+    columns = [column[0] for column in found.description]
+    windows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    return [
+        {**window, "node": tests[window["source"]].node, "model": names.get(window["model"], window["model"])}
+        for window in windows
+    ]
 
 
 def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, values: list[Any]) -> None:
@@ -153,6 +154,12 @@ def _replace(
     connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
     connection.execute(f"delete from {table}").fetchall()
+    _insert(connection, table, columns, rows)
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
     values = [[row.get(column) for column in columns] for row in rows]
     if values:
         connection.executemany(f"insert into {table} values ({', '.join('?' for _ in columns)})", values)

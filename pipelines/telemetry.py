@@ -14,7 +14,7 @@ import dagster as dg
 import duckdb
 
 from collectors.samples import Collector, SourceError, Window
-from pipelines import catalog, healing, landing, references, stores, warehouse
+from pipelines import catalog, grid, healing, landing, prices, references, stores, warehouse
 from pipelines.fleet import Fleet
 from pipelines.landing import Landing
 from pipelines.raw_tables import FLEET_TABLES, create_tables
@@ -28,6 +28,9 @@ TELEMETRY_TABLES = {
     "landings": "One row per attempt to land a source's window: the audit.",
     "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
 }
+GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
+MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
+PRICE_CHECK = "price_lists_are_sound"
 HEAD = timedelta(hours=1)
 # A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
 FAILURES_IN_A_ROW = 3
@@ -78,7 +81,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
         window = context.partition_time_window
         stores.judge(fleet)
-        with _open(fleet, "landing") as connection:
+        with opened(fleet, "landing") as connection:
             results = land_days(
                 connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
             )
@@ -86,7 +89,8 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         for table in TELEMETRY_TABLES:
             yield dg.MaterializeResult(asset_key=["raw", table], metadata=metadata[table])
         for source in fleet.sources:
-            yield _answered(source.name, landings, [result for result in results if result.source == source.name])
+            mine = [result for result in results if result.source == source.name]
+            yield answered(check_name(source.name), landings, mine)
         if results and all(result.outcome == "failed" for result in results):
             raise dg.Failure(f"every source failed; the last one said: {results[-1].detail}")
 
@@ -102,26 +106,62 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     )
     def fleet_tables() -> Iterator[dg.MaterializeResult]:
         """The fleet file as tables, replaced whole."""
-        with _open(fleet, "fleet file") as connection:
+        with opened(fleet, "fleet file") as connection:
             rows = references.write_fleet(connection, fleet)
         for table, count in rows.items():
             yield dg.MaterializeResult(asset_key=["fleet", table], metadata={"dagster/row_count": count})
 
-    @dg.asset(key=["raw", "grid_intensity"], group_name="raw", kinds={"duckdb"}, pool=POOL)
-    def grid_intensity() -> dg.MaterializeResult:
-        """Zone by hour: gCO2e per kWh, direct and life-cycle, from the fleet's files, replaced whole."""
-        with _open(fleet, "grid intensity") as connection:
-            return dg.MaterializeResult(
-                metadata={"dagster/row_count": references.write_grid_intensity(connection, fleet)}
-            )
+    grid_key = dg.AssetKey(["raw", "grid_intensity"])
 
-    @dg.asset(key=["raw", "run_windows"], group_name="raw", kinds={"duckdb"}, pool=POOL)
+    @dg.multi_asset(
+        name="grid_intensity",
+        specs=[dg.AssetSpec(grid_key, description=GRID_INTENSITY, group_name="raw", kinds={"duckdb"})],
+        check_specs=[
+            dg.AssetCheckSpec(name, asset=grid_key, description=f"{', '.join(sources)}: answered, nothing rejected.")
+            for name, sources in _grid_checks(fleet).items()
+        ],
+        partitions_def=daily(fleet),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+    )
+    def grid_intensity(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
+        """Land the files and APIs of grid intensity. One that fails costs its check: yearly factors stand in."""
+        window = context.partition_time_window
+        with opened(fleet, "grid intensity") as connection:
+            results = grid.land_grid(
+                connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
+            )
+        yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
+        for name, sources in _grid_checks(fleet).items():
+            mine = [result for result in results if result.source in sources]
+            yield answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
+
+    prices_key = dg.AssetKey(["raw", "model_prices"])
+
+    @dg.multi_asset(
+        name="model_prices",
+        specs=[dg.AssetSpec(prices_key, description=MODEL_PRICES, group_name="raw", kinds={"duckdb"})],
+        check_specs=[
+            dg.AssetCheckSpec(PRICE_CHECK, asset=prices_key, description="Every list of prices was read whole.")
+        ],
+        pool=POOL,
+    )
+    def model_prices() -> Iterator[Any]:
+        """Land the fleet's lists of prices, each whole. One that cannot be read costs its check."""
+        with opened(fleet, "prices") as connection:
+            troubles = prices.land_prices(connection, fleet.prices.files)
+        yield dg.MaterializeResult(asset_key=prices_key, metadata={"lists": len(fleet.prices.files)})
+        yield dg.AssetCheckResult(
+            passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
+        )
+
+    @dg.asset(key=["raw", "run_windows"], deps=[["raw", "requests"]], group_name="raw", kinds={"duckdb"}, pool=POOL)
     def run_windows() -> dg.MaterializeResult:
-        """Named windows from the fleet file and its files, replaced whole."""
-        with _open(fleet, "run windows") as connection:
+        """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
+        with opened(fleet, "run windows") as connection:
             return dg.MaterializeResult(metadata={"dagster/row_count": references.write_run_windows(connection, fleet)})
 
-    return [telemetry, fleet_tables, grid_intensity, run_windows]
+    return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
 
 
 def land_days(
@@ -168,7 +208,7 @@ def land_days(
                     force=force,
                 )
             failures = failures + 1 if result.outcome == "failed" else 0
-            if not result.is_answered:
+            if result.detail:
                 logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, result.detail)
             answers.append(result)
         told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
@@ -204,14 +244,24 @@ def _day(day: date) -> Window:
 
 
 @contextmanager
-def _open(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The fleet's warehouse with all its tables, ours alone to write for the `with` block."""
     with warehouse.writing(fleet.warehouse, purpose), closing(warehouse.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         yield connection
 
 
-def _answered(source: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
-    wrong = [result for result in results if not result.is_answered]
+def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
+    """Name of each check of grid intensity -> the sources that it looks at: one per API, one for all files."""
+    checks = {check_name(source.name): [source.name] for source in fleet.grid_intensity.sources}
+    files = [name for file in fleet.grid_intensity.files for name in grid.names_of(file)]
+    return {**checks, **({"grid_files_are_sound": files} if files else {})}
+
+
+def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
+    """Passes where every window was answered; an answer that stands but is not sound is a warning."""
+    unanswered = [result for result in results if not result.is_answered]
+    wrong = unanswered or ([] if is_sound else [result for result in results if result.detail])
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
     if wrong:
         metadata["unanswered"] = dg.MarkdownMetadataValue(
@@ -226,8 +276,8 @@ def _answered(source: str, asset: dg.AssetKey, results: list[Landing]) -> dg.Ass
     return dg.AssetCheckResult(
         passed=not wrong,
         asset_key=asset,
-        check_name=check_name(source),
-        severity=dg.AssetCheckSeverity.ERROR,
+        check_name=check,
+        severity=dg.AssetCheckSeverity.ERROR if unanswered or not wrong else dg.AssetCheckSeverity.WARN,
         description="; ".join(f"{_shown(r.window)} {r.outcome}: {r.detail}" for r in wrong[:3]) or None,
         metadata=metadata,
     )

@@ -31,7 +31,7 @@ import yaml
 from collectors.samples import Collector, Window
 from collectors.series import SeriesRegister
 from collectors.synthetic import SyntheticCollector
-from pipelines import booking, catalog, references, telemetry, warehouse
+from pipelines import booking, catalog, grid, prices, references, request_landing, telemetry, warehouse
 from pipelines.fleet import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
 from pipelines.landing import Landing
 from pipelines.ledger import DBT_PROJECT, prepared_project
@@ -165,7 +165,10 @@ class Book:
         with _threads(threads), self.connection() as connection:
             create_tables(connection)
             references.write_fleet(connection, self.fleet)
-            references.write_grid_intensity(connection, self.fleet)
+            grid.land_grid(connection, self.fleet, start, end, run_id="test", force=force)
+            prices.land_prices(connection, self.fleet.prices.files)
+            for source in self.fleet.requests:
+                request_landing.land(connection, source.collector(), start, end, run_id="test", force=force)
             references.write_run_windows(connection, self.fleet)
             return telemetry.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 

@@ -14,6 +14,8 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -29,7 +31,9 @@ READY_SECONDS = 60
 
 def binaries(*names: str, package: str) -> list[str]:
     """Paths of executables. Without them the test is skipped, but fails where CI=true."""
-    found = [shutil.which(name) for name in names]
+    # Debian keeps PostgreSQL's own programs out of the PATH.
+    path = os.pathsep.join([os.environ["PATH"], *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin")))])
+    found = [shutil.which(name, path=path) for name in names]
     if not all(found):
         message = f"needs the Debian package `{package}` (apt-get install {package})"
         if os.environ.get("CI") == "true":
@@ -108,12 +112,24 @@ def _victoria_metrics(folder: Path, *flags: str) -> Iterator[str]:
 @contextlib.contextmanager
 def prometheus_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
     """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live"."""
-    config = (
+    with _prometheus(folder, _scraping(target, interval_seconds), *flags) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def victoria_metrics_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
+    """The URL of a VictoriaMetrics that scrapes `target` as `prometheus_scraping` does."""
+    config = folder / "scrape.yml"
+    config.write_text(_scraping(target, interval_seconds), encoding="utf-8")
+    with _victoria_metrics(folder, f"-promscrape.config={config}", *flags) as url:
+        yield url
+
+
+def _scraping(target: str, interval_seconds: int) -> str:
+    return (
         f"global: {{scrape_interval: {interval_seconds}s, scrape_timeout: {interval_seconds}s}}\n"
         f"scrape_configs: [{{job_name: live, static_configs: [{{targets: ['{target}']}}]}}]\n"
     )
-    with _prometheus(folder, config, *flags) as url:
-        yield url
 
 
 @contextlib.contextmanager
@@ -135,6 +151,32 @@ def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: _is_ready(f"{url}/-/ready"), process, log)
         yield url
+
+
+@contextlib.contextmanager
+def postgresql() -> Iterator[str]:
+    """The connection URI of an empty PostgreSQL on loopback, whose user has the password `s3cret`."""
+    initdb, postgres = binaries("initdb", "postgres", package="postgresql")
+    # It refuses to run as root, and nobody else may look into root's own folders.
+    user = "postgres" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
+        folder = Path(name)
+        password = folder / "password"
+        password.write_text("s3cret")
+        if user is not None:
+            for path in (folder, password):
+                shutil.chown(path, user)
+        data, log, port = folder / "data", folder / "log", free_port()
+        options = ["--username=wattledger", f"--pwfile={password}", "--auth=scram-sha-256", "--no-sync"]
+        subprocess.run([initdb, "-D", data, *options], check=True, capture_output=True, timeout=60, user=user, cwd="/")
+        settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
+        command = [postgres, "-D", data, "-p", str(port), *settings]
+        with (
+            log.open("wb") as output,
+            running(command, stdout=output, stderr=subprocess.STDOUT, user=user, cwd="/") as process,
+        ):
+            wait_until(lambda: b"ready to accept connections" in log.read_bytes(), process, log)
+            yield f"postgresql://wattledger:s3cret@127.0.0.1:{port}/postgres"
 
 
 @contextlib.contextmanager
@@ -195,7 +237,13 @@ def http_server(
         def log_message(self, *_: object) -> None:
             """Tests print what they have to say themselves."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that hangs up on a hostile answer is what some tests are about."""
+            if not isinstance(sys.exc_info()[1], ConnectionError):
+                super().handle_error(*_)
+
+    server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

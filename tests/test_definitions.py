@@ -19,9 +19,12 @@ from pipelines.house import JOB, definitions_of
 from pipelines.telemetry import POOL
 
 RAW = {
+    "raw/benchmark_results",
     "raw/grid_intensity",
     "raw/landings",
+    "raw/model_prices",
     "raw/power_samples",
+    "raw/requests",
     "raw/run_windows",
     "raw/series",
     "raw/series_chunks",
@@ -44,9 +47,16 @@ FLEET = {
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
+    "raw/model_prices:price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
     "marts/model_daily:accounts_add_up",
     "marts/reconciliation_daily:book_balances",
+    "raw/series:families_stay",
+    "raw/series_chunks:sources_speak",
+    "raw/power_samples:energy_counters_move",
+    "raw/token_samples:clocks_agree",
+    "marts/energy_ledger:power_has_a_model",
+    "marts/token_ledger:tokens_have_power",
 }
 
 
@@ -75,9 +85,11 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/idle_power",
         "marts/model_daily",
         "marts/model_hourly",
+        "marts/model_list_prices",
         "marts/model_monthly",
         "marts/reconciliation_daily",
         "marts/run_windows",
+        "marts/site_carbon_hourly",
         "marts/token_ledger",
     }
     assert {key.split("/")[0] for key in keys} == {

@@ -244,6 +244,14 @@ def test_a_spool_lies_beside_the_warehouse_or_at_a_url(tmp_path: Path) -> None:
     assert len(problems(tmp_path, text % ", path: file:///etc")) == 1
 
 
+def test_a_device_type_has_one_rate_at_a_time(tmp_path: Path) -> None:
+    stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract}]\n"
+    (listed,) = problems(
+        tmp_path, SMALLEST + stated + "cost_rate_files: [{path: gpus.csv, source: list, device_types: {H100: h100}}]\n"
+    )
+    assert listed == "cost_rates: 'h100 from 1970-01-01' stands more than once, expected unique names"
+
+
 def test_the_fleet_becomes_tables(tmp_path: Path) -> None:
     text = (
         SMALLEST
@@ -255,11 +263,9 @@ models: [{name: gpt-oss-120b, aliases: [openai/gpt-oss-120b]}]
 nodes: [{name: n1, aliases: [10.0.0.5, bmc-1]}]
 engines: [{engine: llm/big-0, role: decode, pods: [llm/big-0-*, llm/extra]}, {engine: llm/*, team: chat}]
 assignments: [{node: n1, model: gpt-oss-120b, start_at: "2026-10-01T02:00:00+02:00"}]
-grid_intensity: {files: [{path: grid.csv, time: at, values: {direct: direct_gco2e_per_kwh}, zone: US-CAL-CISO}]}
 run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model, start_at: from, end_at: to}}]}
 """
     )
-    (tmp_path / "grid.csv").write_text("at,direct\n2026-10-01 00:00:00,210.5\n2026-10-01T01:00:00Z,\n")
     (tmp_path / "windows.csv").write_text("id,model,from,to\nw,m,2026-10-01T00:00:00Z,2026-10-01T01:00:00Z\n")
     fleet = load(tmp_path, text)
     connection = warehouse.connect(":memory:")
@@ -270,7 +276,6 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
 
     for _ in range(2):
         references.write_fleet(connection, fleet)
-        references.write_grid_intensity(connection, fleet)
         references.write_run_windows(connection, fleet)
     assert rows("select site, zone, time_zone, pue, wue_litres_per_kwh from fleet.sites") == [
         ("west", "US-CAL-CISO", "America/Los_Angeles", 1.2, None)
@@ -296,17 +301,13 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
     assert rows("select node, model, start_at, end_at from fleet.assignments") == [
         ("n1", "gpt-oss-120b", midnight, None)
     ]
-    assert rows("select zone, hour_start_at, direct_gco2e_per_kwh, source from raw.grid_intensity order by 2") == [
-        ("US-CAL-CISO", midnight, 210.5, "grid.csv"),
-        ("US-CAL-CISO", midnight.replace(hour=1), None, "grid.csv"),
-    ]
     assert rows("select window_id, model, start_at, node, output_tokens, source from raw.run_windows") == [
         ("w", "m", midnight, None, None, "windows.csv")
     ]
-    (tmp_path / "grid.csv").write_text("time,direct\n2026-10-01,1\n")
-    with pytest.raises(references.UnreadableFile, match=r"grid\.csv"):
-        references.write_grid_intensity(connection, fleet)
-    assert rows("select count(*) from raw.grid_intensity") == [(2,)]
+    (tmp_path / "windows.csv").write_text("name\nw\n")
+    with pytest.raises(references.UnreadableFile, match=r"windows\.csv"):
+        references.write_run_windows(connection, fleet)
+    assert rows("select count(*) from raw.run_windows") == [(1,)]
     connection.close()
 
 

@@ -1,17 +1,33 @@
 """VictoriaMetrics' export against a real server: the same samples and series as through its range selectors."""
 
+import gzip
+import json
 import logging
 import math
-import urllib.error
+import time
 import urllib.request
-from datetime import timedelta
+from collections import Counter
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import orjson
 import pytest
 
+from collectors.prometheus import EXPORT_KIND, PrometheusCollector
 from collectors.samples import Family, Window
-from tests.servers import http_server, openmetrics, reply, victoria_metrics_with_history
-from tests.test_prometheus import GPU, HOUR, POWER, START, START_S, TOKENS, collected
+from pipelines import warehouse
+from pipelines.landing import Catalogue, land
+from pipelines.raw_tables import create_tables
+from tests.servers import (
+    fields_of,
+    http_server,
+    openmetrics,
+    reply,
+    victoria_metrics_scraping,
+    victoria_metrics_with_history,
+)
+from tests.test_prometheus import FAMILIES, GPU, HOUR, POWER, START, START_S, TOKENS, collected
 
 HA = {"ha_power": Family("ha_power", "power", "dcgm_exporter")}
 
@@ -41,9 +57,9 @@ def history(tmp_path_factory):
         yield url
 
 
-@pytest.fixture(scope="module")
-def guarded(history):
-    """The same server behind a proxy that refuses the export; also the paths that it was asked for."""
+@contextmanager
+def without_export(url):
+    """The same server behind a proxy that refuses the export; and the list of paths that it was asked for."""
     asked = []
 
     def forward(handler):
@@ -54,10 +70,16 @@ def guarded(history):
             reply(handler, 403, b"no route", "text/plain")
             return
         data = body if handler.command == "POST" else None
-        with urllib.request.urlopen(f"{history}{path}?{query}", data=data, timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}{path}?{query}", data=data, timeout=30) as answer:
             reply(handler, 200, answer.read())
 
-    with http_server(forward) as url:
+    with http_server(forward) as proxy:
+        yield proxy, asked
+
+
+@pytest.fixture(scope="module")
+def guarded(history):
+    with without_export(history) as (url, asked):
         yield url, asked
 
 
@@ -134,3 +156,166 @@ def test_the_export_is_used_where_it_is_and_a_refusal_is_told(history, guarded, 
     ]
     assert asked.count("/api/v1/export") == 1
     assert "/api/v1/query" in asked
+
+
+def test_the_mark_of_a_series_end_is_one_reject_both_ways(tmp_path):
+    """VictoriaMetrics scrapes; when a board vanishes it marks the series with a NaN, which is no measurement."""
+    boards = ["GPU-a", "GPU-b"]
+
+    def page(handler):
+        lines = "".join(f'{POWER}{{UUID="{board}"}} 250\n' for board in boards)
+        reply(handler, 200, f"# TYPE {POWER} gauge\n{lines}".encode(), "text/plain; version=0.0.4")
+
+    def rejects(register):
+        labels = {row["series_id"]: json.loads(row["labels"])["UUID"] for row in register.series_table().to_pylist()}
+        return {labels[row["series_id"]]: row["rejects"] for row in register.chunk_table().to_pylist()}
+
+    started = datetime.now(UTC).replace(microsecond=0)
+    window = Window(started, started + timedelta(hours=1))
+    with (
+        http_server(page) as target,
+        victoria_metrics_scraping(tmp_path, target.removeprefix("http://")) as url,
+        without_export(url) as (guarded_url, _),
+    ):
+        deadline = time.monotonic() + 30
+        found = {}
+        while found != {"GPU-a": 0, "GPU-b": 1} and time.monotonic() < deadline:
+            time.sleep(0.3)
+            urllib.request.urlopen(f"{url}/internal/force_flush", timeout=10).close()
+            found = rejects(collected(url, window)[1])
+            if set(found) == {"GPU-a", "GPU-b"}:
+                boards[:] = ["GPU-a"]
+        assert found == {"GPU-a": 0, "GPU-b": 1}
+        boards.clear()
+        window = Window(started, datetime.now(UTC))  # what is scraped from here on is not compared
+        (exported, by_export), (selected, by_selectors) = collected(url, window), collected(guarded_url, window)
+    by_series = [sorted((row[:4], repr(row[4])) for row in rows) for rows in (exported, selected)]
+    assert by_series[0] == by_series[1]
+    assert by_export.chunk_table().sort_by("series_id") == by_selectors.chunk_table().sort_by("series_id")
+
+
+# --- answers that a good server gives rarely --------------------------------------------------------------------------
+
+
+def line(gpu, seconds):
+    times = [int((START_S + s) * 1000) for s in seconds]
+    labels = {"__name__": POWER, "UUID": gpu}
+    return orjson.dumps({"metric": labels, "values": [float(s) for s in seconds], "timestamps": times}) + b"\n"
+
+
+LONG = range(0, 3600)
+
+
+def exporting(answer):
+    """A server with an export, which answers for POWER through `answer(handler, fields, times asked before)`."""
+    asked = []
+
+    def both(handler):
+        path, fields = fields_of(handler)
+        if path.endswith("/label/__name__/values"):
+            reply(handler, 200, orjson.dumps({"status": "success", "data": [POWER]}))
+        elif '"up"' in fields["match[]"]:
+            reply(handler, 200, b"", EXPORT_KIND)
+        else:
+            asked.append((path, fields))
+            answer(handler, fields, len(asked) - 1)
+
+    return http_server(both), asked
+
+
+def gpus_of(rows):
+    return Counter((row[2], row[4]) for row in rows)
+
+
+@pytest.mark.parametrize("ending", ["the connection", "its own words"])
+def test_a_stream_that_breaks_off_is_asked_for_again_and_gives_each_series_once(ending, monkeypatch):
+    monkeypatch.setattr("collectors.prometheus_http.GROUP_BYTES", 1)
+    whole = [line(f"GPU-{n}", LONG) for n in range(6)]
+    expected = Counter({(f'{{"UUID":"GPU-{n}"}}', float(s)): 1 for n in range(6) for s in LONG})
+
+    def answer(handler, _, before):
+        body = b"".join(whole if before == 0 else reversed(whole))
+        if before == 2:
+            reply(handler, 200, body, EXPORT_KIND)
+        elif ending == "the connection":
+            reply(handler, 200, body[: len(body) // 2], EXPORT_KIND, Content_Length=str(len(body)), Connection="close")
+            handler.close_connection = True
+        else:
+            reply(handler, 200, whole[0] + b"remoteAddr: x; cannot send data to remote client", EXPORT_KIND)
+
+    running, asked = exporting(answer)
+    with running as url:
+        rows, register = collected(url, families={POWER: FAMILIES[POWER]}, attempts=3)
+    assert len(asked) == 3
+    assert gpus_of(rows) == expected
+    assert set(register.chunk_table()["duplicates"].to_pylist()) == {0}
+
+
+def test_replicas_far_apart_in_the_stream_land_as_through_selectors(tmp_path, monkeypatch):
+    monkeypatch.setattr("collectors.prometheus_http.GROUP_BYTES", 1)
+    samples = {name: [(START_S + 60 * n + late, 100.0 + n) for n in range(60)] for name, late in (("0", 0), ("1", 7))}
+
+    def exported(handler, *_):
+        handler.send_response(200)
+        handler.send_header("Content-Type", EXPORT_KIND)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        for name, points in samples.items():
+            labels = {"__name__": POWER, "UUID": "GPU-a", "replica": name}
+            values, times = [value for _, value in points], [int(at * 1000) for at, _ in points]
+            handler.wfile.write(orjson.dumps({"metric": labels, "values": values, "timestamps": times}) + b"\n")
+            handler.wfile.flush()
+            time.sleep(0.2)  # so that the lines do not come in one piece
+        handler.close_connection = True
+
+    def selected(handler):
+        path, fields = fields_of(handler)
+        end_s = float(fields.get("time", 0))
+        first_s = end_s - int(fields["query"].rpartition("[")[2].removesuffix("ms]")) / 1000 if "query" in fields else 0
+        series = [
+            {
+                "metric": {"UUID": "GPU-a", "replica": name},
+                "values": [[at, str(value)] for at, value in samples[name] if first_s < at <= end_s],
+            }
+            for name in samples
+        ]
+        found = {"label": [POWER], "query": {"resultType": "matrix", "result": series}}
+        part = next((part for part in found if f"/{part}" in path), None)
+        status = 200 if part else 404
+        reply(handler, status, orjson.dumps({"status": "success", "data": found.get(part)}))
+
+    known = Catalogue({POWER: FAMILIES[POWER]}, [("dcgm_exporter", "UUID", 10)])
+    landed = []
+    for name, server in (("export", exporting(exported)[0]), ("selectors", http_server(selected))):
+        with server as url, closing(warehouse.connect(tmp_path / f"{name}.duckdb")) as connection:
+            create_tables(connection)
+            collector = PrometheusCollector("cluster", url, replica_labels=["replica"], backoff_seconds=0.01)
+            result = land(connection, collector, HOUR, known, run_id="run", replica_labels=["replica"])
+            assert (result.outcome, result.rows, result.detail) == ("landed", 120, None)
+            tables = ("power_samples", "series", "series_chunks")
+            landed.append([connection.execute(f"from raw.{table} order by all").fetchall() for table in tables])
+    assert landed[0][0] == landed[1][0]
+    assert landed[0][1] == landed[1][1]
+    # How many came late is how they came; everything else is counted again from the rows.
+    (by_export,), (by_selectors,) = landed[0][2], landed[1][2]
+    assert [one for one in zip(by_export, by_selectors, strict=True) if one[0] != one[1]] == [(1, 0)]
+
+
+def test_the_api_of_a_cluster_lies_below_a_path_and_the_answer_may_be_compressed():
+    def answer(handler, *_):
+        assert handler.headers["Authorization"] == "Basic Ym9iOnNlY3JldA=="
+        reply(handler, 200, gzip.compress(line("GPU-a", [1])), EXPORT_KIND, Content_Encoding="gzip")
+
+    running, asked = exporting(answer)
+    with running as url:
+        root = url.replace("http://", "http://bob:secret@") + "/select/0/prometheus/"
+        rows, _ = collected(root, families={POWER: FAMILIES[POWER]}, matchers=['namespace="llm"'])
+    assert rows == [("power", POWER, '{"UUID":"GPU-a"}', 1000.0, 1.0)]
+    ((path, fields),) = asked
+    assert path == "/select/0/prometheus/api/v1/export"
+    assert fields == {
+        "match[]": f'{{__name__="{POWER}",namespace="llm"}}',
+        "start": "1790812800.000",
+        "end": "1790816399.999",
+        "deny_partial_response": "1",
+    }

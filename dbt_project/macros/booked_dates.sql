@@ -18,6 +18,7 @@
 {% endmacro %}
 
 {% macro day_us() %}86400000000{% endmacro %}
+{% macro hour_us() %}3600000000{% endmacro %}
 {% macro grid_us() %}{{ var('grid_seconds') | int * 1000000 }}{% endmacro %}
 {% macro date_of_us(us) %}cast({{ from_epoch_us(us) }} as date){% endmacro %}
 

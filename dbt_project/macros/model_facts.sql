@@ -6,7 +6,7 @@
     {{ return([
         'gpu_seconds', 'covered_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
         'asleep_joules', 'unallocated_joules', 'idle_joules', 'unknown_joules', 'host_overhead_joules', 'reference_idle_joules', 'error_joules',
-        'matched_joules', 'matched_productive_joules', 'facility_energy_kwh', 'location_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
+        'matched_joules', 'matched_productive_joules', 'facility_energy_kwh', 'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
         'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
         'matched_location_gco2e', 'matched_marginal_cost_usd', 'matched_fully_loaded_cost_usd'
     ]) }}
@@ -35,6 +35,7 @@
     {{ ratio('idle_joules', 'productive_joules + idle_joules') }} as idle_energy_ratio,
     1 - {{ ratio('active_seconds', 'known_seconds') }} as idle_time_ratio,
     {{ ratio('reference_idle_joules', 'energy_joules') }} as idle_static_ratio,
+    {{ ratio('hourly_carbon_kwh', 'facility_energy_kwh') }} as hourly_carbon_ratio,
     {{ ratio('matched_location_gco2e', 'matched_output_tokens') }} * 1e6 as location_gco2e_per_output_mtok,
     {{ ratio('matched_fully_loaded_cost_usd', 'matched_output_tokens') }} * 1e6 as fully_loaded_cost_usd_per_output_mtok,
     {{ ratio('matched_marginal_cost_usd', 'matched_output_tokens') }} * 1e6 as marginal_cost_usd_per_output_mtok,

@@ -15,3 +15,6 @@
 {% macro fits(name, pattern, is_prefix) %}
     case when {{ is_prefix }} then substring({{ name }}, 1, length({{ pattern }})) = {{ pattern }} else {{ name }} = {{ pattern }} end
 {% endmacro %}
+
+{# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: prefixes say who serves it. #}
+{% macro name_behind_prefixes(name) %}lower(regexp_extract({{ name }}, '([^/]+)$', 1)){% endmacro %}

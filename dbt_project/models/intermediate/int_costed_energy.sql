@@ -53,6 +53,7 @@ factored as (
         case when ledger.meter_scope = 'facility' then 1 else site_intervals.pue end as pue,
         site_intervals.usd_per_kwh,
         site_intervals.location_gco2e_per_kwh,
+        site_intervals.lifecycle_gco2e_per_kwh,
         site_intervals.wue_litres_per_kwh,
         rates.usd_per_gpu_hour,
         coalesce(rates.includes_energy, false) as rate_includes_energy,
@@ -77,23 +78,23 @@ final as (
     select
         *,
         {{ exact('it_kwh * pue') }} as facility_energy_kwh,
+        case when carbon_basis in ('hourly', 'hourly_estimated') then {{ exact('it_kwh * pue') }} else {{ exact('0') }} end as hourly_carbon_kwh,
         {{ exact('it_kwh * pue * location_gco2e_per_kwh') }} as location_gco2e,
+        {{ exact('it_kwh * pue * lifecycle_gco2e_per_kwh') }} as lifecycle_gco2e,
         {{ exact('it_kwh * pue * location_gco2e_per_kwh * idle_ratio') }} as idle_location_gco2e,
         -- Manufacture spread over four years of GPU-hours (35,064 h).
         {{ exact('embodied_kgco2e * 1000 * cast(gpu_seconds as double) / 3600 / 35064') }} as embodied_gco2e,
         {{ exact('it_kwh * wue_litres_per_kwh') }} as water_litres,
-        {{ exact('it_kwh * pue * usd_per_kwh') }} as energy_cost_usd,
+        {{ exact(row_energy_cost_usd()) }} as energy_cost_usd,
         {{ exact('device_kwh * pue * usd_per_kwh') }}
         - {{ exact('device_kwh * pue * usd_per_kwh * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }} as marginal_cost_usd,
-        {{ exact('cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour') }} as capacity_cost_usd,
+        {{ exact(row_capacity_cost_usd()) }} as capacity_cost_usd,
         -- Energy is idle by its joules, capacity by its time; what is unknown is neither.
         {{ exact('it_kwh * pue * usd_per_kwh * idle_ratio') }} as idle_energy_cost_usd,
         case when state = 'unknown' then {{ exact('0') }} else {{ exact(
             'cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour * (1 - ' ~ ratio('active_seconds', 'covered_seconds') ~ ')'
         ) }} end as idle_capacity_cost_usd,
-        -- A rate that holds the electricity already is not charged with it again.
-        {{ exact('cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour + case when rate_includes_energy then 0 else it_kwh * pue * usd_per_kwh end') }}
-        as allocation_cost_usd,
+        {{ exact(row_capacity_cost_usd() ~ ' + ' ~ row_charged_energy_cost_usd()) }} as allocation_cost_usd,
         {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
         as reference_idle_joules,
         case when state = 'unknown' then {{ exact('0') }} else covered_seconds end as known_seconds,

@@ -11,16 +11,9 @@ tariffs as (
 
 ),
 
-grid_intensity as (
+carbon_factors as (
 
-    select * from {{ source('raw', 'grid_intensity') }}
-    where hour_start_at >= {{ run_start_at() }} and hour_start_at < {{ run_end_at() }}
-
-),
-
-grid_factors as (
-
-    select * from {{ ref('grid_factors') }}
+    select * from {{ ref('int_carbon_factors') }}
 
 ),
 
@@ -69,15 +62,6 @@ local_intervals as (
 
 ),
 
-yearly_factors as (
-
-    select
-        *,
-        coalesce(valid_to, lead(valid_from) over (partition by zone order by valid_from), date '9999-01-01') as until
-    from grid_factors
-
-),
-
 final as (
 
     select
@@ -90,11 +74,9 @@ final as (
         local_intervals.wue_litres_per_kwh,
         cast(date_trunc('month', local_intervals.local_date) as date) as billing_month,
         tariffs.usd_per_kwh,
-        coalesce(grid_intensity.direct_gco2e_per_kwh, yearly_factors.direct_gco2e_per_kwh) as location_gco2e_per_kwh,
-        case
-            when grid_intensity.direct_gco2e_per_kwh is not null then case when grid_intensity.is_estimated then 'hourly_estimated' else 'hourly' end
-            else yearly_factors.basis
-        end as carbon_basis
+        carbon_factors.location_gco2e_per_kwh,
+        carbon_factors.lifecycle_gco2e_per_kwh,
+        carbon_factors.carbon_basis
     from local_intervals
     left join tariffs
         on local_intervals.site = tariffs.site
@@ -102,13 +84,9 @@ final as (
         and local_intervals.local_hour < tariffs.local_hour_to
         and local_intervals.local_date >= tariffs.valid_from
         and (tariffs.valid_to is null or local_intervals.local_date < tariffs.valid_to)
-    left join grid_intensity
-        on local_intervals.zone = grid_intensity.zone
-        and {{ int_div(epoch_us('local_intervals.interval_start_at'), '3600000000') }} = {{ int_div(epoch_us('grid_intensity.hour_start_at'), '3600000000') }}
-    left join yearly_factors
-        on local_intervals.zone = yearly_factors.zone
-        and local_intervals.date >= yearly_factors.valid_from
-        and local_intervals.date < yearly_factors.until
+    left join carbon_factors
+        on local_intervals.zone = carbon_factors.zone
+        and {{ int_div(epoch_us('local_intervals.interval_start_at'), hour_us()) }} = carbon_factors.hour_number
 
 )
 

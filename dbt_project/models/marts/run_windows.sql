@@ -57,7 +57,6 @@ engine_days as (
 
 ),
 
--- A window names a node, or an engine, or a model: the first that it names says which meters count.
 window_meters as (
 
     select distinct
@@ -70,11 +69,7 @@ window_meters as (
     inner join ledger
         on {{ epoch_us('ledger.interval_start_at') }} < windows.end_us
         and {{ epoch_us('ledger.interval_start_at') }} + ledger.interval_seconds * 1000000 > windows.start_us
-        and case
-            when windows.node is not null then ledger.node = windows.node
-            when windows.engine is not null then ledger.engine = windows.engine
-            else ledger.model = windows.model
-        end
+        and {{ is_of_window('ledger', 'windows') }}
 
 ),
 

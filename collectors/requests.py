@@ -1,0 +1,288 @@
+"""The words of request logs: one schema for every gateway, log and load test, and tokens counted in one way.
+
+Add here what every kind of request log shares: a column, a rule that a value must meet, a way to count tokens. Keep out
+the shape of one log (`litellm`, `access_logs`, `load_tests`, `azure_trace`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds
+
+# One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
+REQUEST_SCHEMA = pa.schema(
+    [
+        ("source_kind", pa.string()),
+        ("request_id", pa.string()),
+        ("window_id", pa.string()),
+        ("started_at", OBSERVED_AT),
+        ("ended_at", OBSERVED_AT),
+        ("ttft_seconds", pa.float64()),
+        ("end_to_end_seconds", pa.float64()),
+        ("status", pa.string()),
+        ("is_ok", pa.bool_()),
+        ("is_gateway_cached", pa.bool_()),
+        ("model", pa.string()),
+        ("engine", pa.string()),
+        ("api_base", pa.string()),
+        ("team", pa.string()),
+        ("tenant", pa.string()),
+        ("key_hash", pa.string()),
+        ("input_tokens", pa.int64()),
+        ("cached_input_tokens", pa.int64()),
+        ("cache_write_input_tokens", pa.int64()),
+        ("output_tokens", pa.int64()),
+        ("reasoning_output_tokens", pa.int64()),
+        ("tokens_basis", pa.string()),
+        ("spend_usd", pa.float64()),
+        ("stated_concurrency", pa.float64()),
+    ]
+)
+BATCH_ROWS = 8_192
+TEXT_CHARACTERS = 1_000
+# Beyond it a number is no count of one request's tokens, and soon no exact integer either.
+MOST_TOKENS = 1 << 40
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_EARLIEST_US = microseconds(datetime(2000, 1, 1, tzinfo=UTC))
+_LATEST_US = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
+
+
+class Reject(Exception):
+    """A row of which no request can be made; the message names the field, the value and what was expected."""
+
+
+@dataclass
+class Rejects:
+    """The rows of one reading that no request can be made of: how many, and where the first one stands."""
+
+    rows: int = 0
+    first: str | None = None
+
+    def add(self, where: str, why: object) -> None:
+        """Count one row."""
+        self.rows += 1
+        if self.first is None:
+            self.first = f"{where}: {why}"[:500]
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows rejected; the first: {self.first}" if self.rows else ""
+
+
+class RequestCollector(Protocol):
+    """Reads one source of requests.
+
+    `collect` yields batches of REQUEST_SCHEMA of the requests that began in the window (half-open); rows of which no
+    request can be made are counted in `rejects`. Raises SourceError.
+    """
+
+    source: str
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]: ...
+
+
+@dataclass
+class Batches:
+    """Gathers the rows of a window into batches of at most BATCH_ROWS."""
+
+    window: Window
+    source_kind: str
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Take one request whose times are microseconds; yields a batch when one is full."""
+        if not self.window.start_us <= row["started_at"] < self.window.end_us:
+            return
+        self.rows.append({"source_kind": self.source_kind, **row, **self.constants})
+        if len(self.rows) >= BATCH_ROWS:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What is still waiting."""
+        if self.rows:
+            yield pa.RecordBatch.from_pylist(self.rows, REQUEST_SCHEMA)
+            self.rows.clear()
+
+
+def must_hold_requests(path: str, read: int, rejects: Rejects, rejected_before: int) -> None:
+    """SourceError for a file in which no row is a request: it is not what the fleet file says it is."""
+    if not read and rejects.rows > rejected_before:
+        raise SourceError(path, None, f"no row is a request: {rejects}")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def text(value: Any, name: str) -> str | None:
+    """A name as it was said; None where it is empty."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool | int):
+        value = str(value)
+    if not isinstance(value, str) or len(value) > TEXT_CHARACTERS:
+        raise Reject(f"{name}: got {_shown(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
+    return value
+
+
+def tokens(value: Any, name: str) -> int | None:
+    """A count of tokens; None where there is none."""
+    number = _number(value, name, "a count of tokens")
+    if number is None:
+        return None
+    if not 0 <= number < MOST_TOKENS or number != int(number):
+        raise Reject(f"{name}: got {_shown(value)}, expected a count of tokens")
+    return int(number)
+
+
+def amount(value: Any, name: str) -> float | None:
+    """Seconds or dollars: a finite number, 0 or more; None where there is none."""
+    number = _number(value, name, "a number")
+    if number is None:
+        return None
+    if not 0 <= number < math.inf:
+        raise Reject(f"{name}: got {_shown(value)}, expected a finite number, 0 or more")
+    return float(number)
+
+
+def instant_us(value: Any, name: str, unit: str = "s") -> int | None:
+    """Microseconds since the epoch of ISO text (without an offset it is UTC) or of a number of `unit` since the epoch;
+    None where there is none."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, datetime):
+        at = microseconds(value if value.tzinfo else value.replace(tzinfo=UTC))
+    elif isinstance(value, str) and not value.replace(".", "", 1).isdigit():
+        at = _iso_us(value, name)
+    else:
+        number = _number(value, name, "a time")
+        per_second = _PER_SECOND[unit]
+        whole = isinstance(number, int)
+        if number is None or not math.isfinite(number):
+            raise Reject(f"{name}: got {_shown(value)}, expected a time")
+        at = number * 1_000_000 // per_second if whole else round(number * (1_000_000 / per_second))
+    if not _EARLIEST_US <= at < _LATEST_US:
+        raise Reject(f"{name}: got {_shown(value)}, expected a time of this century")
+    return at
+
+
+def key_hash(value: Any, name: str) -> str | None:
+    """A key as it may be stored: a hash as it came, anything else hashed (as LiteLLM does it: SHA-256, hexadecimal)."""
+    said = text(value, name)
+    if said is None:
+        return None
+    if len(said) == 64 and all(character in "0123456789abcdef" for character in said):
+        return said
+    return hashlib.sha256(said.removeprefix("Bearer ").encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def between(start_us: int, end_us: int | None, name: str) -> float | None:
+    """Seconds from start to end; Reject when the end comes first."""
+    if end_us is None:
+        return None
+    if end_us < start_us:
+        raise Reject(f"{name}: ends {(start_us - end_us) / 1e6:g} s before it starts")
+    return (end_us - start_us) / 1e6
+
+
+def _iso_us(value: str, name: str) -> int:
+    # Some logs have seven digits of a second; Python reads at most six.
+    head, point, tail = value.strip().partition(".")
+    digits = len(tail) - len(tail.lstrip("0123456789"))
+    try:
+        at = datetime.fromisoformat(f"{head}{point}{tail[: min(digits, 6)]}{tail[digits:]}")
+    except ValueError:
+        raise Reject(f"{name}: got {_shown(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
+    return microseconds(at if at.tzinfo else at.replace(tzinfo=UTC))
+
+
+def _number(value: Any, name: str, expected: str) -> int | float | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        try:
+            return int(value) if value.strip().lstrip("+-").isdigit() else float(value)
+        except ValueError:
+            pass
+    elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+        return value
+    raise Reject(f"{name}: got {_shown(value)}, expected {expected}")
+
+
+def _shown(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else f"{said[:60]}…"
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def usage_tokens(usage: Any) -> dict[str, Any]:
+    """The token columns of a `usage` object of any of the three APIs; all None where it is missing.
+
+    `input_tokens` includes what was read from and written to a cache, as OpenAI counts. An object is Anthropic's, which
+    counts those beside its input, when it says `input_tokens` with a cache field at its top level and no details.
+    """
+    if usage is None:
+        usage = {}
+    if not isinstance(usage, Mapping):
+        raise Reject(f"usage: got {_shown(usage)}, expected an object")
+    is_chat = "prompt_tokens" in usage
+    details = _object(usage, "prompt_tokens_details" if is_chat else "input_tokens_details")
+    is_anthropic = not is_chat and "input_tokens_details" not in usage
+    said = tokens(usage.get("prompt_tokens" if is_chat else "input_tokens"), "input tokens")
+    # LiteLLM puts Anthropic's names beside OpenAI's count; DeepSeek has a name of its own.
+    read = _first(usage, details, "cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
+    written = _first(usage, details, "cache_creation_tokens", "cache_creation_input_tokens", "cache_write_tokens")
+    if said is not None and is_anthropic:
+        said += (read or 0) + (written or 0)
+    out = _object(usage, "completion_tokens_details" if is_chat else "output_tokens_details")
+    return checked_tokens(
+        said,
+        read,
+        written,
+        tokens(usage.get("completion_tokens" if is_chat else "output_tokens"), "output tokens"),
+        tokens(out.get("reasoning_tokens"), "reasoning tokens"),
+        basis="reported",
+    )
+
+
+def checked_tokens(
+    said: int | None, read: int | None, written: int | None, output: int | None, reasoning: int | None, *, basis: str
+) -> dict[str, Any]:
+    """The token columns of a request whose input includes its cached part; Reject when a part exceeds its whole.
+
+    `basis` says who counted: "reported" by the server or gateway, "client_counted" by a load test's own tokenizer.
+    """
+    if said is not None and (read or 0) + (written or 0) > said:
+        raise Reject(f"input tokens: got {said}, of which {read or 0} read from and {written or 0} written to a cache")
+    if output is not None and (reasoning or 0) > output:
+        raise Reject(f"output tokens: got {output}, of which {reasoning} reasoning")
+    return {
+        "input_tokens": said,
+        "cached_input_tokens": read,
+        "cache_write_input_tokens": written,
+        "output_tokens": output,
+        "reasoning_output_tokens": reasoning,
+        "tokens_basis": None if said is None and output is None else basis,
+    }
+
+
+def _object(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = usage.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _first(usage: Mapping[str, Any], details: Mapping[str, Any], *names: str) -> int | None:
+    for held in (details, usage):
+        for name in names:
+            if held.get(name) is not None:
+                return tokens(held[name], name)
+    return None

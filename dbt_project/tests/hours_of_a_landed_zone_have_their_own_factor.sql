@@ -1,0 +1,13 @@
+-- A zone with an hourly series has an hour without a value: the yearly factor stood in. A warning, so that no gap is silent.
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'site_carbon_hourly'}}}) }}
+
+select
+    date,
+    site,
+    zone,
+    hour_start_at,
+    carbon_basis
+from {{ ref('site_carbon_hourly') }}
+where {{ in_run('date') }}
+    and zone in (select zone from {{ source('raw', 'grid_intensity') }} where direct_gco2e_per_kwh is not null)
+    and coalesce(carbon_basis, '') not in ('hourly', 'hourly_estimated')

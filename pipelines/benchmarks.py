@@ -1,0 +1,58 @@
+"""raw.benchmark_results: other people's published results, replaced whole per entry of the fleet file.
+
+Add here what holds for every publisher. Keep out formats (`collectors.benchmark_files`) and comparisons (SQL).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+
+from collectors.samples import SourceError
+from pipelines.fleet import Fleet
+from pipelines.raw_tables import columns_of
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What became of one entry: the rows it holds now, and why it could not be read anew, if so."""
+
+    name: str
+    rows: int
+    failure: str | None = None
+
+
+def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[Reading]:
+    """Replace the results of every entry, each in one transaction. An entry that cannot be read keeps its old rows;
+    what the fleet file no longer names is forgotten."""
+    names = [benchmark.name for benchmark in fleet.benchmarks]
+    connection.execute(
+        "delete from raw.benchmark_results where not list_contains(cast(? as varchar[]), source)", [names]
+    ).fetchall()
+    readings = []
+    columns = columns_of("raw", "benchmark_results")
+    for benchmark in fleet.benchmarks:
+        failure, rows = None, []
+        try:
+            said = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
+            rows = [{**said, **row} for row in benchmark.files().results()]
+        except SourceError as refusal:
+            failure = str(refusal)
+        if failure is None:
+            connection.execute("begin")
+            try:
+                connection.execute("delete from raw.benchmark_results where source = ?", [benchmark.name]).fetchall()
+                connection.executemany(
+                    f"insert into raw.benchmark_results values ({', '.join('?' for _ in columns)})",
+                    [[row.get(column) for column in columns] for row in rows],
+                )
+                connection.execute("commit")
+            except BaseException:
+                connection.execute("rollback")
+                raise
+        held = connection.execute(
+            "select count(*) from raw.benchmark_results where source = ?", [benchmark.name]
+        ).fetchall()[0][0]
+        readings.append(Reading(benchmark.name, held, failure))
+    return readings

@@ -1,0 +1,107 @@
+"""Drift alarms: each finds what is planted for it in a real warehouse, and nothing in one that is as it should be."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from pipelines.alarms import ALARMS, findings
+from tests.books import Book, files_source, record
+
+FIRST = date(2026, 10, 1)
+BOARD = {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}
+STUCK = {"UUID": "GPU-b", "Hostname": "n2", "namespace": "lab", "pod": "train-0"}
+ENGINE = {"model_name": "m", "namespace": "llm", "pod": "p-0"}
+ORPHAN = {"model_name": "ghost", "namespace": "llm", "pod": "ghost-0"}
+ENERGY, WATTS = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_POWER_USAGE"
+OUTPUT, INPUT = "vllm:generation_tokens_total", "vllm:prompt_tokens_total"
+STARTED = "process_start_time_seconds"
+STEPS_PER_DAY = 288
+
+Planted = list[tuple[str, dict[str, str], range, float, float]]
+
+
+def book_of(folder: Path, planted: Planted, first: date = FIRST) -> Book:
+    """Two days of series (metric, labels, steps of 300 s, first value, rise per step), booked; the run is `test`."""
+    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    rows = [
+        (metric, json.dumps(labels), start + timedelta(seconds=300 * n), value + rise * n)
+        for metric, labels, steps, value, rise in planted
+        for n in steps
+    ]
+    columns = zip(("metric", "labels", "observed_at", "value"), zip(*rows, strict=True), strict=True)
+    record(pa.table({name: list(values) for name, values in columns}), folder / "recorded")
+    fleet = {
+        "fleet": "drifting",
+        "period": {"start": first, "end": first + timedelta(days=2)},
+        "sources": [files_source("cluster", "recorded/*.parquet", site="here", interval_seconds=300)],
+        "sites": [{"name": "here", "zone": "ES", "pue": 1.0}],
+    }
+    (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
+    book = Book.of(folder / "fleet.yaml", folder / "data")
+    book.run()
+    return book
+
+
+def found(book: Book) -> dict[str, list[tuple]]:
+    """Alarm -> the rows that it finds in what run `test` landed; silent alarms are left out."""
+    with book.connection(read_only=True) as connection:
+        rows = {alarm.name: findings(connection, alarm, "test")[1] for alarm in ALARMS}
+    return {name: held for name, held in rows.items() if held}
+
+
+ALL, FIRST_DAY, SECOND_DAY = range(2 * STEPS_PER_DAY), range(STEPS_PER_DAY), range(STEPS_PER_DAY, 2 * STEPS_PER_DAY)
+HEALTHY: Planted = [(ENERGY, BOARD, ALL, 1e9, 9e7), (OUTPUT, ENGINE, ALL, 1e6, 600), (STARTED, ENGINE, ALL, 1.7e9, 0)]
+
+
+def test_a_healthy_source_raises_no_alarm(tmp_path: Path) -> None:
+    assert found(book_of(tmp_path, HEALTHY)) == {}
+
+
+def test_each_alarm_finds_what_is_planted(tmp_path: Path) -> None:
+    started = datetime(2026, 10, 2, 12, tzinfo=UTC).timestamp()
+    planted: Planted = [
+        *HEALTHY,
+        (WATTS, BOARD, FIRST_DAY, 300, 0),
+        (INPUT, ENGINE, range(STEPS_PER_DAY, 2 * STEPS_PER_DAY), 5e6, 900),
+        (ENERGY, STUCK, SECOND_DAY, 2e9, 0),
+        (WATTS, STUCK, ALL, 100, 0),
+        (OUTPUT, ORPHAN, ALL, 0, 10),
+        (STARTED, ORPHAN, SECOND_DAY, started, 0),
+    ]
+    planted = [(*one[:2], range(one[2].start, min(one[2].stop, 563)), *one[3:]) for one in planted]  # until 22:50
+    second = date(2026, 10, 2)
+    alarms = found(book_of(tmp_path, planted))
+    assert alarms.pop("families_stay") == [
+        (f"cluster {INPUT}", second, "appeared"),
+    ]
+    assert alarms.pop("sources_speak") == [("cluster", second, datetime(2026, 10, 2, 22, 50, tzinfo=UTC))]
+    # GPU-b draws 100 W of the gauge on the first day; nobody knows pod lab/train-0.
+    assert {row[:3] for row in alarms.pop("power_has_a_model")} >= {("GPU-b", "n2", FIRST)}
+    assert [row[:2] for row in alarms.pop("tokens_have_power")] == [("llm/ghost-0", "ghost")] * 2
+    ((source, metric, labels, day, _),) = alarms.pop("energy_counters_move")
+    assert (source, metric, json.loads(labels)["UUID"], day) == ("cluster", ENERGY, "GPU-b", second)
+    ((what, day, ahead),) = alarms.pop("clocks_agree")
+    assert "ghost-0" in what and (day, ahead) == (second, timedelta(hours=12))
+    assert alarms == {}
+
+
+def test_a_family_that_vanished_is_named(tmp_path: Path) -> None:
+    alarms = found(book_of(tmp_path, [*HEALTHY, (INPUT, ENGINE, FIRST_DAY, 0, 900)]))
+    assert alarms == {"families_stay": [(f"cluster {INPUT}", date(2026, 10, 2), "vanished")]}
+
+
+def test_samples_from_the_future_are_named(tmp_path: Path) -> None:
+    alarms = found(book_of(tmp_path, HEALTHY, first=date(2126, 10, 1)))
+    assert [what for what, *_ in alarms.pop("clocks_agree")] == ["cluster is stamped ahead of its landing"] * 2
+    assert alarms == {}
+
+
+@pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
+def test_every_alarm_says_what_should_hold(alarm: object) -> None:
+    assert alarm.description.endswith(".")

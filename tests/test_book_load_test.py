@@ -1,0 +1,211 @@
+"""A load test in phases, from AIPerf's files and two boards' meters to tokens, seconds, joules and dollars per phase.
+
+The shape is Artificial Analysis' System Load Test: 1, 2, 4 … 64, then 64 more queries at a time, three minutes each,
+1,000 tokens in and 1,000 out. The boards draw a steady power in each phase, so every figure can be made by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from tests.books import Book
+
+START = datetime(2026, 10, 1, 12, tzinfo=UTC)
+SECONDS = 180
+TTFT_SECONDS = 0.5
+
+
+class Phase(NamedTuple):
+    """Queries at a time, seconds that each takes, watts of each of the two boards meanwhile."""
+
+    concurrency: int
+    latency_seconds: int
+    board_watts: int
+
+    @property
+    def requests(self) -> int:
+        return self.concurrency * SECONDS // self.latency_seconds
+
+
+PHASES = [
+    Phase(1, 10, 200),
+    Phase(2, 10, 220),
+    Phase(4, 12, 250),
+    Phase(8, 15, 300),
+    Phase(16, 18, 360),
+    Phase(32, 20, 450),
+    Phase(64, 30, 550),
+    Phase(128, 60, 560),
+]
+# By hand, from the lines above. Output tok/s: requests × 1000 / 180; J/token: two boards' watts / that; per user:
+# 999 / (s − 0.5). Energy: (two boards + 100 W of host) × 180 s × PUE 1.2 × 0.10 USD/kWh; beside it the capacity of a
+# phase: 2 GPUs × 0.05 h × 2 USD = 0.2 USD.
+EXPECTED = {
+    # concurrency: (requests, output tok/s, tok/s per user, J/output token, energy USD, USD per output Mtok)
+    1: (18, 100.0, 105.15789473684211, 4.0, 0.003, 11.277777777777779),
+    2: (36, 200.0, 105.15789473684211, 2.2, 0.00324, 5.645555555555556),
+    4: (60, 333.3333333333333, 86.8695652173913, 1.5, 0.0036, 3.3933333333333335),
+    8: (96, 533.3333333333334, 68.89655172413794, 1.125, 0.0042, 2.1270833333333333),
+    16: (160, 888.8888888888889, 57.08571428571429, 0.81, 0.00492, 1.28075),
+    32: (288, 1600.0, 51.23076923076923, 0.5625, 0.006, 0.7152777777777778),
+    64: (384, 2133.3333333333335, 33.86440677966102, 0.515625, 0.0072, 0.5395833333333333),
+    128: (384, 2133.3333333333335, 16.789915966386555, 0.525, 0.00732, 0.5398958333333333),
+}
+
+
+def starts() -> list[datetime]:
+    return [START + timedelta(minutes=4 * number) for number in range(len(PHASES))]
+
+
+def write_artifacts(folder: Path) -> None:
+    for phase, start_at in zip(PHASES, starts(), strict=True):
+        run = folder / f"concurrency{phase.concurrency}"
+        run.mkdir(parents=True)
+        config = {
+            "models": {"items": [{"name": "meta/llama-3.3-70b"}]},
+            "endpoint": {"urls": ["http://n1:8000"]},
+            "phases": [{"name": "profiling", "kind": "profiling", "concurrency": phase.concurrency}],
+        }
+        (run / "profile_export_aiperf.json").write_text(json.dumps({"input_config": config}))
+        with (run / "profile_export.jsonl").open("w") as file:
+            for number in range(phase.requests):
+                turn = number // phase.concurrency
+                start_ns = int(start_at.timestamp()) * 10**9 + turn * phase.latency_seconds * 10**9
+                metadata = {
+                    "session_num": number,
+                    "x_request_id": f"{phase.concurrency}-{number}",
+                    "request_start_ns": start_ns,
+                    "request_end_ns": start_ns + phase.latency_seconds * 10**9,
+                    "benchmark_phase": "profiling",
+                    "was_cancelled": False,
+                }
+                metrics = {
+                    "time_to_first_token": {"value": TTFT_SECONDS * 1000, "unit": "ms"},
+                    "usage_prompt_tokens": {"value": 1000, "unit": "tokens"},
+                    "usage_completion_tokens": {"value": 1000, "unit": "tokens"},
+                }
+                file.write(json.dumps({"metadata": metadata, "metrics": metrics, "error": None}) + "\n")
+
+
+def write_power(path: Path) -> None:
+    """Both boards every 10 s from a minute before the first phase to a minute after the last: 100 W when idle."""
+    lines = ["at,node,uuid,kind,watts"]
+    seconds = int((starts()[-1] - START).total_seconds()) + SECONDS
+    for after in range(-60, seconds + 61, 10):
+        at = START + timedelta(seconds=after)
+        watts = next(
+            (p.board_watts for p, s in zip(PHASES, starts(), strict=True) if 0 <= (at - s).total_seconds() <= SECONDS),
+            100,
+        )
+        lines += [f"{at.isoformat()},n1,GPU-{board},NVIDIA H100 80GB HBM3,{watts}" for board in ("a", "b")]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    folder = tmp_path_factory.mktemp("load_test")
+    write_artifacts(folder / "artifacts")
+    write_power(folder / "power.csv")
+    power = {
+        "path": "power.csv",
+        "time": "at",
+        "labels": {"Hostname": "node", "UUID": "uuid", "modelName": "kind"},
+        "values": {"watts": "DCGM_FI_DEV_POWER_USAGE"},
+    }
+    fleet = {
+        "fleet": "bench",
+        "grid_seconds": 60,
+        "period": {"start": date(2026, 10, 1), "end": date(2026, 10, 2)},
+        "sources": [{"name": "boards", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [power]}],
+        "requests": [{"name": "load", "kind": "aiperf", "path": "artifacts", "node": "n1"}],
+        "sites": [{"name": "lab", "zone": "nowhere", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
+        "nodes": [{"name": "n1", "site": "lab", "host_watts": 100}],
+        "models": [{"name": "llama-3.3-70b", "aliases": ["meta/llama-3.3-70b"]}],
+        "cost_rates": [{"device_type": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.0, "source": "the lab's contract"}],
+    }
+    path = folder / "fleet.yaml"
+    path.write_text(yaml.safe_dump(fleet, sort_keys=False))
+    made = Book.of(path, folder / "data")
+    made.run()
+    return made
+
+
+def test_every_phase_has_its_throughput_latency_joules_and_dollars(book: Book) -> None:
+    found = book.query(
+        """
+        select cast(stated_concurrency as integer), requests, output_tokens_per_second,
+            output_tokens_per_second_per_user, joules_per_output_token, cast(energy_cost_usd as double),
+            allocation_cost_usd_per_output_mtok
+        from marts.load_test_phases order by start_at
+        """
+    )
+    assert {row[0]: row[1:] for row in found} == {
+        concurrency: pytest.approx(row, rel=1e-9) for concurrency, row in EXPECTED.items()
+    }
+
+
+def test_a_phase_is_told_whole(book: Book) -> None:
+    (found,) = book.query(
+        """
+        select * exclude (joules_per_output_token, joules_per_total_token, energy_cost_usd_per_output_mtok,
+            capacity_cost_usd_per_output_mtok, allocation_cost_usd_per_output_mtok, output_tokens_per_second,
+            total_tokens_per_second, output_tokens_per_second_per_user)
+        from marts.load_test_phases where window_id = 'load/concurrency64'
+        """
+    )
+    start_at = START + timedelta(minutes=24)
+    assert found == (
+        date(2026, 10, 1),
+        "load/concurrency64",
+        start_at,
+        start_at + timedelta(seconds=SECONDS),
+        "n1",
+        None,
+        "llama-3.3-70b",
+        180.0,
+        64.0,  # stated
+        64.0,  # 384 requests × 30 s / 180 s
+        "load",
+        "stated",
+        384,
+        0,
+        384_000,
+        None,  # nobody said what came from a cache
+        384_000,
+        768_000,
+        "requests",
+        *(TTFT_SECONDS,) * 3,
+        *(30.0,) * 3,
+        "board",
+        1100.0,
+        "gauge_mean",
+        198_000,  # 2 × 550 W × 180 s
+        Decimal("0.0072"),
+        Decimal("0.2"),
+        Decimal("0.2072"),
+        True,
+        "ok",
+    )
+
+
+def test_the_phases_are_run_windows_like_any_other(book: Book) -> None:
+    found = book.query("select window_id, mean_watts, joules_per_output_token, is_valid from marts.run_windows")
+    assert dict((row[0], row[1:]) for row in found) == {
+        f"load/concurrency{phase.concurrency}": (
+            2.0 * phase.board_watts,
+            pytest.approx(EXPECTED[phase.concurrency][3]),
+            True,
+        )
+        for phase in PHASES
+    }
+
+
+def test_the_tests_of_the_new_mart_hold(book: Book) -> None:
+    assert book.failed_tests("load_test_phases", "run_windows") == set()

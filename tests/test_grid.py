@@ -1,0 +1,542 @@
+"""Grid intensity from APIs and files: what each provider's answers become, and what becomes of bad ones."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import dagster as dg
+import duckdb
+import orjson
+import pytest
+import yaml
+
+from pipelines import grid, telemetry, warehouse
+from pipelines.fleet import Fleet, FleetError, load_fleet
+from pipelines.landing import Landing
+from pipelines.raw_tables import RAW_TABLES, create_tables
+from tests.servers import http_server, reply
+
+DAY = date(2026, 10, 1)
+DST_DAY = date(2026, 10, 25)
+MIDNIGHT = datetime(2026, 10, 1, tzinfo=UTC)
+ENVIRON = {"MAPS_TOKEN": "tok-maps", "WT_USER": "freddo", "WT_PASSWORD": "the-frog"}
+
+Handler = http.server.BaseHTTPRequestHandler
+Answer = Callable[[Handler, str, dict[str, str]], None]
+
+
+def hour(number: int) -> str:
+    return (MIDNIGHT + timedelta(hours=number)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+@contextmanager
+def api(answer: Answer) -> Iterator[str]:
+    """A loopback API that answers through `answer(handler, path, fields)`."""
+
+    def both(handler: Handler) -> None:
+        parts = urlsplit(handler.path)
+        answer(handler, parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
+
+    with http_server(both) as url:
+        yield url
+
+
+def electricity_maps(url: str = "https://api.example", **more: object) -> dict:
+    """A source of the fleet file."""
+    kind = {"name": "maps", "kind": "electricity_maps", "zone": "US-CAL-CISO", "token_env": "MAPS_TOKEN"}
+    return {**kind, "url": url, **more}
+
+
+def uk(url: str, **more: object) -> dict:
+    return {"name": "neso", "kind": "uk_carbon_intensity", "zone": "GB", "url": url, **more}
+
+
+def watttime(url: str, **more: object) -> dict:
+    login = {"username_env": "WT_USER", "password_env": "WT_PASSWORD"}
+    return {
+        "name": "wt",
+        "kind": "watttime",
+        "zone": "US-CAL-CISO",
+        "region": "CAISO_NORTH",
+        "url": url,
+        **login,
+        **more,
+    }
+
+
+def maps_answer(fields: dict[str, str], hours: list[dict]) -> bytes:
+    """Hours as the API wraps them."""
+    told = {"zone": fields["zone"], "emissionFactorType": fields["emissionFactorType"], "isEstimated": False}
+    return orjson.dumps({"zone": fields["zone"], "temporalGranularity": "hourly", "data": [told | h for h in hours]})
+
+
+def uk_answer(*halves: tuple[str, str, int | None, int | None]) -> bytes:
+    return orjson.dumps(
+        {
+            "data": [
+                {"from": start, "to": end, "intensity": {"forecast": forecast, "actual": actual, "index": "moderate"}}
+                for start, end, forecast, actual in halves
+            ]
+        }
+    )
+
+
+def fleet_of(folder: Path, monkeypatch: pytest.MonkeyPatch | None = None, **grid_intensity: object) -> Fleet:
+    told = {
+        "fleet": "mine",
+        "synthetic": True,
+        "period": {"start": date(2026, 9, 1)},
+        "sources": [{"name": "synthetic", "kind": "synthetic", "scenario": "demo", "interval_seconds": 60}],
+        "grid_intensity": grid_intensity,
+    }
+    if monkeypatch is not None:
+        for name, value in ENVIRON.items():
+            monkeypatch.setenv(name, value)
+    path = folder / "fleet.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    return load_fleet(path, ENVIRON)
+
+
+def land(
+    held: duckdb.DuckDBPyConnection, fleet: Fleet, day: date = DAY, days: int = 1, *, force: bool = False
+) -> list[Landing]:
+    return grid.land_grid(held, fleet, day, day + timedelta(days=days), run_id="test", force=force)
+
+
+def rows(held: duckdb.DuckDBPyConnection, columns: str = "*") -> list[tuple]:
+    return held.execute(f"select {columns} from raw.grid_intensity order by zone, source, start_at").fetchall()
+
+
+# --- the providers ----------------------------------------------------------------------------------------------------
+
+
+def test_electricity_maps_gives_direct_and_life_cycle_by_the_hour(held, tmp_path, monkeypatch):
+    asked = []
+
+    def answer(handler, path, fields):
+        asked.append((path, handler.headers["auth-token"], fields))
+        direct = fields["emissionFactorType"] == "direct"
+        values = [{"datetime": hour(n), "carbonIntensity": 100 + n if direct else 150 + n} for n in range(24)]
+        values[5]["isEstimated"] = True
+        reply(handler, 200, maps_answer(fields, values))
+
+    with api(answer) as url:
+        (landed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]))
+    assert (landed.outcome, landed.rows, landed.detail, landed.url) == ("landed", 24, None, url)
+    window = {"start": "2026-10-01T00:00:00Z", "end": "2026-10-02T00:00:00Z", "temporalGranularity": "hourly"}
+    question = {"zone": "US-CAL-CISO", "disableCallerLookup": "true", **window}
+    path = "/v3/carbon-intensity/past-range"
+    assert asked == [(path, "tok-maps", {**question, "emissionFactorType": f}) for f in ("direct", "lifecycle")]
+    found = rows(held)
+    assert found[0] == (
+        "US-CAL-CISO", MIDNIGHT, MIDNIGHT + timedelta(hours=1), 100.0, 150.0, None, False, "maps", "electricity_maps",
+    )  # fmt: skip
+    assert [row[6] for row in found] == [n == 5 for n in range(24)]
+
+
+def test_electricity_maps_history_lands_what_lies_in_the_day(held, tmp_path, monkeypatch):
+    def answer(handler, path, fields):
+        assert (path, "start" in fields) == ("/v3/carbon-intensity/history", False)
+        history = [{"zone": fields["zone"], "datetime": hour(n), "carbonIntensity": 200} for n in range(2, 26)]
+        reply(handler, 200, orjson.dumps({"zone": fields["zone"], "history": history}))
+
+    with api(answer) as url:
+        (landed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url, endpoint="history")]))
+    assert (landed.outcome, landed.rows, landed.detail) == ("landed", 22, "2 of 24 hours have no value")
+    # What the API leaves unsaid is estimated, for all that is known.
+    assert rows(held, "distinct is_estimated, direct_gco2e_per_kwh")[:1] == [(True, 200.0)]
+
+
+def test_the_uk_gives_half_hours_and_a_forecast_where_nothing_is_measured_yet(held, tmp_path):
+    def answer(handler, path, _):
+        assert path == "/intensity/2026-10-01T00:00Z/2026-10-02T00:00Z"
+        before = ("2026-09-30T23:30Z", "2026-10-01T00:00Z", 99, 99)  # it ends where the window begins
+        first = ("2026-10-01T00:00Z", "2026-10-01T00:30Z", 266, 263)
+        second = ("2026-10-01T00:30Z", "2026-10-01T01:00Z", 270, None)
+        reply(handler, 200, uk_answer(before, first, second))
+
+    with api(answer) as url:
+        (landed,) = land(held, fleet_of(tmp_path, sources=[uk(url)]))
+    assert (landed.outcome, landed.rows, landed.detail) == ("landed", 2, "23 of 24 hours have no value")
+    half = timedelta(minutes=30)
+    assert rows(held, "start_at, end_at, direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, is_estimated") == [
+        (MIDNIGHT, MIDNIGHT + half, 263.0, None, False),
+        (MIDNIGHT + half, MIDNIGHT + 2 * half, 270.0, None, True),
+    ]
+
+
+def test_a_region_of_the_uk_is_a_forecast(held, tmp_path):
+    def answer(handler, path, _):
+        assert path == "/regional/intensity/2026-10-01T00:00Z/2026-10-02T00:00Z/regionid/13"
+        half = {"from": "2026-10-01T00:00Z", "to": "2026-10-01T00:30Z", "intensity": {"forecast": 266}}
+        reply(handler, 200, orjson.dumps({"data": {"regionid": 13, "shortname": "London", "data": [half]}}))
+
+    with api(answer) as url:
+        land(held, fleet_of(tmp_path, sources=[uk(url, region_id=13)]))
+    assert rows(held, "direct_gco2e_per_kwh, is_estimated") == [(266.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("signal", "column"), [("co2_moer", "marginal_gco2e_per_kwh"), ("co2_aoer", "direct_gco2e_per_kwh")]
+)
+def test_watttime_gives_pounds_per_megawatt_hour_as_grams_under_their_own_name(
+    held, tmp_path, monkeypatch, signal, column
+):
+    """870 lb/MWh × 453.59237 g/lb / 1000 kWh/MWh = 394.6253619 g/kWh."""
+    seen = []
+
+    def answer(handler, path, fields):
+        seen.append((path, handler.headers["Authorization"]))
+        if path == "/login":
+            reply(handler, 200, b'{"token": "bought-token"}')
+            return
+        assert fields == {
+            "region": "CAISO_NORTH", "signal_type": signal, "include_imputed_marker": "true",
+            "start": "2026-10-01T00:00:00Z", "end": "2026-10-02T00:00:00Z",
+        }  # fmt: skip
+        points = [{"point_time": "2026-10-01T00:05:00+00:00", "value": 870.0, "imputed_data_used": False}]
+        meta = {"region": "CAISO_NORTH", "signal_type": signal, "units": "lbs_co2_per_mwh"}
+        reply(handler, 200, orjson.dumps({"data": points, "meta": {**meta, "data_point_period_seconds": 300}}))
+
+    with api(answer) as url:
+        land(held, fleet_of(tmp_path, monkeypatch, sources=[watttime(url, signal_type=signal)]))
+    assert seen == [("/login", "Basic ZnJlZGRvOnRoZS1mcm9n"), ("/v3/historical", "Bearer bought-token")]
+    at = MIDNIGHT + timedelta(minutes=5)
+    assert rows(held, f"zone, start_at, end_at, {column}, is_estimated") == [
+        ("US-CAL-CISO", at, at + timedelta(minutes=5), pytest.approx(394.6253619, abs=1e-9), False)
+    ]
+    others = {"direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh"} - {column}
+    assert rows(held, f"coalesce({', '.join(sorted(others))})") == [(None,)]
+
+
+def test_ten_days_are_asked_for_at_once_and_landed_by_day(held, tmp_path, monkeypatch):
+    asked = []
+
+    def answer(handler, _, fields):
+        asked.append((fields["start"], fields["end"]))
+        reply(handler, 200, maps_answer(fields, [{"datetime": hour(36), "carbonIntensity": 100}]))
+
+    with api(answer) as url:
+        landed = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]), days=12)
+    both = [("2026-10-01T00:00:00Z", "2026-10-11T00:00:00Z"), ("2026-10-11T00:00:00Z", "2026-10-13T00:00:00Z")]
+    assert asked == [both[0], both[0], both[1], both[1]]
+    assert [(one.window.start_at.day, one.outcome, one.rows) for one in landed if one.rows] == [(2, "landed", 1)]
+    assert [one.outcome for one in landed].count("empty") == 11
+
+
+# --- what was held ----------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_with_fewer_hours_never_replaces_what_is_held(held, tmp_path, monkeypatch):
+    given = {"hours": 24, "value": 100}
+
+    def answer(handler, _, fields):
+        hours = [{"datetime": hour(n), "carbonIntensity": given["value"]} for n in range(given["hours"])]
+        reply(handler, 200, maps_answer(fields, hours))
+
+    with api(answer) as url:
+        fleet = fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)])
+        outcomes = [land(held, fleet)[0].outcome, land(held, fleet)[0].outcome]
+        given |= {"hours": 3, "value": 50}
+        (refused,) = land(held, fleet)
+        assert (refused.outcome, refused.rows, refused.rows_before) == ("refused_fewer", 3, 24)
+        assert rows(held, "sum(direct_gco2e_per_kwh) over ()")[0] == (2400.0,)
+        # A revision with as many hours replaces; what is forced replaces whatever comes.
+        given |= {"hours": 24, "value": 90}
+        outcomes.append(land(held, fleet)[0].outcome)
+        given |= {"hours": 1}
+        outcomes.append(land(held, fleet, force=True)[0].outcome)
+    assert outcomes == ["landed", "unchanged", "landed", "landed"]
+    assert rows(held, "start_at, direct_gco2e_per_kwh") == [(MIDNIGHT, 90.0)]
+    audited = held.execute("select asset, source, outcome, rows from raw.landings order by rowid").fetchall()
+    assert audited[2] == ("raw/grid_intensity", "maps", "refused_fewer", 3)
+
+
+def test_the_days_of_other_runs_stay(held, tmp_path, monkeypatch):
+    def answer(handler, _, fields):
+        reply(handler, 200, maps_answer(fields, [{"datetime": fields["start"], "carbonIntensity": 100}]))
+
+    with api(answer) as url:
+        fleet = fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)])
+        for day in (DAY, DAY + timedelta(days=1), DAY):
+            land(held, fleet, day)
+    assert [row[0].day for row in rows(held, "start_at")] == [1, 2]
+
+
+# --- bad answers ------------------------------------------------------------------------------------------------------
+
+BOMB = gzip.compress(b'{"data": [' + b" " * (64 << 20) + b"]}")
+LOGIN = (200, b"<html>please log in</html>", "text/html")
+BAD_ANSWERS = {
+    "truncated": ((200, b'{"zone": "US-CAL-CISO", "data": [{"date'), "breaks off"),
+    "html": (LOGIN, "answered text/html, not JSON"),
+    "html_as_json": ((200, b"<html>", "application/json"), "not JSON"),
+    "wrong_type": ((200, b"zone,data", "text/csv"), "answered text/csv, not JSON"),
+    "nan": ((200, b'{"zone": "US-CAL-CISO", "data": [{"carbonIntensity": NaN}]}'), "breaks off or is none"),
+    "not_a_list": ((200, b'{"data": {"carbonIntensity": 1}}'), "answered no list 'data'"),
+    "not_objects": ((200, b'{"data": [1, 2]}'), "answered no list 'data' of objects"),
+    "unauthorized": ((401, b'{"error": "Invalid auth-token tok-maps"}'), "Invalid auth-token ***"),
+    "forbidden": ((403, b'{"error": "not in your plan"}'), "not in your plan"),
+    "too_many": ((429, b'{"error": "slow down"}'), "slow down (2 attempts)"),
+    "broken": ((500, b"oops", "text/plain"), "oops (2 attempts)"),
+    "another_zone": ((200, b'{"zone": "DE", "data": [{"zone": "DE", "carbonIntensity": 1}]}'), "zone 'DE', expected"),
+    "another_factor": (
+        (200, b'{"zone": "US-CAL-CISO", "data": [{"emissionFactorType": "lifecycle", "carbonIntensity": 1}]}'),
+        "emissionFactorType 'lifecycle', expected 'direct'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ANSWERS)
+def test_a_bad_answer_fails_with_its_reason_and_costs_no_other_zone(held, tmp_path, monkeypatch, case):
+    bad, reason = BAD_ANSWERS[case]
+    monkeypatch.setattr("collectors.grid.ATTEMPTS", 2)
+
+    def answer(handler, path, _):
+        if path.startswith("/intensity/"):
+            reply(handler, 200, uk_answer(("2026-10-01T00:00Z", "2026-10-01T00:30Z", 266, 263)))
+        else:
+            reply(handler, *bad)
+
+    with api(answer) as url:
+        failed, other = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url), uk(url)]))
+    assert (failed.outcome, failed.rows) == ("failed", 0)
+    assert reason in failed.detail
+    assert "tok-maps" not in failed.detail
+    assert failed.status == str(bad[0])
+    assert (other.outcome, rows(held, "zone, direct_gco2e_per_kwh")) == ("landed", [("GB", 263.0)])
+
+
+def test_a_gzip_bomb_is_cut_off_at_the_limit(held, tmp_path, monkeypatch):
+    def answer(handler, *_):
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Content-Length", str(len(BOMB)))
+        handler.end_headers()
+        handler.wfile.write(BOMB)
+
+    with api(answer) as url:
+        (failed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]))
+    assert (failed.outcome, failed.detail) == ("failed", "the answer is over 8388608 bytes")
+
+
+def test_a_server_that_is_not_there_fails_every_day(held, tmp_path, monkeypatch):
+    monkeypatch.setattr("collectors.grid.ATTEMPTS", 1)
+    failed = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps("http://127.0.0.1:1")]), days=2)
+    assert [one.outcome for one in failed] == ["failed", "failed"]
+    assert "cannot be reached" in failed[0].detail
+
+
+def test_impossible_values_and_times_are_rejected_and_counted(held, tmp_path, monkeypatch):
+    told = [
+        {"datetime": hour(0), "carbonIntensity": 100},
+        {"datetime": hour(1), "carbonIntensity": -5},
+        {"datetime": hour(2), "carbonIntensity": 400000},  # grams per MWh
+        {"datetime": hour(3), "carbonIntensity": "many"},
+        {"datetime": hour(4), "carbonIntensity": None},  # a missing hour, not a wrong one
+        {"datetime": hour(5), "carbonIntensity": 100},
+        {"datetime": hour(5), "carbonIntensity": 120},
+        {"datetime": "2026-10-01T06:00:00", "carbonIntensity": 100},  # whose six o'clock?
+        {"datetime": "yesterday", "carbonIntensity": 100},
+        {"carbonIntensity": 100},
+        {"datetime": hour(30), "carbonIntensity": 100},  # not asked for
+    ]
+
+    with api(lambda handler, _, fields: reply(handler, 200, maps_answer(fields, told))) as url:
+        (landed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]))
+    assert (landed.outcome, landed.rows) == ("landed", 2)
+    assert landed.detail == (
+        "22 of 24 hours have no value; rejected: 3 outside 0 to 2500 g/kWh, 1 repeated, 3 without a UTC time"
+    )
+    # Of a repeated hour the larger value stands.
+    assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(0, 100.0), (5, 120.0)]
+
+
+@pytest.mark.parametrize(
+    ("meta", "reason"),
+    [
+        ({"region": "PJM_DC"}, "region 'PJM_DC', expected 'CAISO_NORTH'"),
+        ({"units": "lbs_health_per_mwh"}, "units 'lbs_health_per_mwh', expected 'lbs_co2_per_mwh'"),
+        ({"signal_type": "co2_aoer"}, "signal_type 'co2_aoer', expected 'co2_moer'"),
+        ({"data_point_period_seconds": 0}, "data_point_period_seconds 0"),
+    ],
+)
+def test_watttime_for_another_place_kind_or_unit_is_refused(held, tmp_path, monkeypatch, meta, reason):
+    right = {"region": "CAISO_NORTH", "signal_type": "co2_moer", "units": "lbs_co2_per_mwh"}
+    body = orjson.dumps({"token": "t", "data": [{"point_time": hour(0), "value": 1}], "meta": right | meta})
+    with api(lambda handler, *_: reply(handler, 200, body)) as url:
+        (failed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[watttime(url)]))
+    assert failed.outcome == "failed"
+    assert reason in failed.detail
+
+
+def test_an_api_that_is_down_is_asked_three_times_in_a_long_backfill(held, tmp_path, monkeypatch):
+    asked = []
+
+    def answer(handler, *_):
+        asked.append(1)
+        reply(handler, 403, b'{"error": "no"}')
+
+    with api(answer) as url:
+        failed = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]), days=60)
+    assert (len(asked), len(failed), {one.outcome for one in failed}) == (3, 60, {"failed"})
+    assert failed[-1].detail == "not asked: maps had failed 3 times in a row"
+
+
+def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypatch):
+    """No grid blocks a day's joules: what is missing stands on the yearly factor."""
+
+    def answer(handler, path, _):
+        halves = [(f"2026-10-01T{n:02}:00Z", f"2026-10-01T{n:02}:30Z", 266, 263) for n in range(23)]
+        reply(handler, *((200, uk_answer(*halves)) if path.startswith("/intensity/") else LOGIN))
+
+    (tmp_path / "grid.csv").write_text("at,direct\n2026-10-01,100\n2026-10-01 01:00,-1\n")
+    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}}
+    with api(answer) as url:
+        fleet = fleet_of(
+            tmp_path,
+            monkeypatch,
+            sources=[electricity_maps(url), uk(url)],
+            files=[{"path": "grid.csv", "zone": "ES", **shape}],
+        )
+        fleet = fleet.model_copy(update={"root": tmp_path / "data"})
+        result = dg.materialize(
+            [asset for asset in telemetry.telemetry_assets(fleet) if asset.op.name == "grid_intensity"],
+            instance=dg.DagsterInstance.ephemeral(),
+            tags={
+                "dagster/asset_partition_range_start": "2026-10-01",
+                "dagster/asset_partition_range_end": "2026-10-01",
+            },
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+    assert result.success
+    checks = {e.check_name: (e.passed, e.severity.value, e.description) for e in result.get_asset_check_evaluations()}
+    assert checks == {
+        "source_maps_answers": (
+            False,
+            "ERROR",
+            "2026-10-01 failed: answered text/html, not JSON; a login page or another server?",
+        ),
+        "source_neso_answers": (False, "WARN", "2026-10-01 landed: 1 of 24 hours have no value"),
+        "grid_files_are_sound": (False, "WARN", "2026-10-01 landed: rejected: 1 outside 0 to 2500 g/kWh"),
+    }
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def in_file(held, tmp_path, text: str, day: date = DAY, **more: object) -> Landing:
+    (tmp_path / "grid.csv").write_text(text, encoding="utf-8")
+    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}} if "format" not in more else {}
+    (landed,) = land(held, fleet_of(tmp_path, files=[{"path": "grid.csv", "zone": "ES", **shape, **more}]), day)
+    return landed
+
+
+EXPORT = (
+    "Datetime (UTC),Country,Zone name,Zone id,Carbon intensity gCO₂eq/kWh (direct),"
+    "Carbon intensity gCO₂eq/kWh (Life cycle),Data source,Data estimated\n"
+)
+
+
+def test_both_spellings_of_an_export_are_read(held, tmp_path):
+    row = "2026-10-01 00:00:00,Spain,Spain,ES,82.99,114.42,ree.es,true\n"
+    assert in_file(held, tmp_path, EXPORT + row, format="electricity_maps").detail is None
+    held_now = rows(held, "zone, start_at, direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, is_estimated")
+    older = EXPORT.replace("Carbon intensity", "Carbon Intensity").replace("Life cycle", "LCA").replace("id,", "Id,")
+    assert in_file(held, tmp_path, older + row, format="electricity_maps").outcome == "unchanged"
+    assert held_now == [("ES", MIDNIGHT, 82.99, 114.42, True)]
+
+
+def test_a_file_is_judged_as_an_api_is(held, tmp_path):
+    text = "at,direct\n2026-10-01 00:00:00,100\n2026-10-01 01:00,-1\n2026-10-01 02:00,x\n2026-10-01 03:00,nan\n"
+    landed = in_file(held, tmp_path, text + "2026-10-01 04:00,\nsoon,100\n2026-10-01 02:00:00+02:00,110\n")
+    # The last row is 00:00 UTC again.
+    assert landed.detail == "rejected: 3 outside 0 to 2500 g/kWh, 1 repeated, 1 without a UTC time"
+    assert rows(held, "start_at, direct_gco2e_per_kwh") == [(MIDNIGHT, 110.0)]
+
+
+def test_local_times_without_an_offset_show_as_the_hour_that_repeats_in_autumn(held, tmp_path):
+    hours = [f"2026-10-25 {h:02}:00,{100 + h}\n" for h in (0, 1, 2, 2, 3)]
+    landed = in_file(held, tmp_path, "at,direct\n" + "".join(hours), DST_DAY)
+    assert (landed.rows, landed.detail) == (4, "rejected: 1 repeated")
+    offsets = [f"2026-10-25T0{h}:00:00{o},{v}\n" for h, o, v in ((2, "+02:00", 1), (2, "+01:00", 2), (3, "+01:00", 3))]
+    landed = in_file(held, tmp_path, "at,direct\n" + "".join(offsets), DST_DAY)
+    assert (landed.rows, landed.detail) == (3, None)
+    assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(0, 1.0), (1, 2.0), (2, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "reason"),
+    [
+        ("when,direct\n2026-10-01,1\n", {}, "no column 'at'; there are 'when', 'direct'"),
+        ("<html>log in</html>\n", {"format": "electricity_maps"}, "not an export of Electricity Maps"),
+        (EXPORT + "2026-10-01 00:00:00,F,F,FR,1,1,x,false\n", {"format": "electricity_maps"}, "1 of another zone"),
+        ("at,direct\n", {}, "no value of zone ES; it is empty"),
+    ],
+)
+def test_a_file_that_is_something_else_fails_and_what_was_held_stays(held, tmp_path, text, more, reason):
+    in_file(held, tmp_path, "at,direct\n2026-10-01,100\n")
+    failed = in_file(held, tmp_path, text, **more)
+    assert (failed.outcome, failed.rows_before) == ("failed", 1)
+    assert reason in failed.detail
+    assert rows(held, "direct_gco2e_per_kwh") == [(100.0,)]
+
+
+def test_a_file_that_is_not_there_and_a_broken_archive_fail_and_the_rest_lands(held, tmp_path):
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"at,direct\n" + b"2026-10-01,1\n" * 9999)[:-20])
+    (tmp_path / "good.csv").write_text("at,direct\n2026-10-01,100\n")
+    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}, "zone": "ES"}
+    files = [{"path": path, **shape} for path in ("none.csv", "cut.csv.gz", "good.csv")]
+    outcomes = [(one.source.rpartition("/")[2], one.outcome) for one in land(held, fleet_of(tmp_path, files=files))]
+    assert outcomes == [("none.csv", "failed"), ("cut.csv.gz", "failed"), ("good.csv", "landed")]
+    assert rows(held, "source") == [("good.csv",)]
+
+
+def test_a_file_that_the_fleet_no_longer_names_is_forgotten_and_an_apis_days_are_not(held, tmp_path):
+    in_file(held, tmp_path, "at,direct\n2026-10-01,100\n")
+    held.execute("insert into raw.grid_intensity (zone, source, source_kind) values ('GB', 'neso', 'x')").fetchall()
+    assert land(held, fleet_of(tmp_path)) == []
+    assert rows(held, "source") == [("neso",)]
+
+
+# --- the fleet file, the warehouse ------------------------------------------------------------------------------------
+
+
+def test_the_fleet_file_says_what_is_wrong(tmp_path):
+    with pytest.raises(FleetError) as wrong:
+        fleet_of(
+            tmp_path,
+            sources=[
+                electricity_maps(token_env="NOT_SET"),
+                uk("https://api.example", region_id=19),
+                {**uk("https://api.example"), "kind": "entsoe"},
+            ],
+            files=[
+                {"path": "a.csv", "zone": "ES"},
+                {"path": "a.csv", "zone": "ES", "format": "electricity_maps", "time": "at"},
+            ],
+        )
+    assert [line.removeprefix("grid_intensity.") for line in wrong.value.problems] == [
+        "sources[maps].token_env: got 'NOT_SET', environment variable NOT_SET is not set",
+        "sources[neso].region_id: got 19, expected less than or equal to 18",
+        "sources[neso].kind: got 'entsoe', expected one of 'electricity_maps', 'uk_carbon_intensity', 'watttime'",
+        "files[0]: expected format: electricity_maps, or time and values",
+        "files[1]: expected either format, or time and values with estimated",
+    ]
+
+
+def test_a_warehouse_of_version_0_1_is_taken_over(tmp_path):
+    with closing(warehouse.connect(tmp_path / "warehouse.duckdb")) as connection:
+        connection.execute("create schema raw")
+        connection.execute("create table raw.grid_intensity (zone varchar, hour_start_at timestamptz)")
+        for _ in range(2):
+            create_tables(connection)
+        columns = [row[0] for row in connection.execute("describe raw.grid_intensity").fetchall()]
+    assert columns == [column.split()[0] for column in RAW_TABLES["grid_intensity"].split(",")]

@@ -1,0 +1,478 @@
+"""Hostile answers through the real landing: a clear failure or counted rejects, in bounded memory, others unharmed.
+
+Every payload goes to every kind of source that could meet it, in one fleet with a source that is well. What only one
+kind of source can meet is tested beside that source.
+"""
+
+import gzip
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+import zlib
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from collectors.exposition import ExpositionCollector, ExpositionPage
+from collectors.files import FileMapping, FilesCollector
+from collectors.prometheus import EXPORT_KIND, PrometheusCollector
+from collectors.samples import SENTINEL_FROM, Window
+from collectors.spool import SPOOL_SCHEMA, SpoolCollector
+from pipelines import landing, warehouse
+from pipelines.raw_tables import create_tables
+from tests.given import CATALOGUE, WATTS, Samples
+from tests.servers import fields_of, http_server, reply
+
+# A page is read at the moment it is asked: so the hostile day is today.
+MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+TODAY = Window(MIDNIGHT, MIDNIGHT + timedelta(days=1))
+NOON_MS = int(MIDNIGHT.timestamp()) * 1000 + 43_200_000
+POWER = WATTS.metric
+UNWELL = {"UUID": 'GPU-"quoted"', "Hostname": "two\nlines\u2028", "pod": "\\back]]}{,ünï😀", 'na"me\n={,ü': '"'}
+# Per series: labels and (milliseconds after noon, value); the first stands twice.
+FLOOD = [
+    (UNWELL, [(0, 250.0), (15_000, math.nan), (30_000, SENTINEL_FROM + 3.4e15), (45_000, -1.0), (60_000, math.inf)]),
+    (UNWELL, [(0, 260.0), (75_000, 240.0)]),
+    ({"UUID": "GPU-flood"}, [(n * 1000, math.nan) for n in range(5000)]),
+]
+
+
+# --- how each kind of source says the same ----------------------------------------------------------------------------
+
+
+def number(value):
+    return {"nan": "NaN", "inf": "+Inf"}.get(repr(value), repr(value))
+
+
+def as_matrix(series):
+    result = [
+        {
+            "metric": {"__name__": POWER, **labels},
+            "values": [[(NOON_MS + ms) / 1000, number(value)] for ms, value in samples],
+        }
+        for labels, samples in series
+    ]
+    return orjson.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+def as_export(series):
+    special = {"nan": "null", "inf": '"Infinity"'}
+    return b"".join(
+        b'{"metric":%s,"values":[%s],"timestamps":[%s]}\n'
+        % (
+            orjson.dumps({"__name__": POWER, **labels}),
+            ",".join(special.get(repr(value), repr(value)) for _, value in samples).encode(),
+            ",".join(str(NOON_MS + ms) for ms, _ in samples).encode(),
+        )
+        for labels, samples in series
+    )
+
+
+def as_page(series):
+    def quoted(text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+    lines = []
+    for labels, samples in series:
+        told = ",".join(f"{quoted(name)}={quoted(text)}" for name, text in labels.items())
+        lines += [f"{POWER}{{{told}}} {number(value)} {NOON_MS + ms}" for ms, value in samples]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def columns(series):
+    rows = [(labels, ms, value) for labels, samples in series for ms, value in samples]
+    return {
+        "observed_at": pa.array([(NOON_MS + ms) * 1000 for _, ms, _ in rows]).view(pa.timestamp("us", "UTC")),
+        "source_kind": ["dcgm_exporter"] * len(rows),
+        "metric": [POWER] * len(rows),
+        "labels": [json.dumps(labels, ensure_ascii=False) for labels, _, _ in rows],
+        "value": [value for _, _, value in rows],
+    }
+
+
+def as_parquet(series):
+    sink = pa.BufferOutputStream()
+    table = pa.table(columns(series))
+    pq.write_table(
+        pa.table([table[name].cast(SPOOL_SCHEMA.field(name).type) for name in table.column_names], schema=SPOOL_SCHEMA),
+        sink,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def as_csv(series):
+    held = columns(series)
+    texts = ['"' + text.replace('"', '""') + '"' for text in held["labels"]]
+    stamps = [NOON_MS + ms for _, samples in series for ms, _ in samples]
+    lines = [f"{at},{text},{number(value)}" for at, text, value in zip(stamps, texts, held["value"], strict=True)]
+    return ("\n".join(["at,labels,watts", *lines]) + "\n").encode()
+
+
+# --- kinds of source --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served_url(answer_metric, kind):
+    """The URL of a source of `kind` that answers through `answer_metric(handler)` where it is asked for POWER."""
+
+    def answer(handler):
+        path, fields = fields_of(handler)
+        if kind == "page":
+            answer_metric(handler)
+        elif path.endswith("/label/__name__/values"):
+            reply(handler, 200, orjson.dumps({"status": "success", "data": [POWER]}))
+        elif path.endswith("/export") and kind == "prometheus":
+            reply(handler, 404, b"404 page not found", "text/plain")
+        elif path.endswith("/export") and '"up"' in fields["match[]"]:
+            reply(handler, 200, b"", EXPORT_KIND)
+        else:
+            answer_metric(handler)
+
+    with http_server(answer) as url:
+        yield url
+
+
+@contextmanager
+def served(answer_metric, kind):
+    with served_url(answer_metric, kind) as url:
+        if kind == "page":
+            yield ExpositionCollector("unwell", ExpositionPage(f"{url}/metrics", timeout_seconds=0.5))
+        else:
+            yield PrometheusCollector("unwell", url, attempts=2, backoff_seconds=0.01, timeout_seconds=0.5)
+
+
+# Media type and spelling of a whole answer.
+SERVED = {
+    "prometheus": ("application/json", as_matrix),
+    "victoria_metrics": (EXPORT_KIND, as_export),
+    "page": ("text/plain", as_page),
+}
+
+
+def filed(path, body):
+    path.write_bytes(body)
+    if path.suffix == ".parquet":
+        mapping = FileMapping(str(path), time="observed_at", metric="metric", labels_json="labels", value="value")
+    else:
+        mapping = FileMapping(str(path), time="at", time_unit="ms", labels_json="labels", values={"watts": POWER})
+    return FilesCollector("unwell", [mapping])
+
+
+def spooled(folder, body):
+    home = folder / "spool" / "host=n1" / f"date={MIDNIGHT.date()}"
+    home.mkdir(parents=True)
+    (home / "20260101-abc-1.parquet").write_bytes(body)
+    return SpoolCollector("unwell", folder / "spool")
+
+
+FILED = {
+    "csv": (lambda folder, body: filed(folder / "watts.csv", body), as_csv),
+    "csv.gz": (lambda folder, body: filed(folder / "watts.csv.gz", gzip.compress(body)), as_csv),
+    "parquet": (lambda folder, body: filed(folder / "watts.parquet", body), as_parquet),
+    "spool": (spooled, as_parquet),
+}
+
+
+# --- the fleet --------------------------------------------------------------------------------------------------------
+
+
+class Fleet:
+    """A warehouse into which an unwell source lands between two landings of a source that is well."""
+
+    def __init__(self, path):
+        self.connection = warehouse.connect(path)
+        create_tables(self.connection)
+        points = [(MIDNIGHT + timedelta(seconds=n), 300.0) for n in range(100)]
+        self.well = Samples("well").put(WATTS, {"UUID": "GPU-w"}, points)
+
+    def land(self, collector):
+        return landing.land(self.connection, collector, TODAY, CATALOGUE, run_id="run")
+
+    def lands(self, unwell):
+        assert self.land(self.well).is_answered
+        began = time.monotonic()
+        result = self.land(unwell)
+        assert time.monotonic() - began < 20
+        assert self.land(self.well).outcome == "unchanged"
+        mine = "series_id in (select series_id from raw.series where source = 'well')"
+        assert self.rows(f"select count(*), sum(value) from raw.power_samples where {mine}") == [(100, 30_000.0)]
+        if result.outcome == "failed":
+            assert self.rows("select count(*) from raw.power_samples") == [(100,)]
+            assert self.rows("select distinct source from raw.series") == [("well",)]
+        told = (
+            "select outcome, rows, status, detail from raw.landings where source = 'unwell' order by rowid desc limit 1"
+        )
+        assert self.rows(told) == [(result.outcome, result.rows, result.status, result.detail)]
+        return result
+
+    def rows(self, query):
+        return self.connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    fleet = Fleet(str(tmp_path / "warehouse.duckdb"))
+    with closing(fleet.connection):
+        yield fleet
+
+
+@pytest.fixture(scope="module")
+def refusing_fleet(tmp_path_factory):
+    """One for many failures: they leave nothing behind, which is what is asserted."""
+    fleet = Fleet(str(tmp_path_factory.mktemp("fleet") / "warehouse.duckdb"))
+    with closing(fleet.connection):
+        yield fleet
+
+
+# --- answers that are none --------------------------------------------------------------------------------------------
+
+
+def cut(handler, body, kind):
+    reply(handler, 200, body[: len(body) // 2], kind, Content_Length=str(len(body)), Connection="close")
+    handler.close_connection = True
+
+
+def dripped(handler, body, kind):
+    reply(handler, 200, b"", kind, Content_Length=str(len(body)))
+    for byte in body[:400]:
+        handler.wfile.write(bytes([byte]))
+        handler.wfile.flush()
+        time.sleep(0.02)
+
+
+LOGIN = b"<!doctype html><html><body>Sign in</body></html>\n"
+
+
+def saying(status, body, kind=None, **headers):
+    return lambda handler, _, own: reply(handler, status, body, kind or own, **headers)
+
+
+# How it answers, given a whole answer and its media type; then, per kind of source, the status and why.
+PAYLOADS = {
+    "truncated by the network": (cut, ("200", "broke off"), ("200", "broke off"), (None, "broke off")),
+    "truncated by the server": (
+        lambda handler, body, kind: reply(handler, 200, body[:-9], kind),
+        ("200", "breaks off within a series"),
+        ("200", "breaks off within a line"),
+        (None, "truncated: its last line does not end"),
+    ),
+    "another content type": (
+        lambda handler, body, _: reply(handler, 200, body, "image/png"),
+        ("200", "answered image/png"),
+        ("200", "answered image/png"),
+        ("200", "answers image/png"),
+    ),
+    "a login page": (
+        saying(200, LOGIN, "text/html"),
+        ("200", "answered text/html"),
+        ("200", "answered text/html"),
+        ("200", "answers text/html"),
+    ),
+    "a login page under our type": (
+        saying(200, LOGIN),
+        ("200", "not JSON; a login page?"),
+        ("200", "not a line of an export: <!doctype html>"),
+        (None, "not a metrics page, it says '<!doctype html>"),
+    ),
+    "the way to a login page": (
+        saying(302, b"", Location="ftp://sso.example/"),
+        ("302", "redirects to ftp://sso.example/"),
+        ("302", "redirects to ftp://sso.example/"),
+        (None, "Not supported URL scheme ftp"),
+    ),
+    "no content": (saying(204, b""), ("204", "refused"), ("204", "refused"), ("204", "refused")),
+    "nothing": (saying(200, b""), ("200", "not JSON"), None, (None, "truncated")),
+    "401": (saying(401, b"no"), ("401", "refused: no"), ("401", "refused: no"), ("401", "refused")),
+    "403": (saying(403, b"no"), ("403", "refused: no"), ("403", "refused: no"), ("403", "refused")),
+    "429": (
+        saying(429, b"", Retry_After="0"),
+        ("429", "refused (2 attempts)"),
+        ("429", "refused (2 attempts)"),
+        ("429", "refused"),
+    ),
+    "500": (saying(500, b"oops"), ("500", "refused: oops"), ("500", "refused: oops"), ("500", "refused")),
+    "binary": (
+        saying(200, bytes(range(256)) * 50),
+        ("200", "not JSON"),
+        ("200", "breaks off within a line"),
+        ("200", "not UTF-8"),
+    ),
+    "a drip": (dripped, ("200", "longer than 2 s"), ("200", "longer than 2 s"), (None, "longer than 2 s")),
+}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("kind", SERVED)
+def test_an_answer_that_is_none_fails_alone_and_says_why(refusing_fleet, kind, payload):
+    media_type, spell = SERVED[kind]
+    answer, *expected = PAYLOADS[payload]
+    whole = spell([({"UUID": "GPU-a"}, [(n * 1000, 250.0) for n in range(500)])])
+    with served(lambda handler: answer(handler, whole, media_type), kind) as unwell:
+        result = refusing_fleet.lands(unwell)
+    told = expected[list(SERVED).index(kind)]
+    if told is None:  # an export without a line is an honest answer
+        assert (result.outcome, result.rows) == ("empty", 0)
+        return
+    status, reason = told
+    assert (result.outcome, result.rows, result.status) == ("failed", 0, status)
+    assert reason in result.detail
+
+
+BROKEN_FILES = {
+    "truncated": lambda body: body[: len(body) // 2],
+    "a login page": lambda _: LOGIN,
+    "nothing": lambda _: b"",
+    "binary": lambda _: bytes(range(256)) * 50,
+}
+
+
+@pytest.mark.parametrize("payload", BROKEN_FILES)
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "spool"])
+def test_a_file_that_is_none_fails_alone_and_is_named(refusing_fleet, tmp_path, kind, payload):
+    make, spell = FILED[kind]
+    whole = spell([({"UUID": "GPU-a"}, [(n * 1000, 250.0) for n in range(500)])])
+    if payload == "truncated" and kind.startswith("csv"):  # its lines are all it has
+        whole = whole.replace(b"}", b"")
+    result = refusing_fleet.lands(make(tmp_path, BROKEN_FILES[payload](whole)))
+    assert (result.outcome, result.rows) == ("failed", 0)
+    if payload == "truncated" and kind.startswith("csv"):
+        assert result.detail == "250 rows cannot be read"
+    else:
+        assert str(tmp_path) in f"{result.url} {result.detail}"
+
+
+def test_a_spool_with_one_broken_file_lands_the_others_and_names_it(fleet, tmp_path):
+    unwell = spooled(tmp_path, as_parquet([({"UUID": "GPU-a"}, [(0, 250.0)])]))
+    broken = tmp_path / "spool" / "host=n2" / f"date={MIDNIGHT.date()}" / "20260101-abc-1.parquet"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"PAR1 but no more")
+    result = fleet.lands(unwell)
+    assert (result.outcome, result.rows) == ("landed", 1)
+    assert result.detail.startswith(f"{broken}: ")
+
+
+# --- answers that are whole, and full of rubbish ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*SERVED, *FILED])
+def test_floods_and_odd_labels_land_with_their_rejects_counted(fleet, tmp_path, kind):
+    with ExitStack() as stack:
+        if kind in SERVED:
+            media_type, spell = SERVED[kind]
+            body = spell(FLOOD)
+            unwell = stack.enter_context(served(lambda handler: reply(handler, 200, body, media_type), kind))
+        else:
+            make, spell = FILED[kind]
+            unwell = make(tmp_path, spell(FLOOD))
+        result = fleet.lands(unwell)
+    assert (result.outcome, result.rows, result.detail) == ("landed", 5007, None)
+    found = fleet.rows("""
+        select labels, samples, rejects, duplicates, falls, first_value, last_value
+        from raw.series_chunks join raw.series using (series_id) where series.source = 'unwell' order by rejects
+    """)
+    labels = [{name: text for name, text in json.loads(row[0]).items() if name != "instance"} for row in found]
+    assert labels == [UNWELL, {"UUID": "GPU-flood"}]
+    # A source that adds to its day holds each time once.
+    adds = getattr(unwell, "is_additive", False)
+    assert found[0][1:] == ((2, 4, 0, 1, 260.0, 240.0) if adds else (3, 4, 1, 1, 260.0, 240.0))
+    assert found[1][1:] == (0, 5000, 0, 0, None, None)
+    assert fleet.rows("select count(*) from raw.power_samples") == [(100 + (5006 if adds else 5007),)]
+
+
+# --- answers without end: landed by a child process, so that its memory can be measured -------------------------------
+
+
+def landed_by_a_child(tmp_path, sources):
+    """Outcomes by kind of (kind, URL or path), landed one after the other, and the child's peak in MiB and seconds."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "tests.test_hostile_sources", tmp_path / "child.duckdb", json.dumps(sources)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    told = json.loads(printed.stdout)
+    return told["outcomes"], told["peak_mib"], time.monotonic() - began
+
+
+def test_a_gzip_bomb_costs_little_more_than_the_limits(tmp_path):
+    packer, bomb_bytes = zlib.compressobj(wbits=31), 1 << 30
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(bomb_bytes >> 20)) + packer.flush()
+    (tmp_path / "watts.csv.gz").write_bytes(bomb)
+    with ExitStack() as stack:
+        sources = [("csv.gz", str(tmp_path / "watts.csv.gz"))]
+        for kind, (media_type, _) in SERVED.items():
+
+            def explode(handler, media_type=media_type):
+                reply(handler, 200, bomb, media_type, Content_Encoding="gzip")
+
+            sources.append((kind, stack.enter_context(served_url(explode, kind))))
+        outcomes, peak_mib, seconds = landed_by_a_child(tmp_path, sources)
+    assert outcomes["csv.gz"][0] == outcomes["page"][0] == "failed"
+    assert outcomes["prometheus"] == ["failed", "the answer is over 67108864 bytes"]
+    assert outcomes["victoria_metrics"] == ["failed", "a line is over 67108864 bytes"]
+    assert outcomes["csv.gz"][1].startswith("no column 'at'; there are '")
+    assert outcomes["page"][1] == "the page is larger than 33554432 bytes"
+    assert outcomes["well"] == ["landed", None]
+    assert peak_mib < 600
+    assert seconds < 60
+
+
+def test_a_million_series_are_refused_before_they_fill_the_memory(tmp_path):
+    def line(spelled):
+        before, _, after = spelled.partition(b"GPU-0000000")
+        return b"".join(b"%sGPU-%07d%s" % (before, n, after) for n in range(1_000_000))
+
+    one = [({"UUID": "GPU-0000000"}, [(0, 250.0)])]
+    empty, begun = as_matrix([]), as_matrix(one)
+    at = empty.index(b"[]") + 1
+    series = begun[at : len(begun) - (len(empty) - at)]
+    bodies = {
+        "prometheus": empty[:at] + line(series + b",")[:-1] + empty[at:],
+        "victoria_metrics": line(as_export(one)),
+        "page": line(as_page(one)),
+    }
+    with ExitStack() as stack:
+        sources = []
+        for kind, (media_type, _) in SERVED.items():
+
+            def flood(handler, body=bodies[kind], media_type=media_type):
+                reply(handler, 200, body, media_type)
+
+            sources.append((kind, stack.enter_context(served_url(flood, kind))))
+        outcomes, peak_mib, seconds = landed_by_a_child(tmp_path, sources)
+    assert outcomes["prometheus"] == ["failed", "the answer is over 67108864 bytes"]
+    assert outcomes["victoria_metrics"][0] == "failed"
+    assert outcomes["victoria_metrics"][1].startswith(f"more than 500,000 series, now of {POWER}")
+    assert outcomes["page"] == ["failed", "the page is larger than 33554432 bytes"]
+    assert outcomes["well"] == ["landed", None]
+    assert peak_mib < 1200
+    assert seconds < 60
+
+
+def main():
+    path, sources = sys.argv[1], json.loads(sys.argv[2])
+    fleet = Fleet(path)
+    outcomes = {}
+    for kind, where in sources:
+        if kind == "csv.gz":
+            mapping = FileMapping(where, time="at", time_unit="ms", values={"watts": POWER})
+            unwell = FilesCollector("unwell", [mapping])
+        elif kind == "page":
+            unwell = ExpositionCollector("unwell", ExpositionPage(where))
+        else:
+            unwell = PrometheusCollector("unwell", where, attempts=2, backoff_seconds=0.01)
+        result = fleet.land(unwell)
+        outcomes[kind] = (result.outcome, (result.detail or "").partition("; window")[0])
+    result = fleet.land(fleet.well)
+    outcomes["well"] = (result.outcome, result.detail)
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps({"outcomes": outcomes, "peak_mib": peak_mib}))
+
+
+if __name__ == "__main__":
+    main()

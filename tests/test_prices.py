@@ -1,0 +1,193 @@
+"""Price lists of models and of GPUs: what is read from good ones, and what becomes of broken ones."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import orjson
+import pytest
+
+from collectors import price_lists
+from collectors.price_lists import read_price_list
+from collectors.samples import SourceError
+from pipelines.catalog import SEEDS
+from pipelines.cost_rates import CostRateFile, UnreadableList
+from pipelines.prices import PriceFile, land_prices
+from tests.books import validation_data
+
+LITELLM = {
+    "sample_spec": {"mode": "one of: chat, embedding, …", "litellm_provider": "one of …", "input_cost_per_token": 0.0},
+    "gpt-4o": {
+        "litellm_provider": "openai",
+        "mode": "chat",
+        "input_cost_per_token": 2.5e-06,
+        "cache_read_input_token_cost": 1.25e-06,
+        "output_cost_per_token": 1e-05,
+    },
+    "groq/openai/gpt-oss-120b": {
+        "litellm_provider": "groq",
+        "mode": "chat",
+        "input_cost_per_token": 3e-07,
+        "output_cost_per_token": "7.5e-07",
+    },
+    "ollama/llama3": {"litellm_provider": "ollama", "mode": "chat", "input_cost_per_token": 0.0},
+    "text-embedding-3-small": {"litellm_provider": "openai", "mode": "embedding", "input_cost_per_token": 2e-08},
+    "priced-by-image": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_image": 0.01},
+    "wrong": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": 2.5, "output_cost_per_token": 1e-05},
+    "negative": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": -1e-06},
+    "text": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": "free"},
+}
+
+
+def written(folder: Path, name: str, content: bytes) -> str:
+    (folder / name).write_bytes(content)
+    return str(folder / name)
+
+
+def listed(path: str, source: str = "litellm", valid_from: date = date(1970, 1, 1)) -> PriceFile:
+    return PriceFile.model_construct(path=path, source=source, as_of=date(2026, 11, 1), valid_from=valid_from)
+
+
+def test_litellms_prices_per_token_become_prices_per_million(tmp_path: Path) -> None:
+    read = read_price_list(written(tmp_path, "prices.json", orjson.dumps(LITELLM)))
+    assert [tuple(row.values()) for row in read.prices.to_pylist()] == [
+        ("gpt-4o", "openai", 2.5, 1.25, 10.0),
+        ("groq/openai/gpt-oss-120b", "groq", 0.3, None, 0.75),
+        ("ollama/llama3", "ollama", 0.0, None, None),
+    ]
+    assert read.rejects == {"outside 0 to 10000 USD per million tokens": 3}
+
+
+def test_a_csv_in_this_projects_columns_is_read(tmp_path: Path) -> None:
+    text = b"model,input_usd_per_mtok,output_usd_per_mtok,note\na,1,2,x\nb,,3,\na,9,9,\n,1,1,\nc,nan,1,\nd,,,\n"
+    read = read_price_list(written(tmp_path, "prices.csv", text))
+    assert [tuple(row.values()) for row in read.prices.to_pylist()] == [
+        ("a", None, 1, None, 2),
+        ("b", None, None, None, 3),
+    ]
+    assert read.rejects == {
+        "repeated": 1,
+        "without a model": 1,
+        "outside 0 to 10000 USD per million tokens": 1,
+    }
+
+
+def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnection) -> None:
+    path = validation_data() / "prices" / "litellm_chat_prices_usd_per_mtok.csv"
+    assert land_prices(held, (listed(str(path)),)) == []
+    (row,) = held.execute(
+        "select count(*), count(distinct model), any_value(source), any_value(as_of) from raw.model_prices"
+    ).fetchall()
+    assert row == (3125, 3125, "litellm", date(2026, 11, 1))
+    assert held.execute(
+        "select provider, input_usd_per_mtok, output_usd_per_mtok from raw.model_prices"
+        " where model = 'cerebras/gpt-oss-120b'"
+    ).fetchall() == [("cerebras", 0.35, 0.75)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("cut.json", orjson.dumps(LITELLM)[:-9], "JSON that breaks off"),
+        (
+            "nan.json",
+            b'{"m": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": NaN}}',
+            "breaks off or is",
+        ),
+        ("login.json", b"<html>log in</html>", "breaks off or is none"),
+        ("other.json", b'{"data": [1, 2]}', "is not LiteLLM's list of prices"),
+        ("other.csv", b"name,price\nx,1\n", "no column ['input_usd_per_mtok', 'model', 'output_usd_per_mtok']"),
+        ("latin.csv", "model,input_usd_per_mtok,output_usd_per_mtok\né,1,1\n".encode("latin-1"), "cannot be read"),
+        ("empty.csv", b"model,input_usd_per_mtok,output_usd_per_mtok\n", "holds no price"),
+        ("prices.xlsx", b"PK", "not a .json or .csv file"),
+    ],
+)
+def test_a_broken_list_is_refused_and_what_was_held_stays(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection, name: str, content: bytes, reason: str
+) -> None:
+    good = written(tmp_path, "good.csv", b"model,input_usd_per_mtok,output_usd_per_mtok\na,1,2\n")
+    land_prices(held, (listed(good),))
+    (trouble,) = land_prices(held, (listed(written(tmp_path, name, content)), listed(good, "other")))
+    assert trouble.startswith("litellm: refused: ")
+    assert reason in trouble
+    assert held.execute("select source, output_usd_per_mtok from raw.model_prices order by 1").fetchall() == [
+        ("litellm", 2.0),
+        ("other", 2.0),
+    ]
+
+
+def test_a_list_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(price_lists, "FILE_LIMIT_BYTES", 10)
+    with pytest.raises(SourceError, match="is over 10 bytes"):
+        read_price_list(written(tmp_path, "prices.json", orjson.dumps(LITELLM)))
+
+
+def test_a_list_that_the_fleet_no_longer_names_is_forgotten_and_an_older_one_is_not(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    path = written(tmp_path, "prices.csv", b"model,input_usd_per_mtok,output_usd_per_mtok\na,1,2\n")
+    older, newer = listed(path), listed(path, valid_from=date(2026, 11, 1))
+    assert land_prices(held, (older, newer, listed(path, "gone"))) == []
+    assert land_prices(held, (older, newer)) == []
+    assert held.execute("select source, valid_from from raw.model_prices order by 2").fetchall() == [
+        ("litellm", date(1970, 1, 1)),
+        ("litellm", date(2026, 11, 1)),
+    ]
+
+
+# --- GPU-hours --------------------------------------------------------------------------------------------------------
+
+GPUS = b"provider,region,gpu,gpu_count,usd_per_hour_ondemand\n"
+
+
+def gpu_list(path: str, **more: object) -> CostRateFile:
+    told = {"path": path, "source": "list", "device_types": {"H100": "h100-sxm5-80gb"}, **more}
+    return CostRateFile.model_construct(**{**CostRateFile.model_construct().__dict__, **told})
+
+
+def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
+    """Eight H100 for 23.60 USD are 2.95 USD each, as one is; eight H200 28.00 USD, 3.50 USD each."""
+    path = str(validation_data() / "prices" / "gpu_prices_nebius_skypilot_v8.csv")
+    types = {"H100": "h100-sxm5-80gb", "H200": "h200-sxm5-141gb"}
+    rates = list(gpu_list(path, device_types=types, where={"provider": "nebius"}).rates())
+    assert [(rate["device_type"], rate["usd_per_gpu_hour"], rate["includes_energy"]) for rate in rates] == [
+        ("h100-sxm5-80gb", 2.95, True),
+        ("h200-sxm5-141gb", 3.5, True),
+    ]
+    spot = gpu_list(path, where={"region": "eu-north1"}, usd_per_hour="usd_per_hour_spot").rates()
+    assert [rate["usd_per_gpu_hour"] for rate in spot] == [1.25]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            GPUS + b"a,x,H100,1,2\na,y,H100,8,24\n",
+            "2 rows of H100 where {}: expected one price per GPU-hour, found 2, 3",
+        ),
+        (GPUS + b"a,x,H200,1,2\n", "0 rows of H100 where {}: expected one price per GPU-hour, found none"),
+        (GPUS + b"a,x,H100,1,\n", "1 rows of H100 where {}: expected one price per GPU-hour, found none"),
+        (GPUS + b"a,x,H100,0,2\n", "H100: got '2' USD for '0' GPUs"),
+        (GPUS + b"a,x,H100,1,nan\n", "H100: got 'nan' USD for '1' GPUs"),
+        (GPUS + b"a,x,H100,1,-2\n", "H100: got '-2' USD for '1' GPUs"),
+        (GPUS + b"a,x,H100\n", "1 rows of H100 where {}: expected one price per GPU-hour, found none"),
+        (b"<html>log in</html>\n", "no column ['gpu', 'gpu_count', 'usd_per_hour_ondemand']"),
+        ("provider,é\n".encode("latin-1"), "cannot be read"),
+    ],
+)
+def test_a_gpu_list_that_gives_no_one_price_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableList) as refused:
+        list(gpu_list(written(tmp_path, "gpus.csv", content)).rates())
+    assert reason in str(refused.value)
+
+
+def test_every_seeded_rate_is_of_a_device_type_that_the_seeds_know() -> None:
+    def column(seed: str) -> set[str]:
+        with (SEEDS / f"{seed}.csv").open(newline="", encoding="utf-8") as lines:
+            return {row["device_type"] for row in csv.DictReader(lines)}
+
+    assert column("cost_rates") - column("device_types") == set()
+    assert column("device_type_aliases") - column("device_types") == set()

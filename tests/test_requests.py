@@ -1,0 +1,550 @@
+"""Requests as their logs tell them: literal lines in, literal rows out, and tokens counted in one way."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.access_logs import AccessLog, AccessLogCollector
+from collectors.azure_trace import AzureTraceCollector
+from collectors.litellm import LiteLLMFileCollector
+from collectors.load_tests import AIPerfCollector, GenAIPerfCollector
+from collectors.requests import Reject, Rejects, RequestCollector, instant_us, usage_tokens
+from collectors.samples import Window
+
+DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
+NOON_NS = 1_790_856_000_000_000_000  # 2026-10-01 12:00:00 UTC
+
+
+def collected(collector: RequestCollector, window: Window = DAY) -> tuple[list[dict[str, Any]], Rejects]:
+    """The requests of a window without what is unknown of them, and what was rejected."""
+    rejects = Rejects()
+    rows = [row for batch in collector.collect(window, rejects) for row in batch.to_pylist()]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows], rejects
+
+
+def jsonl(path: Path, *rows: object) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def noon(seconds: float = 0) -> datetime:
+    return datetime.fromtimestamp(NOON_NS / 1e9 + seconds, UTC)
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        # OpenAI, chat and completions: prompt_tokens includes what came from the cache.
+        (
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 50,
+                "prompt_tokens_details": {"cached_tokens": 900},
+                "completion_tokens_details": {"reasoning_tokens": 20},
+            },
+            (1000, 900, None, 50, 20),
+        ),
+        # OpenAI, responses: the same with other names.
+        (
+            {
+                "input_tokens": 1000,
+                "output_tokens": 50,
+                "input_tokens_details": {"cached_tokens": 900},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            },
+            (1000, 900, None, 50, 0),
+        ),
+        # Anthropic: input_tokens is what is left beside the cache.
+        (
+            {
+                "input_tokens": 60,
+                "cache_read_input_tokens": 900,
+                "cache_creation_input_tokens": 40,
+                "output_tokens": 50,
+            },
+            (1000, 900, 40, 50, None),
+        ),
+        ({"input_tokens": 60, "cache_read_input_tokens": 0, "output_tokens": 5}, (60, 0, None, 5, None)),
+        # vLLM: no details unless it was started with them, hence unknown, not 0.
+        ({"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": None}, (7, None, None, 3, None)),
+        # DeepSeek's own name.
+        (
+            {"prompt_tokens": 10, "completion_tokens": 1, "prompt_cache_hit_tokens": 8, "prompt_cache_miss_tokens": 2},
+            (10, 8, None, 1, None),
+        ),
+        # LiteLLM in front of Anthropic: OpenAI's total with Anthropic's parts beside it.
+        (
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 50,
+                "cache_read_input_tokens": 900,
+                "cache_creation_input_tokens": 40,
+            },
+            (1000, 900, 40, 50, None),
+        ),
+        (None, (None, None, None, None, None)),
+        ({}, (None, None, None, None, None)),
+    ],
+)
+def test_every_apis_tokens_are_counted_as_openai_counts_them(usage: Any, expected: tuple) -> None:
+    found = usage_tokens(usage)
+    names = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
+    assert tuple(found[name] for name in (*names, "reasoning_output_tokens")) == expected
+    assert found["tokens_basis"] == (None if expected[0] is None else "reported")
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": -1, "completion_tokens": 3},
+        {"prompt_tokens": float("nan"), "completion_tokens": 3},
+        {"prompt_tokens": 1.5, "completion_tokens": 3},
+        {"prompt_tokens": True, "completion_tokens": 3},
+        {"prompt_tokens": "many", "completion_tokens": 3},
+        {"prompt_tokens": 1 << 41, "completion_tokens": 3},
+        {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 11}, "completion_tokens": 3},
+        {"prompt_tokens": 10, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 4}},
+        [10, 3],
+    ],
+)
+def test_a_usage_that_cannot_be_is_no_request(usage: Any) -> None:
+    with pytest.raises(Reject):
+        usage_tokens(usage)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_the_same_request_counts_the_same_at_both_providers(left: int, read: int, written: int, out: int) -> None:
+    openai = usage_tokens(
+        {
+            "prompt_tokens": left + read + written,
+            "completion_tokens": out,
+            "prompt_tokens_details": {"cached_tokens": read, "cache_creation_tokens": written},
+        }
+    )
+    anthropic = usage_tokens(
+        {
+            "input_tokens": left,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": written,
+            "output_tokens": out,
+        }
+    )
+    assert openai == anthropic
+
+
+@pytest.mark.parametrize(
+    ("said", "unit", "seconds"),
+    [
+        ("2026-10-01T12:00:00Z", "s", 0),
+        ("2026-10-01 12:00:00.5", "s", 0.5),
+        ("2026-10-01T14:00:00+02:00", "s", 0),
+        ("2026-10-01 12:00:00.9799600", "s", 0.97996),
+        (1_790_856_000, "s", 0),
+        ("1790856000.25", "s", 0.25),
+        (1_790_856_000_125, "ms", 0.125),
+        (1_790_856_000_000_000_999, "ns", 0),
+        (datetime(2026, 10, 1, 12), "s", 0),  # noqa: DTZ001 (as from a column without time zone)
+    ],
+)
+def test_times_are_utc_and_whole_microseconds(said: Any, unit: str, seconds: float) -> None:
+    assert instant_us(said, "at", unit) == NOON_NS // 1000 + round(seconds * 1e6)
+
+
+@pytest.mark.parametrize("said", ["yesterday", 1_790_856_000_000, -5, float("inf"), "1790", True, [], "2026-13-01"])
+def test_what_is_no_time_of_this_century_is_no_time(said: Any) -> None:
+    with pytest.raises(Reject, match="at: got"):
+        instant_us(said, "at")
+
+
+def test_an_access_log_of_plain_openai_answers_needs_no_mapping(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 12, "completion_tokens": 30, "total_tokens": 42}
+    answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_790_856_000, "model": "gpt", "usage": usage}
+    path = jsonl(tmp_path / "a.jsonl", answer, {**answer, "id": "chatcmpl-2", "created": 1_790_856_000 + 86_400})
+    rows, rejects = collected(AccessLogCollector("log", AccessLog(path)))
+    assert rows == [
+        {
+            "source_kind": "access_log",
+            "request_id": "chatcmpl-1",
+            "started_at": noon(),
+            "model": "gpt",
+            "input_tokens": 12,
+            "output_tokens": 30,
+            "tokens_basis": "reported",
+        }
+    ]
+    assert rejects.rows == 0
+
+
+def test_a_mapped_access_log_gives_times_status_tenant_and_no_key(tmp_path: Path) -> None:
+    line = {
+        "time": "2026-10-01T12:00:05Z",
+        "request": {"id": 17, "auth": "Bearer sk-secret", "org": "acme"},
+        "response": {
+            "code": 200,
+            "usage": {"input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 2},
+        },
+        "took_ms": 5000,
+        "first_ms": 250,
+    }
+    columns = {
+        "request_id": "request.id",
+        "started_at": "began",  # the log has none: the end and the duration say it
+        "ended_at": "time",
+        "duration_ms": "took_ms",
+        "ttft_ms": "first_ms",
+        "status": "response.code",
+        "usage": "response.usage",
+        "tenant": "request.org",
+        "key": "request.auth",
+    }
+    log = AccessLog(jsonl(tmp_path / "a.jsonl", line), columns, constants={"engine": "vllm-0", "model": "llama"})
+    rows, _ = collected(AccessLogCollector("log", log))
+    assert rows == [
+        {
+            "source_kind": "access_log",
+            "request_id": "17",
+            "started_at": noon(),
+            "ended_at": noon(5),
+            "ttft_seconds": 0.25,
+            "end_to_end_seconds": 5.0,
+            "status": "200",
+            "is_ok": True,
+            "model": "llama",
+            "engine": "vllm-0",
+            "tenant": "acme",
+            # printf sk-secret | sha256sum
+            "key_hash": "746b4ad1ca9129e1caf080bf9406d43531b8bbf97f42cc1597ee4f3d4663938e",
+            "input_tokens": 8,
+            "cached_input_tokens": 5,
+            "output_tokens": 2,
+            "tokens_basis": "reported",
+        }
+    ]
+
+
+SPEND_LOG = {
+    "request_id": "chatcmpl-1",
+    "call_type": "acompletion",
+    "api_key": "88dc28d0f030c55ed4ab77ed8faf098196cb1c05df778539800c9f1243fe6b4b",
+    "spend": 0.0042,
+    "total_tokens": 1050,
+    "prompt_tokens": 1000,
+    "completion_tokens": 50,
+    "startTime": "2026-10-01T12:00:00.000Z",
+    "endTime": "2026-10-01T12:00:04.000Z",
+    "completionStartTime": "2026-10-01T12:00:00.500Z",
+    "model": "claude-sonnet-4-5",
+    "api_base": "https://api.anthropic.com",
+    "user": "default_user_id",
+    "metadata": {
+        "additional_usage_values": {
+            "cache_read_input_tokens": 900,
+            "cache_creation_input_tokens": 40,
+            "prompt_tokens_details": {"cached_tokens": 900, "cache_creation_tokens": 40},
+            "completion_tokens_details": {"reasoning_tokens": 20},
+        }
+    },
+    "cache_hit": "False",
+    "team_id": "search",
+    "end_user": "acme",
+    "status": "success",
+}
+REQUEST = {
+    "source_kind": "litellm",
+    "request_id": "chatcmpl-1",
+    "started_at": noon(),
+    "ended_at": noon(4),
+    "ttft_seconds": 0.5,
+    "end_to_end_seconds": 4.0,
+    "status": "success",
+    "is_ok": True,
+    "is_gateway_cached": False,
+    "model": "claude-sonnet-4-5",
+    "api_base": "https://api.anthropic.com",
+    "team": "search",
+    "tenant": "acme",
+    "key_hash": "88dc28d0f030c55ed4ab77ed8faf098196cb1c05df778539800c9f1243fe6b4b",
+    "input_tokens": 1000,
+    "cached_input_tokens": 900,
+    "cache_write_input_tokens": 40,
+    "output_tokens": 50,
+    "reasoning_output_tokens": 20,
+    "tokens_basis": "reported",
+    "spend_usd": 0.0042,
+}
+
+
+def litellm_rows(folder: Path, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    found, rejects = collected(LiteLLMFileCollector("gateway", jsonl(folder / "spend.jsonl", *rows), {}))
+    assert rejects.rows == 0
+    return found
+
+
+def test_a_row_of_litellms_spend_log(tmp_path: Path) -> None:
+    as_text = {**SPEND_LOG, "metadata": json.dumps(SPEND_LOG["metadata"])}  # as a database dump has it
+    assert litellm_rows(tmp_path, SPEND_LOG, as_text) == [REQUEST, REQUEST]
+
+
+def test_a_litellm_callbacks_payload_is_the_same_request(tmp_path: Path) -> None:
+    payload = {
+        "id": "chatcmpl-1",
+        "response_cost": 0.0042,
+        "status": "success",
+        "prompt_tokens": 1000,
+        "completion_tokens": 50,
+        "startTime": 1_790_856_000.0,
+        "endTime": 1_790_856_004.0,
+        "completionStartTime": 1_790_856_000.5,
+        "model": "claude-sonnet-4-5",
+        "api_base": "https://api.anthropic.com",
+        "cache_hit": False,
+        "end_user": "acme",
+        "metadata": {
+            "user_api_key_hash": SPEND_LOG["api_key"],
+            "user_api_key_team_id": "search",
+            "usage_object": SPEND_LOG["metadata"]["additional_usage_values"],
+        },
+    }
+    assert litellm_rows(tmp_path, payload) == [REQUEST]
+
+
+def test_what_litellm_writes_for_unknown_is_unknown(tmp_path: Path) -> None:
+    unpriced, failed, cached, whole, passed_through = litellm_rows(
+        tmp_path,
+        {**SPEND_LOG, "spend": 0.0},
+        {**SPEND_LOG, "status": "failure", "spend": 0.0, "prompt_tokens": 0, "completion_tokens": 0, "metadata": {}},
+        {**SPEND_LOG, "cache_hit": "True", "spend": 0.0},
+        {**SPEND_LOG, "completionStartTime": SPEND_LOG["endTime"]},
+        {**SPEND_LOG, "prompt_tokens": 60},
+    )
+    # A model of one's own has no price in LiteLLM's list: it says 0.
+    assert unpriced == {name: value for name, value in REQUEST.items() if name != "spend_usd"}
+    assert failed["is_ok"] is False
+    assert {"input_tokens", "output_tokens", "tokens_basis", "spend_usd"} & failed.keys() == set()
+    # LiteLLM's own cache answered: no engine worked for it.
+    assert (cached["is_gateway_cached"], cached["spend_usd"]) == (True, 0.0)
+    assert "ttft_seconds" not in whole
+    assert passed_through["input_tokens"] == 60 + 900 + 40
+
+
+def aiperf_record(number: int, start: float, end: float, **more: Any) -> dict[str, Any]:
+    metrics = {
+        "request_latency": {"value": (end - start) * 1e3, "unit": "ms"},
+        "time_to_first_token": {"value": 100.0, "unit": "ms"},
+        "input_sequence_length": {"value": 1000, "unit": "tokens"},
+        "output_sequence_length": {"value": 500, "unit": "tokens"},
+        "output_token_count": {"value": 400, "unit": "tokens"},
+        "reasoning_token_count": {"value": 100, "unit": "tokens"},
+        "inter_chunk_latency": {"value": [1.5, 2.5], "unit": "ms"},
+    }
+    return {
+        "metadata": {
+            "session_num": number,
+            "x_request_id": f"r{number}",
+            "conversation_id": f"session_{number:06d}",
+            "turn_index": 0,
+            "request_start_ns": NOON_NS + int(start * 1e9),
+            "request_end_ns": NOON_NS + int(end * 1e9),
+            "worker_id": "worker_1",
+            "record_processor_id": "record_processor_1",
+            "benchmark_phase": more.pop("phase", "profiling"),
+            "was_cancelled": False,
+        },
+        "metrics": more.pop("metrics", metrics),
+        "error": None,
+        **more,
+    }
+
+
+def aiperf_summary(concurrency: int, model: str = "Qwen/Qwen3-0.6B") -> dict[str, Any]:
+    return {
+        "schema_version": "1.4",
+        "aiperf_version": "0.13.0",
+        "input_config": {
+            "models": {"strategy": "round_robin", "items": [{"name": model}]},
+            "endpoint": {"type": "chat", "urls": ["http://127.0.0.1:8000"], "streaming": True},
+            "phases": [
+                {"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 1},
+                {"name": "profiling", "kind": "profiling", "type": "concurrency", "concurrency": concurrency},
+            ],
+        },
+        # Naive and in the time zone of whoever ran it; nobody may read it.
+        "start_time": "2026-10-01T05:00:00.000000",
+        "end_time": "2026-10-01T05:03:00.000000",
+    }
+
+
+def test_the_records_of_an_aiperf_run(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts" / "concurrency2"
+    reported = {
+        "time_to_first_token": {"value": 100.0, "unit": "ms"},
+        "input_sequence_length": {"value": 1000, "unit": "tokens"},
+        "output_sequence_length": {"value": 500, "unit": "tokens"},
+        "usage_prompt_tokens": {"value": 1010, "unit": "tokens"},
+        "usage_completion_tokens": {"value": 501, "unit": "tokens"},
+        "usage_prompt_cache_read_tokens": {"value": 992, "unit": "tokens"},
+    }
+    jsonl(
+        folder / "profile_export.jsonl",
+        aiperf_record(0, 0, 1, phase="warmup"),
+        aiperf_record(1, 10, 12.5),
+        aiperf_record(2, 11, 14, metrics=reported),
+        aiperf_record(3, 14, 14.25, metrics={}, error={"code": 503, "type": "HTTPError", "message": "busy"}),
+    )
+    (folder / "profile_export_aiperf.json").write_text(json.dumps(aiperf_summary(2)))
+    rows, rejects = collected(AIPerfCollector("load", str(tmp_path / "artifacts"), {}))
+    assert rejects.rows == 0
+    common = {
+        "source_kind": "aiperf",
+        "model": "Qwen/Qwen3-0.6B",
+        "api_base": "http://127.0.0.1:8000",
+    }
+    run = {**common, "window_id": "load/concurrency2", "stated_concurrency": 2.0}
+    ok = {"status": "ok", "is_ok": True, "ttft_seconds": 0.1}
+    counted = {
+        "input_tokens": 1000,
+        "output_tokens": 500,
+        "reasoning_output_tokens": 100,
+        "tokens_basis": "client_counted",
+    }
+    assert rows == [
+        {
+            **common,
+            **ok,
+            **counted,
+            "request_id": "r0",
+            "started_at": noon(0),
+            "ended_at": noon(1),
+            "end_to_end_seconds": 1.0,
+            "stated_concurrency": 1.0,
+        },
+        {
+            **run,
+            **ok,
+            **counted,
+            "request_id": "r1",
+            "started_at": noon(10),
+            "ended_at": noon(12.5),
+            "end_to_end_seconds": 2.5,
+        },
+        {
+            **run,
+            **ok,
+            "request_id": "r2",
+            "started_at": noon(11),
+            "ended_at": noon(14),
+            "end_to_end_seconds": 3.0,
+            "input_tokens": 1010,
+            "cached_input_tokens": 992,
+            "output_tokens": 501,
+            "tokens_basis": "reported",
+        },
+        {
+            **run,
+            "request_id": "r3",
+            "started_at": noon(14),
+            "ended_at": noon(14.25),
+            "end_to_end_seconds": 0.25,
+            "status": "503",
+            "is_ok": False,
+        },
+    ]
+
+
+def test_a_run_without_a_summary_is_still_a_run(tmp_path: Path) -> None:
+    jsonl(tmp_path / "c4" / "trial_1" / "profile_export.jsonl", aiperf_record(1, 10, 12))
+    (row,), _ = collected(
+        AIPerfCollector("load", str(tmp_path / "*" / "*" / "profile_export.jsonl"), {"model": "mine"})
+    )
+    assert (row["window_id"], row["model"]) == ("load/c4/trial_1", "mine")
+    assert "stated_concurrency" not in row
+
+
+def test_phases_of_one_aiperf_run_are_windows_of_their_own(tmp_path: Path) -> None:
+    records = [aiperf_record(number, 10 * number, 10 * number + 5) for number in (1, 2)]
+    for record, phase in zip(records, ("c1", "c64"), strict=True):
+        record["metadata"] |= {"phase_name": phase, "phase_kind": "profiling"}
+    jsonl(tmp_path / "sweep" / "profile_export.jsonl", *records)
+    summary = aiperf_summary(1)
+    summary["input_config"]["phases"] = [{"name": "c1", "concurrency": 1}, {"name": "c64", "concurrency": 64}]
+    (tmp_path / "sweep" / "profile_export_aiperf.json").write_text(json.dumps(summary))
+    rows, _ = collected(AIPerfCollector("load", str(tmp_path / "sweep"), {}))
+    assert [(row["window_id"], row["stated_concurrency"]) for row in rows] == [
+        ("load/sweep/c1", 1.0),
+        ("load/sweep/c64", 64.0),
+    ]
+
+
+def test_the_requests_of_a_genai_perf_run(tmp_path: Path) -> None:
+    usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 4}, "choices": []}
+    streamed = {
+        "timestamp": NOON_NS,
+        "request_inputs": {"payload": json.dumps({"model": "llama", "stream": True})},
+        "response_timestamps": [NOON_NS + 200_000_000, NOON_NS + 1_000_000_000],
+        "response_outputs": [
+            {"response": 'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'},
+            {"response": f"data: {json.dumps(usage)}\n\ndata: [DONE]\n\n"},
+        ],
+    }
+    silent = {**streamed, "response_outputs": [], "response_timestamps": []}
+    experiment = {"experiment": {"mode": "concurrency", "value": 8}, "requests": [streamed, silent]}
+    (tmp_path / "profile_export.json").write_text(
+        json.dumps({"service_kind": "openai", "endpoint": "v1/chat/completions", "experiments": [experiment]})
+    )
+    rows, rejects = collected(GenAIPerfCollector("old", str(tmp_path), {}))
+    assert rejects.rows == 0
+    run = {
+        "source_kind": "genai_perf",
+        "window_id": f"old/{tmp_path.name}",
+        "model": "llama",
+        "stated_concurrency": 8.0,
+    }
+    assert rows == [
+        {
+            **run,
+            "started_at": noon(),
+            "ended_at": noon(1),
+            "ttft_seconds": 0.2,
+            "end_to_end_seconds": 1.0,
+            "status": "ok",
+            "is_ok": True,
+            "input_tokens": 9,
+            "output_tokens": 4,
+            "tokens_basis": "reported",
+        },
+        {**run, "started_at": noon(), "status": "error", "is_ok": False},
+    ]
+
+
+def test_the_azure_traces_times_are_utc_and_its_last_line_counts(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2026-10-01 12:00:00.9799600,4808,10\n2026-10-02 00:00:00,1,2"
+    )
+    whole = Window(DAY.start_at, datetime(2026, 10, 3, tzinfo=UTC))
+    rows, _ = collected(AzureTraceCollector("trace", str(path), {}), whole)
+    assert rows == [
+        {
+            "source_kind": "azure_trace",
+            "started_at": noon(0.97996),
+            "input_tokens": 4808,
+            "output_tokens": 10,
+            "tokens_basis": "reported",
+        },
+        {
+            "source_kind": "azure_trace",
+            "started_at": DAY.end_at,
+            "input_tokens": 1,
+            "output_tokens": 2,
+            "tokens_basis": "reported",
+        },
+    ]
+    assert len(collected(AzureTraceCollector("trace", str(path), {}))[0]) == 1
