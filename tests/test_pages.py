@@ -96,6 +96,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         "period": {"start": date(2026, 11, 20), "end": date(2026, 11, 21)},
         "sources": [{"name": "agents", "kind": "spool", "path": "spool/"}],
         "sites": [{"name": "hall", "zone": "US", "pue": 1.2}],
+        "engines": [{"engine": "tgi:*", "model": "mistral-7b"}, {"engine": "llamacpp:*", "model": "qwen3-4b"}],
     }
     (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
     made = Book.of(folder / "fleet.yaml", folder / "data")
@@ -140,6 +141,12 @@ def test_tokens_by_class(book: Book, host: str) -> None:
     assert dict(held) == TOKENS[host]
 
 
+def test_an_engine_without_a_model_label_has_the_fleet_files(book: Book) -> None:
+    models = "select distinct split_part(engine, ':', 1), model from marts.token_ledger where model in (?, ?)"
+    held = book.query(models, ["mistral-7b", "qwen3-4b"])
+    assert sorted(held) == [("llamacpp", "qwen3-4b"), ("tgi", "mistral-7b")]
+
+
 def test_a_frontend_is_not_added_to_its_workers(book: Book) -> None:
     engines = "select distinct engine from marts.token_ledger where model = 'disagg-8b' order by 1"
     assert [engine.partition(":")[0] for (engine,) in book.query(engines)] == ["dynamo_decode", "dynamo_prefill"]
@@ -157,10 +164,9 @@ def test_families_that_the_catalogue_does_not_know_are_counted(book: Book) -> No
 
 
 def test_every_source_kind_has_its_page_whose_lines_load(tmp_path: Path) -> None:
-    assert {path.stem for path in DOCS.glob("*.md")} >= set(read_families(BUNDLED_CATALOGUE).values())
-    for path in DOCS.glob("*.md"):
-        _, fence, rest = path.read_text(encoding="utf-8").partition("```yaml\n")
-        assert fence, f"{path.name} shows no fleet-file lines"
+    for kind in set(read_families(BUNDLED_CATALOGUE).values()):
+        _, fence, rest = (DOCS / f"{kind}.md").read_text(encoding="utf-8").partition("```yaml\n")
+        assert fence, f"{kind}.md shows no fleet-file lines"
         file = tmp_path / "fleet.yaml"
         file.write_text("fleet: shown\nperiod: {start: 2026-11-01}\n" + rest.partition("```")[0], encoding="utf-8")
         assert load_fleet(file, {"WATTLEDGER_DATA": str(tmp_path)}).sources
