@@ -117,10 +117,10 @@ def _thirteen_digits(text: bytes) -> np.ndarray | None:
 
 
 def _any_digits(text: bytes) -> np.ndarray:
-    try:
-        return np.array(orjson.loads(b"[" + text + b"]"), dtype=np.int64)
-    except (TypeError, OverflowError) as error:
-        raise ValueError(f"a timestamp is none: {error}") from error
+    times = orjson.loads(b"[" + text + b"]")
+    if not all(isinstance(at, int) and abs(at) < 2**53 for at in times):
+        raise ValueError(f"a timestamp is none: {text[:200].decode('utf-8', 'replace')}")
+    return np.array(times, dtype=np.int64)
 
 
 def _values(text: bytes) -> np.ndarray:

@@ -96,7 +96,9 @@ class PrometheusCollector:
         except SourceError as refusal:
             if refusal.status is None:
                 raise
-            logger.info("source %s is read through range selectors: %s", self.source, refusal)
+            # Prometheus has none, which is nothing to tell; a proxy that keeps one back is.
+            level = logging.DEBUG if refusal.status == 404 else logging.INFO
+            logger.log(level, "source %s is read through range selectors: %s", self.source, refusal)
             return False
         return True
 

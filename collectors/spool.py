@@ -41,6 +41,8 @@ UNKNOWN_KEY = b"wattledger_unknown_families"
 
 # Writing takes milliseconds: a file that is still unfinished after this long will never be finished.
 UNFINISHED_SECONDS = 3600
+# A few bytes of Parquet may stand for any number of equal rows; an agent writes some thousands per file.
+MOST_ROWS_PER_FILE = 10_000_000
 # Rows handed on at once: files of one minute are small, and a batch has a price of its own.
 BATCH_ROWS = 2**18
 
@@ -219,6 +221,9 @@ class SpoolCollector:
             self.problems.append(f"{path}: {error.reason}")
             return None
         try:
+            rows = pq.read_metadata(pa.BufferReader(payload)).num_rows
+            if rows > MOST_ROWS_PER_FILE:
+                raise ValueError(f"{rows} rows, of at most {MOST_ROWS_PER_FILE} that a file may hold")
             table = pq.read_table(pa.BufferReader(payload), columns=_READ_SCHEMA.names)
             table = table.cast(_READ_SCHEMA.with_metadata(table.schema.metadata))
             if any(column.null_count for column in table.columns):

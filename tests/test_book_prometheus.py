@@ -1,4 +1,4 @@
-"""Books from a real Prometheus: over HTTP the same book as from files, and live what an exporter handed out."""
+"""Books from real servers: over HTTP the same book as from files, and live what an exporter handed out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ import pytest
 from collectors.demo_fleet import BOARDS
 from collectors.samples import Window
 from tests.books import Book, at, demo_fleet, files_source, on, record, recorded
-from tests.servers import http_server, openmetrics, prometheus_scraping, prometheus_with_history, reply
+from tests.servers import (
+    http_server,
+    openmetrics,
+    prometheus_scraping,
+    prometheus_with_history,
+    reply,
+    victoria_metrics_with_history,
+)
 
 # Eight days over a Sunday: a rollout, a lie, and the 4-minute gap of 10-22 19:06-19:09 on a6000-02.
 START, END = on("10-15"), on("10-23")
@@ -47,7 +54,7 @@ def series_of(samples: pa.Table) -> Iterator[tuple[str, dict[str, str], Iterator
         yield metric, json.loads(labels), ((us / 1e6, value) for _, _, us, value in held)
 
 
-def test_a_server_with_recorded_weeks_gives_the_same_book_as_files(tmp_path: Path) -> None:
+def test_servers_with_recorded_weeks_give_the_same_book_as_files(tmp_path: Path) -> None:
     days = Window(datetime.combine(START, datetime.min.time(), UTC), datetime.combine(END, datetime.min.time(), UTC))
     samples = as_prometheus_keeps_it(recorded(days, lambda labels: labels.get("Hostname") in NODES))
     record(samples, tmp_path / "recorded")
@@ -55,15 +62,17 @@ def test_a_server_with_recorded_weeks_gives_the_same_book_as_files(tmp_path: Pat
         demo_fleet(tmp_path, START, END, sources=[files_source("cluster", "recorded/*.parquet")]), tmp_path / "files"
     )
     files.run()
-    server = tmp_path / "server"
-    server.mkdir()
-    with prometheus_with_history(server, openmetrics(series_of(samples))) as url:
-        source = {"name": "cluster", "kind": "prometheus", "url": url, "interval_seconds": 60, "site": "west"}
-        book = Book.of(demo_fleet(tmp_path / "http", START, END, sources=[source]), tmp_path / "http")
-        book.run()
-    assert book.query("select sum(rows) from raw.landings where outcome = 'landed'") == [(samples.num_rows,)]
-    assert book.query("select distinct url from raw.landings") == [(url,)]
-    assert book.hashes() == files.hashes()
+    for kind, server in (("prometheus", prometheus_with_history), ("victoria", victoria_metrics_with_history)):
+        folder = tmp_path / kind
+        folder.mkdir()
+        with server(folder, openmetrics(series_of(samples))) as url:
+            source = {"name": "cluster", "kind": "prometheus", "url": url, "interval_seconds": 60, "site": "west"}
+            fleet = demo_fleet(tmp_path / f"{kind}-fleet", START, END, sources=[source])
+            book = Book.of(fleet, tmp_path / f"{kind}-data")
+            book.run()
+        assert book.query("select sum(rows) from raw.landings where outcome = 'landed'") == [(samples.num_rows,)]
+        assert book.query("select distinct url from raw.landings") == [(url,)]
+        assert book.hashes() == files.hashes(), kind
     assert book.hashes()["energy_ledger"][0] > 7 * 288 * 8 - 8
     # The 4-minute gap, as in the scenario: neither filled nor lost.
     seconds = (

@@ -359,6 +359,15 @@ def test_a_spool_with_one_broken_file_lands_the_others_and_names_it(fleet, tmp_p
     assert result.detail.startswith(f"{broken}: ")
 
 
+def test_a_spool_file_of_endless_rows_is_left_alone(refusing_fleet, tmp_path, monkeypatch):
+    monkeypatch.setattr("collectors.spool.MOST_ROWS_PER_FILE", 499)
+    result = refusing_fleet.lands(
+        spooled(tmp_path, as_parquet([({"UUID": "GPU-a"}, [(n, 250.0) for n in range(500)])]))
+    )
+    assert result.outcome == "failed"
+    assert result.detail.endswith(".parquet: 500 rows, of at most 499 that a file may hold")
+
+
 # --- answers that are whole, and full of rubbish ----------------------------------------------------------------------
 
 

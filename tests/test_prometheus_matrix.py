@@ -134,6 +134,8 @@ def test_every_export_comes_back_as_it_was(series, is_spaced):
         LINE.replace(b"1.5,2", b"1.5,,2"),
         LINE.replace(b"1.5,2", b"1.5,watts"),
         LINE.replace(b"1790812800001", b"17908128000x1"),
+        LINE.replace(b"1790812800001", b"17908-2800001"),
+        LINE.replace(b"1790812800001", b"1790812800.01"),
         LINE.replace(b"1790812800001", b"1" * 30),
         LINE.replace(b"1790812800001,", b"1790812800001,,"),
         LINE.replace(b'"a":"b"', b'"a":"b'),

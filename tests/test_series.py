@@ -260,6 +260,33 @@ def test_long_series_thin_their_steps_the_same_way_at_any_cut():
     assert facts_of(rows, cuts=range(1, 3000)) == expected
 
 
+def test_series_that_come_late_leave_the_steps_of_the_first_ones_as_they_were(monkeypatch):
+    monkeypatch.setattr("collectors.facts.MEDIANS_AT_ONCE", 7)
+    register = SeriesRegister("cluster", DAY)
+    seconds = np.cumsum([0, *[10] * 9, *[30] * 20, *[50] * 9])  # the median step is 30 s
+
+    def see(name, seconds):
+        ids = np.full(len(seconds), register.series_id(POWER, {"UUID": name}), dtype=np.int64)
+        register.observe(sample_batch(ids, DAY.start_us + seconds * SECOND, np.ones(len(seconds))))
+
+    for part in np.split(seconds, [10, 20, 30]):
+        see("GPU-a", part)
+    for n in range(200):
+        see(f"GPU-{n}", np.array([n, n + 5]))
+    by_id = {row["series_id"]: row["typical_interval_seconds"] for row in register.chunk_table().to_pylist()}
+    assert by_id.pop(register.series_id(POWER, {"UUID": "GPU-a"})) == 30.0
+    assert set(by_id.values()) == {5.0}
+
+
+def test_a_landing_takes_so_many_series_and_no_more(monkeypatch):
+    monkeypatch.setattr("collectors.series.SERIES_LIMIT", 2)
+    register = SeriesRegister("cluster", DAY)
+    for name in ("GPU-a", "GPU-b", "GPU-a"):
+        register.series_id(POWER, {"UUID": name})
+    with pytest.raises(SourceError, match=r"cluster: more than 2 series, now of DCGM_FI_DEV_POWER_USAGE"):
+        register.series_id(POWER, {"UUID": "GPU-c"})
+
+
 def test_chunk_table_has_the_window_and_the_types_of_the_raw_table():
     table = register_of([("GPU-a", 0, 1.0)]).chunk_table()
     at = pa.timestamp("us", tz="UTC")
