@@ -229,7 +229,7 @@ def test_the_azure_trace_lands_with_its_published_counts(tmp_path: Path, held: d
 def test_the_asset_fails_only_when_every_source_did(tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", answer(1))
     fleet = fleet_of(tmp_path, LOG + "  - {name: other, kind: access_log, path: other.jsonl}\n")
-    (asset,) = requests.request_assets(fleet)
+    asset = requests.request_assets(fleet)[0]
 
     def materialised() -> dg.ExecuteInProcessResult:
         return dg.materialize(
