@@ -201,7 +201,7 @@ def test_a_gzipped_log_that_broke_off_is_a_failure(tmp_path: Path, kind: str) ->
 
 
 def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
-    """A hundred megabytes and more in a thousandth of that: as one line, as empty lines, as wrong rows, as a document."""
+    """A hundred megabytes in a thousandth of that: as one line, as empty lines, as wrong rows, as a document."""
     block = b"0" * (1 << 20)
     for name, content in (
         ("line", block),
