@@ -21,7 +21,7 @@ from collectors.requests import (
     between,
     instant_us,
     key_hash,
-    must_hold_requests,
+    requests_of,
     text,
     usage_tokens,
 )
@@ -61,19 +61,12 @@ class AccessLogCollector:
         """Batches of the requests that began in the window, in file order."""
         batches = Batches(window, "access_log", self.log.constants)
         for path in paths_of(self.log.path, "*.jsonl*"):
-            read, before = 0, rejects.rows
-            for number, line in lines(path):
-                try:
-                    request = self._request(json_object(line))
-                except Reject as reason:
-                    rejects.add(f"{path}:{number}", reason)
-                    continue
-                read += 1
+            for request in requests_of(path, numbered_lines(path), self._request, rejects):
                 yield from batches.add(request)
-            must_hold_requests(path, read, rejects, before)
         yield from batches.rest()
 
-    def _request(self, held: Mapping[str, Any]) -> dict[str, Any]:
+    def _request(self, line: bytes) -> dict[str, Any]:
+        held = json_object(line)
         said = {name: _at(held, place) for name, place in self._places.items()}
         started_us = instant_us(said.get("started_at"), "started_at", self.log.time_unit)
         ended_us = instant_us(said.get("ended_at"), "ended_at", self.log.time_unit)
@@ -98,6 +91,11 @@ class AccessLogCollector:
             "spend_usd": amount(said.get("spend_usd"), "spend_usd"),
             **usage_tokens(said.get("usage")),
         }
+
+
+def numbered_lines(path: str) -> Iterator[tuple[str, bytes]]:
+    """(place, line) of every line of a file that is not blank."""
+    return ((f"{path}:{number}", line) for number, line in lines(path))
 
 
 def json_object(line: bytes) -> Mapping[str, Any]:

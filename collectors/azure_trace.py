@@ -6,6 +6,7 @@ Add here what another year of the trace writes differently. Keep out other CSV f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from collectors.requests import (
     Rejects,
     checked_tokens,
     instant_us,
-    must_hold_requests,
+    requests_of,
     tokens,
 )
 from collectors.samples import SourceError, Window
@@ -37,18 +38,11 @@ class AzureTraceCollector:
         """Batches of the requests that began in the window, in file order; a file without a column is a SourceError."""
         batches = Batches(window, "azure_trace", self.constants)
         for path in paths_of(self.path, "*.csv"):
-            read, before = 0, rejects.rows
-            rows = lines(path)
-            places = _places(path, next(rows, (1, b""))[1])
-            for number, line in rows:
-                try:
-                    request = _request(line, places)
-                except (Reject, UnicodeDecodeError) as reason:
-                    rejects.add(f"{path}:{number}", reason)
-                    continue
-                read += 1
+            held = lines(path)
+            places = _places(path, next(held, (1, b""))[1])
+            rows = ((f"{path}:{number}", line) for number, line in held)
+            for request in requests_of(path, rows, partial(_request, places), rejects):
                 yield from batches.add(request)
-            must_hold_requests(path, read, rejects, before)
         yield from batches.rest()
 
 
@@ -60,8 +54,8 @@ def _places(path: str, header: bytes) -> list[int]:
     return [names.index(column) for column in COLUMNS]
 
 
-def _request(line: bytes, places: list[int]) -> dict[str, Any]:
-    cells = line.decode("utf-8").strip().split(",")
+def _request(places: list[int], line: bytes) -> dict[str, Any]:
+    cells = line.decode("utf-8", "replace").strip().split(",")
     if len(cells) <= max(places):
         raise Reject(f"got {len(cells)} columns, expected {max(places) + 1}")
     at, said, generated = (cells[place] for place in places)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from collectors.access_logs import is_ok, json_object
+from collectors.access_logs import is_ok, json_object, numbered_lines
 from collectors.requests import (
     Batches,
     Reject,
@@ -22,12 +22,12 @@ from collectors.requests import (
     checked_tokens,
     instant_us,
     key_hash,
-    must_hold_requests,
+    requests_of,
     text,
     tokens,
 )
 from collectors.samples import SourceError, Window, url_without_secrets
-from collectors.text_files import lines, paths_of
+from collectors.text_files import paths_of
 
 TABLE = '"LiteLLM_SpendLogs"'
 # Columns of the table that we read, of its schema.prisma. Those of OPTIONAL came with later versions of LiteLLM.
@@ -50,16 +50,9 @@ class LiteLLMFileCollector:
         """Batches of the requests that began in the window, in file order."""
         batches = Batches(window, "litellm", self.constants)
         for path in paths_of(self.path, "*.jsonl*"):
-            read, before = 0, rejects.rows
-            for number, line in lines(path):
-                try:
-                    request = litellm_request(json_object(line))
-                except Reject as reason:
-                    rejects.add(f"{path}:{number}", reason)
-                    continue
-                read += 1
+            rows = numbered_lines(path)
+            for request in requests_of(path, rows, lambda line: litellm_request(json_object(line)), rejects):
                 yield from batches.add(request)
-            must_hold_requests(path, read, rejects, before)
         yield from batches.rest()
 
 
@@ -90,14 +83,9 @@ class LiteLLMPostgresCollector:
             with dbapi.connect(os.environ[self.dsn_env]) as connection, connection.cursor() as cursor:
                 cursor.execute("set timezone to 'UTC'")
                 cursor.execute(self._select(_present(cursor), window))
-                for batch in cursor.fetch_record_batch():
-                    for held in batch.to_pylist():
-                        try:
-                            request = litellm_request(held)
-                        except Reject as reason:
-                            rejects.add(f"{TABLE} request_id {held.get('request_id')!r}", reason)
-                            continue
-                        yield from batches.add(request)
+                rows = ((_place(held), held) for batch in cursor.fetch_record_batch() for held in batch.to_pylist())
+                for request in requests_of(self.url, rows, litellm_request, rejects):
+                    yield from batches.add(request)
         except Error as refusal:
             raise SourceError(self.url, None, _without(str(refusal), os.environ[self.dsn_env])) from None
         yield from batches.rest()
@@ -126,6 +114,10 @@ def _present(cursor: Any) -> list[str]:
         " where table_name = 'LiteLLM_SpendLogs' and table_schema = any (current_schemas(false))"
     )
     return [row[0] for row in cursor.fetchall()]
+
+
+def _place(held: Mapping[str, Any]) -> str:
+    return f"{TABLE} request_id {held['request_id']!r}"
 
 
 def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:

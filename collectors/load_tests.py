@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from collectors.access_logs import json_object
+from collectors.access_logs import json_object, numbered_lines
 from collectors.requests import (
     Batches,
     Reject,
@@ -23,13 +24,13 @@ from collectors.requests import (
     between,
     checked_tokens,
     instant_us,
-    must_hold_requests,
+    requests_of,
     text,
     tokens,
     usage_tokens,
 )
 from collectors.samples import SourceError, Window
-from collectors.text_files import document, lines, paths_of
+from collectors.text_files import document, paths_of
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "sec": 1.0}
 
@@ -52,20 +53,14 @@ class AIPerfCollector:
             run = _run_of(path)
             batches = Batches(window, "aiperf", self.constants)
             name = f"{self.source}/{run_name(self.path, path)}"
-            read, before = 0, rejects.rows
-            for number, line in lines(path):
-                try:
-                    request = _aiperf_request(json_object(line), name, run)
-                except Reject as reason:
-                    rejects.add(f"{path}:{number}", reason)
-                    continue
-                read += 1
+            make = partial(_aiperf_request, name, run)
+            for request in requests_of(path, numbered_lines(path), make, rejects):
                 yield from batches.add(request)
-            must_hold_requests(path, read, rejects, before)
             yield from batches.rest()
 
 
-def _aiperf_request(record: Mapping[str, Any], run_name: str, run: Mapping[str, Any]) -> dict[str, Any]:
+def _aiperf_request(run_name: str, run: Mapping[str, Any], line: bytes) -> dict[str, Any]:
+    record = json_object(line)
     metadata, metrics = record.get("metadata"), record.get("metrics")
     if not isinstance(metadata, dict) or not isinstance(metrics, dict):
         raise Reject("expected an object with metadata and metrics, as AIPerf's --export-level records writes it")
@@ -203,18 +198,14 @@ class GenAIPerfCollector:
                 raise SourceError(path, None, "expected an object with experiments, as GenAI-Perf writes it")
             batches = Batches(window, "genai_perf", self.constants)
             name = f"{self.source}/{run_name(self.path, path)}"
-            read, before = 0, rejects.rows
-            for nth, experiment in enumerate(experiments):
-                window_id = name if len(experiments) == 1 else f"{name}/{nth + 1}"
-                for number, request in enumerate(_requests(path, nth, experiment)):
-                    try:
-                        row = _genai_perf_request(request, window_id, experiment)
-                    except Reject as reason:
-                        rejects.add(f"{path}: experiments[{nth}].requests[{number}]", reason)
-                        continue
-                    read += 1
-                    yield from batches.add(row)
-            must_hold_requests(path, read, rejects, before)
+            rows = (
+                (f"{path}: experiments[{nth}].requests[{number}]", (nth, request))
+                for nth, experiment in enumerate(experiments)
+                for number, request in enumerate(_requests(path, nth, experiment))
+            )
+            make = partial(_genai_perf_request, name, experiments)
+            for request in requests_of(path, rows, make, rejects):
+                yield from batches.add(request)
             yield from batches.rest()
 
 
@@ -225,7 +216,8 @@ def _requests(path: str, nth: int, experiment: Any) -> list[Any]:
     return requests
 
 
-def _genai_perf_request(request: Any, window_id: str, experiment: Mapping[str, Any]) -> dict[str, Any]:
+def _genai_perf_request(run_name: str, experiments: list[Any], row: tuple[int, Any]) -> dict[str, Any]:
+    nth, request = row
     if not isinstance(request, dict):
         raise Reject("expected an object with timestamp and response_timestamps")
     started_us = instant_us(request.get("timestamp"), "timestamp", "ns")
@@ -236,10 +228,10 @@ def _genai_perf_request(request: Any, window_id: str, experiment: Mapping[str, A
         raise Reject("response_timestamps: expected a list")
     times = [instant_us(at, "response_timestamps", "ns") for at in answers]
     ended_us = times[-1] if times else None
-    said = experiment.get("experiment")
+    said = experiments[nth].get("experiment")
     level = said.get("value") if isinstance(said, dict) and said.get("mode") == "concurrency" else None
     return {
-        "window_id": window_id,
+        "window_id": run_name if len(experiments) == 1 else f"{run_name}/{nth + 1}",
         "started_at": started_us,
         "ended_at": ended_us,
         # One answer came whole: there was no first token.

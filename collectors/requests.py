@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -47,6 +47,8 @@ REQUEST_SCHEMA = pa.schema(
     ]
 )
 BATCH_ROWS = 8_192
+# A file of which so many rows are no requests, and none before, is not read to its end.
+HOPELESS_ROWS = 10_000
 TEXT_CHARACTERS = 1_000
 # Beyond it a number is no count of one request's tokens, and soon no exact integer either.
 MOST_TOKENS = 1 << 40
@@ -112,10 +114,27 @@ class Batches:
             self.rows.clear()
 
 
-def must_hold_requests(path: str, read: int, rejects: Rejects, rejected_before: int) -> None:
-    """SourceError for a file in which no row is a request: it is not what the fleet file says it is."""
-    if not read and rejects.rows > rejected_before:
-        raise SourceError(path, None, f"no row is a request: {rejects}")
+def requests_of(
+    path: str, rows: Iterable[tuple[str, Any]], make: Callable[[Any], dict[str, Any]], rejects: Rejects
+) -> Iterator[dict[str, Any]]:
+    """What `make` makes of each (place, row) of a file; where it raises Reject, the row is counted instead.
+
+    SourceError for a file in which no row is a request: it is not what the fleet file says it is.
+    """
+    read, mine = 0, Rejects()
+    for place, row in rows:
+        try:
+            request = make(row)
+        except Reject as reason:
+            mine.add(place, reason)
+            rejects.add(place, reason)
+            if not read and mine.rows >= HOPELESS_ROWS:
+                break
+            continue
+        read += 1
+        yield request
+    if mine.rows and not read:
+        raise SourceError(path, None, f"no row is a request: {mine}")
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import duckdb
+import pyarrow as pa
 
 from collectors.samples import SourceError
+from pipelines import booking
 from pipelines.fleet import Fleet
 from pipelines.raw_tables import columns_of
 
@@ -43,10 +45,11 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
             connection.execute("begin")
             try:
                 connection.execute("delete from raw.benchmark_results where source = ?", [benchmark.name]).fetchall()
-                connection.executemany(
-                    f"insert into raw.benchmark_results values ({', '.join('?' for _ in columns)})",
-                    [[row.get(column) for column in columns] for row in rows],
-                )
+                table = pa.Table.from_pylist([{column: row.get(column) for column in columns} for row in rows])
+                with booking.registered(connection, results_came=table):
+                    connection.execute(
+                        "insert into raw.benchmark_results by name select * from results_came"
+                    ).fetchall()
                 connection.execute("commit")
             except BaseException:
                 connection.execute("rollback")

@@ -108,9 +108,8 @@ def write_power(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    folder = tmp_path_factory.mktemp("load_test")
+def load_test_book(folder: Path) -> Book:
+    """The load test, landed and booked in a folder of its own."""
     write_artifacts(folder / "artifacts")
     write_power(folder / "power.csv")
     power = {
@@ -135,6 +134,11 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     made = Book.of(path, folder / "data")
     made.run()
     return made
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    return load_test_book(tmp_path_factory.mktemp("load_test"))
 
 
 def test_every_phase_has_its_throughput_latency_joules_and_dollars(book: Book) -> None:

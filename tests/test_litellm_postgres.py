@@ -152,7 +152,7 @@ def test_memory_does_not_grow_with_the_table(server: str, tmp_path: Path) -> Non
         insert into "LiteLLM_SpendLogs" (request_id, call_type, "startTime", "endTime", prompt_tokens, metadata)
         select 'r' || n, 'acompletion', timestamp '2026-10-07' + n * interval '0.1 second', timestamp '2026-10-08', 7,
             jsonb_build_object('additional_usage_values', jsonb_build_object('padding', repeat('x', 2000)))
-        from generate_series(1, 100000) as n
+        from generate_series(1, 40000) as n
         """,
     )
     program = tmp_path / "read.py"
@@ -179,6 +179,6 @@ def test_memory_does_not_grow_with_the_table(server: str, tmp_path: Path) -> Non
         check=True,
     )
     (few, small), (many, large) = json.loads(done.stdout)
-    assert (few, many) == (7_199, 100_000)
-    # 100,000 rows are 200 MB of metadata; a batch at a time is 16 MB on the wire.
-    assert large - small < 100
+    assert (few, many) == (7_199, 40_000)
+    # 40,000 rows are 80 MB of metadata, several times that as objects; on the wire they come 16 MB at a time.
+    assert large - small < 60

@@ -63,7 +63,8 @@ LOG = "  - {name: log, kind: access_log, path: log.jsonl}\n"
 
 
 def test_each_day_is_landed_once_and_again_gives_the_same(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
-    write(tmp_path / "log.jsonl", answer(1), answer(2, NOON_S + DAY_S), answer(3, NOON_S + 3 * DAY_S))
+    midnight = NOON_S + DAY_S // 2  # the first instant of the second day, and no other's
+    write(tmp_path / "log.jsonl", answer(1), answer(2, midnight), answer(3, NOON_S + 3 * DAY_S))
     fleet = fleet_of(tmp_path, LOG)
     assert land(held, fleet, 1, 4) == [
         ("log", 1, "landed", 1, 0),
@@ -229,7 +230,7 @@ def test_the_azure_trace_lands_with_its_published_counts(tmp_path: Path, held: d
 def test_the_asset_fails_only_when_every_source_did(tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", answer(1))
     fleet = fleet_of(tmp_path, LOG + "  - {name: other, kind: access_log, path: other.jsonl}\n")
-    (asset,) = requests.request_assets(fleet)
+    asset = requests.request_assets(fleet)[0]
 
     def materialised() -> dg.ExecuteInProcessResult:
         return dg.materialize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,16 @@ def test_the_same_request_counts_the_same_at_both_providers(left: int, read: int
 )
 def test_times_are_utc_and_whole_microseconds(said: Any, unit: str, seconds: float) -> None:
     assert instant_us(said, "at", unit) == NOON_NS // 1000 + round(seconds * 1e6)
+
+
+def test_a_time_without_an_offset_is_utc_wherever_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    time.tzset()
+    try:
+        assert instant_us("2026-10-01T12:00:00", "at") == NOON_NS // 1000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("said", ["yesterday", 1_790_856_000_000, -5, float("inf"), "1790", True, [], "2026-13-01"])

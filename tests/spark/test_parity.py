@@ -21,6 +21,7 @@ from pipelines.fleet import DEFAULT_FLEET
 from tests.books import Book, command, validation_data
 from tests.spark import cluster, parity
 from tests.spark.parity import lake_of
+from tests.test_book_load_test import PHASES, load_test_book
 
 # Of the demo's 28 days; WATTLEDGER_SPARK_DAYS says another number.
 DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
@@ -85,6 +86,16 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
             build.result(timeout=600)
     assert compared(book, lake, "demo", start, end) == 0
     assert Committed.of(lake).run_id != first.run_id
+
+
+def test_a_load_tests_phases_are_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
+    book, lake = load_test_book(tmp_path), tmp_path / "lake"
+    dates = (date(2026, 10, 1), date(2026, 10, 2))
+    raw = lake_of(book, lake)
+    with building(spark_cluster, book, lake, dates, raw) as build:
+        build.result(timeout=600)
+    assert compared(book, lake, "load test", *dates) == 0
+    assert book.query("select count(*) from marts.load_test_phases") == [(len(PHASES),)]
 
 
 def ran(fleet: Path, data: Path, **more: str) -> str:
