@@ -123,7 +123,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 
 def test_every_page_says_where_it_is_from_and_is_asserted() -> None:
-    assert set(HOSTS) == set(TOKENS) | {"dynamo_frontend"} | set(POWER_PAGES) | {"prometheus"}
+    assert set(HOSTS) == set(TOKENS) | {"dynamo_frontend", "vllm_asleep"} | set(POWER_PAGES) | {"prometheus"}
     for path in PAGES.glob("*.prom"):
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         assert first.startswith(("# Recorded ", "# Written ")) and "2026" in first, path.name
@@ -150,6 +150,13 @@ def test_an_engine_without_a_model_label_has_the_fleet_files(book: Book) -> None
 def test_a_frontend_is_not_added_to_its_workers(book: Book) -> None:
     engines = "select distinct engine from marts.token_ledger where model = 'disagg-8b' order by 1"
     assert [engine.partition(":")[0] for (engine,) in book.query(engines)] == ["dynamo_decode", "dynamo_prefill"]
+
+
+def test_a_sleeping_engine_takes_its_boards_joules_as_asleep(book: Book) -> None:
+    asleep = "select distinct state, model from marts.energy_ledger where node = 'kepler-1' and meter_scope = 'board'"
+    assert book.query(asleep) == [("asleep", "sleepy-7b")]
+    joules = "select sum(asleep_joules), sum(energy_joules) from marts.energy_ledger where model = 'sleepy-7b'"
+    assert book.query(joules) == [(36_000, 36_000)]
 
 
 def test_joules_by_meter(book: Book) -> None:
