@@ -81,6 +81,18 @@ def test_each_day_is_landed_once_and_again_gives_the_same(tmp_path: Path, held: 
     ]
 
 
+def test_days_one_by_one_and_all_at_once_give_the_same(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    write(tmp_path / "log.jsonl", *(answer(number, NOON_S + number * DAY_S // 3) for number in range(9)))
+    fleet = fleet_of(tmp_path, LOG)
+    land(held, fleet, 1, 4)
+    at_once = rows(held, "*")
+    held.execute("delete from raw.requests")
+    for day in (3, 1, 2):
+        land(held, fleet, day, day + 1)
+    assert rows(held, "*") == at_once
+    assert len(at_once) == 8  # the ninth began on the fourth day
+
+
 def test_a_changed_log_replaces_its_day_and_a_shorter_one_does_not(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
