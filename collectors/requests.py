@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,6 +53,7 @@ HOPELESS_ROWS = 10_000
 TEXT_CHARACTERS = 1_000
 # Beyond it a number is no count of one request's tokens, and soon no exact integer either.
 MOST_TOKENS = 1 << 40
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EARLIEST_US = microseconds(datetime(2000, 1, 1, tzinfo=UTC))
 _LATEST_US = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
@@ -99,9 +101,12 @@ class Batches:
     constants: Mapping[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._from_us, self._until_us = self.window.start_us, self.window.end_us
+
     def add(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Take one request whose times are microseconds; yields a batch when one is full."""
-        if not self.window.start_us <= row["started_at"] < self.window.end_us:
+        if not self._from_us <= row["started_at"] < self._until_us:
             return
         self.rows.append({"source_kind": self.source_kind, **row, **self.constants})
         if len(self.rows) >= BATCH_ROWS:
@@ -197,7 +202,7 @@ def key_hash(value: Any, name: str) -> str | None:
     said = text(value, name)
     if said is None:
         return None
-    if len(said) == 64 and all(character in "0123456789abcdef" for character in said):
+    if _SHA256.fullmatch(said):
         return said
     return hashlib.sha256(said.removeprefix("Bearer ").encode("utf-8", "surrogatepass")).hexdigest()
 

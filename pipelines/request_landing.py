@@ -7,6 +7,7 @@ do not: series, facts and neighbours (`landing`).
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -73,6 +74,10 @@ def land(
             _write(connection, result, run_id, now())
         results.append(result)
     connection.execute("drop table if exists requests_seen")
+    outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(result.outcome for result in results).items())
+    came = sum(result.rows for result in results)
+    told = "; ".join(part for part in (outcomes, str(rejects), failure[2] if failure else "") if part)
+    logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", told)
     return results
 
 

@@ -43,7 +43,8 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
         """One row per request, as a gateway, a log or a load test said it, with its tokens counted in one way.
 
-        Landed per source and UTC day. A source that fails costs its own check, not the day.
+        Landed per source and UTC day. A source that fails costs its own check, not the day; not even all of them do:
+        the book stands on telemetry, and is written without a gateway.
         """
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
@@ -67,8 +68,6 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         )
         for name, mine in results.items():
             yield answered(check_name(name), key, mine)
-        if landed and all(result.outcome == "failed" for result in landed):
-            raise dg.Failure(f"every source of requests failed; the last one said: {landed[-1].detail}")
 
     @dg.asset(
         key=results_key,

@@ -56,6 +56,9 @@ ledger as (
         {{ row_charged_energy_cost_usd() }} as charged_energy_cost_usd,
         {{ row_capacity_cost_usd() }} as capacity_cost_usd
     from {{ ref('int_costed_energy') }}
+    -- Most days have no window, and pay nothing for the question.
+    where interval_start_at > (select min(start_at) - interval {{ var('grid_seconds') }} second from windows)
+        and interval_start_at < (select max(end_at) from windows)
 
 ),
 
