@@ -52,7 +52,7 @@ def read_price_list(path: str) -> PriceList:
         if path.endswith(".csv"):
             return _judged(_csv_rows(path))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(path, None, f"cannot be read: {error}") from error
+        raise SourceError(path, None, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     raise SourceError(path, None, "not a .json or .csv file")
 
 

@@ -33,6 +33,7 @@ def board(name: str, hourly_kwh: list[float]) -> pa.Table:
 def fleet_of(folder: Path, grid: dict, zone: str = "US-CAL-CISO") -> Path:
     told = {
         "fleet": "west_2023",
+        "synthetic": True,
         "period": {"start": THE_FIRST, "end": date(2023, 6, 3)},
         "sources": [files_source("dcgm", "*.parquet")],
         "sites": [{"name": "west", "zone": zone, "time_zone": "America/Los_Angeles", "pue": 1.0}],
