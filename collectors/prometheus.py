@@ -35,6 +35,9 @@ EXPORT_KIND = "application/stream+json"
 
 # Where in the window to look for series of unknown families: most live at its end.
 _ALIVE_AT = (1.0, 0.75, 0.5, 0.25, 0.0)
+# Words with which many programs begin their metrics: they do not tell an exporter, and node_ alone has hundreds.
+_COMMON_WORDS = ("e2e", "generation", "input", "node", "num", "output", "process", "prompt", "request", "time")
+_COMMON = frozenset(f"{word}_" for word in _COMMON_WORDS)
 
 logger = logging.getLogger(__name__)
 
@@ -186,8 +189,11 @@ class PrometheusCollector:
 
     def _names(self, window: Window, families: Mapping[str, Family]) -> set[str] | None:
         """Metric names in the window that are, or look like, those of the catalogue; None if the server won't say."""
-        prefixes = sorted({re.match(r"[^_:]*[_:]?", metric)[0] for metric in families})
-        pattern = "|".join(f"{re.escape(prefix)}.*" for prefix in prefixes)
+        prefixes = {metric: re.match(r"[^_:]*[_:]?", metric)[0] for metric in families}
+        patterns = {
+            re.escape(metric) if prefix in _COMMON else f"{re.escape(prefix)}.*" for metric, prefix in prefixes.items()
+        }
+        pattern = "|".join(sorted(patterns))
         fields = [
             ("match[]", self._selector(f"__name__=~{json.dumps(pattern)}")),
             ("start", str(window.start_us // 1_000_000)),

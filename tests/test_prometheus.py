@@ -123,6 +123,12 @@ def test_unknown_families_of_known_exporters_are_told_with_their_series(history)
     ]
 
 
+def test_other_programs_metrics_are_not_told_for_beginning_with_the_same_word(history):
+    rapl = "node_rapl_package_joules_total"
+    _, register = collected(history, families={**FAMILIES, rapl: Family(rapl, "power", "node_exporter")})
+    assert register.unknown_table()["metric"].to_pylist() == ["DCGM_FI_DEV_NEW", "vllm:new_total"]
+
+
 def test_two_replicas_become_one_series_in_time_order(history):
     families = {"ha_power": Family("ha_power", "power", "dcgm_exporter")}
     rows, register = collected(history, families=families, replica_labels=["prometheus_replica"])
