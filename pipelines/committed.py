@@ -64,7 +64,9 @@ def committed_rows(lake: Path, mart: str) -> str:
     column = partition_column(mart)
     kinds = dict(made.columns[mart])
     if not made.folders[mart]:
-        nulls = ", ".join(f'cast(null as {kind}) as "{name}"' for name, kind in kinds.items())
+        # Spark's timestamp is an instant; DuckDB knows its other types by Spark's own names.
+        ours = {name: "timestamptz" if kind == "timestamp" else kind for name, kind in kinds.items()}
+        nulls = ", ".join(f'cast(null as {kind}) as "{name}"' for name, kind in ours.items())
         return f"select {nulls} where false"
     files = ", ".join(f"'{_quoted(lake / folder)}/*.parquet'" for folder in made.folders[mart].values())
     typed = f", hive_partitioning = true, hive_types = {{{column}: date}}" if column else ""

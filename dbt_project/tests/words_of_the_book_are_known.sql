@@ -68,6 +68,13 @@ with words as (
     from {{ ref('run_windows') }}
     where {{ overlaps_run('start_at', 'end_at') }}
         and reason_code not in ('ok', 'no_meter', 'mixed_meter_scopes', 'window_not_bracketed', 'sampling_gap_exceeded', 'no_tokens')
+    union all
+    select distinct
+        'basis' as column_name,
+        coalesce(requests_basis, '') || ', ' || coalesce(tokens_basis, '') as word
+    from {{ ref('load_test_phases') }}
+    where {{ overlaps_run('start_at', 'end_at') }}
+        and (requests_basis not in ('stated', 'time') or tokens_basis not in ('requests', 'stated', 'counters'))
 
 )
 

@@ -36,7 +36,6 @@ requests as (
         case when is_ok and input_tokens is null then 1 else 0 end as is_input_unknown,
         case when is_ok and output_tokens is null then 1 else 0 end as is_output_unknown
     from {{ ref('stg_requests') }}
-    where started_at >= (select min(start_at) from windows) and started_at < (select max(end_at) from windows)
 
 ),
 

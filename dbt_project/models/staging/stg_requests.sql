@@ -1,7 +1,15 @@
--- Requests with the model's canonical name: one row per request.
-{{ config(materialized='view') }}
+-- Requests of the time in which the run's windows were open, with the model's canonical name: one row per request.
+with windows as (
 
-with requests as (
+    select
+        min(start_at) as start_at,
+        max(end_at) as end_at
+    from {{ source('raw', 'run_windows') }}
+    where {{ overlaps_run('start_at', 'end_at') }}
+
+),
+
+requests as (
 
     select * from {{ source('raw', 'requests') }}
 
@@ -29,6 +37,7 @@ final as (
         requests.output_tokens,
         requests.stated_concurrency
     from requests
+    inner join windows on requests.started_at >= windows.start_at and requests.started_at < windows.end_at
     left join model_aliases on requests.model = model_aliases.alias
 
 )
