@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import math
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from collectors.demo_fleet import BOARDS
 from tests.books import Book, at, command, day, demo_fleet, files_source, on, record, recorded
-from tests.servers import free_port, http_server, reply
+from tests.servers import fields_of, free_port, http_server, reply
 
 DAY = on("10-20")
 SENTINELS = [float(9223372036854775792 + n) for n in range(4)]
@@ -30,7 +31,12 @@ def of_nodes(*nodes: str):
 def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_path: Path) -> None:
     record(recorded(day(DAY), of_nodes("a100-03")), tmp_path / "recorded")
     port = free_port()
-    with http_server(lambda handler: reply(handler, 403, b"not for you")) as refusing:
+
+    def refuse(handler: http.server.BaseHTTPRequestHandler) -> None:
+        fields_of(handler)
+        reply(handler, 403, b"not for you")
+
+    with http_server(refuse) as refusing:
         down = f"http://127.0.0.1:{port}/prometheus?token=s3cret"
         fleet = demo_fleet(
             tmp_path,
@@ -48,7 +54,8 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert done.returncode == 1
     assert "FAILED raw/landings source_down_answers: 2026-10-20 failed" in done.stdout
     assert "FAILED raw/landings source_refusing_answers: 2026-10-20 failed" in done.stdout
-    assert ", 2 failed, 0 warned" in done.stdout
+    assert ", 2 failed, 1 warned" in done.stdout
+    assert "warned raw/series_chunks sources_speak: down 2026-10-20; refusing 2026-10-20\n" in done.stdout
     window = (at("10-20 00:00"), at("10-21 00:00"))
     names = "api/v1/label/__name__/values"
     assert book.query(

@@ -50,7 +50,8 @@ def test_any_order_of_days_gives_the_same_book(tmp_path: Path, start: str, end: 
     whole = Book.of(fleet, tmp_path / "whole")
     whole.run()
     expected = whole.hashes()
-    assert min(rows for mart, (rows, *_) in expected.items() if mart != "run_windows") > 0
+    stated_by_fleets = {"run_windows", "load_test_phases", "model_list_prices"}
+    assert min(rows for mart, (rows, *_) in expected.items() if mart not in stated_by_fleets) > 0
     whole.run(threads=1)
     assert whole.hashes() == expected, "again, on one thread"
     chance = random.Random(SEED)
