@@ -79,13 +79,14 @@ Samples = list[tuple[float, float]]
 Series = tuple[str, dict[str, str], Samples]
 
 
-def fleet(folder: Path, **source: object) -> Path:
-    """The fleet file, with the keys of its one source."""
+def fleet(folder: Path, *names: str, **source: object) -> Path:
+    """The fleet file, with the keys of its source; several names are servers that saw the same."""
     told = {
         "fleet": "composed",
         "period": {"start": DAY, "end": DAY + timedelta(days=1)},
         "sources": [
-            {"name": "cluster", "kind": "prometheus", "interval_seconds": 60, "replica_labels": ["replica"], **source}
+            {"name": name, "kind": "prometheus", "interval_seconds": 60, "replica_labels": ["replica"], **source}
+            for name in names or ("cluster",)
         ],
         # One name within the other: only equality places a node.
         "sites": [

@@ -1,4 +1,4 @@
-"""A composed cluster on a real Prometheus and on a real VictoriaMetrics: one ledger, joule for joule."""
+"""A composed cluster on a real Prometheus, a real VictoriaMetrics and two servers that saw the same: one ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests import composed
 from tests.books import Book
 from tests.servers import openmetrics, victoria_metrics_with_history
 
-SERVERS = ("prometheus", "victoria_metrics")
+SERVERS = ("prometheus", "victoria_metrics", "redundant_pair")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,9 @@ def books(composed_book: Book, tmp_path_factory: pytest.TempPathFactory) -> dict
     with victoria_metrics_with_history(folder / "server", openmetrics(composed.series())) as url:
         book = Book.of(composed.fleet(folder, url=url), folder / "data")
         book.run()
-    return {"prometheus": composed_book, "victoria_metrics": book}
+        pair = Book.of(composed.fleet(folder / "pair", "cluster", "mirror", url=url), folder / "pair")
+        pair.run()
+    return {"prometheus": composed_book, "victoria_metrics": book, "redundant_pair": pair}
 
 
 @pytest.mark.parametrize("server", SERVERS)
