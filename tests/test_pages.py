@@ -44,8 +44,8 @@ TOKENS = {
     "dynamo_prefill": {"input": 12000, "cached_input": 2000, "computed_input": 10000},
     "dynamo_decode": {"computed_input": 40, "output": 2960},
     "nim": {"input": 24000, "output": 6000},
-    # It counts what it computes: 3,000 of the prompts' tokens, whatever its cache held besides.
-    "llamacpp": {"computed_input": 3000, "output": 1200},
+    # The client's own totals: 6 prompts of 75 tokens, of which it computed 75 + 5 × 1 and had the rest.
+    "llamacpp": {"cached_input": 370, "computed_input": 80, "output": 192},
     "litellm": {"input": 7000, "cached_input": 1024, "output": 1500},
 }
 
