@@ -124,6 +124,7 @@ token_hours as (
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_total_tokens,
+        {{ exact_sum("case when token_class in ('cached_input', 'computed_input') and is_matched then tokens end") }} as matched_parts_tokens,
         -- A decoder's input stands with its prefill engine.
         max(case when token_class = 'input' or tokens.role = 'decode' then 1 else 0 end) as has_input
     from tokens
@@ -134,6 +135,17 @@ token_hours as (
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     -- Silence without power is nobody's row.
     having max(engine_devices.engine) is not null or sum(tokens.tokens) > 0
+
+),
+
+-- Some engines tell only the parts of their input.
+told_tokens as (
+
+    select
+        *,
+        case when has_input = 0 then cached_input_tokens + computed_input_tokens end as parts_tokens,
+        case when has_input = 0 then cached_input_tokens + computed_input_tokens else 0 end as untold_input_tokens
+    from token_hours
 
 ),
 
@@ -151,16 +163,19 @@ joined as (
         {% endfor -%}
         {{ exact('cast(loaded_hours.fully_loaded_cost_usd as double) * ' ~ ratio('loaded_hours.matched_gpu_seconds', 'loaded_hours.own_gpu_seconds')) }}
         as matched_fully_loaded_cost_usd,
-        token_hours.input_tokens,
+        coalesce(token_hours.input_tokens, token_hours.parts_tokens) as input_tokens,
         token_hours.cached_input_tokens,
         coalesce(token_hours.computed_input_tokens, token_hours.input_tokens - token_hours.cached_input_tokens) as computed_input_tokens,
         token_hours.output_tokens,
-        -- Without an input counter the total is not known.
-        case when token_hours.has_input = 1 then token_hours.total_tokens end as total_tokens,
+        -- Without any word of the input the total is not known.
+        token_hours.total_tokens + token_hours.untold_input_tokens as total_tokens,
         token_hours.matched_output_tokens,
-        case when token_hours.has_input = 1 then token_hours.matched_total_tokens end as matched_total_tokens
+        case
+            when token_hours.has_input = 1 then token_hours.matched_total_tokens
+            when token_hours.parts_tokens is not null then token_hours.matched_total_tokens + token_hours.matched_parts_tokens
+        end as matched_total_tokens
     from loaded_hours
-    full outer join token_hours
+    full outer join told_tokens as token_hours
         on loaded_hours.hour_start_at = token_hours.hour_start_at
         and loaded_hours.billing_month is not distinct from token_hours.billing_month
         {% for key in model_keys() -%}
