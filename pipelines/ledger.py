@@ -106,6 +106,7 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
     )
     def seeds(context: dg.AssetExecutionContext, dbt: Dbt) -> Iterator[Any]:
         digest = seed_digest()
+        checks.prefetch()
         with warehouse.writing(fleet.warehouse, "seeds"):
             if context.is_subset or not _is_loaded(fleet, digest):
                 yield from _dbt(context, dbt, fleet)
