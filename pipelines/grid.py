@@ -21,6 +21,7 @@ from pipelines.booking import registered
 from pipelines.fleet import Fleet
 from pipelines.grid_sources import GridFile
 from pipelines.landing import Landing
+from pipelines.references import UnreadableFile, quoted
 
 ASSET = "raw/grid_intensity"
 FILE = "file"
@@ -41,10 +42,6 @@ _EXPORT_COLUMNS = {
 }
 
 logger = logging.getLogger(__name__)
-
-
-class UnreadableFile(Exception):
-    """A file that the fleet names cannot be read as the fleet says; the message names file and column."""
 
 
 def land_grid(
@@ -264,16 +261,16 @@ def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
     missing = sorted({repr(column) for column in columns.values() if column not in present})
     if missing:
         raise UnreadableFile(f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
-    start_at = f"try_cast({_name(columns['time'])} as timestamptz)"
+    start_at = f"try_cast({quoted(columns['time'])} as timestamptz)"
     values = [
-        f"case when nullif(cast({_name(columns[v])} as varchar), '') is not null"
-        f" then coalesce(try_cast({_name(columns[v])} as double), 'nan'::double) end as {v}"
+        f"case when nullif(cast({quoted(columns[v])} as varchar), '') is not null"
+        f" then coalesce(try_cast({quoted(columns[v])} as double), 'nan'::double) end as {v}"
         if v in columns
         else f"cast(null as double) as {v}"
         for v in VALUES
     ]
-    zone = _name(columns["zone"]) if "zone" in columns else f"'{file.zone.replace(chr(39), chr(39) * 2)}'"
-    estimated = f"try_cast({_name(columns['estimated'])} as boolean)" if "estimated" in columns else "null::boolean"
+    zone = quoted(columns["zone"]) if "zone" in columns else f"'{file.zone.replace(chr(39), chr(39) * 2)}'"
+    estimated = f"try_cast({quoted(columns['estimated'])} as boolean)" if "estimated" in columns else "null::boolean"
     return (
         f"select {zone} as zone, {start_at} as start_at, {start_at} + interval {file.period_minutes} minute as end_at,"
         f" {', '.join(values)}, {estimated} as is_estimated from {reader}"
@@ -322,8 +319,3 @@ def _days(window: Window) -> Iterator[Window]:
 
 def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
-
-
-def _name(column: str) -> str:
-    quoted = column.replace('"', '""')
-    return f'"{quoted}"'

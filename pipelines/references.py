@@ -98,7 +98,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
         for file in fleet.run_windows.files:
             columns = file.columns or {column: column for column in WINDOW_COLUMNS}
             chosen = ", ".join(
-                f"cast({_name(columns[column])} as {_TYPES.get(column, 'varchar')})" if column in columns else "null"
+                f"cast({quoted(columns[column])} as {_TYPES.get(column, 'varchar')})" if column in columns else "null"
                 for column in WINDOW_COLUMNS
             )
             for path in _paths(file.path):
@@ -176,6 +176,7 @@ def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return connection.execute(f"select count(*) from {table}").fetchall()[0][0]
 
 
-def _name(column: str) -> str:
-    quoted = column.replace('"', '""')
-    return f'"{quoted}"'
+def quoted(column: str) -> str:
+    """A column's name as SQL."""
+    escaped = column.replace('"', '""')
+    return f'"{escaped}"'
