@@ -18,10 +18,10 @@ from pathlib import Path
 import duckdb
 
 # By month or by date; a window may have begun on the date before the run, so windows are few and copied; what is read
-# from a whole lookback is made anew by every run.
+# from a whole lookback, or has no dates, is made anew by every run.
 MONTHLY = frozenset({"model_monthly"})
 COPIED = frozenset({"load_test_phases", "run_windows"})
-REMADE = frozenset({"efficiency_curve", "recoverable_energy"})
+REMADE = frozenset({"benchmark_efficiency", "efficiency_curve", "recoverable_energy"})
 
 
 @dataclass(frozen=True)

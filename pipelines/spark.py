@@ -39,7 +39,15 @@ if TYPE_CHECKING:
 DBT_PROJECT = PROJECT / "dbt_project"
 JAVA_AT_LEAST = 17
 # What the models read of schema raw, beside the two tables of samples.
-CONTROL_TABLES = ("series", "series_chunks", "grid_intensity", "model_prices", "run_windows", "requests")
+CONTROL_TABLES = (
+    "series",
+    "series_chunks",
+    "grid_intensity",
+    "model_prices",
+    "run_windows",
+    "requests",
+    "benchmark_results",
+)
 SAMPLE_TABLES = ("power_samples", "token_samples")
 # The models' integer arithmetic and DuckDB's types, in Spark's words.
 SPARK_TYPES = {"varchar": "string", "timestamptz": "timestamp", "bigint": "bigint", "integer": "int"}

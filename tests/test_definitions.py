@@ -81,6 +81,7 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
     assert keys == RAW | FLEET | dbt_keys(manifest, ("model", "seed")) | OWN_TABLES
     marts = {key for key in keys if key.startswith("marts/")}
     assert marts >= {
+        "marts/benchmark_efficiency",
         "marts/efficiency_curve",
         "marts/energy_ledger",
         "marts/fleet_daily",
