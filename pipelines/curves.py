@@ -92,11 +92,12 @@ group by {", ".join(KEYS)}
 def write_fits(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Replace marts.efficiency_fit by fits of marts.efficiency_curve; returns the load levels and the fits."""
     levels = connection.execute("select * from marts.efficiency_curve where is_level").df()
+    days = connection.execute("select * from marts.efficiency_curve_daily").df()
     fits = (
         connection.execute(_CURVES)
         .df()
         .merge(connection.execute(_POINTS).df(), how="left", on=list(KEYS))
-        .merge(power_fits.fit_power(levels, KEYS), how="left", on=list(KEYS))
+        .merge(power_fits.fit_power(levels, KEYS, days), how="left", on=list(KEYS))
     )
     fits["levels"] = fits["levels"].fillna(0)
     fits["reason_code"] = fits["reason_code"].fillna(fits["reason_without_levels"])
@@ -119,11 +120,11 @@ def write_fits(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.
 
 def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     """marts/efficiency_fit, after the curve that it describes."""
-    curve, recoverable = dg.AssetKey(["marts", "efficiency_curve"]), dg.AssetKey(["marts", "recoverable_energy"])
+    read = [
+        dg.AssetKey(["marts", name]) for name in ("efficiency_curve", "efficiency_curve_daily", "recoverable_energy")
+    ]
 
-    @dg.asset(
-        key=["marts", "efficiency_fit"], deps=[curve, recoverable], group_name="marts", kinds={"duckdb"}, pool=pool
-    )
+    @dg.asset(key=["marts", "efficiency_fit"], deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
     def efficiency_fit() -> dg.MaterializeResult:
         """Watts against load per model and device type: the form that fits best, judged on watts, or why none does."""
         with warehouse.writing(fleet.warehouse, "efficiency_fit"), closing(warehouse.connect(fleet.warehouse)) as held:

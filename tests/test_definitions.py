@@ -83,6 +83,7 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
     assert marts >= {
         "marts/benchmark_efficiency",
         "marts/efficiency_curve",
+        "marts/efficiency_curve_daily",
         "marts/energy_ledger",
         "marts/fleet_daily",
         "marts/idle_power",

@@ -6,7 +6,7 @@ form here when measured curves need one; keep out what is observed (marts.effici
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from scipy.special import stdtrit
 LEAST_LEVELS = 5
 LEAST_RANGE = 2.0  # highest over lowest load
 CONFIDENCE = 0.95
+LONGEST_REACH = 600.0  # in watts or in e-folds: nothing is known then, and its ends are still numbers
 FORMS = ("constant", "linear", "saturating")  # of equals the first wins
 LOAD, WATTS = "tokens_per_second_per_gpu", "watts_per_gpu"
 PARAMETERS = (
@@ -29,14 +30,20 @@ PARAMETERS = (
 
 @dataclass(frozen=True)
 class _Fit:
-    """One form on one curve: its watts at the levels, its root mean square leave-one-out error, its numbers."""
+    """One form on one curve: its watts at the levels, its root mean square leave-one-out error, its parameters, and
+    their variances by how the levels scatter about the form. The half load is its logarithm, as it is above 0."""
 
     loo_error_watts: float
     watts: np.ndarray
-    numbers: dict[str, float]
+    values: np.ndarray
+    variances: np.ndarray
+
+    @property
+    def freedom(self) -> int:
+        return len(self.watts) - len(self.values)
 
 
-def fit_power(levels: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per curve: the form of watts that predicts a left-out load level best, or why there is none.
 
     `levels` has one row per curve (`keys`) and load level: `tokens_per_second_per_gpu` and `watts_per_gpu`; each level
@@ -47,14 +54,20 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         linear      W = intercept + slope x
         saturating  W = intercept + (limit - intercept) x / (x + half_load)
 
-    A parameter `p` comes with `p_low` and `p_high`, CONFIDENCE by Student's t on the levels' residuals; NULL where the
-    chosen form has none. The intercept is where the line meets no load, not the power of an idle device. The fit holds
-    from `lowest_` to `highest_tokens_per_second_per_gpu` and says nothing beyond.
+    A parameter `p` comes with `p_low` and `p_high`, CONFIDENCE by Student's t; NULL where the chosen form has none.
+    They are as wide as the levels' scatter about the form asks for or, where wider, the days': what a day does to all
+    its levels at once (other prompts, a warm room) is not in the former. `days` has `load_bin` (as then `levels` has),
+    `date`, `tokens`, `gpu_seconds` and `joules` of each curve, level and date; dates are left out one by one.
+
+    The intercept is where the line meets no load, not the power of an idle device. The fit holds from `lowest_` to
+    `highest_tokens_per_second_per_gpu` and says nothing beyond.
     """
-    rows = [
-        {**dict(zip(keys, key, strict=True)), **_fitted(curve[LOAD].to_numpy(float), curve[WATTS].to_numpy(float))}
-        for key, curve in levels.sort_values([*keys, LOAD]).groupby(list(keys), sort=True)
-    ]
+    by_curve = dict(list(days.groupby(list(keys)))) if days is not None else {}
+    rows = []
+    for key, curve in levels.sort_values([*keys, LOAD]).groupby(list(keys), sort=True):
+        without = _without_days(curve, by_curve[key]) if key in by_curve else []
+        fit = _fitted(curve[LOAD].to_numpy(float), curve[WATTS].to_numpy(float), without)
+        rows.append({**dict(zip(keys, key, strict=True)), **fit})
     return pd.DataFrame(rows, columns=[*keys, *COLUMNS])
 
 
@@ -84,7 +97,10 @@ COLUMNS = (
 )
 
 
-def _fitted(load: np.ndarray, watts: np.ndarray) -> dict[str, Any]:
+Curve = tuple[np.ndarray, np.ndarray]  # loads in order, watts
+
+
+def _fitted(load: np.ndarray, watts: np.ndarray, without_days: Sequence[Curve]) -> dict[str, Any]:
     seen = {
         "levels": len(load),
         "lowest_tokens_per_second_per_gpu": load[0],
@@ -94,13 +110,14 @@ def _fitted(load: np.ndarray, watts: np.ndarray) -> dict[str, Any]:
         return {**seen, "reason_code": "too_few_load_levels"}
     if load[-1] < LEAST_RANGE * load[0]:
         return {**seen, "reason_code": "load_range_too_narrow"}
-    fits = {"constant": _constant(watts), "linear": _linear(load, watts), "saturating": _saturating(load, watts)}
+    fits = {form: fit(load, watts) for form, (fit, _) in _FORMS.items()}
     form = min(FORMS, key=lambda name: fits[name].loo_error_watts)
     chosen = fits[form]
+    fit, names = _FORMS[form]
     return {
         **seen,
         "form": form,
-        **chosen.numbers,
+        **_intervals(names, chosen, [fit(*curve).values for curve in without_days]),
         "watts_per_gpu_at_highest_load": chosen.watts[-1],
         "loo_error_watts": chosen.loo_error_watts,
         "loo_error_ratio": chosen.loo_error_watts / watts.mean(),
@@ -109,30 +126,48 @@ def _fitted(load: np.ndarray, watts: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _constant(watts: np.ndarray) -> _Fit:
-    design = np.ones((len(watts), 1))
-    weights, errors, covariance = _least_squares(design, watts)
-    numbers = _interval("intercept_watts_per_gpu", weights[0], covariance[0, 0], len(watts) - 1)
-    return _Fit(_root_mean_square(errors), design @ weights, numbers)
+def _without_days(curve: pd.DataFrame, days: pd.DataFrame) -> list[Curve]:
+    """The curve without each of its days; a level that is all of one day's stays as it is."""
+    bins = curve["load_bin"]
+    daily = {
+        name: days.pivot_table(index="date", columns="load_bin", values=name, aggfunc="sum", fill_value=0.0)
+        .reindex(columns=bins, fill_value=0.0)
+        .to_numpy(float)
+        for name in ("tokens", "gpu_seconds", "joules")
+    }
+    left = {name: values.sum(axis=0) - values for name, values in daily.items()}
+    is_left = left["gpu_seconds"] > 0.5 * 1e-6  # the smallest exact fact
+    seconds = np.where(is_left, left["gpu_seconds"], 1.0)
+    load = np.where(is_left, left["tokens"] / seconds, curve[LOAD].to_numpy(float))
+    watts = np.where(is_left, left["joules"] / seconds, curve[WATTS].to_numpy(float))
+    return list(zip(load, watts, strict=True)) if len(load) > 1 else []
+
+
+def _intervals(names: Sequence[str], fit: _Fit, without_days: Sequence[np.ndarray]) -> dict[str, float]:
+    reach = _student(fit.freedom) * np.sqrt(np.maximum(fit.variances, 0.0))
+    if without_days:
+        left_out = np.array(without_days)
+        n = len(left_out)
+        jackknife = (n - 1) / n * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0)
+        reach = np.maximum(reach, _student(n - 1) * np.sqrt(jackknife))
+    numbers = {}
+    for name, value, one in zip(names, fit.values, np.minimum(reach, LONGEST_REACH), strict=True):
+        ends = {"": value, "_low": value - one, "_high": value + one}
+        numbers |= {f"{name}{end}": float(np.exp(x) if name == HALF_LOAD else x) for end, x in ends.items()}
+    return numbers
+
+
+def _constant(load: np.ndarray, watts: np.ndarray) -> _Fit:
+    return _line(np.ones((len(load), 1)), watts)
 
 
 def _linear(load: np.ndarray, watts: np.ndarray) -> _Fit:
-    design = np.column_stack([np.ones_like(load), load])
-    weights, errors, covariance = _least_squares(design, watts)
-    freedom = len(load) - 2
-    return _Fit(
-        _root_mean_square(errors),
-        design @ weights,
-        {
-            **_interval("intercept_watts_per_gpu", weights[0], covariance[0, 0], freedom),
-            **_interval("slope_joules_per_token", weights[1], covariance[1, 1], freedom),
-        },
-    )
+    return _line(np.column_stack([np.ones_like(load), load]), watts)
 
 
 def _saturating(load: np.ndarray, watts: np.ndarray) -> _Fit:
     """For a given half load the form is a straight line in x / (x + half load), so only the half load is searched."""
-    halves = np.geomspace(load[0] / 8, load[-1] * 8, 161)
+    halves = np.geomspace(load[0] / 8, load[-1] * 8, 97)
     squares, residuals, leverages = _lines(load, watts, halves)
     # Each level is left out of the choice of the half load, too.
     without = squares[:, None] - residuals**2 / (1 - leverages)
@@ -140,43 +175,29 @@ def _saturating(load: np.ndarray, watts: np.ndarray) -> _Fit:
     left_out = without.argmin(axis=0)
     errors = residuals[left_out, levels] / (1 - leverages[left_out, levels])
 
-    half = halves[squares.argmin()]
-    step = halves[1] / halves[0]
+    half, step = halves[squares.argmin()], halves[1] / halves[0]
     for _ in range(3):
-        near = np.geomspace(half / step, half * step, 33)
-        half = near[_lines(load, watts, near)[0].argmin()]
-        step = near[1] / near[0]
+        near = np.geomspace(half / step, half * step, 17)
+        half, step = near[_lines(load, watts, near)[0].argmin()], near[1] / near[0]
     share = load / (load + half)
-    rise = np.polyfit(share, watts, 1)[0]
-    # In intercept, rise and the logarithm of the half load, which cannot be negative.
-    tangent = np.column_stack([np.ones_like(load), share, -rise * share * (1 - share)])
     line = np.column_stack([np.ones_like(load), share])
-    weights, _, _ = _least_squares(line, watts)
-    freedom = len(load) - 3
-    residual = watts - line @ weights
-    covariance = np.linalg.pinv(tangent.T @ tangent) * (residual @ residual / freedom)
-    limit_variance = covariance[0, 0] + covariance[1, 1] + 2 * covariance[0, 1]
-    spread = np.exp(np.minimum(_reach(covariance[2, 2], freedom), 700.0))
-    name = "half_load_tokens_per_second_per_gpu"
-    return _Fit(
-        _root_mean_square(errors),
-        line @ weights,
-        {
-            **_interval("intercept_watts_per_gpu", weights[0], covariance[0, 0], freedom),
-            **_interval("limit_watts_per_gpu", weights[0] + weights[1], limit_variance, freedom),
-            **{name: half, f"{name}_low": half / spread, f"{name}_high": half * spread},
-        },
-    )
+    (start, rise), *_ = np.linalg.lstsq(line, watts)
+    fitted = start + rise * share
+    # W = intercept (1 - share) + limit share; the last column is by the logarithm of the half load.
+    tangent = np.column_stack([1 - share, share, -rise * share * (1 - share)])
+    scatter = ((watts - fitted) ** 2).sum() / (len(load) - 3)
+    variances = np.diag(np.linalg.pinv(tangent.T @ tangent)) * scatter
+    return _Fit(_root_mean_square(errors), fitted, np.array([start, start + rise, np.log(half)]), variances)
 
 
-def _least_squares(design: np.ndarray, watts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, leave-one-out errors (residual over 1 - leverage, which is exact for a linear form), covariance."""
-    inverse = np.linalg.pinv(design.T @ design)
-    weights = inverse @ design.T @ watts
-    residual = watts - design @ weights
+def _line(design: np.ndarray, watts: np.ndarray) -> _Fit:
+    """Least squares. A left-out error is the residual over 1 - leverage, exactly."""
+    inverse = np.linalg.inv(design.T @ design)
+    values = inverse @ design.T @ watts
+    residual = watts - design @ values
     leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
-    covariance = inverse * (residual @ residual / (len(watts) - design.shape[1]))
-    return weights, residual / (1 - leverage), covariance
+    variances = np.diag(inverse) * (residual @ residual / (len(watts) - len(values)))
+    return _Fit(_root_mean_square(residual / (1 - leverage)), design @ values, values, variances)
 
 
 def _lines(load: np.ndarray, watts: np.ndarray, halves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -189,14 +210,17 @@ def _lines(load: np.ndarray, watts: np.ndarray, halves: np.ndarray) -> tuple[np.
     return (residuals**2).sum(axis=1), residuals, 1 / len(load) + centred**2 / square
 
 
-def _interval(name: str, value: float, variance: float, freedom: int) -> dict[str, float]:
-    reach = _reach(variance, freedom)
-    return {name: value, f"{name}_low": value - reach, f"{name}_high": value + reach}
-
-
-def _reach(variance: float, freedom: int) -> float:
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(max(variance, 0.0)))
+def _student(freedom: int) -> float:
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def _root_mean_square(errors: np.ndarray) -> float:
     return float(np.sqrt(np.mean(errors**2)))
+
+
+INTERCEPT, SLOPE, LIMIT, HALF_LOAD = PARAMETERS
+_FORMS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], _Fit], tuple[str, ...]]] = {
+    "constant": (_constant, (INTERCEPT,)),
+    "linear": (_linear, (INTERCEPT, SLOPE)),
+    "saturating": (_saturating, (INTERCEPT, LIMIT, HALF_LOAD)),
+}

@@ -1,56 +1,9 @@
 -- J/token against tok/s, as observed: the intervals of the lookback, sorted into half octaves of load. Nothing here is fitted.
 {{ config(replaces='all') }}
 
-with intervals as (
+with points as (
 
-    select * from {{ ref('model_intervals') }}
-
-),
-
-as_of as (
-
-    select max(date) as as_of_date from {{ ref('model_daily') }}
-
-),
-
-points as (
-
-    select
-        as_of.as_of_date,
-        intervals.date,
-        {% for key in curve_keys() -%}
-        intervals.{{ key }},
-        {% endfor -%}
-        {{ curve_tokens_basis() }} as tokens_basis,
-        {{ curve_tokens() }} as tokens,
-        intervals.matched_gpu_seconds as gpu_seconds,
-        intervals.matched_joules as joules
-    from intervals
-    cross join as_of
-    where {{ in_lookback('intervals.date', 'as_of.as_of_date') }}
-
-),
-
--- Watts, J/token and tok/s of one accelerator, so that a deployment that grows or shrinks stays on one curve.
-rated as (
-
-    select
-        *,
-        {{ ratio('tokens', 'gpu_seconds') }} as tokens_per_second_per_gpu,
-        {{ ratio('joules', 'tokens') }} as joules_per_token,
-        {{ ratio('joules', 'gpu_seconds') }} as watts_per_gpu
-    from points
-    where tokens > 0 and gpu_seconds > 0
-
-),
-
--- Rounded, as the two engines' logarithms differ in the last digit, and a load may lie on an edge.
-sorted_by_load as (
-
-    select
-        *,
-        cast(floor(round(2 * log2(tokens_per_second_per_gpu), 9)) as integer) as load_bin
-    from rated
+    select * from {{ ref('int_curve_points') }}
 
 ),
 
@@ -72,7 +25,7 @@ bins as (
         percentile_cont(0.5) within group (order by joules_per_token) as joules_per_token_p50,
         percentile_cont(0.9) within group (order by joules_per_token) as joules_per_token_p90,
         percentile_cont(0.5) within group (order by watts_per_gpu) as watts_per_gpu_p50
-    from sorted_by_load
+    from points
     group by as_of_date{% for key in curve_keys() %}, {{ key }}{% endfor %}, tokens_basis, load_bin
 
 ),
