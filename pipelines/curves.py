@@ -106,7 +106,7 @@ def write_fits(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.
     try:
         with booking.registered(connection, fits_made=fits):
             connection.execute(
-                f"create or replace table marts.efficiency_fit as select {listed} from fits_made order by all"
+                f"create or replace table marts.efficiency_fit as select {listed} from fits_made"
             ).fetchall()
         connection.execute(f"comment on table marts.efficiency_fit is '{TABLE_COMMENT}'")
         for name, (_, said) in COLUMNS.items():
