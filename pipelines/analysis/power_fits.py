@@ -6,7 +6,7 @@ form here when measured curves need one; keep out what is observed (marts.effici
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from scipy.special import stdtrit
 LEAST_LEVELS = 5
 LEAST_RANGE = 2.0  # highest over lowest load
 CONFIDENCE = 0.95
-LONGEST_REACH = 600.0  # in watts or in e-folds: nothing is known then, and its ends are still numbers
 FORMS = ("constant", "linear", "saturating")  # of equals the first wins
 LOAD, WATTS = "tokens_per_second_per_gpu", "watts_per_gpu"
 PARAMETERS = (
@@ -30,17 +29,15 @@ PARAMETERS = (
 
 @dataclass(frozen=True)
 class _Fit:
-    """One form on one curve: its watts at the levels, its root mean square leave-one-out error, its parameters, and
-    their variances by how the levels scatter about the form. The half load is its logarithm, as it is above 0."""
+    """One form on one curve: its parameters (the half load as its logarithm, as it is above 0) and what it misses each
+    level by when that level is left out."""
 
-    loo_error_watts: float
-    watts: np.ndarray
     values: np.ndarray
-    variances: np.ndarray
+    left_out_errors: np.ndarray
 
     @property
-    def freedom(self) -> int:
-        return len(self.watts) - len(self.values)
+    def loo_error_watts(self) -> float:
+        return float(np.sqrt(np.mean(self.left_out_errors**2)))
 
 
 def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -65,7 +62,7 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | No
     by_curve = dict(list(days.groupby(list(keys)))) if days is not None else {}
     rows = []
     for key, curve in levels.sort_values([*keys, LOAD]).groupby(list(keys), sort=True):
-        without = _without_days(curve, by_curve[key]) if key in by_curve else []
+        without = _without_days(curve, by_curve[key]) if key in by_curve else None
         fit = _fitted(curve[LOAD].to_numpy(float), curve[WATTS].to_numpy(float), without)
         rows.append({**dict(zip(keys, key, strict=True)), **fit})
     return pd.DataFrame(rows, columns=[*keys, *COLUMNS])
@@ -73,12 +70,8 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | No
 
 def fitted_watts(fit: Mapping[str, Any], load: np.ndarray) -> np.ndarray:
     """Watts of one accelerator by a row of `fit_power` at loads inside its observed range; NaN outside of it."""
-    watts = np.full_like(load, fit["intercept_watts_per_gpu"], dtype=float)
-    if fit["form"] == "linear":
-        watts += fit["slope_joules_per_token"] * load
-    elif fit["form"] == "saturating":
-        rise = fit["limit_watts_per_gpu"] - fit["intercept_watts_per_gpu"]
-        watts += rise * load / (load + fit["half_load_tokens_per_second_per_gpu"])
+    names = _NAMES[FORMS.index(fit["form"]) + 1]
+    watts = _watts(np.array([np.log(fit[name]) if name == HALF_LOAD else fit[name] for name in names]), load)
     lowest, highest = fit["lowest_tokens_per_second_per_gpu"], fit["highest_tokens_per_second_per_gpu"]
     return np.where((load >= lowest) & (load <= highest), watts, np.nan)
 
@@ -97,10 +90,7 @@ COLUMNS = (
 )
 
 
-Curve = tuple[np.ndarray, np.ndarray]  # loads in order, watts
-
-
-def _fitted(load: np.ndarray, watts: np.ndarray, without_days: Sequence[Curve]) -> dict[str, Any]:
+def _fitted(load: np.ndarray, watts: np.ndarray, without_days: tuple[np.ndarray, np.ndarray] | None) -> dict[str, Any]:
     seen = {
         "levels": len(load),
         "lowest_tokens_per_second_per_gpu": load[0],
@@ -110,15 +100,14 @@ def _fitted(load: np.ndarray, watts: np.ndarray, without_days: Sequence[Curve]) 
         return {**seen, "reason_code": "too_few_load_levels"}
     if load[-1] < LEAST_RANGE * load[0]:
         return {**seen, "reason_code": "load_range_too_narrow"}
-    fits = {form: fit(load, watts) for form, (fit, _) in _FORMS.items()}
+    fits = {"constant": _constant(load, watts), "linear": _linear(load, watts), "saturating": _saturating(load, watts)}
     form = min(FORMS, key=lambda name: fits[name].loo_error_watts)
     chosen = fits[form]
-    fit, names = _FORMS[form]
     return {
         **seen,
         "form": form,
-        **_intervals(names, chosen, [fit(*curve).values for curve in without_days]),
-        "watts_per_gpu_at_highest_load": chosen.watts[-1],
+        **_intervals(chosen.values, load, watts, without_days),
+        "watts_per_gpu_at_highest_load": _watts(chosen.values, load)[-1],
         "loo_error_watts": chosen.loo_error_watts,
         "loo_error_ratio": chosen.loo_error_watts / watts.mean(),
         **{f"{name}_loo_error_watts": fit.loo_error_watts for name, fit in fits.items()},
@@ -126,101 +115,109 @@ def _fitted(load: np.ndarray, watts: np.ndarray, without_days: Sequence[Curve]) 
     }
 
 
-def _without_days(curve: pd.DataFrame, days: pd.DataFrame) -> list[Curve]:
-    """The curve without each of its days; a level that is all of one day's stays as it is."""
-    bins = curve["load_bin"]
-    daily = {
-        name: days.pivot_table(index="date", columns="load_bin", values=name, aggfunc="sum", fill_value=0.0)
-        .reindex(columns=bins, fill_value=0.0)
-        .to_numpy(float)
-        for name in ("tokens", "gpu_seconds", "joules")
-    }
-    left = {name: values.sum(axis=0) - values for name, values in daily.items()}
-    is_left = left["gpu_seconds"] > 0.5 * 1e-6  # the smallest exact fact
+def _without_days(curve: pd.DataFrame, days: pd.DataFrame) -> tuple[np.ndarray, np.ndarray] | None:
+    """Loads and watts of the levels, date left out by level; None of a single date. A level that is all of one date's
+    stays as it is."""
+    bins = curve["load_bin"].to_numpy()
+    days = days[days["load_bin"].isin(bins)]
+    dates, date = np.unique(days["date"].to_numpy(), return_inverse=True)
+    if len(dates) < 2:
+        return None
+    level = np.searchsorted(bins, days["load_bin"].to_numpy())
+    left = {}
+    for name in ("tokens", "gpu_seconds", "joules"):
+        daily = np.zeros((len(dates), len(bins)))
+        np.add.at(daily, (date, level), days[name].to_numpy(float))
+        left[name] = daily.sum(axis=0) - daily
+    is_left = left["gpu_seconds"] >= 1
     seconds = np.where(is_left, left["gpu_seconds"], 1.0)
-    load = np.where(is_left, left["tokens"] / seconds, curve[LOAD].to_numpy(float))
-    watts = np.where(is_left, left["joules"] / seconds, curve[WATTS].to_numpy(float))
-    return list(zip(load, watts, strict=True)) if len(load) > 1 else []
+    return (
+        np.where(is_left, left["tokens"] / seconds, curve[LOAD].to_numpy(float)),
+        np.where(is_left, left["joules"] / seconds, curve[WATTS].to_numpy(float)),
+    )
 
 
-def _intervals(names: Sequence[str], fit: _Fit, without_days: Sequence[np.ndarray]) -> dict[str, float]:
-    reach = _student(fit.freedom) * np.sqrt(np.maximum(fit.variances, 0.0))
-    if without_days:
-        left_out = np.array(without_days)
-        n = len(left_out)
-        jackknife = (n - 1) / n * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0)
+def _intervals(
+    values: np.ndarray, load: np.ndarray, watts: np.ndarray, without_days: tuple[np.ndarray, np.ndarray] | None
+) -> dict[str, float]:
+    freedom = len(load) - len(values)
+    slopes = np.linalg.pinv(_tangent(values, load))
+    scatter = ((watts - _watts(values, load)) ** 2).sum() / freedom
+    reach = _student(freedom) * np.sqrt((slopes**2).sum(axis=1) * scatter)
+    if without_days is not None:
+        # One step from the whole curve's parameters to those without a date: exact for the straight forms.
+        loads, left_watts = without_days
+        steps = np.einsum("dpn,dn->dp", np.linalg.pinv(_tangent(values, loads)), left_watts - _watts(values, loads))
+        n = len(steps)
+        jackknife = (n - 1) / n * ((steps - steps.mean(axis=0)) ** 2).sum(axis=0)
         reach = np.maximum(reach, _student(n - 1) * np.sqrt(jackknife))
     numbers = {}
-    for name, value, one in zip(names, fit.values, np.minimum(reach, LONGEST_REACH), strict=True):
+    for name, value, one in zip(_NAMES[len(values)], values, reach, strict=True):
         ends = {"": value, "_low": value - one, "_high": value + one}
-        numbers |= {f"{name}{end}": float(np.exp(x) if name == HALF_LOAD else x) for end, x in ends.items()}
+        # Of a curve that does not bend at all the half load may be anything; its end is then a large number.
+        numbers |= {f"{name}{end}": float(np.exp(min(x, 700.0)) if name == HALF_LOAD else x) for end, x in ends.items()}
     return numbers
 
 
+# A form is known by the number of its parameters: 1 constant, 2 linear, 3 saturating.
+INTERCEPT, SLOPE, LIMIT, HALF_LOAD = PARAMETERS
+_NAMES = {1: (INTERCEPT,), 2: (INTERCEPT, SLOPE), 3: (INTERCEPT, LIMIT, HALF_LOAD)}
+
+
+def _watts(values: np.ndarray, load: np.ndarray) -> np.ndarray:
+    if len(values) < 3:
+        return np.polynomial.polynomial.polyval(load, values) + np.zeros_like(load)
+    intercept, limit, half = values
+    return intercept + (limit - intercept) * load / (load + np.exp(half))
+
+
+def _tangent(values: np.ndarray, load: np.ndarray) -> np.ndarray:
+    """By what watts change with each parameter: one more axis at the end."""
+    if len(values) < 3:
+        return np.stack([load**power for power in range(len(values))], axis=-1)
+    intercept, limit, half = values
+    share = load / (load + np.exp(half))
+    return np.stack([1 - share, share, -(limit - intercept) * share * (1 - share)], axis=-1)
+
+
 def _constant(load: np.ndarray, watts: np.ndarray) -> _Fit:
-    return _line(np.ones((len(load), 1)), watts)
+    n = len(load)
+    return _Fit(np.array([watts.mean()]), (watts - watts.mean()) * n / (n - 1))
 
 
 def _linear(load: np.ndarray, watts: np.ndarray) -> _Fit:
-    return _line(np.column_stack([np.ones_like(load), load]), watts)
+    start, slope, residuals, leverages = _lines(load[None, :], watts)
+    return _Fit(np.array([start[0], slope[0]]), (residuals / (1 - leverages))[0])
 
 
 def _saturating(load: np.ndarray, watts: np.ndarray) -> _Fit:
     """For a given half load the form is a straight line in x / (x + half load), so only the half load is searched."""
     halves = np.geomspace(load[0] / 8, load[-1] * 8, 97)
-    squares, residuals, leverages = _lines(load, watts, halves)
+    _, _, residuals, leverages = _lines(load / (load + halves[:, None]), watts)
+    squares = (residuals**2).sum(axis=1)
     # Each level is left out of the choice of the half load, too.
-    without = squares[:, None] - residuals**2 / (1 - leverages)
-    levels = np.arange(len(load))
-    left_out = without.argmin(axis=0)
-    errors = residuals[left_out, levels] / (1 - leverages[left_out, levels])
+    chosen = (squares[:, None] - residuals**2 / (1 - leverages)).argmin(axis=0)
+    level = np.arange(len(load))
+    errors = residuals[chosen, level] / (1 - leverages[chosen, level])
 
     half, step = halves[squares.argmin()], halves[1] / halves[0]
     for _ in range(3):
         near = np.geomspace(half / step, half * step, 17)
-        half, step = near[_lines(load, watts, near)[0].argmin()], near[1] / near[0]
-    share = load / (load + half)
-    line = np.column_stack([np.ones_like(load), share])
-    (start, rise), *_ = np.linalg.lstsq(line, watts)
-    fitted = start + rise * share
-    # W = intercept (1 - share) + limit share; the last column is by the logarithm of the half load.
-    tangent = np.column_stack([1 - share, share, -rise * share * (1 - share)])
-    scatter = ((watts - fitted) ** 2).sum() / (len(load) - 3)
-    variances = np.diag(np.linalg.pinv(tangent.T @ tangent)) * scatter
-    return _Fit(_root_mean_square(errors), fitted, np.array([start, start + rise, np.log(half)]), variances)
+        starts, slopes, residuals, _ = _lines(load / (load + near[:, None]), watts)
+        best = (residuals**2).sum(axis=1).argmin()
+        half, step = near[best], near[1] / near[0]
+    return _Fit(np.array([starts[best], starts[best] + slopes[best], np.log(half)]), errors)
 
 
-def _line(design: np.ndarray, watts: np.ndarray) -> _Fit:
-    """Least squares. A left-out error is the residual over 1 - leverage, exactly."""
-    inverse = np.linalg.inv(design.T @ design)
-    values = inverse @ design.T @ watts
-    residual = watts - design @ values
-    leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
-    variances = np.diag(inverse) * (residual @ residual / (len(watts) - len(values)))
-    return _Fit(_root_mean_square(residual / (1 - leverage)), design @ values, values, variances)
-
-
-def _lines(load: np.ndarray, watts: np.ndarray, halves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Straight lines in x / (x + half), one per half: sums of squares; residuals and leverages, half by level."""
-    share = load / (load + halves[:, None])
-    centred = share - share.mean(axis=1, keepdims=True)
-    square = (centred**2).sum(axis=1, keepdims=True)
-    slope = (centred * (watts - watts.mean())).sum(axis=1, keepdims=True) / square
-    residuals = watts - watts.mean() - slope * centred
-    return (residuals**2).sum(axis=1), residuals, 1 / len(load) + centred**2 / square
+def _lines(x: np.ndarray, watts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A least-squares line of watts over each row of x: its start and slope; residuals and leverages, row by level. A
+    left-out error of a line is its residual over 1 - leverage."""
+    centre = x.mean(axis=1, keepdims=True)
+    square = ((x - centre) ** 2).sum(axis=1, keepdims=True)
+    slope = ((x - centre) * (watts - watts.mean())).sum(axis=1, keepdims=True) / square
+    residuals = watts - watts.mean() - slope * (x - centre)
+    return (watts.mean() - slope * centre)[:, 0], slope[:, 0], residuals, 1 / x.shape[1] + (x - centre) ** 2 / square
 
 
 def _student(freedom: int) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
-
-
-def _root_mean_square(errors: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(errors**2)))
-
-
-INTERCEPT, SLOPE, LIMIT, HALF_LOAD = PARAMETERS
-_FORMS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], _Fit], tuple[str, ...]]] = {
-    "constant": (_constant, (INTERCEPT,)),
-    "linear": (_linear, (INTERCEPT, SLOPE)),
-    "saturating": (_saturating, (INTERCEPT, LIMIT, HALF_LOAD)),
-}
