@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from pipelines.analysis import packing, right_sizing, sizes, sleep
-from pipelines.analysis.right_sizing import HOURS_PER_MONTH, KEYS
+from pipelines.analysis.right_sizing import GROUP, HOURS_PER_MONTH, KEYS, joined
 
-GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
 RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take beside weights and cache
 HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment stands on
 HIGH_USAGE_RATIO = 0.4  # of its SLO capacity, on average
@@ -97,7 +96,7 @@ def consolidate(fleet: Fleet) -> Consolidation:
     rows["confidence"] = _confidence(rows)
     rows["gap_ratio"] = plan.gap_ratio
     rows["plan_id"] = _plan_id(plan, rows)
-    rows["exclusive_group_id"] = _joined(rows, GROUP)
+    rows["exclusive_group_id"] = joined(rows, GROUP)
     told = rows.to_dict("records")
     rows["recommendation_id"] = [
         right_sizing.identity("consolidation", row["as_of_date"], row["kind"], *(row[key] for key in KEYS))
@@ -147,7 +146,7 @@ def memory_gib(usage: pd.DataFrame) -> pd.Series:
 def _placed(usage: pd.DataFrame, engines: pd.DataFrame, down: pd.Series) -> pd.DataFrame:
     """The engines that stay up, as `packing` reads them. What is vetoed, unsure or spread over nodes stays put."""
     found = engines[~engines["usage"].isin(usage.index[down])].join(
-        usage.assign(key=_joined(usage, KEYS)).drop(columns="gpus"), on="usage"
+        usage.assign(key=joined(usage, KEYS)).drop(columns="gpus"), on="usage"
     )
     groups = engines.groupby("gpu_group")["usage"].agg(lambda there: there.isin(usage.index[down]).any())
     is_odd = (found["nodes"].map(len) != 1) | (found["node"] == "") | (found["meter_scope"] != "board")
@@ -238,7 +237,7 @@ def _with_places(
         .groupby("usage")["mates"]
         .agg(lambda lists: sorted({name for names in lists for name in names}))
     )
-    own = _joined(rows, KEYS)
+    own = joined(rows, KEYS)
     mates = partners.reindex(rows.index)
     targets = hosts.groupby("usage")
     gpus = rows["gpus"].astype(float)
@@ -349,12 +348,6 @@ SHOWN = (
     *("released_gpus", "emptied_gpus", "pue", "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh"),
     *("usd_per_gpu_hour",),
 )
-
-
-def _joined(frame: pd.DataFrame, names: list[str]) -> pd.Series:
-    """These columns as one text, `/` between them."""
-    told = zip(*(frame[name] for name in names), strict=True)
-    return pd.Series(["/".join(parts) for parts in told], index=frame.index, dtype=object)
 
 
 def _plan_id(plan: packing.Plan, rows: pd.DataFrame) -> str:

@@ -20,6 +20,7 @@ from pipelines.analysis import power_caps, sizes, sleep
 from pipelines.analysis.resampling import ratio_interval
 
 KEYS = ["site", "deployment", "model", "device_type", "meter_scope", "role"]
+GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
 ALLOWED_SHORT_RATIO = 0.01  # share of intervals in which a recommended size may have been short
 PRESSURE_RATIO = 0.01  # share of time with queues, preemptions or a full cache from which nothing is cut
 LEAST_COVERAGE_RATIO = 0.9
@@ -161,7 +162,7 @@ def recommend(
     rows = rows.merge(usage.rename_axis("usage").reset_index(), on="usage", validate="many_to_one")
     rows = _saved(_sized(rows), days)
     rows["confidence"] = _confidence(rows)
-    rows["exclusive_group_id"] = rows["site"] + "/" + rows["deployment"] + "/" + rows["model"] + "/" + rows["role"]
+    rows["exclusive_group_id"] = joined(rows, GROUP)
     rows["saved"] = -rows["saving_kwh_month"].fillna(-math.inf)
     rows = rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
     rows["is_preferred"] = ~rows["exclusive_group_id"].duplicated()
@@ -317,6 +318,12 @@ def _confidence(rows: pd.DataFrame) -> pd.Series:
 
 def _identity(row: dict[str, Any]) -> str:
     return identity(row["as_of_date"], row["kind"], *(row[key] for key in KEYS), row["recommended_device_type"])
+
+
+def joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    """These columns as one text, `/` between them."""
+    told = zip(*(rows[name] for name in names), strict=True)
+    return pd.Series(["/".join(parts) for parts in told], index=rows.index, dtype=object)
 
 
 def identity(*names: Any) -> str:
