@@ -40,13 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--start", type=date.fromisoformat, help="first UTC date; by default all that is not landed yet")
     run.add_argument("--end", type=date.fromisoformat, help="the UTC date after the last one")
     run.add_argument("--force", action="store_true", help="let an answer with fewer rows replace what is held")
+    run.add_argument(
+        "--force-publish", action="store_true", help="publish although readers would lose or see changed what they saw"
+    )
     judge = commands.add_parser("fleet", help="judge a fleet file").add_subparsers(dest="judge", required=True)
     judge.add_parser("check").add_argument("fleet", type=Path)
     chosen = parser.parse_args(arguments)
     try:
         fleet = load_fleet(chosen.fleet)
         if chosen.command == "run":
-            return _run(fleet, chosen.start, chosen.end, chosen.force)
+            return _run(fleet, chosen)
         if chosen.command == "table":
             print(_headline(fleet))
         else:
@@ -58,13 +61,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int:
+def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
     days = fleet.days(datetime.now(UTC).date())
     if not days:
         print(f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet", file=sys.stderr)
         return 2
-    start = start or _first_open_day(fleet, days)
-    end = end or days[-1] + timedelta(days=1)
+    start = asked.start or _first_open_day(fleet, days)
+    end = asked.end or days[-1] + timedelta(days=1)
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
         print(
             f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]",
@@ -83,6 +86,7 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
     import dagster as dg  # noqa: PLC0415 (judging a fleet file should not pay for it)
 
     from pipelines.house import JOB, definitions_of  # noqa: PLC0415
+    from pipelines.publication import current  # noqa: PLC0415
 
     job = definitions_of(fleet).resolve_job_def(JOB)
     # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
@@ -100,13 +104,18 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
             },
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "ops": {op: {"config": {"force": force}} for op in ("telemetry", "grid_intensity")},
+                "ops": {
+                    **{op: {"config": {"force": asked.force}} for op in ("telemetry", "grid_intensity")},
+                    "published__publication": {"config": {"force": asked.force_publish}},
+                },
             },
             raise_on_error=False,
         )
     failed = _report(result)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
-    if result.success:
+    if result.success and current(fleet) is None:
+        print("nothing is published: every date is held back")
+    elif result.success:
         print(_headline(fleet))
     return 0 if result.success and not failed else 1
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from collectors.samples import Window
 
 BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
+HELD_BACK, PUBLISHED = "held_back", "published"  # to be booked again by themselves; published by this warehouse once
 
 
 def utc_day(window: Window) -> Window:
@@ -93,19 +94,48 @@ def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: da
     return _hull(connection, PUBLICATION, start, end)
 
 
-def booked(connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False) -> None:
-    """The dates [start, end) are booked: they wait for publication now."""
+def booked(
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, *, run_id: str = "", on_spark: bool = False
+) -> None:
+    """The dates [start, end) are booked by a run: they wait for publication now.
+
+    Those that are held back (marts.held_back_dates) also wait to be booked again, by themselves: they widen no run.
+    """
     connection.execute("begin")
     _clear(connection, BOOKING, start, end)
+    _clear(connection, HELD_BACK, start, end)
     if on_spark:
         _clear(connection, SPARK, start, end)
     _mark(connection, PUBLICATION, start, end)
+    for on in held_back(connection, start, end):
+        _mark(connection, HELD_BACK, on, on + timedelta(days=1))
+    connection.execute("insert into raw.bookings values (?, ?, ?)", [run_id, start, end]).fetchall()
     connection.execute("commit")
+
+
+def held_back(connection: duckdb.DuckDBPyConnection, start: date = date.min, end: date = date.max) -> list[date]:
+    """The dates in [start, end) for which a law of the book does not hold, in order."""
+    if not connection.execute(
+        "select count(*) from duckdb_tables() where schema_name = 'marts' and table_name = 'held_back_dates'"
+        " and database_name = current_database()"
+    ).fetchall()[0][0]:
+        return []
+    rows = connection.execute(
+        "select distinct date from marts.held_back_dates where date >= ? and date < ? order by date", [start, end]
+    )
+    return [on for (on,) in rows.fetchall()]
 
 
 def published(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
     """The dates [start, end) are published: nothing waits for them."""
     _clear(connection, PUBLICATION, start, end)
+    _mark(connection, PUBLISHED, start, end)
+
+
+def due(connection: duckdb.DuckDBPyConnection, what: str) -> list[date]:
+    """The dates of raw.due_dates that wait for `what`, in order."""
+    rows = connection.execute("select date from raw.due_dates where due = ? order by date", [what])
+    return [on for (on,) in rows.fetchall()]
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:

@@ -22,24 +22,19 @@ if TYPE_CHECKING:
     import duckdb
     from great_expectations.expectations.expectation import Expectation
 
-# A balance is exact up to what one rounding per piece leaves: 1e-6 of what was metered.
-BALANCE_TOLERANCE_RATIO = 1e-6
-ACCOUNTS = {
-    "energy_minus_accounts_joules": "energy_joules - productive_joules - idle_joules - unknown_joules",
-    "idle_minus_accounts_joules": "idle_joules - idle_floor_joules - parked_joules - asleep_joules"
-    " - unallocated_joules",
-}
-RATIOS = ("matched_ratio", "idle_energy_ratio", "idle_time_ratio", "coverage_ratio", "hourly_carbon_ratio")
+RATIOS = (
+    *("matched_ratio", "idle_energy_ratio", "idle_time_ratio", "coverage_ratio"),
+    *("hourly_carbon_ratio", "energy_error_ratio"),
+)
 
 Summary = Callable[["duckdb.DuckDBPyConnection", str], pd.DataFrame]
 
 
 def asset_checks(fleet: Fleet) -> list[dg.AssetChecksDefinition]:
-    """Three checks: what landed (warns), the accounts and the balance (stop the publication)."""
+    """Two checks, of what landed and of what was booked. Both warn."""
     return [
-        _check(fleet, ["raw", "series_chunks"], "series_are_healthy", landed_series, healthy_series, is_blocking=False),
-        _check(fleet, ["marts", "model_daily"], "accounts_add_up", booked_models, sound_models, is_blocking=True),
-        _check(fleet, ["marts", "reconciliation_daily"], "book_balances", balances, closed_balances, is_blocking=True),
+        _check(fleet, ["raw", "series_chunks"], "series_are_healthy", landed_series, healthy_series),
+        _check(fleet, ["marts", "model_daily"], "ratios_lie_between_zero_and_one", booked_models, sound_models),
     ]
 
 
@@ -49,14 +44,10 @@ def _check(
     name: str,
     summary: Summary,
     expectations: "Callable[[], list[Expectation]]",
-    *,
-    is_blocking: bool,
 ) -> dg.AssetChecksDefinition:
-    severity = dg.AssetCheckSeverity.ERROR if is_blocking else dg.AssetCheckSeverity.WARN
+    severity = dg.AssetCheckSeverity.WARN
 
-    @dg.asset_check(
-        asset=dg.AssetKey(asset), name=name, description=summary.__doc__, blocking=is_blocking, pool="warehouse"
-    )
+    @dg.asset_check(asset=dg.AssetKey(asset), name=name, description=summary.__doc__, pool="warehouse")
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with (
             warehouse.writing(fleet.warehouse, name),
@@ -131,53 +122,30 @@ def healthy_series() -> "list[Expectation]":
 
 
 def booked_models(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.DataFrame:
-    """Per model and date: energy is the sum of its accounts, ratios lie between 0 and 1, nothing is negative."""
-    known = {row[0] for row in connection.execute("describe marts.model_daily").fetchall()}
-    ratios = [ratio for ratio in RATIOS if ratio in known]
-    accounts = [f"cast({expression} as double) as {name}" for name, expression in ACCOUNTS.items()]
-    return connection.sql(
-        f"""
-        select date, model, device_type, cast(energy_joules as double) as energy_joules,
-            {", ".join([*accounts, *ratios])}
-        from marts.model_daily where date >= ? and date < ?
-        """,
-        params=_booked_dates(connection),
-    ).df()
+    """Per model and hour, model and day, fleet and day: shares lie between 0 and 1, energy is not negative."""
+    tables = []
+    for table in ("model_hourly", "model_daily", "fleet_daily"):
+        known = {row[0] for row in connection.execute(f"describe marts.{table}").fetchall()}
+        ratios = [f"{ratio if ratio in known else 'null'}::double as {ratio}" for ratio in RATIOS]
+        keys = [f"{key if key in known else 'null'} as {key}" for key in ("hour_start_at", "model", "device_type")]
+        tables.append(
+            f"select '{table}' as table_name, date, site, {', '.join(keys)}, {', '.join(ratios)},"
+            f" idle_static_ratio, energy_joules::double as energy_joules from marts.{table}"
+            " where date >= $first and date < $end"
+        )
+    first, end = _booked_dates(connection)
+    return connection.sql(" union all ".join(tables), params={"first": first, "end": end}).df()
 
 
 def sound_models() -> "list[Expectation]":
-    """The accounts of the ledger are exact; ratios are ratios."""
+    """Ratios are ratios (a millionth above is rounding). idle_static_ratio may be above 1: a bare board draws less than
+    its loaded reference."""
     from great_expectations import expectations as gxe  # noqa: PLC0415
 
     return [
-        gxe.ExpectColumnValuesToNotBeNull(column="model"),
         gxe.ExpectColumnValuesToBeBetween(column="energy_joules", min_value=0),
-        *(gxe.ExpectColumnValuesToBeBetween(column=name, min_value=0, max_value=0) for name in ACCOUNTS),
-        *(gxe.ExpectColumnValuesToBeBetween(column=name, min_value=0, max_value=1) for name in RATIOS),
-    ]
-
-
-def balances(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.DataFrame:
-    """Per meter and date: what was metered and what was booked differ by at most a millionth."""
-    return connection.sql(
-        """
-        select date, site, meter, cast(difference_joules as double) as difference_joules,
-            case when coalesce(metered_joules, 0) > 0
-                then abs(cast(difference_joules as double)) / cast(metered_joules as double)
-                when difference_joules = 0 then 0 else 1 end as difference_ratio
-        from marts.reconciliation_daily where date >= ? and date < ?
-        """,
-        params=_booked_dates(connection),
-    ).df()
-
-
-def closed_balances() -> "list[Expectation]":
-    """Every metered joule is booked once."""
-    from great_expectations import expectations as gxe  # noqa: PLC0415
-
-    return [
-        gxe.ExpectColumnValuesToNotBeNull(column="meter"),
-        gxe.ExpectColumnValuesToBeBetween(column="difference_ratio", min_value=0, max_value=BALANCE_TOLERANCE_RATIO),
+        gxe.ExpectColumnValuesToBeBetween(column="idle_static_ratio", min_value=0),
+        *(gxe.ExpectColumnValuesToBeBetween(column=name, min_value=0, max_value=1.000001) for name in RATIOS),
     ]
 
 

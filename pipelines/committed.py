@@ -27,6 +27,7 @@ REMADE = frozenset(
         "deployment_usage",
         "efficiency_curve",
         "efficiency_curve_daily",
+        "held_back_tables",
         "model_footprints",
         "partial_load_cost",
         "phase_energy",

@@ -102,6 +102,8 @@ COLUMNS = {
     ),
     "lookback_start_at": ("timestamptz", "As in deployment_usage."),
     "lookback_end_at": ("timestamptz", "As in deployment_usage."),
+    "held_back_dates": ("varchar", "As in deployment_usage: dates of the lookback that count as without telemetry."),
+    "is_complete": ("boolean", "As in deployment_usage."),
     "exclusive_group_id": (
         "varchar",
         "site/deployment/model/role: rows of one group exclude one another, here and in published.right_sizing.",
@@ -153,6 +155,7 @@ select usage.usage::integer as usage,
 from marts.model_intervals as intervals
 inner join usage_told as usage using ({", ".join(KEYS)})
 where interval_start_at >= usage.lookback_start_at and interval_start_at < usage.lookback_end_at
+    and {right_sizing.NOT_HELD_BACK}
 """
 _SPAN = """
 select min(lookback_start_at), date_diff('second', min(lookback_start_at), max(lookback_end_at)),

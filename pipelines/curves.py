@@ -69,12 +69,15 @@ COLUMNS = {
         "`ok`, or why there is no form: `too_few_load_levels` (under 5), `load_range_too_narrow` (highest under"
         " twice the lowest), `no_tokens_served`, `no_matched_tokens` (power or tokens are not known).",
     ),
+    "held_back_dates": ("varchar", "As in efficiency_curve."),
+    "is_complete": ("boolean", "As in efficiency_curve."),
 }
 
 _CURVES = f"""
 select max(as_of_date) as as_of_date, {", ".join(KEYS)},
     case when max(matched_tokens) > 0 then 'too_few_load_levels' when max(matched_tokens) = 0 then 'no_tokens_served'
-        else 'no_matched_tokens' end as reason_without_levels
+        else 'no_matched_tokens' end as reason_without_levels,
+    any_value(held_back_dates) as held_back_dates, bool_and(is_complete) as is_complete
 from marts.recoverable_energy
 where not starts_with(model, '__')
 group by {", ".join(KEYS)}

@@ -54,6 +54,12 @@ from published.consolidation where kind = 'colocate'
 order by shares_with, deployment
 """
 
+_HELD_BACK = """
+select date, string_agg(distinct invariant, ', ' order by invariant),
+    date in (select date from marts.model_daily) as is_published
+from marts.held_back_dates group by date order by date
+"""
+
 _WINDOWS = """
 select windows.window_id, windows.mean_watts,
     windows.joules_per_total_token, models.joules_per_total_token as period_joules_per_total_token,
@@ -115,14 +121,24 @@ def headline(fleet: Fleet) -> str:
             _table(_SHARED_COLUMNS, connection.execute(_SHARED).fetchall()),
             _table(_WINDOW_COLUMNS, connection.execute(f"with models as ({_MODELS}) {_WINDOWS}").fetchall()),
         ]
+        held_back = connection.execute(_HELD_BACK).fetchall()
     label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
     return "\n\n".join(
         [
             f"fleet {fleet.fleet}, {first} to {last}: {label}",
+            *([_held_back(held_back)] if held_back else []),
             *filter(None, tables),
             f"tables: {_shown(path)} (schemas marts, published)",
         ]
     )
+
+
+def _held_back(rows: Sequence[Sequence[Any]]) -> str:
+    lines = [
+        f"held back: {on} ({laws}); it {'is as it was published before' if is_published else 'is not published'}"
+        for on, laws, is_published in rows[:SHOWN_ROWS]
+    ]
+    return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
 
 
 def _table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]]) -> str:

@@ -10,7 +10,18 @@ from datetime import timedelta
 
 import dagster as dg
 
-from pipelines import alarms, checks, consolidation, curves, ledger, publication, requests, right_sizing, telemetry
+from pipelines import (
+    alarms,
+    checks,
+    consolidation,
+    curves,
+    invariants,
+    ledger,
+    publication,
+    requests,
+    right_sizing,
+    telemetry,
+)
 from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
 
 JOB = "daily_ledger"
@@ -46,7 +57,11 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             *tables,
             publication.publication_asset(fleet, marts, telemetry.POOL),
         ],
-        asset_checks=[*checks.asset_checks(fleet), alarms.drift_alarms(fleet)],
+        asset_checks=[
+            invariants.invariant_checks(fleet, project.manifest_path),
+            *checks.asset_checks(fleet),
+            alarms.drift_alarms(fleet),
+        ],
         jobs=[job],
         # After the first hour of the day: by then the head that closes yesterday's midnight can be landed.
         schedules=[dg.build_schedule_from_partitioned_job(job, hour_of_day=1, minute_of_hour=15)],

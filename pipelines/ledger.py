@@ -27,7 +27,7 @@ from dagster_dbt import (
 from filelock import FileLock
 from packaging.version import Version
 
-from pipelines import booking, checks, spark, spark_ledger, warehouse
+from pipelines import booking, checks, publication, spark, spark_ledger, warehouse
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.raw_tables import create_tables
 from pipelines.telemetry import POOL, daily
@@ -158,7 +158,7 @@ def _on_duckdb(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first:
     if not context.is_subset:
         # A part of the models has not healed what is due.
         with closing(warehouse.connect(fleet.warehouse)) as connection:
-            booking.booked(connection, first, end)
+            booking.booked(connection, first, end, run_id=context.run_id)
 
 
 def _on_spark(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
@@ -175,7 +175,7 @@ def _on_spark(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: 
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
     _create_marts(dbt, fleet, set(built.committed.columns))
-    spark_ledger.take(fleet, first, end)
+    spark_ledger.take(fleet, first, end, context.run_id)
     keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
     for name in built.statuses:  # in the order in which dbt built them, on which Dagster insists
         if keys.get(name) in context.selected_asset_keys:
@@ -229,8 +229,11 @@ def _vars(fleet: Fleet) -> dict[str, int]:
 
 
 def _told(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str]:
+    published = publication.current(fleet)
     return {
         "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
+        # What a date that is held back falls back to (macros/held_back.sql).
+        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / publication.DATABASE) if published else "",
         "DBT_ENV_CUSTOM_ENV_START_DATE": first.isoformat(),
         "DBT_ENV_CUSTOM_ENV_END_DATE": end.isoformat(),
     }

@@ -15,7 +15,11 @@ from pipelines.analysis.right_sizing import KEYS
 
 READ = ("efficiency_curve_daily", "goodput_hourly", "power_limits_daily")
 _NAMED = ", ".join(KEYS)
-_IN_LOOKBACK = "date >= usage.lookback_start_date and date <= usage.as_of_date"
+# A date that is held back is evidence of nothing.
+_IN_LOOKBACK = (
+    "date >= usage.lookback_start_date and date <= usage.as_of_date"
+    " and date not in (select date from marts.held_back_dates)"
+)
 # Only dates on which every board told, and all said the same.
 _TOLD = f"""
 select usage.usage, date, date >= usage.held_start_date as is_held, power_limit_watts_max as limit_watts

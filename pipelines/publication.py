@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -24,7 +24,7 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from pipelines import booking, pictures, warehouse
+from pipelines import booking, history, pictures, warehouse
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.raw_tables import create_tables
 
@@ -34,6 +34,8 @@ KEPT = 5
 BUILDING = ".building-"
 # Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
 FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
+# They have a `date` and say something about the whole publication.
+WHOLE = frozenset({"held_back_dates"})
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ class Publication:
     code_version: str
     previous_publication_id: str | None
     rows: dict[str, int]
+    held_back: dict[date, str]
+    forced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class _Table:
         """Whether a run changes the rows of its own dates only. A window may have begun on the date before, and what is
         as of the newest date changes whole."""
         names = {name for name, _ in self.columns}
-        return "date" in names and not names & {"end_at", "as_of_date"}
+        return self.name not in WHOLE and "date" in names and not names & {"end_at", "as_of_date"}
 
     @property
     def is_fine_grained(self) -> bool:
@@ -74,11 +78,25 @@ class _Table:
         return f'"{self.schema}"."{self.name}"'
 
 
-def publish(fleet: Fleet, start: date, end: date, *, published_at: datetime | None = None) -> Publication:
+def publish(
+    fleet: Fleet,
+    start: date,
+    end: date,
+    *,
+    due: Collection[date] | None = None,
+    own: Collection[date] | None = None,
+    force: bool = False,
+    published_at: datetime | None = None,
+) -> Publication | None:
     """Publish the marts; the dates [start, end) are the ones that changed since the last publication.
 
     Starts from a copy of the current publication and replaces these dates, and every table without a `date` column, so
-    a day costs the same after years. A crash leaves the old publication current; what it left behind goes next time.
+    a day costs the same after years. Dates that are held back keep what was published of them. A crash leaves the old
+    publication current; what it left behind goes next time.
+
+    `due` are the dates that were booked since the last publication (by default all of [start, end)), `own` those that
+    this warehouse has published before (by default all). HistoryWouldShrink where the warehouse does not have what
+    readers have seen, unless `force`, which is recorded. None where every date is held back and nothing is published.
     """
     published_at = published_at or datetime.now(UTC)
     folder = fleet.published
@@ -92,11 +110,23 @@ def publish(fleet: Fleet, start: date, end: date, *, published_at: datetime | No
     building.mkdir()
     with closing(warehouse.connect(":memory:")) as connection:
         connection.execute(f"attach '{_quoted(fleet.warehouse)}' as warehouse (read_only)")
+        held_back = held_back_dates(connection, "warehouse")
+        if previous is None and held_back and not _has_dates(connection):
+            building.rmdir()
+            return None
         if previous is not None:
             shutil.copyfile(previous / DATABASE, building / DATABASE)
         # DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
         connection.execute(f"attach '{_quoted(building / DATABASE)}' as target (storage_version 'v1.0.0')")
-        same = _replace_tables(connection, start, end)
+        due = _days(start, end) if due is None else due
+        published = [] if previous is None else _published_dates(connection)
+        found = history.losses(connection, due, held_back, published if own is None else own)
+        same = _replace_tables(connection, start, end, held_back)
+        found += history.misstated_months(connection)
+        if found and not force:
+            connection.execute("detach target")
+            _remove(building)
+            raise history.refusal(found)
         publication = Publication(
             publication_id,
             published_at,
@@ -107,6 +137,8 @@ def publish(fleet: Fleet, start: date, end: date, *, published_at: datetime | No
             code_version(),
             previous.name if previous else None,
             _row_counts(connection),
+            held_back,
+            tuple(found),
         )
         _write_publication(connection, publication)
         _write_parquet(connection, building, previous, publication, same)
@@ -121,6 +153,20 @@ def publish(fleet: Fleet, start: date, end: date, *, published_at: datetime | No
     return publication
 
 
+def held_back_dates(connection: duckdb.DuckDBPyConnection, database: str) -> dict[date, str]:
+    """The dates that an attached database holds back, each with the laws that do not hold of it."""
+    known = connection.execute(
+        "select count(*) from duckdb_tables() where database_name = ? and table_name = 'held_back_dates'", [database]
+    ).fetchall()
+    if known == [(0,)]:
+        return {}
+    rows = connection.execute(
+        "select date, string_agg(distinct invariant, ', ' order by invariant)"
+        f" from {database}.marts.held_back_dates group by date order by date"
+    )
+    return dict(rows.fetchall())
+
+
 def current(fleet: Fleet) -> Path | None:
     """The folder of the publication that readers see; None before the first one."""
     latest = fleet.published / "latest"
@@ -132,23 +178,36 @@ def code_version() -> str:
     return tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
+class PublicationConfig(dg.Config):
+    """`force` publishes although readers would lose or see changed what they have seen; it is recorded. It never
+    publishes a date that is held back."""
+
+    force: bool = False
+
+
 def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.AssetsDefinition:
     """published/publication, after every mart and its blocking checks."""
 
     @dg.asset(
         key=["published", "publication"], deps=marts, group_name="published", kinds={"duckdb", "parquet"}, pool=pool
     )
-    def publication() -> dg.MaterializeResult:
+    def publication(config: PublicationConfig) -> dg.MaterializeResult:
         """Marts as readers see them: one read-only DuckDB file and Parquet, switched at once."""
         with warehouse.writing(fleet.warehouse, "publication"):
             with closing(warehouse.connect(fleet.warehouse)) as connection:
                 create_tables(connection)
-                due = booking.dates_to_publish(connection, date.max, date.min)
-            if due[0] >= due[1] and current(fleet) is not None:
+                start, end = booking.dates_to_publish(connection, date.max, date.min)
+                due, own = booking.due(connection, booking.PUBLICATION), booking.due(connection, booking.PUBLISHED)
+            if start >= end and current(fleet) is not None:
                 return dg.MaterializeResult(metadata={"unchanged": str(current(fleet))})
-            made = publish(fleet, *due)
+            try:
+                made = publish(fleet, start, end, due=due, own=own, force=config.force)
+            except history.HistoryWouldShrink as refusal:
+                raise dg.Failure(str(refusal)) from None
+            if made is None:
+                return dg.MaterializeResult(metadata={"nothing_published": "every date is held back"})
             with closing(warehouse.connect(fleet.warehouse)) as connection:
-                booking.published(connection, *due)
+                booking.published(connection, start, end)
         logger.info("published %s", made.publication_id)
         return dg.MaterializeResult(metadata=_metadata(fleet, made))
 
@@ -161,6 +220,8 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         "publication_id": made.publication_id,
         "dates": f"[{made.start_date}, {made.end_date})",
         "synthetic": made.is_synthetic,
+        **({"held_back": {str(on): laws for on, laws in made.held_back.items()}} if made.held_back else {}),
+        **({"forced": list(made.forced)} if made.forced else {}),
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(tables),
@@ -194,8 +255,13 @@ def _tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[
     return {(table.schema, table.name): table for table in found if table.name != "publication"}
 
 
-def _replace_tables(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> set[str]:
-    """Bring the target's tables up to date; returns those of which only the dates [start, end) changed."""
+def _replace_tables(
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, held_back: Collection[date]
+) -> set[str]:
+    """Bring the target's tables up to date; returns those of which only the dates [start, end) changed.
+
+    Of dates that are held back the target's rows stay; a column that is new is NULL in them.
+    """
     source, target = _tables(connection, "warehouse"), _tables(connection, "target")
     for schema in SCHEMAS:
         connection.execute(f"create schema if not exists target.{schema}")
@@ -205,15 +271,37 @@ def _replace_tables(connection: duckdb.DuckDBPyConnection, start: date, end: dat
     for key, table in source.items():
         if target.get(key) == table and table.is_dated:
             same.add(str(table))
-            span = [start, end]
-            connection.execute(f"delete from target.{table} where date >= ? and date < ?", span).fetchall()
-            connection.execute(
-                f"insert into target.{table} select * from warehouse.{table} where date >= ? and date < ?", span
-            ).fetchall()
+            span = [start, end, sorted(held_back)]
+            chosen = "where date >= ? and date < ? and not list_contains(?, date)"
+            connection.execute(f"delete from target.{table} {chosen}", span).fetchall()
+            connection.execute(f"insert into target.{table} select * from warehouse.{table} {chosen}", span).fetchall()
             continue
-        connection.execute(f"create or replace table target.{table} as select * from warehouse.{table}").fetchall()
+        kept = bool(held_back) and key in target and table.is_dated and target[key].is_dated
+        if kept:
+            _keep_rows(connection, target[key], table, held_back)
+        chosen = f"where not list_contains({_listed(held_back)}, date)" if kept else ""
+        connection.execute(
+            f"create or replace table target.{table} as select * from warehouse.{table} {chosen}"
+        ).fetchall()
+        if kept:
+            connection.execute(f"insert into target.{table} by name select * from rows_kept").fetchall()
+            connection.execute("drop table rows_kept").fetchall()
         _copy_comments(connection, table)
     return same
+
+
+def _keep_rows(connection: duckdb.DuckDBPyConnection, old: _Table, new: _Table, held_back: Collection[date]) -> None:
+    """The target's rows of these dates, by the columns that the new table has too."""
+    names = {name for name, _ in new.columns}
+    common = ", ".join(f'"{name}"' for name, _ in old.columns if name in names)
+    connection.execute(
+        f"create or replace temp table rows_kept as select {common} from target.{old}"
+        f" where list_contains({_listed(held_back)}, date)"
+    ).fetchall()
+
+
+def _listed(dates: Collection[date]) -> str:
+    return "[" + ", ".join(f"date '{on.isoformat()}'" for on in sorted(dates)) + "]"
 
 
 def _copy_comments(connection: duckdb.DuckDBPyConnection, table: _Table) -> None:
@@ -234,6 +322,26 @@ def _copy_comments(connection: duckdb.DuckDBPyConnection, table: _Table) -> None
     connection.execute("commit")
 
 
+def _has_dates(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the warehouse has a row of any date."""
+    return any(
+        connection.execute(f"select count(*) from warehouse.{table}").fetchall() != [(0,)]
+        for table in _tables(connection, "warehouse").values()
+        if table.is_dated
+    )
+
+
+def _published_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
+    table = _tables(connection, "target").get(("marts", "model_daily"))
+    if table is None:
+        return []
+    return [on for (on,) in connection.execute(f"select distinct date from target.{table}").fetchall()]
+
+
+def _days(start: date, end: date) -> list[date]:
+    return [start + timedelta(days=n) for n in range((end - start).days)]
+
+
 def _row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     return {
         f"{table.schema}.{table.name}": connection.execute(f"select count(*) from target.{table}").fetchall()[0][0]
@@ -246,11 +354,12 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
         """
         create or replace table target.published.publication (
             publication_id varchar, published_at timestamptz, start_date date, end_date date, fleet varchar,
-            is_synthetic boolean, code_version varchar, previous_publication_id varchar)
+            is_synthetic boolean, code_version varchar, previous_publication_id varchar, held_back_dates varchar,
+            held_back_reasons varchar, is_forced boolean, forced_reasons varchar)
         """
     )
     connection.execute(
-        "insert into target.published.publication values (?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into target.published.publication values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             made.publication_id,
             made.published_at,
@@ -260,6 +369,10 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
             made.is_synthetic,
             made.code_version,
             made.previous_publication_id,
+            ",".join(on.isoformat() for on in made.held_back) or None,
+            "; ".join(f"{on}: {laws}" for on, laws in made.held_back.items()) or None,
+            bool(made.forced),
+            "; ".join(made.forced) or None,
         ],
     )
 

@@ -42,6 +42,10 @@ RAW_TABLES = {
     "unknown_families": "source varchar, metric varchar, series bigint, last_seen_at timestamptz",
     # What a landing made stale and no run has healed yet: survives a crash between landing, booking and publishing.
     "due_dates": "date date, due varchar",
+    # Which dates a run booked: its own and those that were due. Half-open.
+    "bookings": "run_id varchar, start_date date, end_date date",
+    # Dates whose published rows stand where the sources have less of them (`run --adopt`).
+    "opening_balance": "date date",
     # Where samples lie in a lake: which of its landings the tables above describe.
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.

@@ -107,10 +107,14 @@ COLUMNS = {
         "varchar",
         "site/deployment/model/role: rows of one group exclude one another, here and in published.consolidation.",
     ),
+    "held_back_dates": ("varchar", "As in deployment_usage: dates of the lookback that count as without telemetry."),
+    "is_complete": ("boolean", "As in deployment_usage."),
     "is_preferred": ("boolean", "The row of its group that saves the most energy: over these, savings add up."),
 }
 
-_USAGE = """
+# A date that is held back is evidence of nothing.
+NOT_HELD_BACK = "date not in (select date from marts.held_back_dates)"
+_USAGE = f"""
 with pressure as (
     select site, deployment, model, role, count(*) as hours,
         sum(intervals)::double as pressure_intervals, sum(queued_intervals)::double as queued_intervals,
@@ -120,7 +124,7 @@ with pressure as (
         max(kv_cache_usage_ratio_max) as kv_cache_usage_ratio_max, max(running_requests_max) as running_requests_max,
         bool_or(has_queue_telemetry) as has_queue_telemetry
     from marts.pressure_hourly
-    where date <= (select max(as_of_date) from marts.deployment_usage)
+    where {NOT_HELD_BACK} and date <= (select max(as_of_date) from marts.deployment_usage)
         and hour_start_at >= (select min(lookback_start_at) from marts.deployment_usage)
     group by all
 )
@@ -175,7 +179,7 @@ select usage.usage, date, date >= usage.held_start_date as is_held, slots.slot, 
 from marts.model_intervals as intervals
 inner join usage_told as usage using ({", ".join(right_sizing.KEYS)})
 inner join slots using (site, interval_start_at)
-where date >= usage.lookback_start_date and date <= usage.as_of_date
+where date >= usage.lookback_start_date and date <= usage.as_of_date and {NOT_HELD_BACK}
 """
 _TRAINED = """
 select usage, quantile_cont(tokens_per_second, 0.99) filter (where not is_held) as train_demand_p99,
@@ -197,7 +201,7 @@ from (
         {IS_PARKED} as is_parked
     from marts.model_intervals
     inner join usage_told as usage using ({", ".join(right_sizing.KEYS)})
-    where date >= usage.lookback_start_date and date <= usage.as_of_date
+    where date >= usage.lookback_start_date and date <= usage.as_of_date and {NOT_HELD_BACK}
 )
 group by usage, date order by usage, date
 """

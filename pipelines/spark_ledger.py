@@ -75,11 +75,11 @@ def log_of(fleet: Fleet) -> Path:
     return fleet.root / "spark.log"
 
 
-def take(fleet: Fleet, start: date, end: date) -> None:
+def take(fleet: Fleet, start: date, end: date, run_id: str = "") -> None:
     """Bring the committed marts of [start, end) back into the warehouse, whose tables exist; they are booked then."""
     with closing(warehouse.connect(fleet.warehouse)) as connection:
         bring_back(connection, Path(fleet.landing.path), start, end)
-        booking.booked(connection, start, end, on_spark=True)
+        booking.booked(connection, start, end, run_id=run_id, on_spark=True)
 
 
 def in_a_process(log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any]) -> spark.Build:

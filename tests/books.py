@@ -37,7 +37,9 @@ from pipelines import (
     consolidation,
     curves,
     grid,
+    invariants,
     prices,
+    publication,
     references,
     request_landing,
     right_sizing,
@@ -216,7 +218,15 @@ class Book:
             "max_spread_seconds": round(self.fleet.max_spread_days * 86400),
         }
         manifest = _manifest(self.project)
-        with _environ(WATTLEDGER_WAREHOUSE=str(self.fleet.warehouse)), _threads(threads):
+        for node in manifest.nodes.values():  # what dbt notes while it compiles, and would take for done the next time
+            if getattr(node, "extra_ctes_injected", False):
+                node.extra_ctes_injected, node.extra_ctes = False, []
+        published = publication.current(self.fleet)
+        last = str(published / publication.DATABASE) if published else ""
+        with (
+            _environ(WATTLEDGER_WAREHOUSE=str(self.fleet.warehouse), WATTLEDGER_LAST_PUBLICATION=last),
+            _threads(threads),
+        ):
             try:
                 result = dbtRunner(manifest=manifest).invoke(
                     [*words, "--vars", json.dumps(dbt_vars), *_folders(self.project, self.fleet.root / "dbt")]
@@ -229,10 +239,16 @@ class Book:
         return result
 
     def failed_tests(self, *names: str) -> set[str]:
-        """The names of the data tests, out of these or of all, that do not hold."""
-        chosen = ["--select", *names] if names else []
-        result = self.dbt("test", *chosen, "--exclude", "test_type:unit", is_expected=False)
-        return {one.node.name for one in result.result.results if one.status != "pass"}
+        """The names of the laws that do not hold of what was booked last, and of the data tests that fail; with
+        `names`, those of them."""
+        result = self.dbt("test", "--exclude", "test_type:unit", is_expected=False)
+        failed = {one.node.name for one in result.result.results if one.status != "pass"} | set(self.broken())
+        return failed & set(names) if names else failed
+
+    def broken(self) -> dict[str, list[invariants.Broken]]:
+        """What is held back, by the name of the law that does not hold."""
+        with self.connection(read_only=True) as connection:
+            return invariants.broken(connection, "")
 
     # --- what is found ------------------------------------------------------------------------------------------------
 
@@ -262,11 +278,13 @@ class Book:
                 for (mart,) in marts
             }
 
-    def copy(self, data: Path, project: Path | None = None) -> Book:
-        """The same warehouse in another folder, to be broken."""
+    def copy(self, data: Path, project: Path | None = None, *, is_published: bool = True) -> Book:
+        """The same warehouse, and what is published of it, in another folder, to be broken."""
         root = data / self.fleet.fleet
         root.mkdir(parents=True)
         shutil.copyfile(self.fleet.warehouse, root / "warehouse.duckdb")
+        if is_published and self.fleet.published.exists():
+            shutil.copytree(self.fleet.published, root / "published", symlinks=True)
         return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
 
 

@@ -36,9 +36,9 @@ def broken(sound: Book, folder: Path, file: str, right: str, wrong: str) -> Book
 
 
 def unbalanced(book: Book) -> dict[tuple, tuple[float, float]]:
-    """(date, meter) -> (metered, booked) joules, where they differ by more than a millionth."""
+    """(date, meter) -> (metered, booked) joules, where they differ by more than a millionth, of what is held back."""
     rows = book.query(
-        "select date, meter, metered_joules::double, booked_joules::double from marts.reconciliation_daily"
+        "select date, meter, metered_joules::double, booked_joules::double from held_back.reconciliation_daily"
         " where abs(difference_joules::double) > 1e-6 * metered_joules::double"
     )
     return {(date, meter): (metered, booked) for date, meter, metered, booked in rows}
@@ -121,7 +121,7 @@ def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Pat
     }
     assert min(value for _, value in counted) > 40 * 52
     lost = book.query(
-        "select distinct date, engine from marts.token_reconciliation_daily where difference_tokens < -1 order by 1"
+        "select distinct date, engine from held_back.token_reconciliation_daily where difference_tokens < -1 order by 1"
     )
     assert lost == [(on("10-06"), "llm-shared/gpt-oss-7d9f6c5b48-x2kqz")]
 
@@ -131,7 +131,7 @@ def test_a_token_interval_that_is_dropped_turns_the_token_balance_red(sound: Boo
     book = broken(sound, tmp_path, "models/marts/token_ledger.sql", "select * from final", wrong)
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {TOKEN_BALANCE}
     rows = book.query(
-        "select date, token_class, difference_tokens < 0 from marts.token_reconciliation_daily"
+        "select date, token_class, difference_tokens < 0 from held_back.token_reconciliation_daily"
         " where abs(difference_tokens) > 0.001 order by 2"
     )
     assert rows == [

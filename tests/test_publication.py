@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import publication, warehouse
+from pipelines import history, publication, warehouse
 from pipelines.fleet import Fleet, load_fleet
 
 FLEET = """
@@ -106,24 +106,151 @@ def test_the_file_has_the_storage_version_that_duckdb_1_0_opens(fleet: Fleet) ->
 
 
 def test_only_the_runs_dates_are_replaced_and_untouched_parquet_is_shared(fleet: Fleet) -> None:
-    book(fleet, {"2026-10-01": 1, "2026-10-02": 2, "2026-10-03": 3})
-    first = publish(fleet, "2026-10-01", "2026-10-04")
-    book(fleet, {"2026-10-01": 100, "2026-10-02": 20, "2026-10-04": 4})
-    second = publish(fleet, "2026-10-02", "2026-10-05", 1)
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    first = publish(fleet, "2026-10-01", "2026-10-03")
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 20, "2026-10-03": 4})
+    second = publish(fleet, "2026-10-02", "2026-10-04", 1)
     assert second.previous_publication_id == first.publication_id
-    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 20.0, "2026-10-04": 4.0}
-    assert read(fleet, "select energy_joules::double from marts.model_monthly") == [(124.0,)]
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 20.0, "2026-10-03": 4.0}
+    assert read(fleet, "select energy_joules::double from marts.model_monthly") == [(25.0,)]
     ledger = fleet.published / second.publication_id / "parquet" / "marts" / "energy_ledger"
     assert sorted(path.name for path in ledger.iterdir()) == [
         "date=2026-10-01.parquet",
         "date=2026-10-02.parquet",
-        "date=2026-10-04.parquet",
+        "date=2026-10-03.parquet",
     ]
     old = fleet.published / first.publication_id / "parquet" / "marts" / "energy_ledger"
     assert (ledger / "date=2026-10-01.parquet").samefile(old / "date=2026-10-01.parquet")
     assert not (ledger / "date=2026-10-02.parquet").samefile(old / "date=2026-10-02.parquet")
     total = duckdb.sql(f"select sum(energy_joules)::double from '{ledger}/*.parquet'").fetchall()
     assert total == [(25.0,)]
+
+
+# --- what is published stays ------------------------------------------------------------------------------------------
+
+
+def test_a_published_date_that_the_warehouse_lost_is_not_published_away(fleet: Fleet) -> None:
+    """Oct 2 is gone from the warehouse, whether or not this run was to book it."""
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2, "2026-10-03": 3})
+    first = publish(fleet, "2026-10-01", "2026-10-04")
+    book(fleet, {"2026-10-01": 1, "2026-10-03": 3})
+    for start in ("2026-10-01", "2026-10-03"):
+        with pytest.raises(history.HistoryWouldShrink, match="2026-10-02: published, and not in the warehouse") as told:
+            publish(fleet, start, "2026-10-04", 1)
+        assert "--force-publish" in str(told.value)
+        assert publication.current(fleet).name == first.publication_id
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 2.0, "2026-10-03": 3.0}
+    assert [path for path in fleet.published.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_date_that_no_run_was_to_change_is_not_published_changed(fleet: Fleet) -> None:
+    """3.6 MJ, which is 1 kWh, became 7.2 MJ; only Oct 2 was booked."""
+    book(fleet, {"2026-10-01": 3.6e6, "2026-10-02": 2})
+    publish(fleet, "2026-10-01", "2026-10-03")
+    book(fleet, {"2026-10-01": 7.2e6, "2026-10-02": 20})
+    with pytest.raises(history.HistoryWouldShrink, match="2026-10-01: 2 kWh in the warehouse, 1 kWh published"):
+        publish(fleet, "2026-10-02", "2026-10-03", 1)
+    made = publish(fleet, "2026-10-01", "2026-10-03", 2)  # booked by this run: it may change
+    assert made.forced == ()
+    assert daily(fleet) == {"2026-10-01": 7.2e6, "2026-10-02": 20.0}
+
+
+def test_a_forced_publication_says_what_it_overrode(fleet: Fleet) -> None:
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    publish(fleet, "2026-10-01", "2026-10-03")
+    book(fleet, {"2026-10-02": 2})
+    start, end = date(2026, 10, 2), date(2026, 10, 3)
+    publication.publish(fleet, start, end, force=True, published_at=datetime(2026, 10, 6, tzinfo=UTC))
+    assert read(fleet, "select is_forced, forced_reasons from published.publication") == [
+        (True, "2026-10-01: published, and not in the warehouse")
+    ]
+
+
+def test_a_month_that_is_not_the_sum_of_its_published_hours_is_not_published(fleet: Fleet) -> None:
+    """A warehouse that was lost and booked in part: its month has one of two days."""
+    book(fleet, {"2026-10-01": 3.6e6, "2026-10-02": 7.2e6})
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        connection.execute("alter table marts.model_monthly add column method_version varchar default '2'")
+        connection.execute(
+            "create table marts.model_hourly as select date, date::timestamptz as hour_start_at,"
+            " date '2026-10-01' as billing_month, energy_joules, false as is_opening_balance, '2' as method_version"
+            " from marts.model_daily"
+        )
+    publish(fleet, "2026-10-01", "2026-10-03")
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        connection.execute("update marts.model_monthly set energy_joules = 7.2e6")
+    with pytest.raises(history.HistoryWouldShrink, match="month 2026-10-01: 2 kWh in model_monthly, 3 kWh in hours"):
+        publish(fleet, "2026-10-02", "2026-10-03", 1)
+
+
+def test_a_new_warehouse_does_not_publish_less_of_a_date_than_readers_have(fleet: Fleet) -> None:
+    """24 meter-hours were published of Oct 1; a warehouse that never published it has found 2 of them again."""
+
+    def cover(hours: float) -> None:
+        with closing(warehouse.connect(fleet.warehouse)) as connection:
+            connection.execute("alter table marts.model_daily add column if not exists covered_seconds double")
+            connection.execute("update marts.model_daily set covered_seconds = ?", [hours * 3600])
+
+    book(fleet, {"2026-10-01": 24})
+    cover(24)
+    start, end = date(2026, 10, 1), date(2026, 10, 2)
+    publication.publish(fleet, start, end, published_at=datetime(2026, 10, 5, tzinfo=UTC))
+    book(fleet, {"2026-10-01": 2})
+    cover(2)
+    later = datetime(2026, 10, 6, tzinfo=UTC)
+    with pytest.raises(history.HistoryWouldShrink, match=r"2026-10-01: 2\.0 meter-hours covered, 24\.0 published"):
+        publication.publish(fleet, start, end, own=[], published_at=later)
+    # The same of a date that this warehouse has published itself is a restatement: its run was asked for it.
+    assert publication.publish(fleet, start, end, own=[start], published_at=later).forced == ()
+
+
+# --- dates that are held back -----------------------------------------------------------------------------------------
+
+
+def hold_back(fleet: Fleet, *dates: str) -> None:
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        connection.execute("create or replace table marts.held_back_dates (date date, invariant varchar)")
+        for on in dates:
+            connection.execute("insert into marts.held_back_dates values (?, 'tokens_are_booked_once')", [on])
+
+
+def test_a_held_back_date_keeps_what_was_published_and_the_publication_says_why(fleet: Fleet) -> None:
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    publish(fleet, "2026-10-01", "2026-10-03")
+    book(fleet, {"2026-10-01": 10, "2026-10-02": 20})
+    hold_back(fleet, "2026-10-01")
+    publish(fleet, "2026-10-01", "2026-10-03", 1)
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 20.0}
+    assert read(fleet, "select held_back_dates, held_back_reasons, is_forced from published.publication") == [
+        ("2026-10-01", "2026-10-01: tokens_are_booked_once", False)
+    ]
+    # Force overrides losses, never this.
+    publication.publish(fleet, date(2026, 10, 1), date(2026, 10, 3), force=True)
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 20.0}
+
+
+def test_a_column_that_is_new_is_unknown_on_a_held_back_date(fleet: Fleet) -> None:
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    publish(fleet, "2026-10-01", "2026-10-03")
+    book(fleet, {"2026-10-02": 20})
+    hold_back(fleet, "2026-10-01")
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        connection.execute("alter table marts.model_daily add column output_tokens bigint default 7")
+    publish(fleet, "2026-10-01", "2026-10-03", 1)
+    assert read(
+        fleet, "select date::varchar, energy_joules::double, output_tokens from marts.model_daily order by 1"
+    ) == [
+        ("2026-10-01", 1.0, None),
+        ("2026-10-02", 20.0, 7),
+    ]
+
+
+def test_nothing_is_published_while_every_date_is_held_back(fleet: Fleet) -> None:
+    book(fleet, {})
+    hold_back(fleet, "2026-10-01")
+    assert publish(fleet, "2026-10-01", "2026-10-02") is None
+    assert publication.current(fleet) is None
+    assert list(fleet.published.iterdir()) == []
 
 
 def test_a_table_whose_columns_changed_is_replaced_whole(fleet: Fleet) -> None:

@@ -25,17 +25,22 @@
 {# Windows that touch the run's dates. #}
 {% macro overlaps_run(start_at, end_at) %}({{ start_at }} < {{ run_end_at() }} and {{ end_at }} > {{ run_start_at() }}){% endmacro %}
 
+{# The rows of a mart that a run replaces, by the mart's `replaces`. #}
+{% macro owned_by_run(replaces) %}
+    {%- if replaces == 'months' %}{{ in_run_months('month') }}
+    {%- elif replaces == 'windows' %}{{ overlaps_run('start_at', 'end_at') }}
+    {%- elif replaces == 'all' %}true
+    {%- else %}{{ in_run('date') }}
+    {%- endif -%}
+{% endmacro %}
+
 {# Incremental strategy: one transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its
    rows loses them in the mart too (delete+insert by key would keep them). `replaces` says what a run owns: its dates, months or windows,
    or all of the mart, where that is a function of all that is booked. #}
 {% macro get_incremental_replace_dates_sql(arg_dict) %}
     {%- set replaces = config.get('replaces', 'dates') -%}
     {%- set columns = get_quoted_csv(arg_dict['dest_columns'] | map(attribute='name')) -%}
-    delete from {{ arg_dict['target_relation'] }} where
-    {% if replaces == 'months' %}{{ in_run_months('month') }}
-    {% elif replaces == 'windows' %}{{ overlaps_run('start_at', 'end_at') }}
-    {% elif replaces == 'all' %}true
-    {% else %}{{ in_run('date') }}{% endif %};
+    delete from {{ arg_dict['target_relation'] }} where {{ owned_by_run(replaces) }};
     insert into {{ arg_dict['target_relation'] }} ({{ columns }})
     select {{ columns }} from {{ arg_dict['temp_relation'] }}
 {% endmacro %}

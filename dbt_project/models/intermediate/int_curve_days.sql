@@ -6,9 +6,9 @@ with intervals as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
@@ -17,7 +17,7 @@ points as (
 
     select
         intervals.*,
-        as_of.as_of_date,
+        lookback.as_of_date,
         {{ curve_tokens_basis() }} as tokens_basis,
         {{ curve_tokens() }} as tokens,
         matched_total_tokens - matched_output_tokens as input_tokens,
@@ -25,8 +25,8 @@ points as (
         case when matched_computed_input_tokens + matched_output_tokens > 0 then cast(matched_output_tokens as double) / 1e3 end as y,
         cast(matched_productive_joules as double) / 1e3 as e
     from intervals
-    cross join as_of
-    where {{ in_lookback('intervals.date', 'as_of.as_of_date') }}
+    cross join lookback
+    where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
 
 ),
 

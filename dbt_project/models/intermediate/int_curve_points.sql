@@ -5,16 +5,16 @@ with intervals as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
 points as (
 
     select
-        as_of.as_of_date,
+        lookback.as_of_date,
         intervals.date,
         {% for key in curve_keys() -%}
         intervals.{{ key }},
@@ -24,8 +24,8 @@ points as (
         intervals.matched_gpu_seconds as gpu_seconds,
         intervals.matched_joules as joules
     from intervals
-    cross join as_of
-    where {{ in_lookback('intervals.date', 'as_of.as_of_date') }}
+    cross join lookback
+    where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
 
 ),
 

@@ -1,15 +1,28 @@
 -- How a deployment used what it held over the lookback, and what a month of it takes: what every recommendation is computed from.
 {{ config(replaces='all') }}
 
-with days as (
+with held_back as (
 
-    select * from {{ ref('model_daily') }}
+    select distinct date as held_back_date from {{ ref('held_back_dates') }}
+
+),
+
+-- A held-back date is evidence of nothing: it counts as a date without telemetry.
+days as (
+
+    select days.*
+    from {{ ref('model_daily') }} as days
+    left join held_back on days.date = held_back.held_back_date
+    where held_back.held_back_date is null
 
 ),
 
 intervals as (
 
-    select * from {{ ref('model_intervals') }}
+    select intervals.*
+    from {{ ref('model_intervals') }} as intervals
+    left join held_back on intervals.date = held_back.held_back_date
+    where held_back.held_back_date is null
 
 ),
 
@@ -31,16 +44,16 @@ device_types as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
 held as (
 
     select
-        as_of.as_of_date,
+        lookback.as_of_date,
         {% for key in curve_keys() -%}
         days.{{ key }},
         {% endfor -%}
@@ -55,11 +68,11 @@ held as (
         {% endfor -%}
         {{ exact_sum(exact('days.gpu_seconds / nullif(days.coverage_ratio, 0)')) }} as claimed_gpu_seconds
     from days
-    cross join as_of
-    where {{ in_lookback('days.date', 'as_of.as_of_date') }}
+    cross join lookback
+    where {{ in_lookback('days.date', 'lookback.as_of_date') }}
         and days.energy_joules is not null
         and days.model not in ({{ unallocated() }}, {{ unknown() }})
-    group by as_of.as_of_date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    group by lookback.as_of_date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
 
 ),
 
@@ -189,8 +202,8 @@ loads as (
         {{ exact_sum('case when ' ~ moved_tokens() ~ ' = 0 then matched_gpu_seconds end') }} as parked_gpu_seconds,
         {{ exact_sum('case when ' ~ moved_tokens() ~ ' = 0 then matched_joules end') }} as parked_joules
     from intervals
-    cross join as_of
-    where {{ in_lookback('intervals.date', 'as_of.as_of_date') }}
+    cross join lookback
+    where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
     group by {% for key in curve_keys() %}intervals.{{ key }}{{ ', ' if not loop.last }}{% endfor %}
 
 ),
@@ -228,20 +241,20 @@ joined as (
 final as (
 
     select
-        as_of_date,
+        joined.as_of_date,
         {% for key in curve_keys() -%}
         {{ key }},
         {% endfor -%}
         tokens_basis,
         cast(first_date as {{ timestamp_type() }}) as lookback_start_at,
-        cast(as_of_date + interval 1 day as {{ timestamp_type() }}) as lookback_end_at,
+        cast(joined.as_of_date + interval 1 day as {{ timestamp_type() }}) as lookback_end_at,
         last_date as last_seen_date,
         cast(days as integer) as days,
-        cast({{ dbt.datediff('first_date', 'as_of_date', 'day') }} + 1 as integer) as span_days,
+        cast({{ dbt.datediff('joined.first_date', 'joined.as_of_date', 'day') }} + 1 as integer) as span_days,
         -- Of the accelerator time held, dates without any row included, the share of which power and use are both known.
         least(
             {{ ratio('coalesce(matched_gpu_seconds, 0)', 'claimed_gpu_seconds') }}
-            * {{ ratio('days', dbt.datediff('first_date', 'as_of_date', 'day') ~ ' + 1') }}, 1.0
+            * {{ ratio('days', dbt.datediff('joined.first_date', 'joined.as_of_date', 'day') ~ ' + 1') }}, 1.0
         ) as coverage_ratio,
         replicas,
         gpus,
@@ -277,8 +290,11 @@ final as (
         {{ ratio('allocation_cost_usd - capacity_cost_usd', 'energy_cost_usd') }} as charged_energy_ratio,
         {{ ratio('energy_cost_usd', 'gpu_seconds') }} * 3600 * 730 * gpus as energy_cost_usd_month,
         {{ ratio('capacity_cost_usd', 'gpu_seconds') }} * 3600 * 730 * gpus as capacity_cost_usd_month,
-        {{ ratio('location_gco2e', 'gpu_seconds') }} * 3600 * 730 * gpus / 1000 as location_kgco2e_month
+        {{ ratio('location_gco2e', 'gpu_seconds') }} * 3600 * 730 * gpus / 1000 as location_kgco2e_month,
+        lookback.held_back_dates,
+        lookback.is_complete
     from joined
+    cross join lookback
 
 )
 

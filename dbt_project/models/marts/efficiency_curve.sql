@@ -1,7 +1,13 @@
 -- J/token against tok/s, as observed: the intervals of the lookback, sorted into half octaves of load. Nothing here is fitted.
 {{ config(replaces='all') }}
 
-with points as (
+with lookback as (
+
+    select * from {{ ref('int_lookback') }}
+
+),
+
+points as (
 
     select * from {{ ref('int_curve_points') }}
 
@@ -79,7 +85,7 @@ bent as (
 final as (
 
     select
-        as_of_date,
+        bent.as_of_date,
         {% for key in curve_keys() -%}
         {{ key }},
         {% endfor -%}
@@ -104,8 +110,11 @@ final as (
         is_near_best and row_number() over (
             partition by {{ curve_keys() | join(', ') }}
             order by case when is_near_best then 0 else 1 end, load_bin
-        ) = 1 as is_knee
+        ) = 1 as is_knee,
+        lookback.held_back_dates,
+        lookback.is_complete
     from bent
+    cross join lookback
 
 )
 

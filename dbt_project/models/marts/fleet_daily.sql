@@ -28,7 +28,8 @@ final as (
         {% for fact in energy_facts() + token_facts() -%}
         {{ fact }},
         {% endfor -%}
-        {{ model_ratios() }}
+        {{ model_ratios() }},
+        false as is_opening_balance
     from summed
 
 )

@@ -220,6 +220,15 @@ costed as (
 
 ),
 
+held_back as (
+
+    select
+        window_id as held_back_window_id,
+        held_back_dates
+    from windows
+
+),
+
 final as (
 
     select
@@ -263,8 +272,11 @@ final as (
         {{ ratio('capacity_cost_usd', 'known_output_tokens') }} * 1e6 as capacity_cost_usd_per_output_mtok,
         {{ ratio('capacity_cost_usd + charged_energy_cost_usd', 'known_output_tokens') }} * 1e6 as allocation_cost_usd_per_output_mtok,
         reason_code = 'ok' as is_valid,
-        reason_code
+        reason_code,
+        held_back.held_back_dates,
+        held_back.held_back_dates is null as is_complete
     from costed
+    left join held_back on costed.window_id = held_back.held_back_window_id
 
 )
 

@@ -63,7 +63,8 @@ final as (
         -- No contracts are known yet: market-based CO2 is unknown, not zero.
         cast(null as {{ exact_type() }}) as market_gco2e,
         {{ ratio('summed.gpu_seconds', 'claimed.claimed_gpu_seconds') }} as coverage_ratio,
-        {{ model_ratios() }}
+        {{ model_ratios() }},
+        false as is_opening_balance
     from summed
     left join claimed
         on summed.date = claimed.date

@@ -193,7 +193,8 @@ final as (
         {% for key in model_keys() + energy_facts() + token_facts() -%}
         {%- if key in model_keys() -%}{{ key }}{%- else -%}cast({{ key }} as {{ exact_type() }}) as {{ key }}{%- endif -%},
         {% endfor -%}
-        {{ model_ratios() }}
+        {{ model_ratios() }},
+        false as is_opening_balance
     from joined
 
 )

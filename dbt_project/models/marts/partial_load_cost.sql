@@ -7,9 +7,9 @@ with days as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
@@ -48,15 +48,15 @@ held_days as (
 
     select
         days.*,
-        as_of.as_of_date,
+        lookback.as_of_date,
         case
             when days.capacity_cost_usd is null then days.energy_cost_usd
             else days.allocation_cost_usd - days.capacity_cost_usd
         end as charged_energy_usd,
         {{ exact('cast(days.gpu_seconds as double) / nullif(days.coverage_ratio, 0)') }} as held_gpu_seconds
     from days
-    cross join as_of
-    where {{ in_lookback('days.date', 'as_of.as_of_date') }} and days.energy_joules is not null
+    cross join lookback
+    where {{ in_lookback('days.date', 'lookback.as_of_date') }} and days.energy_joules is not null
 
 ),
 
@@ -87,8 +87,8 @@ parked_watts as (
         {% endfor -%}
         {{ ratio('sum(parked.idle_joules)', 'sum(parked.idle_gpu_seconds)') }} as watts_per_gpu
     from parked
-    cross join as_of
-    where {{ in_lookback('parked.date', 'as_of.as_of_date') }}
+    cross join lookback
+    where {{ in_lookback('parked.date', 'lookback.as_of_date') }}
     group by {% for key in curve_keys() %}parked.{{ key }}{{ ', ' if not loop.last }}{% endfor %}
     having sum(parked.idle_gpu_seconds) >= 3600
 
@@ -265,7 +265,7 @@ summed as (
 final as (
 
     select
-        as_of_date,
+        summed.as_of_date,
         {% for key in curve_keys() -%}
         {{ key }},
         {% endfor -%}
@@ -289,8 +289,11 @@ final as (
         ) }} as price_ratio,
         cast(days as integer) as days,
         coverage_ratio,
-        matched_ratio
+        matched_ratio,
+        lookback.held_back_dates,
+        lookback.is_complete
     from summed
+    cross join lookback
 
 )
 

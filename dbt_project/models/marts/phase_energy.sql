@@ -7,9 +7,9 @@ with days as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
@@ -28,16 +28,16 @@ fits as (
 booked as (
 
     select
-        as_of.as_of_date,
+        lookback.as_of_date,
         days.date,
         {% for key in curve_keys() -%}
         days.{{ key }},
         {% endfor -%}
         {{ exact_sum('days.productive_joules') }} as productive_joules
     from days
-    cross join as_of
-    where {{ in_lookback('days.date', 'as_of.as_of_date') }}
-    group by as_of.as_of_date, days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    cross join lookback
+    where {{ in_lookback('days.date', 'lookback.as_of_date') }}
+    group by lookback.as_of_date, days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
     having sum(days.productive_joules) > 0
 
 ),

@@ -1,7 +1,13 @@
 -- Joules of a computed input token and of an output token, by least squares over the intervals of the lookback, or why they are not believed.
 {{ config(replaces='all') }}
 
-with curve_days as (
+with lookback as (
+
+    select * from {{ ref('int_lookback') }}
+
+),
+
+curve_days as (
 
     select * from {{ ref('int_curve_days') }} where role = 'unified'
 
@@ -139,7 +145,7 @@ reasoned as (
 final as (
 
     select
-        as_of_date,
+        reasoned.as_of_date,
         model,
         device_type,
         meter_scope,
@@ -153,8 +159,11 @@ final as (
         case when reason_code = 'ok' and {{ side }}_spread_ratio is not null then greatest({{ side }}_joules * (1 - {{ side }}_spread_ratio), 0) end as {{ name }}_low,
         case when reason_code = 'ok' then {{ side }}_joules * (1 + {{ side }}_spread_ratio) end as {{ name }}_high,
         {% endfor -%}
-        reason_code
+        reason_code,
+        lookback.held_back_dates,
+        lookback.is_complete
     from reasoned
+    cross join lookback
 
 )
 

@@ -7,9 +7,9 @@ with intervals as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
@@ -23,7 +23,7 @@ capacities as (
 device_hours as (
 
     select
-        as_of.as_of_date,
+        lookback.as_of_date,
         intervals.date,
         date_trunc('hour', intervals.interval_start_at) as hour_start_at,
         {% for key in curve_keys() -%}
@@ -34,9 +34,9 @@ device_hours as (
         case when count({{ curve_tokens() }}) = count(*) then {{ exact_sum(curve_tokens()) }} end as tokens,
         cast(count(*) as bigint) * {{ var('grid_seconds') }} as seen_seconds
     from intervals
-    cross join as_of
-    where {{ in_lookback('intervals.date', 'as_of.as_of_date') }}
-    group by as_of.as_of_date, intervals.date, date_trunc('hour', intervals.interval_start_at){% for key in curve_keys() %}, intervals.{{ key }}{% endfor %}
+    cross join lookback
+    where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
+    group by lookback.as_of_date, intervals.date, date_trunc('hour', intervals.interval_start_at){% for key in curve_keys() %}, intervals.{{ key }}{% endfor %}
 
 ),
 

@@ -7,9 +7,9 @@ with days as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
@@ -22,7 +22,7 @@ best_points as (
 summed as (
 
     select
-        as_of.as_of_date,
+        lookback.as_of_date,
         days.date,
         {% for key in curve_keys() -%}
         days.{{ key }},
@@ -32,9 +32,9 @@ summed as (
         {{ exact_sum('days.matched_joules') }} as matched_joules,
         {{ exact_sum(curve_tokens()) }} as matched_tokens
     from days
-    cross join as_of
-    where {{ in_lookback('days.date', 'as_of.as_of_date') }} and days.energy_joules is not null
-    group by as_of.as_of_date, days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    cross join lookback
+    where {{ in_lookback('days.date', 'lookback.as_of_date') }} and days.energy_joules is not null
+    group by lookback.as_of_date, days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
 
 ),
 
@@ -58,7 +58,7 @@ compared as (
 final as (
 
     select
-        as_of_date,
+        compared.as_of_date,
         date,
         {% for key in curve_keys() -%}
         {{ key }},
@@ -75,8 +75,11 @@ final as (
             -- A day may do better than a whole level did on average.
             when 'best_observed_load' then greatest(matched_joules - {{ exact('cast(matched_tokens as double) * best_joules_per_token') }}, 0)
         end as {{ exact_type() }}) as recoverable_joules,
-        recoverable_basis
+        recoverable_basis,
+        lookback.held_back_dates,
+        lookback.is_complete
     from compared
+    cross join lookback
 
 )
 

@@ -394,6 +394,18 @@ judged as (
 
 ),
 
+held_back as (
+
+    select
+        windows.window_id as held_back_window_id,
+        {{ joined_in_order('cast(held.date as ' ~ dbt.type_string() ~ ')') }} as held_back_dates
+    from windows
+    inner join {{ ref('held_back_dates') }} as held
+        on windows.start_at < cast(held.date + interval 1 day as {{ timestamp_type() }}) and windows.end_at > cast(held.date as {{ timestamp_type() }})
+    group by windows.window_id
+
+),
+
 final as (
 
     select
@@ -415,8 +427,11 @@ final as (
         {{ ratio('energy_joules', 'output_tokens') }} as joules_per_output_token,
         {{ ratio('energy_joules', 'total_tokens') }} as joules_per_total_token,
         reason_code = 'ok' as is_valid,
-        reason_code
+        reason_code,
+        held_back.held_back_dates,
+        held_back.held_back_dates is null as is_complete
     from judged
+    left join held_back on judged.window_id = held_back.held_back_window_id
 
 )
 

@@ -13,9 +13,9 @@ goodput as (
 
 ),
 
-as_of as (
+lookback as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select * from {{ ref('int_lookback') }}
 
 ),
 
@@ -57,8 +57,8 @@ hours as (
         {{ load_bin(ratio(curve_tokens(), 'matched_gpu_seconds')) }} as load_bin
     from goodput
     inner join models on goodput.model = models.model
-    cross join as_of
-    where {{ in_lookback('goodput.date', 'as_of.as_of_date') }} and {{ curve_tokens() }} > 0
+    cross join lookback
+    where {{ in_lookback('goodput.date', 'lookback.as_of_date') }} and {{ curve_tokens() }} > 0
 
 ),
 
@@ -142,7 +142,7 @@ compared as (
 final as (
 
     select
-        as_of_date,
+        compared.as_of_date,
         {% for key in curve_keys() -%}
         {{ key }},
         {% endfor -%}
@@ -155,8 +155,11 @@ final as (
         slo_attainment_ratio,
         case when capacity_basis = 'highest_observed' then hours else kept_hours end as hours,
         requests,
-        good_request_ratio_low
+        good_request_ratio_low,
+        lookback.held_back_dates,
+        lookback.is_complete
     from compared
+    cross join lookback
 
 )
 

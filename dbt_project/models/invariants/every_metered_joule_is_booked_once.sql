@@ -2,11 +2,11 @@
 -- A meter that is missing on one side counts with 0 there, so a lost meter fails as a lost interval does.
 select
     date,
-    meter_scope,
-    meter,
-    metered_joules,
-    booked_joules,
-    difference_joules
+    'reconciliation_daily' as table_name,
+    {{ row_key(['meter_scope', 'meter']) }} as row_key,
+    cast(booked_joules as double) as found,
+    'J booked' as unit,
+    coalesce(cast(metered_joules as {{ dbt.type_string() }}), 'none') || ' metered' as expected
 from {{ ref('reconciliation_daily') }}
 where {{ in_run('date') }}
     and (

@@ -1,11 +1,11 @@
 -- The balance of tokens: what raw says an engine moved on a date is what the token book holds, to a millionth (a thousandth of a token is rounding).
 select
     date,
-    engine,
-    token_class,
-    metered_tokens,
-    booked_tokens,
-    difference_tokens
+    'token_reconciliation_daily' as table_name,
+    {{ row_key(['engine', 'token_class']) }} as row_key,
+    cast(booked_tokens as double) as found,
+    'tokens booked' as unit,
+    coalesce(cast(metered_tokens as {{ dbt.type_string() }}), 'none') || ' metered' as expected
 from {{ ref('token_reconciliation_daily') }}
 where {{ in_run('date') }}
     and (

@@ -1,7 +1,5 @@
 -- Energy, host energy and tokens are the same from the books through hours and days to the fleet, per date and site; what a join doubled or
 -- dropped on the way shows here. Exact.
-{{ config(meta={'dagster': {'ref': {'name': 'fleet_daily'}}}) }}
-
 {% set steps = ['model_hourly', 'model_daily', 'fleet_daily'] %}
 
 with books as (
@@ -67,7 +65,19 @@ facts as (
 
 )
 
-select * from facts
+select
+    date,
+    case when books is distinct from model_hourly then 'model_hourly' when books is distinct from model_daily then 'model_daily' else 'fleet_daily' end
+    as table_name,
+    'sum of ' || fact as row_key,
+    cast(case
+        when books is distinct from model_hourly then model_hourly
+        when books is distinct from model_daily then model_daily
+        else fleet_daily
+    end as double) as found,
+    fact as unit,
+    coalesce(cast(books as {{ dbt.type_string() }}), 'none') || ' in the book' as expected
+from facts
 where books is distinct from model_hourly
     or books is distinct from model_daily
     or books is distinct from fleet_daily

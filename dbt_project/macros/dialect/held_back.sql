@@ -1,0 +1,82 @@
+-- Where DuckDB and Spark differ about holding rows back.
+
+{# Move the rows of these dates (texts) from a mart to schema held_back, and put those that were published last in their place: none where nothing was
+   published or where another method made it. What schema held_back had of the run's other dates goes. The rows of `opening` dates are those that were
+   published, whatever made them. #}
+{% macro hold_back_rows(mart, dates, opening) %}{{ return(adapter.dispatch('hold_back_rows', 'wattledger')(mart, dates, opening)) }}{% endmacro %}
+
+{% macro default__hold_back_rows(mart, dates, opening) %}
+    {%- set held = 'held_back.' ~ mart -%}
+    {%- set is_held = has_column(current_database(), 'held_back', mart, 'date') -%}
+    {%- if dates -%}
+        {%- do run_query('create schema if not exists held_back') -%}
+        {%- set others = 'select * from ' ~ held ~ ' where not ' ~ in_run('date') ~ ' union all by name ' if is_held else '' -%}
+        {%- do run_query('create or replace table ' ~ held ~ ' as ' ~ others ~ 'select * from marts.' ~ mart ~ ' where ' ~ of_dates(dates)) -%}
+        {%- do run_query('delete from marts.' ~ mart ~ ' where ' ~ of_dates(dates)) -%}
+        {%- do restore_rows(
+            mart, of_dates(dates) ~ " and date in (select date from last_published.marts.model_daily where method_version = '" ~ var('method_version') ~ "')"
+        ) -%}
+    {%- elif is_held -%}
+        {%- do run_query('delete from ' ~ held ~ ' where ' ~ in_run('date')) -%}
+    {%- endif -%}
+    {%- if opening -%}
+        {%- do run_query('delete from marts.' ~ mart ~ ' where ' ~ of_dates(opening)) -%}
+        {%- do restore_rows(mart, of_dates(opening)) -%}
+        {%- if has_column(current_database(), 'marts', mart, 'is_opening_balance') -%}
+            {%- do run_query('update marts.' ~ mart ~ ' set is_opening_balance = true where ' ~ of_dates(opening)) -%}
+        {%- endif -%}
+    {%- endif -%}
+{% endmacro %}
+
+{# The same with a whole table. #}
+{% macro hold_back_table(mart) %}{{ return(adapter.dispatch('hold_back_table', 'wattledger')(mart)) }}{% endmacro %}
+
+{% macro default__hold_back_table(mart) %}
+    {%- do run_query('create schema if not exists held_back') -%}
+    {%- do run_query('create or replace table held_back.' ~ mart ~ ' as select * from marts.' ~ mart) -%}
+    {%- do run_query('delete from marts.' ~ mart) -%}
+    {%- do restore_rows(mart, 'true') -%}
+{% endmacro %}
+
+{# The run's dates (texts) that are to be kept as published where the sources have less of them: `run --adopt` names them. #}
+{% macro opening_dates() %}{{ return(adapter.dispatch('opening_dates', 'wattledger')()) }}{% endmacro %}
+
+{% macro default__opening_dates() %}
+    {%- if not attach_last_publication() or not has_column(current_database(), 'raw', 'opening_balance', 'date') -%}{{ return([]) }}{%- endif -%}
+    {%- set found = run_query(
+        "with published as (select date, sum(covered_seconds) as seconds from last_published.marts.fleet_daily group by date),"
+        " booked as (select date, sum(covered_seconds) as seconds from marts.fleet_daily group by date)"
+        " select distinct cast(opening.date as varchar) from raw.opening_balance as opening join published using (date) left join booked using (date)"
+        " where " ~ in_run('opening.date') ~ " and (booked.date is null or coalesce(booked.seconds, 0) < 0.999 * published.seconds)"
+    ) -%}
+    {{ return(found.columns[0].values() | sort) }}
+{% endmacro %}
+
+{# Insert what the last publication has of these rows, by the columns that both know. #}
+{% macro restore_rows(mart, chosen) %}
+    {%- if attach_last_publication() and has_column('last_published', 'marts', mart) -%}
+        {%- set columns = run_query(
+            "select column_name from duckdb_columns() where database_name = 'last_published' and schema_name = 'marts' and table_name = '" ~ mart ~ "'"
+            " and column_name in (select column_name from duckdb_columns() where schema_name = 'marts' and table_name = '" ~ mart ~ "'"
+            " and database_name = current_database()) order by column_index"
+        ).columns[0].values() -%}
+        {%- set listed = '"' ~ columns | join('", "') ~ '"' -%}
+        {%- do run_query('insert into marts.' ~ mart ~ ' (' ~ listed ~ ') select ' ~ listed ~ ' from last_published.marts.' ~ mart ~ ' where ' ~ chosen) -%}
+    {%- endif -%}
+{% endmacro %}
+
+{# Whether there is a publication; it is attached as last_published then. #}
+{% macro attach_last_publication() %}
+    {%- set file = env_var('WATTLEDGER_LAST_PUBLICATION', '') -%}
+    {%- if file -%}{%- do run_query("attach if not exists '" ~ file | replace("'", "''") ~ "' as last_published (read_only)") -%}{%- endif -%}
+    {{ return(file != '') }}
+{% endmacro %}
+
+{% macro current_database() %}{{ return(run_query('select current_database()')[0][0]) }}{% endmacro %}
+
+{% macro has_column(database, schema, table, column=none) %}
+    {{ return(run_query(
+        "select count(*) from duckdb_columns() where database_name = '" ~ database ~ "' and schema_name = '" ~ schema ~ "' and table_name = '" ~ table ~ "'"
+        ~ (" and column_name = '" ~ column ~ "'" if column else '')
+    )[0][0] > 0) }}
+{% endmacro %}

@@ -1,0 +1,108 @@
+-- What must hold of every date and every table, and what happens to one of which it does not: it is held back. Its rows go to schema held_back and
+-- the rows that readers have seen last take their place, so that nothing which adds dates up reads a wrong one.
+
+{# Marts whose rows belong to one date each, which a run replaces by date. A test compares this list with the marts' own `replaces`. #}
+{% macro dated_marts() %}
+    {{ return([
+        'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices', 'power_limits_daily',
+        'pressure_hourly', 'reconciliation_daily', 'site_carbon_hourly', 'token_ledger', 'token_reconciliation_daily'
+    ]) }}
+{% endmacro %}
+
+{# Marts that a run makes from several dates: months, windows, and all that is read from the lookback or has no dates. #}
+{% macro undated_marts() %}
+    {{ return([
+        'benchmark_efficiency', 'deployment_usage', 'efficiency_curve', 'efficiency_curve_daily', 'load_test_phases', 'model_footprints', 'model_monthly',
+        'partial_load_cost', 'phase_energy', 'phase_fit', 'phase_pools_hourly', 'recoverable_energy', 'run_windows', 'slo_capacity'
+    ]) }}
+{% endmacro %}
+
+{# The columns of a broken row by name and value, as one text: `meter GPU-1, interval_start_at …`. #}
+{% macro row_key(columns) %}
+    {%- for column in columns -%}
+    '{{ column.split('.') | last }} ' || coalesce(cast({{ column }} as {{ dbt.type_string() }}), 'NULL'){{ " || ', ' || " if not loop.last }}
+    {%- endfor -%}
+{% endmacro %}
+
+{# Rows of these marts that do not have the grain which their own file states: `grain` names the columns, `never_null` those that must be known. #}
+{% macro rows_off_their_grain(marts) %}
+    {%- for mart in marts %}
+    {%- set node = graph.nodes['model.wattledger.' ~ mart] if execute else none %}
+    {%- set grain = node.config.meta.grain if node else ['date'] %}
+    {%- set known = node.config.meta.get('never_null', grain) if node else ['date'] %}
+    {%- set replaces = node.config.get('replaces', 'dates') if node else 'dates' %}
+    select
+        {{ 'date' if replaces == 'dates' else 'cast(null as date)' }} as date,
+        '{{ mart }}' as table_name,
+        {{ row_key(grain) }} as row_key,
+        cast(count(*) as double) as found,
+        'rows' as unit,
+        '1, with {{ known | join(", ") | replace("'", "''") }} known' as expected
+    from {{ ref(mart) }}
+    where {{ owned_by_run(replaces) }}
+    group by {{ grain | join(', ') }}
+    having count(*) > 1
+        {%- for column in known %}
+        or {{ column }} is null
+        {%- endfor %}
+    {{ 'union all' if not loop.last }}
+    {%- endfor %}
+{% endmacro %}
+
+{# Broken rows of several invariants: at most five of each date, invariant and table, and how many there are. `invariants` maps the name of a model in
+   models/invariants to what a person should do. #}
+{% macro broken_rows(invariants) %}
+    {%- for name, remedy in invariants.items() %}
+    select
+        date,
+        '{{ name }}' as invariant,
+        table_name,
+        row_key,
+        found,
+        unit,
+        expected,
+        '{{ remedy | replace("'", "''") }}' as remedy
+    from {{ ref(name) }}
+    {{ 'union all' if not loop.last }}
+    {%- endfor %}
+{% endmacro %}
+
+{# After held_back_dates is made: the dates in it leave the dated marts, and come back as they were published last. So do the dates of an opening
+   balance, of which the sources have less than was published: they are not held back, there is nothing better to wait for. #}
+{% macro hold_back_dates() %}
+    {%- if execute -%}
+    {%- set opening = opening_dates() -%}
+    {%- if opening -%}{%- do run_query('delete from ' ~ this ~ ' where ' ~ of_dates(opening)) -%}{%- endif -%}
+    {%- set found = run_query('select distinct cast(date as ' ~ dbt.type_string() ~ ') from ' ~ this ~ ' where ' ~ in_run('date')) -%}
+    {%- set dates = found.columns[0].values() | sort -%}
+    {%- for mart in dated_marts() -%}
+    {{ hold_back_rows(mart, dates, opening) }}
+    {%- endfor -%}
+    {%- endif -%}
+{% endmacro %}
+
+{% macro of_dates(dates) %}date in (date '{{ dates | join("', date '") }}'){% endmacro %}
+
+{# After held_back_tables is made: the tables in it, and those that are computed from them, are as they were published last. #}
+{% macro hold_back_tables() %}
+    {%- if execute -%}
+    {%- set broken = run_query('select distinct table_name from ' ~ this).columns[0].values() | list -%}
+    {%- for mart in undated_marts() -%}
+        {%- if mart in broken or stands_on(mart, broken) -%}{{ hold_back_table(mart) }}{%- endif -%}
+    {%- endfor -%}
+    {%- endif -%}
+{% endmacro %}
+
+{# Whether a mart is computed from one of these marts, by way of whatever lies between. #}
+{% macro stands_on(mart, others) %}
+    {%- set waiting, seen = ['model.wattledger.' ~ mart], [] -%}
+    {%- for _ in range(500) -%}
+        {%- set node = graph.nodes.get(waiting.pop()) if waiting else none -%}
+        {%- for parent in (node.depends_on.nodes if node else []) if parent not in seen -%}
+            {%- do seen.append(parent) -%}{%- do waiting.append(parent) -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {%- set found = [] -%}
+    {%- for other in others if 'model.wattledger.' ~ other in seen -%}{%- do found.append(other) -%}{%- endfor -%}
+    {{ return(found | length > 0) }}
+{% endmacro %}

@@ -1,0 +1,54 @@
+-- Every idle joule of the book has a holder: per date, site and account, exactly.
+with held as (
+
+    select
+        date,
+        site,
+        account,
+        sum(idle_joules) as held_joules
+    from {{ ref('idle_power') }}
+    where {{ in_run('date') }}
+    group by date, site, account
+
+),
+
+booked as (
+
+    {% for account in ['idle_floor', 'parked', 'asleep', 'unallocated'] -%}
+    select
+        date,
+        site,
+        '{{ account }}' as account,
+        sum({{ account }}_joules) as booked_joules
+    from {{ ref('energy_ledger') }}
+    where {{ in_run('date') }}
+    group by date, site
+    having sum({{ account }}_joules) > 0
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
+
+),
+
+compared as (
+
+    select
+        coalesce(booked.date, held.date) as date,
+        coalesce(booked.site, held.site) as site,
+        coalesce(booked.account, held.account) as account,
+        coalesce(booked.booked_joules, 0) as booked_joules,
+        coalesce(held.held_joules, 0) as held_joules
+    from booked
+    full outer join held on booked.date = held.date and booked.site = held.site and booked.account = held.account
+
+)
+
+-- A device type without reference watts has an idle floor of 0, which no account needs a row for.
+select
+    date,
+    'idle_power' as table_name,
+    {{ row_key(['site', 'account']) }} as row_key,
+    cast(held_joules as double) as found,
+    'J held' as unit,
+    cast(booked_joules as {{ dbt.type_string() }}) || ' booked' as expected
+from compared
+where booked_joules <> held_joules

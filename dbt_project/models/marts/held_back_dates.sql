@@ -1,0 +1,47 @@
+-- Dates of the run for which a law of the book does not hold, and by what. Made after every mart by date and before all that adds dates up.
+{{ config(post_hook='{{ hold_back_dates() }}') }}
+
+with broken as (
+
+    {{ broken_rows({
+        'every_metered_joule_is_booked_once': 'The book lost or doubled joules of this meter: keep the warehouse and report it with these rows.',
+        'tokens_are_booked_once': 'The token book lost or doubled tokens of this engine: keep the warehouse and report it with these rows.',
+        'accounts_add_up_to_energy': 'A formula lost joules between accounts: keep the warehouse and report it with these rows.',
+        'shares_add_up_to_the_meter': 'A meter was shared wrongly between its claimants: keep the warehouse and report it with these rows.',
+        'hours_add_up_to_days': 'A step from the book to the fleet lost or doubled rows: keep the warehouse and report it with these rows.',
+        'idle_power_adds_up_to_the_ledger': 'idle_power lost or doubled joules: keep the warehouse and report it with these rows.',
+        'fully_loaded_costs_add_up_to_the_fleet': 'Dollars were lost or charged twice: keep the warehouse and report it with these rows.',
+        'dates_have_one_row_per_key': 'A join doubled or lost rows: keep the warehouse and report it with these rows.'
+    }) }}
+
+),
+
+numbered as (
+
+    select
+        *,
+        count(*) over (partition by date, invariant, table_name) as broken_rows,
+        row_number() over (partition by date, invariant, table_name order by row_key, found) as row_number
+    from broken
+
+),
+
+final as (
+
+    select
+        date,
+        invariant,
+        table_name,
+        cast(row_number as integer) as row_number,
+        row_key,
+        found,
+        unit,
+        expected,
+        remedy,
+        cast(broken_rows as bigint) as broken_rows
+    from numbered
+    where row_number <= 5
+
+)
+
+select * from final

@@ -1,0 +1,41 @@
+-- Tables made from several dates, or from none, for which a law of the book does not hold, and by what. Made after all of them.
+{{ config(replaces='all', post_hook='{{ hold_back_tables() }}') }}
+
+with broken as (
+
+    {{ broken_rows({
+        'days_add_up_to_months': 'The month is not the sum of its hours: run again; if it stays, keep the warehouse and report it with these rows.',
+        'phases_add_up_to_productive_energy': 'A phase lost joules: keep the warehouse and report it with these rows.',
+        'tables_have_one_row_per_key': 'A join doubled or lost rows: keep the warehouse and report it with these rows.'
+    }) }}
+
+),
+
+numbered as (
+
+    select
+        *,
+        count(*) over (partition by invariant, table_name) as broken_rows,
+        row_number() over (partition by invariant, table_name order by row_key, found) as row_number
+    from broken
+
+),
+
+final as (
+
+    select
+        invariant,
+        table_name,
+        cast(row_number as integer) as row_number,
+        row_key,
+        found,
+        unit,
+        expected,
+        remedy,
+        cast(broken_rows as bigint) as broken_rows
+    from numbered
+    where row_number <= 5
+
+)
+
+select * from final

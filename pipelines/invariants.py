@@ -1,0 +1,121 @@
+"""The laws of the book as asset checks: what does not hold of a date or a table, row by row.
+
+The laws are queries (dbt_project/models/invariants). dbt holds back what breaks one before anything adds dates up
+(dbt_project/macros/held_back.sql), so a check here stops nothing: it makes the run fail and says why. Add a law there,
+with the mart that it is about in its `meta`. Keep out conditions of one board, window or price: those are dbt tests.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import dagster as dg
+import duckdb
+
+from pipelines import warehouse
+from pipelines.fleet import Fleet
+
+FOLDER = "invariants"
+
+
+class Invariant(NamedTuple):
+    """One law: its name, what it says, and the mart that it is about."""
+
+    name: str
+    description: str
+    mart: str
+
+
+class Broken(NamedTuple):
+    """One row that breaks a law, and how many there are like it; `date` is None where rows are of no single date."""
+
+    date: str | None
+    table: str
+    row_key: str
+    found: float | None
+    unit: str
+    expected: str
+    remedy: str
+    rows: int
+
+    def __str__(self) -> str:
+        found = "nothing" if self.found is None else f"{self.found:,.6g}"
+        when = f"{self.date} " if self.date else ""
+        return f"{when}marts.{self.table}, {self.row_key}: {found} {self.unit}, expected {self.expected}"
+
+
+def invariants(manifest: Path) -> list[Invariant]:
+    """The laws that the parsed dbt project holds, by name."""
+    nodes = json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
+    laws = [node for node in nodes if node["resource_type"] == "model" and node["fqn"][1] == FOLDER]
+    return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in laws)
+
+
+def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
+    """All laws in one step, each a check of the mart that it is about. None blocks: what it found is held back."""
+    laws = {dg.AssetCheckKey(dg.AssetKey(["marts", law.mart]), law.name): law for law in invariants(manifest)}
+
+    @dg.multi_asset_check(
+        name="invariants",
+        specs=[dg.AssetCheckSpec(key.name, asset=key.asset_key, description=laws[key].description) for key in laws],
+        pool="warehouse",
+        can_subset=True,
+    )
+    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        with (
+            warehouse.writing(fleet.warehouse, "invariants"),
+            closing(warehouse.connect(fleet.warehouse, read_only=True)) as connection,
+        ):
+            found = broken(connection, context.run.run_id)
+        for key in sorted(context.selected_asset_check_keys):
+            rows = found.get(key.name, [])
+            yield dg.AssetCheckResult(
+                passed=not rows,
+                asset_key=key.asset_key,
+                check_name=key.name,
+                severity=dg.AssetCheckSeverity.ERROR,
+                description=told(rows) or None,
+                metadata={"broken_rows": sum(row.rows for row in _first_of_each(rows))},
+            )
+
+    return checks
+
+
+def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[Broken]]:
+    """What a run found broken, by the name of the law: in the dates that it booked, and in the tables over dates."""
+    rows = connection.execute(
+        """
+        select invariant, cast(date as varchar), table_name, row_key, found, unit, expected, remedy, broken_rows
+        from marts.held_back_dates
+        where (select count(*) from raw.bookings where run_id = $run_id) = 0
+            or date >= (select min(start_date) from raw.bookings where run_id = $run_id)
+            and date < (select max(end_date) from raw.bookings where run_id = $run_id)
+        union all
+        select invariant, null, table_name, row_key, found, unit, expected, remedy, broken_rows
+        from marts.held_back_tables
+        order by all
+        """,
+        {"run_id": run_id},
+    ).fetchall()
+    found: dict[str, list[Broken]] = {}
+    for invariant, *row in rows:
+        found.setdefault(invariant, []).append(Broken(*row))
+    return found
+
+
+def told(rows: list[Broken], shown: int = 5) -> str:
+    """The first rows, one a line, how many there are in all, and what to do; empty without rows."""
+    if not rows:
+        return ""
+    total = sum(row.rows for row in _first_of_each(rows))
+    lines = [f"{total} rows" if total != 1 else "1 row", *(f"  {row}" for row in rows[:shown])]
+    if total > shown:
+        lines.append(f"  … and {total - shown:,} more")
+    return "\n".join([*lines, f"  What to do: {rows[0].remedy}"])
+
+
+def _first_of_each(rows: list[Broken]) -> list[Broken]:
+    """One row of each date and table: `rows` of each counts all of its kind."""
+    return list({(row.date, row.table): row for row in rows}.values())
