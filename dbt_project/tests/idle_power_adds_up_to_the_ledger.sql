@@ -1,4 +1,5 @@
--- Every idle joule of the book has a holder: per date, site and account, exactly.
+-- Every idle joule of the book has a holder: per date, site and account, exactly. A holder may have 0 joules of an account: the idle
+-- floor of a device type without reference watts is not known, and its row still has the dollars of inactive GPU-hours.
 {{ config(meta={'dagster': {'ref': {'name': 'idle_power'}}}) }}
 
 with held as (
@@ -25,7 +26,6 @@ booked as (
     from {{ ref('energy_ledger') }}
     where {{ in_run('date') }}
     group by date, site
-    having sum({{ account }}_joules) > 0
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
 
@@ -39,4 +39,4 @@ select
     held.held_joules
 from booked
 full outer join held on booked.date = held.date and booked.site = held.site and booked.account = held.account
-where booked.booked_joules is distinct from held.held_joules
+where coalesce(booked.booked_joules, 0) <> coalesce(held.held_joules, 0)
