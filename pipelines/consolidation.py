@@ -203,6 +203,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
             made = write_consolidation(held)
         label = "synthetic telemetry" if fleet.synthetic else "metered"
         rows, plan = made.rows, made.plan
+        title = f"{fleet.fleet}: GPUs by node, now and in the plan ({label})"
         return dg.MaterializeResult(
             metadata={
                 "dagster/row_count": len(rows),
@@ -211,9 +212,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
                 "gap_ratio": plan.gap_ratio,
                 "saving_kwh_month": float(rows["saving_kwh_month"].sum()),
                 "plan": dg.MarkdownMetadataValue(
-                    pictures.consolidation_plan(
-                        made.nodes, f"{fleet.fleet}: GPUs by node, now and in the plan ({label})"
-                    )
+                    pictures.attempted("plan", lambda: pictures.consolidation_plan(made.nodes, title))
                 ),
             }
         )
