@@ -178,9 +178,9 @@ def test_models_that_share_a_board_are_covered_as_well_as_the_board(book: Book) 
     ]
 
 
-def test_a_silence_that_nobody_can_date_leaves_coverage_a_ratio(book: Book) -> None:
-    # The counter of `outage` is silent for four days, more than max_spread: its joules are real and nobody's. They
-    # join the board without a claimant, and both are covered. The model held its board for those days, too.
+def test_joules_of_unknown_time_leave_coverage_a_ratio(book: Book) -> None:
+    # The counter of `outage` is silent for four days, more than max_spread: its joules are real, and who used them is
+    # unknown. They join the board without a claimant, and both are covered. The model held its board all the time.
     rows = book.query(
         "select date, model, gpu_seconds::double, coverage_ratio from marts.model_daily"
         " where model in ('outage', '__unknown__') and energy_joules is not null order by date, model"
@@ -200,8 +200,8 @@ def test_a_silence_that_nobody_can_date_leaves_coverage_a_ratio(book: Book) -> N
     ]
     ((joules,),) = book.query("select sum(energy_joules)::double from marts.model_daily where model = '__unknown__'")
     assert joules == WATTS_FREE * (6 * DAY_SECONDS - 300) + WATTS_OUTAGE * 4 * DAY_SECONDS
-    # `outage` served tokens all the time. On which joules is not known: nobody was active on those, and of 7 boards
-    # whose use is known all were active.
+    # `outage` served tokens all the time. On which joules is unknown, so they have no active time; the 7
+    # boards whose use is known were active all day.
     day = "select known_seconds::double, active_seconds::double, idle_time_ratio from marts.fleet_daily"
     where = "where site = 'west' and meter_scope = 'board' and date = ?"
     assert book.query(f"{day} {where}", [on("10-22")]) == [(7 * own, 7 * own, 0)]

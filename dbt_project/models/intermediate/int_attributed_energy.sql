@@ -291,14 +291,14 @@ rows_of_members as (
         case when members = 1 then {{ exact('covered_us / 1e6') }}
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
         end as covered_seconds,
-        -- The claimant was active, but whether on these joules nobody knows.
+        -- The claimant was active, but which of these joules it used is unknown.
         case when overspread_joules > 0 then {{ exact('0') }}
             else {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }}
         end as active_seconds,
         interval_share_from,
         interval_share_to,
         {{ exact('covered_us / 1e6') }} as slice_covered_seconds,
-        -- Time whose claimant is known, of joules that nobody can date.
+        -- The claimant is known; the time at which the joules were drawn is not.
         overspread_joules > 0 and not (model = {{ unknown() }} and deployment = {{ unknown() }}) as is_undated,
         members
     from shared

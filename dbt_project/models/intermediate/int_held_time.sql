@@ -1,6 +1,6 @@
 -- How long each model held each booked meter, the time without samples included: what its covered time is measured against. Members of a
--- slice hold it by the share of its covered time that the book gave them, so that all of them are covered as well as the board is. What the
--- book took from a claimant because a silence was too long for anybody to date its joules is held by `__unknown__` as well.
+-- slice hold it by the share of its covered time that the book gave them, so that all of them are covered as well as the board is. Joules
+-- over a silence longer than max_spread are booked to `__unknown__`, not to the claimant: that time is held by `__unknown__` as well.
 {% set holder = ['deployment', 'namespace', 'team', 'model', 'role'] %}
 
 with claims as (
