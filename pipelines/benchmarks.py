@@ -35,27 +35,35 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
     readings = []
     columns = columns_of("raw", "benchmark_results")
     for benchmark in fleet.benchmarks:
-        failure, rows = None, []
+        failure, table = None, None
         try:
             said = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
             rows = [{**said, **row} for row in benchmark.files().results()]
+            table = pa.Table.from_pylist([{column: row.get(column) for column in columns} for row in rows])
         except SourceError as refusal:
             failure = str(refusal)
-        if failure is None:
-            connection.execute("begin")
-            try:
-                connection.execute("delete from raw.benchmark_results where source = ?", [benchmark.name]).fetchall()
-                table = pa.Table.from_pylist([{column: row.get(column) for column in columns} for row in rows])
-                with booking.registered(connection, results_came=table):
-                    connection.execute(
-                        "insert into raw.benchmark_results by name select * from results_came"
-                    ).fetchall()
-                connection.execute("commit")
-            except BaseException:
-                connection.execute("rollback")
-                raise
+        except Exception as error:  # whatever a file does to its reader, it is no reason to book no energy
+            failure = f"{benchmark.path}: cannot be read as {benchmark.kind}: {type(error).__name__}: {error}"
+        if table is not None:
+            failure = _replace(connection, benchmark.name, table)
         held = connection.execute(
             "select count(*) from raw.benchmark_results where source = ?", [benchmark.name]
         ).fetchall()[0][0]
         readings.append(Reading(benchmark.name, held, failure))
     return readings
+
+
+def _replace(connection: duckdb.DuckDBPyConnection, source: str, table: pa.Table) -> str | None:
+    """Replace the results of one source in one transaction; why not, where a value does not fit its column."""
+    with booking.registered(connection, results_came=table):
+        connection.execute("begin")
+        try:
+            connection.execute("delete from raw.benchmark_results where source = ?", [source]).fetchall()
+            connection.execute("insert into raw.benchmark_results by name select * from results_came").fetchall()
+            connection.execute("commit")
+        except BaseException as error:
+            connection.execute("rollback")
+            if isinstance(error, duckdb.DataError):
+                return f"a value does not fit its column of raw.benchmark_results: {error}"
+            raise
+    return None

@@ -206,6 +206,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
             made = write_consolidation(held)
         label = "synthetic telemetry" if fleet.synthetic else "metered"
         rows, plan = made.rows, made.plan
+        title = f"{fleet.fleet}: GPUs by node, now and in the plan ({label})"
         return dg.MaterializeResult(
             metadata={
                 "dagster/row_count": len(rows),
@@ -214,9 +215,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
                 "gap_ratio": plan.gap_ratio,
                 "saving_kwh_month": float(rows["saving_kwh_month"].sum()),
                 "plan": dg.MarkdownMetadataValue(
-                    pictures.consolidation_plan(
-                        made.nodes, f"{fleet.fleet}: GPUs by node, now and in the plan ({label})"
-                    )
+                    pictures.attempted("plan", lambda: pictures.consolidation_plan(made.nodes, title))
                 ),
             }
         )

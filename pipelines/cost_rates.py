@@ -7,12 +7,13 @@ rate is multiplied by: SQL.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.sources import FleetPath, Name, NonNegative, Part
 
@@ -21,19 +22,34 @@ class UnreadableList(Exception):
     """A price list cannot be read as the fleet file says; the message names file, column and what there is."""
 
 
-class CostRate(Part):
+class Quote(Part):
+    """Who states a rate, and for which dates [valid_from, valid_to); without an end until the type's next rate."""
+
+    source: Name
+    valid_from: date = date(1970, 1, 1)
+    valid_to: date | None = None
+
+    @model_validator(mode="after")
+    def _forward(self) -> Quote:
+        if self.valid_to is not None and self.valid_to <= self.valid_from:
+            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
+        return self
+
+    def __str__(self) -> str:
+        until = f" to {self.valid_to}" if self.valid_to else ""
+        return f"{self.source}, from {self.valid_from}{until}"
+
+
+class CostRate(Quote):
     """What one GPU-hour of a device type costs this fleet; stands before the seed's rows. A rented or colocated GPU's
     rate usually `includes_energy`: the electricity is not charged again."""
 
     device_type: Name
     usd_per_gpu_hour: NonNegative
     includes_energy: bool = False
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
-    source: Name
 
 
-class CostRateFile(Part):
+class CostRateFile(Quote):
     """A CSV of instance types with their price: the rate is the price of an instance over its GPUs.
 
     `where` keeps the rows of one provider, region or instance type; `device_types` maps the list's names of GPUs to
@@ -41,15 +57,12 @@ class CostRateFile(Part):
     """
 
     path: FleetPath
-    source: Name
     device_types: dict[Name, Name] = Field(min_length=1)
     where: dict[Name, str] = Field(default_factory=dict)
     gpu: Name = "gpu"
     gpu_count: Name = "gpu_count"
     usd_per_hour: Name = "usd_per_hour_ondemand"
     includes_energy: bool = True
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
 
     def rates(self) -> Iterator[dict[str, Any]]:
         """One rate per device type, as CostRate has them. UnreadableList where the list does not give exactly one."""
@@ -86,3 +99,31 @@ class CostRateFile(Part):
             pass
         told = f"{row[self.usd_per_hour]!r} USD for {row[self.gpu_count]!r} GPUs"
         raise UnreadableList(f"{self.path}: {row[self.gpu]}: got {told}, expected a price and a count of GPUs")
+
+
+def double_rates(rates: Sequence[CostRate], files: Sequence[CostRateFile]) -> Iterator[str]:
+    """Device types that two entries price on one date, with both entries: a line each."""
+    entries = [(rate.device_type, f"cost_rates[{n}]", rate) for n, rate in enumerate(rates)]
+    entries += [
+        (device_type, f"cost_rate_files[{n}].device_types[{gpu}]", file)
+        for n, file in enumerate(files)
+        for gpu, device_type in file.device_types.items()
+    ]
+    by_type: dict[str, list[tuple[str, Quote]]] = {}
+    for device_type, name, entry in entries:
+        by_type.setdefault(device_type, []).append((name, entry))
+    for device_type, priced in sorted(by_type.items()):
+        priced.sort(key=lambda entry: entry[1].valid_from)  # of equal dates the file's order stays
+        for (name, earlier), (other, later) in pairwise(priced):
+            until = earlier.valid_to
+            if earlier.valid_from < later.valid_from and (until is None or until <= later.valid_from):
+                continue  # a rate without an end ends where the next one begins
+            remedy = (
+                "keep one of them, or give one another valid_from"
+                if earlier.valid_from == later.valid_from
+                else f"set valid_to of {name} to {later.valid_from} or leave it out"
+            )
+            yield (
+                f"{other} ({later}): prices {device_type} on dates that {name} ({earlier}) prices already, expected one"
+                f" rate per device type and date: {remedy}"
+            )

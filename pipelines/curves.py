@@ -121,6 +121,7 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
         with warehouse.writing(fleet.warehouse, "efficiency_fit"), closing(warehouse.connect(fleet.warehouse)) as held:
             levels, fits = write_fits(held)
         label = "synthetic telemetry" if fleet.synthetic else "metered"
+        title = f"{fleet.fleet}: J/token against tok/s ({label})"
         refused = fits.loc[fits["reason_code"] != "ok", "reason_code"].value_counts()
         return dg.MaterializeResult(
             metadata={
@@ -128,7 +129,7 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
                 "forms": {str(form): int(n) for form, n in fits["form"].value_counts().items()},
                 "refused": {str(reason): int(n) for reason, n in refused.items()},
                 "curve": dg.MarkdownMetadataValue(
-                    pictures.efficiency_curves(levels, fits, f"{fleet.fleet}: J/token against tok/s ({label})")
+                    pictures.attempted("curve", lambda: pictures.efficiency_curves(levels, fits, title))
                 ),
             }
         )

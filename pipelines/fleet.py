@@ -18,12 +18,12 @@ import yaml
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.samples import Collector, url_without_secrets
-from pipelines.cost_rates import CostRate, CostRateFile
+from pipelines.cost_rates import CostRate, CostRateFile, double_rates
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.grid_sources import GridIntensity
 from pipelines.prices import Prices
 from pipelines.request_sources import AnyRequestSource, Benchmark
-from pipelines.sources import AnySource, FleetPath, Name, NonNegative, Number, Part, Positive, SpoolPath
+from pipelines.sources import AnySource, FleetPath, GivenName, Name, NonNegative, Number, Part, Positive, SpoolPath
 
 PROJECT = Path(__file__).parent.parent
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
@@ -38,6 +38,7 @@ def _known_zone(name: str) -> str:
 
 
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
+Role = Literal["unified", "prefill", "decode"]
 
 
 class Period(Part):
@@ -80,7 +81,7 @@ class Tariff(Part):
 class Site(Part):
     """A place with one grid zone, one time zone and one facility overhead."""
 
-    name: Name
+    name: GivenName
     zone: Name
     time_zone: TimeZone = "UTC"
     pue: Annotated[float, Field(strict=True, ge=1)]
@@ -96,7 +97,7 @@ class Node(Part):
     aliases: tuple[Name, ...] = ()
     site: Name | None = None
     rack: Name | None = None
-    device_type: Name | None = None
+    device_type: GivenName | None = None
     host_watts: NonNegative | None = None
 
 
@@ -105,7 +106,7 @@ class Device(Part):
 
     device_uuid: Name
     node: Name | None = None
-    device_type: Name | None = None
+    device_type: GivenName | None = None
 
 
 class Slo(Part):
@@ -129,7 +130,7 @@ class Model(Part):
     What is not said of weights and KV cache comes from the seed `models`. Models of one `keep_apart` share no node.
     """
 
-    name: Name
+    name: GivenName
     aliases: tuple[Name, ...] = ()
     slo: Slo | None = None
     min_replicas: Annotated[int, Field(strict=True, ge=0)] = 1
@@ -147,13 +148,13 @@ class Engine(Part):
     workers behind a frontend. Both may end with `*`; the first entry that fits an engine counts.
     """
 
-    engine: Name
-    model: Name | None = None
-    deployment: Name | None = None
-    team: Name | None = None
-    role: Literal["unified", "prefill", "decode"] | None = None
+    engine: GivenName
+    model: GivenName | None = None
+    deployment: GivenName | None = None
+    team: GivenName | None = None
+    role: Role | None = None
     node: Name | None = None
-    pods: tuple[Name, ...] = ()
+    pods: tuple[GivenName, ...] = ()
 
     @model_validator(mode="after")
     def _pods_work_for_one(self) -> Engine:
@@ -170,12 +171,12 @@ class Assignment(Part):
 
     device_uuid: Name | None = None
     node: Name | None = None
-    engine: Name | None = None
-    model: Name | None = None
-    deployment: Name | None = None
-    namespace: Name | None = None
-    team: Name | None = None
-    role: Name | None = None
+    engine: GivenName | None = None
+    model: GivenName | None = None
+    deployment: GivenName | None = None
+    namespace: GivenName | None = None
+    team: GivenName | None = None
+    role: Role | None = None
     start_at: AwareDatetime
     end_at: AwareDatetime | None = None
 
@@ -257,7 +258,7 @@ class Fleet(Part):
     devices: tuple[Device, ...] = ()
     models: tuple[Model, ...] = ()
     engines: tuple[Engine, ...] = ()
-    teams: dict[str, str] = Field(default_factory=dict)
+    teams: dict[GivenName, GivenName] = Field(default_factory=dict)
     cost_rates: tuple[CostRate, ...] = ()
     cost_rate_files: tuple[CostRateFile, ...] = ()
     assignments: tuple[Assignment, ...] = ()
@@ -324,7 +325,6 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("nodes", [name for node in fleet.nodes for name in (node.name, *node.aliases)]),
         ("devices", [device.device_uuid for device in fleet.devices]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
-        ("cost_rates", [f"{device_type} from {valid_from}" for device_type, valid_from in _priced(fleet)]),
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
@@ -341,16 +341,8 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
             for j, other in enumerate(site.tariff[:i]):
                 if tariff.overlaps(other):
                     yield f"sites[{site.name}].tariff[{i}]: prices hours that tariff[{j}] already prices"
+    yield from double_rates(fleet.cost_rates, fleet.cost_rate_files)
     yield from _double_assignments(fleet)
-
-
-def _priced(fleet: Fleet) -> Iterator[tuple[str, date]]:
-    """(device type, valid_from) of every rate, stated here or taken from a list."""
-    for rate in fleet.cost_rates:
-        yield rate.device_type, rate.valid_from
-    for file in fleet.cost_rate_files:
-        for device_type in file.device_types.values():
-            yield device_type, file.valid_from
 
 
 def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:

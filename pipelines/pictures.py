@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import io
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -33,6 +35,20 @@ CURVES = len(COLOURS)
 SIZES = 12
 NODES = 24
 
+logger = logging.getLogger(__name__)
+
+
+def attempted(name: str, draw: Callable[[], str]) -> str:
+    """The Markdown that `draw` returns. Where it fails: one line of text that names the picture and the error, which
+    is logged as a warning. A picture that cannot be drawn must not cost the table that it shows.
+    """
+    try:
+        return draw()
+    except Exception as error:  # whatever a name or a number does to the drawing
+        line = f"The picture {name!r} could not be drawn: {type(error).__name__}: {error}"
+        logger.warning(line)
+        return f"{line}. The tables are complete; please report the message."
+
 
 def energy_accounts(models: pd.DataFrame, title: str) -> str:
     """Markdown image of the energy accounts per model.
@@ -44,11 +60,12 @@ def energy_accounts(models: pd.DataFrame, title: str) -> str:
     models = models.assign(total=models[list(ACCOUNTS)].sum(axis=1)).sort_values("total")
     figure = Figure(figsize=(8, 1.2 + 0.38 * len(models)), layout="constrained")
     axes = figure.subplots()
+    names = models["model"].map(_literal)
     left = pd.Series(0.0, index=models.index)
     for account, (label, colour) in ACCOUNTS.items():
         kwh = models[account].fillna(0) / 3.6e6
         if kwh.any():
-            axes.barh(models["model"], kwh, left=left, color=colour, label=label)
+            axes.barh(names, kwh, left=left, color=colour, label=label)
         left += kwh
     axes.margins(x=0.03)
     axes.set_xlabel("kWh")
@@ -68,29 +85,30 @@ def efficiency_curves(levels: pd.DataFrame, fits: pd.DataFrame, title: str) -> s
         return ""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    key = ["deployment", "device_type", "meter_scope", "role", "site"]
+    key = ["deployment", "device_type", "meter_scope", "role", "site", "model"]
     most = levels.groupby(key)["joules"].sum().astype(float).nlargest(CURVES).index
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
+    handles, labels = [], []
     for colour, curve in zip(COLOURS, most, strict=False):
         seen = levels[(levels[key] == list(curve)).all(axis=1)].sort_values("tokens_per_second_per_gpu")
         load, median = seen["tokens_per_second_per_gpu"], seen["joules_per_token_p50"]
         # A level's mean load and its median J/token are two statistics: the bar may miss the point by a hair.
         below = (median - seen["joules_per_token_p10"]).clip(lower=0)
         above = (seen["joules_per_token_p90"] - median).clip(lower=0)
-        label = f"{seen['model'].iloc[0]}, {curve[1]}"
-        axes.errorbar(load, median, yerr=[below, above], fmt="o", markersize=4, color=colour, label=label)
+        labels.append(_literal(f"{seen['model'].iloc[0]}, {curve[1]}"))
+        handles.append(axes.errorbar(load, median, yerr=[below, above], fmt="o", markersize=4, color=colour))
         best = seen[seen["is_best"]]
         axes.plot(best["tokens_per_second_per_gpu"], best["joules_per_token_p50"], "*", markersize=13, color=colour)
-        (fit,) = fits[(fits[key] == list(curve)).all(axis=1)].to_dict("records")
-        if fit["reason_code"] == "ok":
+        for fit in fits[(fits[key] == list(curve)).all(axis=1) & (fits["reason_code"] == "ok")].to_dict("records"):
             watts = fitted_watts(fit, load.to_numpy())
             axes.plot(load, watts / load, linewidth=1, color=colour)
     axes.set(xscale="log", yscale="log", xlabel="tokens per second and accelerator", ylabel="joules per token")
-    axes.plot([], [], "*", markersize=10, color="#7f7f7f", label="best observed load")
+    handles += axes.plot([], [], "*", markersize=10, color="#7f7f7f")
+    labels.append("best observed load")
     axes.set_title(title, fontsize=10, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(handles, labels, fontsize=8, frameon=False)
     return _markdown(figure, title)
 
 
@@ -112,7 +130,7 @@ def sizes_before_and_after(rows: pd.DataFrame, title: str) -> str:
     for place, row in zip(places, changes.to_dict("records"), strict=True):
         saved = f" {row['kind']}: {row['saving_kwh_month']:,.0f} kWh/month"
         axes.text(row["current_gpus"], place, saved, va="center", fontsize=8)
-    axes.set_yticks(places, changes["deployment"])
+    axes.set_yticks(places, changes["deployment"].map(_literal))
     axes.margins(x=0.45)
     axes.set_xlim(left=0)
     axes.set_xlabel("GPUs")
@@ -140,22 +158,30 @@ def consolidation_plan(nodes: pd.DataFrame, title: str) -> str:
     drawn = drawn.assign(model=drawn["model"].where(drawn["model"].isin(names), "other models"))
     figure = Figure(figsize=(8, 1.7 + 0.27 * len(shown)), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    bars = {}
     for axes, column, name in zip(panels, ("gpus_before", "gpus_after"), ("now", "in the plan"), strict=True):
         left = pd.Series(0.0, index=shown)
         for model, colour in zip([*names, "other models"], COLOURS, strict=False):
             gpus = drawn[drawn["model"] == model].groupby("node")[column].sum().reindex(shown, fill_value=0.0)
             if (drawn["model"] == model).any():
-                axes.barh(shown, gpus, left=left, color=colour, label=model, edgecolor="white", linewidth=0.5)
+                place = [_literal(node) for node in shown]
+                bar = axes.barh(place, gpus, left=left, color=colour, edgecolor="white", linewidth=0.5)
+                bars.setdefault(_literal(model), bar)
             left += gpus
         axes.set_title(f"{name}: {nodes[column].sum():g} GPUs", fontsize=9, loc="left")
         axes.set_xlabel("GPUs")
         axes.spines[["top", "right"]].set_visible(False)
     hidden = change.size - len(shown)
     figure.suptitle(title + (f"; {hidden} nodes that change less are not drawn" if hidden else ""), fontsize=10)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False
-    )
+    figure.legend(bars.values(), bars.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return _markdown(figure, title)
+
+
+def _literal(name: str) -> str:
+    """A name as matplotlib shows it letter by letter: between two dollar signs it would read a formula. (Labels that
+    begin with an underscore are left out of a legend unless it is handed them: the legends above are.)
+    """
+    return name.replace("$", r"\$")
 
 
 def _markdown(figure: Figure, title: str) -> str:

@@ -225,7 +225,7 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(tables),
-        "energy": dg.MarkdownMetadataValue(_energy_picture(fleet, made)),
+        "energy": dg.MarkdownMetadataValue(pictures.attempted("energy", lambda: _energy_picture(fleet, made))),
     }
 
 

@@ -151,9 +151,19 @@ def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dic
     columns = [column[0] for column in found.description]
     windows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
     return [
-        {**window, "node": tests[window["source"]].node, "model": names.get(window["model"], window["model"])}
+        {
+            **window,
+            "node": tests[window["source"]].node,
+            "engine": _name_of_source(window["engine"]),
+            "model": names.get(window["model"], _name_of_source(window["model"])),
+        }
         for window in windows
     ]
+
+
+def _name_of_source(name: str | None) -> str | None:
+    """As the macro name_of_source() has it: names that begin with two underscores are the book's own."""
+    return f'"{name}"' if name is not None and name.startswith("__") else name
 
 
 def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, values: list[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from collectors.access_logs import Column
-from pipelines.sources import FleetPath, Name, Part, Positive, SourceName, Variable
+from pipelines.sources import FleetPath, GivenName, Name, Part, Positive, SourceName, Variable
 
 if TYPE_CHECKING:
     from collectors.benchmark_files import BenchmarkFile
@@ -24,9 +24,9 @@ class RequestSource(Part):
     does not: they stand in every request of the source instead of its own."""
 
     name: SourceName
-    engine: Name | None = None
-    model: Name | None = None
-    team: Name | None = None
+    engine: GivenName | None = None
+    model: GivenName | None = None
+    team: GivenName | None = None
     tenant: Name | None = None
 
     @property

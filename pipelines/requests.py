@@ -86,7 +86,8 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def benchmark_results() -> Iterator[Any]:
         """One row per published result of other people's benchmarks, in one vocabulary, replaced whole.
 
-        Files that cannot be read cost their own check, and keep what they gave before.
+        Files that cannot be read cost their own check, and keep what they gave before. The asset does not fail, not
+        even where no file can be read: the energy book needs none of them.
         """
         with opened(fleet, "benchmark results") as connection:
             readings = benchmarks.write_benchmark_results(connection, fleet)
@@ -100,7 +101,5 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
                 description=reading.failure,
                 metadata={"rows": reading.rows},
             )
-        if readings and all(reading.failure for reading in readings):
-            raise dg.Failure(f"no benchmark could be read; the last one said: {readings[-1].failure}")
 
     return [requests, benchmark_results]

@@ -323,7 +323,9 @@ def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, 
         "dagster/row_count": len(rows),
         "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
         "saving_kwh_month": float(rows.loc[rows["is_preferred"], "saving_kwh_month"].sum()),
-        "sizes": dg.MarkdownMetadataValue(pictures.sizes_before_and_after(rows, title)),
+        "sizes": dg.MarkdownMetadataValue(
+            pictures.attempted("sizes", lambda: pictures.sizes_before_and_after(rows, title))
+        ),
         "backtest": right_sizing.hit_ratio(tests),
         **({"backtest_hit_ratio": float(tests["backtest_held"].mean())} if len(tests) else {}),
     }

@@ -89,7 +89,19 @@ def _plain_url(url: str) -> str:
     return url
 
 
+def _not_of_the_book(name: str) -> str:
+    if name.startswith("__"):
+        raise ValueError(
+            "expected a name that does not begin with '__': the ledger's own rows do, such as __unallocated__ and"
+            " __unknown__. A name that a source reports is written with double quotes in the ledger and here:"
+            f" '\"{name}\"'; the name as it is reported may stand under aliases"
+        )
+    return name
+
+
 Name = Annotated[str, Field(min_length=1)]
+# A name that the fleet file gives: it stands in the ledger as it is.
+GivenName = Annotated[Name, AfterValidator(_not_of_the_book)]
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 FleetPath = Annotated[str, AfterValidator(_fleet_path)]
 SpoolPath = Annotated[str, AfterValidator(_spool_path)]

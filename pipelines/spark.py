@@ -110,8 +110,9 @@ def build(
     end: date,
     *,
     dbt_vars: Mapping[str, Any],
+    project: Path = DBT_PROJECT,
 ) -> Build:
-    """Book the dates [start, end) on Spark and commit the marts.
+    """Book the dates [start, end) on Spark and commit the marts; a date that breaks a law stays as committed before.
 
     `sample_files` are the live Parquet files of raw.power_samples and raw.token_samples, `control` the folder that
     holds every other raw and fleet table as `<schema>.<table>.parquet`. One build of a lake at a time. SparkError when
@@ -129,7 +130,7 @@ def build(
             with session(run.work) as spark:
                 register(spark, sample_files, control)
                 prepare_marts(spark, run, before)
-                statuses = run_dbt(["build", "--exclude-resource-type", "unit_test"], run, dbt_vars)
+                statuses = run_dbt(["build", "--exclude-resource-type", "unit_test"], run, dbt_vars, project)
                 made = _made(spark, run, before)
             made.put(run.lake)
         except PySparkException as failure:
@@ -274,6 +275,7 @@ def _spark_columns(columns: str) -> str:
 def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
     """Tables marts.* of this run: the committed folders of everything that the run does not book anew."""
     spark.sql("create database if not exists marts")
+    spark.sql("create database if not exists last_committed")
     for mart, columns in before.columns.items():
         column = partition_column(mart)
         listed = ", ".join(f"`{name}` {kind}" for name, kind in columns)
@@ -297,6 +299,23 @@ def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
         ]
         if kept:
             spark.sql(f"alter table marts.{mart} add {' '.join(kept)}")
+        if column == "date":
+            _register_last(spark, run, before, mart, listed)
+
+
+def _register_last(spark: SparkSession, run: Run, before: Committed, mart: str, listed: str) -> None:
+    """What is committed of the run's own dates, as last_committed.<mart>: a date that is held back stays like that."""
+    spark.sql(
+        f"create table last_committed.{mart} ({listed}) using parquet partitioned by (date)"
+        f" location '{_uri(run.work / 'last_committed' / mart)}'"
+    )
+    held = [
+        f"partition (date = date '{value}') location '{_uri(run.lake / folder)}'"
+        for value, folder in before.folders[mart].items()
+        if run.books("date", date.fromisoformat(value))
+    ]
+    if held:
+        spark.sql(f"alter table last_committed.{mart} add {' '.join(held)}")
 
 
 def _uri(path: Path) -> str:
@@ -306,8 +325,13 @@ def _uri(path: Path) -> str:
 
 def _made(spark: SparkSession, run: Run, before: Committed) -> Committed:
     columns, folders = {}, {}
+    held_back = {row[0] for row in spark.sql("select distinct table_name from marts.held_back_tables").collect()}
     # Beside the marts, Spark lists the session's own views of what dbt appended.
     for (mart,) in sorted(spark.sql("show tables in marts").where("not isTemporary").select("tableName").collect()):
+        if mart in held_back:  # as it was, or not at all
+            if mart in before.columns:
+                columns[mart], folders[mart] = before.columns[mart], before.folders[mart]
+            continue
         columns[mart] = [(f.name, f.dataType.simpleString()) for f in spark.table(f"marts.{mart}").schema.fields]
         column, own = partition_column(mart), f"marts/{run.run_id}/{mart}"
         if column is None:
@@ -342,15 +366,19 @@ def _forget_uncommitted(lake: Path, committed: Committed) -> None:
 # --- dbt --------------------------------------------------------------------------------------------------------------
 
 
-def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any]) -> dict[str, str]:
+def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any], project: Path = DBT_PROJECT) -> dict[str, str]:
     """Run dbt in this process, on the session that is open; the status of every node. SparkError unless all is well."""
     from dbt.cli.main import dbtRunner  # noqa: PLC0415 (an optional group needs it)
 
     # As vars, which a unit test replaces by its own; what the environment says would win over both.
     dates = {"start_date": run.start.isoformat(), "end_date": run.end.isoformat()}
-    told = {**dict.fromkeys(DATE_VARIABLES), "WATTLEDGER_SPARK_MARTS": _uri(run.marts)}
+    told = {
+        **dict.fromkeys(DATE_VARIABLES),
+        "WATTLEDGER_SPARK_MARTS": _uri(run.marts),
+        "WATTLEDGER_SPARK_HELD_BACK": _uri(run.lake / "held_back"),
+    }
     scratch = run.work / "dbt"
-    folders = ["--project-dir", DBT_PROJECT, "--profiles-dir", DBT_PROJECT, "--target-path", scratch]
+    folders = ["--project-dir", project, "--profiles-dir", project, "--target-path", scratch]
     common = ["--target", "spark", "--log-path", scratch, "--quiet", "--vars", json.dumps({**dbt_vars, **dates})]
     before = {name: os.environ.get(name) for name in told}
     _set(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 
 from collectors.benchmark_files import BenchmarkFile
 from collectors.samples import SourceError
-from pipelines import benchmarks, requests
+from pipelines import benchmarks, requests, warehouse
 from pipelines.fleet import Fleet, load_fleet
+from pipelines.raw_tables import create_tables
 from tests.books import validation_data
 
 MLPERF = {
@@ -237,8 +239,44 @@ def test_files_that_cannot_be_read_keep_what_they_gave_and_harm_no_other(tmp_pat
     (tmp_path / "mlperf.json").write_text("<html>login</html>")
     (tmp_path / "aa.csv").write_text(AA + AA.splitlines()[1].replace("64", "128") + "\n")
     assert checks() == {"benchmark_rounds_is_read": (False, 1), "benchmark_load_is_read": (True, 2), "run": (True, 0)}
+    # Not even where none can be read: the asset stands before the energy book, which needs none of them.
     (tmp_path / "aa.csv").unlink()
-    assert checks()["run"] == (False, 0)
+    assert checks() == {"benchmark_rounds_is_read": (False, 1), "benchmark_load_is_read": (False, 2), "run": (True, 0)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (None, "mlperf.json: cannot be read as mlperf: TypeError: a reader tripped"),
+        ([{"result_id": "a", "watts": "many"}], "a value does not fit its column of raw.benchmark_results"),
+        ([{"watts": 1.0}, {"watts": "many"}], "mlperf.json: cannot be read as mlperf: Arrow"),
+    ],
+)
+def test_whatever_a_file_does_to_its_reader_costs_its_own_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict] | None, told: str
+) -> None:
+    (tmp_path / "mlperf.json").write_text(json.dumps([MLPERF]))
+    (tmp_path / "aa.csv").write_text(AA)
+    fleet = fleet_of(
+        tmp_path,
+        "  - {name: rounds, kind: mlperf, path: mlperf.json, as_of: 2024-08-28}\n"
+        "  - {name: load, kind: artificial_analysis, path: aa.csv, as_of: 2026-01-01}\n",
+    )
+    right = BenchmarkFile.results
+
+    def trips(file: BenchmarkFile) -> list[dict]:
+        if file.kind != "mlperf":
+            return right(file)
+        if rows is None:
+            raise TypeError("a reader tripped")
+        return rows
+
+    monkeypatch.setattr(BenchmarkFile, "results", trips)
+    with closing(warehouse.connect(":memory:")) as connection:
+        create_tables(connection)
+        rounds, load = benchmarks.write_benchmark_results(connection, fleet)
+    assert (rounds.rows, rounds.failure is not None and told in rounds.failure) == (0, True), rounds.failure
+    assert (load.rows, load.failure) == (1, None)
 
 
 def broken(**changes: Any) -> str:

@@ -253,7 +253,83 @@ def test_a_device_type_has_one_rate_at_a_time(tmp_path: Path) -> None:
     (listed,) = problems(
         tmp_path, SMALLEST + stated + "cost_rate_files: [{path: gpus.csv, source: list, device_types: {H100: h100}}]\n"
     )
-    assert listed == "cost_rates: 'h100 from 1970-01-01' stands more than once, expected unique names"
+    assert listed == (
+        "cost_rate_files[0].device_types[H100] (list, from 1970-01-01): prices h100 on dates that cost_rates[0]"
+        " (contract, from 1970-01-01) prices already, expected one rate per device type and date: keep one of them, or"
+        " give one another valid_from"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rates", "problem"),
+    [
+        # Both hold in June: the first one ends in July.
+        (
+            ["valid_from: 2026-01-01, valid_to: 2026-07-01", "valid_from: 2026-06-01"],
+            "cost_rates[1] (s1, from 2026-06-01): prices h100 on dates that cost_rates[0] (s0, from 2026-01-01 to"
+            " 2026-07-01) prices already, expected one rate per device type and date: set valid_to of cost_rates[0] to"
+            " 2026-06-01 or leave it out",
+        ),
+        # One within the other, in whatever order the file has them.
+        (
+            ["valid_from: 2026-03-01, valid_to: 2026-04-01", "valid_from: 2026-01-01, valid_to: 2027-01-01"],
+            "cost_rates[0] (s0, from 2026-03-01 to 2026-04-01): prices h100 on dates that cost_rates[1] (s1, from"
+            " 2026-01-01 to 2027-01-01) prices already, expected one rate per device type and date: set valid_to of"
+            " cost_rates[1] to 2026-03-01 or leave it out",
+        ),
+        (
+            ["valid_from: 2026-03-01, valid_to: 2026-03-01"],
+            "cost_rates[0]: valid_to: got 2026-03-01, expected a date after valid_from 2026-03-01",
+        ),
+        # A new price: the open rate ends where the next one begins. So does one that ends on that date.
+        (["valid_from: 2026-01-01", "valid_from: 2026-06-01", "valid_from: 2027-01-01"], None),
+        (["valid_from: 2026-01-01, valid_to: 2026-06-01", "valid_from: 2026-06-01"], None),
+    ],
+)
+def test_rates_of_a_device_type_do_not_overlap(tmp_path: Path, rates: list[str], problem: str | None) -> None:
+    listed = ", ".join(
+        f"{{device_type: h100, usd_per_gpu_hour: 2.0, source: s{n}, {dates}}}" for n, dates in enumerate(rates)
+    )
+    other = ", {device_type: a100, usd_per_gpu_hour: 1.0, source: another type}"
+    text = f"{SMALLEST}cost_rates: [{listed}{other}]\n"
+    if problem is None:
+        assert len(load(tmp_path, text).cost_rates) == len(rates) + 1
+    else:
+        assert problems(tmp_path, text) == [problem]
+
+
+def test_a_list_of_rates_may_follow_a_stated_rate_and_not_overlap_it(tmp_path: Path) -> None:
+    stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract, %s}]\n"
+    listed = "cost_rate_files: [{path: gpus.csv, source: list, valid_from: 2026-06-01, device_types: {H100: h100}}]\n"
+    (found,) = problems(tmp_path, SMALLEST + stated % "valid_to: 2026-07-01" + listed)
+    assert "cost_rate_files[0].device_types[H100] (list, from 2026-06-01)" in found
+    assert "cost_rates[0] (contract, from 1970-01-01 to 2026-07-01)" in found
+    assert load(tmp_path, SMALLEST + stated % "valid_from: 2026-01-01" + listed).cost_rate_files
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("models[__base__].name", "models: [{name: __base__}]"),
+        ("sites[__unknown__].name", "sites: [{name: __unknown__, zone: Z, pue: 1.1}]"),
+        ("engines[0].engine", "engines: [{engine: __e}]"),
+        ("engines[0].deployment", "engines: [{engine: e, deployment: __d}]"),
+        (
+            "assignments[0].model",
+            'assignments: [{node: n, model: __unallocated__, start_at: "2026-10-01T00:00:00Z"}]',
+        ),
+    ],
+)
+def test_a_fleet_file_gives_nothing_a_name_of_the_ledgers_own_rows(tmp_path: Path, key: str, text: str) -> None:
+    (found,) = problems(tmp_path, SMALLEST + text)
+    assert found.startswith(f"{key}: got '__"), found
+    assert "expected a name that does not begin with '__'" in found
+    assert "written with double quotes" in found
+
+
+def test_the_name_that_an_engine_serves_may_begin_with_underscores(tmp_path: Path) -> None:
+    fleet = load(tmp_path, SMALLEST + "models: [{name: base, aliases: [__base__]}, {name: _tuned}]")
+    assert [model.name for model in fleet.models] == ["base", "_tuned"]
 
 
 def test_the_fleet_becomes_tables(tmp_path: Path) -> None:

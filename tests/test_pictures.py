@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import base64
 import io
+import logging
 import re
 
 import numpy as np
 import pandas as pd
+import pytest
 from matplotlib.image import imread
 
 from pipelines.analysis.power_fits import fit_power
-from pipelines.pictures import ACCOUNTS, consolidation_plan, efficiency_curves, energy_accounts, sizes_before_and_after
+from pipelines.pictures import (
+    ACCOUNTS,
+    attempted,
+    consolidation_plan,
+    efficiency_curves,
+    energy_accounts,
+    sizes_before_and_after,
+)
+
+# matplotlib reads a formula between two dollar signs; this one is none (`_` asks for what is below the line).
+FORMULA = "v$1_$2"
 
 
 def test_the_energy_picture_grows_with_the_models_it_shows(tmp_path) -> None:
@@ -73,3 +85,40 @@ def test_nodes_are_drawn_before_and_after_the_plan() -> None:
     assert (height(1), height(24), height(100)) == (int(110 * 1.97), int(110 * 8.18), int(110 * 8.18))
     nothing = pd.DataFrame(columns=["node", "model", "gpus_before", "gpus_after"])
     assert consolidation_plan(nothing, "plan") == ""
+
+
+# --- names are data ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [FORMULA, "__base__", "_hidden", r"a\$b$", "gpt-oss-120b"])
+def test_any_name_is_drawn_in_every_picture(name: str) -> None:
+    accounts = pd.DataFrame({"model": [name]} | dict.fromkeys(ACCOUNTS, 3.6e6))
+    assert energy_accounts(accounts, "energy").startswith("![energy]")
+    key = {"site": "west", "deployment": name, "model": name, "device_type": "h100", "meter_scope": "board"}
+    points = ["tokens_per_second_per_gpu", "joules", *(f"joules_per_token_p{n}" for n in (10, 50, 90))]
+    levels = pd.DataFrame({**key, "role": "unified", **dict.fromkeys(points, 1.0), "is_best": [True]})
+    fits = pd.DataFrame({**key, "role": "unified", "reason_code": ["too_few_load_levels"]})
+    assert efficiency_curves(levels, fits, "curves").startswith("![curves]")
+    sizes = {"deployment": [name], "kind": "keep", "is_preferred": True, "current_gpus": 8.0, "recommended_gpus": 4.0}
+    assert sizes_before_and_after(pd.DataFrame({**sizes, "saving_kwh_month": [1.0]}), "sizes").startswith("![sizes]")
+    nodes = pd.DataFrame({"node": [name], "model": name, "gpus_before": 8.0, "gpus_after": 4.0})
+    assert consolidation_plan(nodes, "plan").startswith("![plan]")
+
+
+def test_a_curve_without_a_fit_and_two_models_of_a_deployment_are_drawn() -> None:
+    key = {"site": "west", "deployment": "d", "device_type": "h100", "meter_scope": "board", "role": "unified"}
+    points = ["tokens_per_second_per_gpu", "joules", *(f"joules_per_token_p{n}" for n in (10, 50, 90))]
+    levels = pd.DataFrame({**key, "model": ["a", "b"], **dict.fromkeys(points, 1.0), "is_best": True})
+    fits = pd.DataFrame({**key, "model": ["a"], "reason_code": ["no_tokens_served"]})
+    assert efficiency_curves(levels, fits, "curves").startswith("![curves]")
+
+
+def test_a_picture_that_fails_says_which_and_why_and_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def draw() -> str:
+        raise ValueError("a number was wrong")
+
+    with caplog.at_level(logging.WARNING):
+        told = attempted("energy", draw)
+    assert told.startswith("The picture 'energy' could not be drawn: ValueError: a number was wrong")
+    assert [(record.levelname, "'energy'" in record.message) for record in caplog.records] == [("WARNING", True)]
+    assert attempted("energy", lambda: "![energy](…)") == "![energy](…)"

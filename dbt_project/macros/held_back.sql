@@ -83,12 +83,19 @@
 
 {% macro of_dates(dates) %}date in (date '{{ dates | join("', date '") }}'){% endmacro %}
 
-{# After held_back_tables is made: the tables in it, and those that are computed from them, are as they were published last. #}
+{# After held_back_tables is made: the tables in it, and those that are computed from them, are as they were published last; the latter are listed too. #}
 {% macro hold_back_tables() %}
     {%- if execute -%}
     {%- set broken = run_query('select distinct table_name from ' ~ this).columns[0].values() | list -%}
     {%- for mart in undated_marts() -%}
-        {%- if mart in broken or stands_on(mart, broken) -%}{{ hold_back_table(mart) }}{%- endif -%}
+        {%- if mart in broken -%}{{ hold_back_table(mart) }}
+        {%- elif stands_on(mart, broken) -%}
+            {{ hold_back_table(mart) }}
+            {%- do run_query(
+                'insert into ' ~ this ~ " select 'is_computed_from_another', '" ~ mart ~ "', 1, '" ~ broken | join(', ') ~ "', cast(null as double), 'rows',"
+                ~ " 'a table that holds', 'See the rows of that table.', cast(1 as bigint)"
+            ) -%}
+        {%- endif -%}
     {%- endfor -%}
     {%- endif -%}
 {% endmacro %}

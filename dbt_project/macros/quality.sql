@@ -3,6 +3,10 @@
 {% macro unallocated() %}'__unallocated__'{% endmacro %}
 {% macro unknown() %}'__unknown__'{% endmacro %}
 
+{# A name as a source uses it. Names that begin with two underscores are the book's own (above), so a source's are written in double quotes:
+   a model served as `__base__` is `"__base__"`. What the fleet file says of a name is looked up before. #}
+{% macro name_of_source(name) %}case when substr({{ name }}, 1, 2) = '__' then '"' || {{ name }} || '"' else {{ name }} end{% endmacro %}
+
 {# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
 {% macro possible_power_factor() %}1.5{% endmacro %}
 {# A gauge says nothing about a silence longer than this many of its own intervals. #}

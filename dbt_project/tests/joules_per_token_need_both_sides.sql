@@ -1,4 +1,6 @@
 -- J/token stands on intervals with power and tokens: its parts never exceed the whole, and without a token there is no quotient (NULL, not 0).
+{{ config(severity='warn') }}
+
 select
     date,
     site,

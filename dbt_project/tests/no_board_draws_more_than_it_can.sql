@@ -1,5 +1,5 @@
 -- A reset read as energy, a sentinel or a doubled counter shows as watts that no board can draw (1.5 × its limit).
-{{ config(meta={'dagster': {'ref': {'name': 'energy_ledger'}}}) }}
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'energy_ledger'}}}) }}
 
 with limits as (
 

@@ -28,6 +28,33 @@
     {%- endif -%}
 {% endmacro %}
 
+{# A failing date is in a folder that this run alone writes; the folders of last time are never written again. Its own rows go to the lake's folder
+   held_back, for want of a schema that outlives the session. #}
+{% macro spark__hold_back_rows(mart, dates, opening) %}
+    {%- for date in dates -%}
+        {%- set partition = "partition (date = date '" ~ date ~ "')" -%}
+        {%- set folder = env_var('WATTLEDGER_SPARK_HELD_BACK') ~ '/' ~ mart ~ '/date=' ~ date -%}
+        {%- do run_query("insert overwrite directory '" ~ folder ~ "' using parquet select * from marts." ~ mart ~ " where date = date '" ~ date ~ "'") -%}
+        {%- set known = run_query("show tables in last_committed like '" ~ mart ~ "'") | length > 0 -%}
+        {%- set old = adapter.get_columns_in_relation(api.Relation.create(schema='last_committed', identifier=mart)) | map(attribute='name') | list if known else [] -%}
+        {%- set listed = [] -%}
+        {%- for column in adapter.get_columns_in_relation(api.Relation.create(schema='marts', identifier=mart)) if column.name != 'date' and '#' not in column.name -%}
+            {%- do listed.append('`' ~ column.name ~ '`' if column.name in old else 'cast(null as ' ~ column.dtype ~ ') as `' ~ column.name ~ '`') -%}
+        {%- endfor -%}
+        {%- set same_method = run_query(
+            "select count(*) from last_committed.model_daily where date = date '" ~ date ~ "' and method_version = '" ~ var('method_version') ~ "'"
+        )[0][0] > 0 if known else false -%}
+        {%- if same_method -%}
+            {%- do run_query(
+                'insert overwrite table marts.' ~ mart ~ ' ' ~ partition ~ ' select ' ~ listed | unique | join(', ')
+                ~ ' from last_committed.' ~ mart ~ " where date = date '" ~ date ~ "'"
+            ) -%}
+        {%- else -%}
+            {%- do run_query('alter table marts.' ~ mart ~ ' drop if exists ' ~ partition) -%}
+        {%- endif -%}
+    {%- endfor -%}
+{% endmacro %}
+
 {# The same with a whole table. #}
 {% macro hold_back_table(mart) %}{{ return(adapter.dispatch('hold_back_table', 'wattledger')(mart)) }}{% endmacro %}
 
@@ -37,6 +64,9 @@
     {%- do run_query('delete from marts.' ~ mart) -%}
     {%- do restore_rows(mart, 'true') -%}
 {% endmacro %}
+
+{# Which folders are committed is decided after the build (pipelines/spark.py). #}
+{% macro spark__hold_back_table(mart) %}{% endmacro %}
 
 {# The run's dates (texts) that are to be kept as published where the sources have less of them: `run --adopt` names them. #}
 {% macro opening_dates() %}{{ return(adapter.dispatch('opening_dates', 'wattledger')()) }}{% endmacro %}
@@ -51,6 +81,9 @@
     ) -%}
     {{ return(found.columns[0].values() | sort) }}
 {% endmacro %}
+
+{# A lake that was lost took the marts of Spark with it. #}
+{% macro spark__opening_dates() %}{{ return([]) }}{% endmacro %}
 
 {# Insert what the last publication has of these rows, by the columns that both know. #}
 {% macro restore_rows(mart, chosen) %}

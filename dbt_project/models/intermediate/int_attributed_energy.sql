@@ -291,10 +291,15 @@ rows_of_members as (
         case when members = 1 then {{ exact('covered_us / 1e6') }}
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
         end as covered_seconds,
-        {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }} as active_seconds,
+        -- The claimant was active, but which of these joules it used is unknown.
+        case when overspread_joules > 0 then {{ exact('0') }}
+            else {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }}
+        end as active_seconds,
         interval_share_from,
         interval_share_to,
         {{ exact('covered_us / 1e6') }} as slice_covered_seconds,
+        -- The claimant is known; the time at which the joules were drawn is not.
+        overspread_joules > 0 and not (model = {{ unknown() }} and deployment = {{ unknown() }}) as is_undated,
         members
     from shared
 
@@ -310,7 +315,8 @@ rows_of_claimants as (
         active_seconds,
         interval_share_from,
         interval_share_to,
-        slice_covered_seconds
+        slice_covered_seconds,
+        case when is_undated then covered_seconds else {{ exact('0') }} end as undated_seconds
     from rows_of_members
     where members = 1
     union all
@@ -321,7 +327,8 @@ rows_of_claimants as (
         {{ exact_sum('active_seconds') }} as active_seconds,
         min(interval_share_from) as interval_share_from,
         max(interval_share_to) as interval_share_to,
-        max(slice_covered_seconds) as slice_covered_seconds
+        max(slice_covered_seconds) as slice_covered_seconds,
+        {{ exact_sum('case when is_undated then covered_seconds else 0 end') }} as undated_seconds
     from rows_of_members
     where members > 1
     group by {{ claimant_columns | join(', ') }}

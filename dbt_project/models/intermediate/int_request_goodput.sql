@@ -39,14 +39,14 @@ named as (
         raw_requests.hour_start_at,
         raw_requests.source,
         engine_hours.engine,
-        coalesce(engine_hours.model, model_aliases.model, raw_requests.model) as model,
+        coalesce(engine_hours.model, model_aliases.model, {{ name_of_source('raw_requests.model') }}) as model,
         raw_requests.is_ok,
         raw_requests.ttft_seconds,
         raw_requests.end_to_end_seconds,
         raw_requests.output_tokens
     from raw_requests
     left join engine_hours
-        on raw_requests.hour_start_at = engine_hours.hour_start_at and raw_requests.engine = engine_hours.engine
+        on raw_requests.hour_start_at = engine_hours.hour_start_at and {{ name_of_source('raw_requests.engine') }} = engine_hours.engine
     left join model_aliases on raw_requests.model = model_aliases.alias
 
 ),

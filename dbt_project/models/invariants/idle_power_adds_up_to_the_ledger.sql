@@ -1,4 +1,5 @@
--- Every idle joule of the book has a holder: per date, site and account, exactly.
+-- Every idle joule of the book has a holder: per date, site and account, exactly. A holder may have 0 joules of an account: the idle floor of a device
+-- type without reference watts is not known, and its row still has the dollars of inactive GPU-hours.
 with held as (
 
     select
@@ -23,7 +24,6 @@ booked as (
     from {{ ref('energy_ledger') }}
     where {{ in_run('date') }}
     group by date, site
-    having sum({{ account }}_joules) > 0
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
 
@@ -42,7 +42,6 @@ compared as (
 
 )
 
--- A device type without reference watts has an idle floor of 0, which no account needs a row for.
 select
     date,
     'idle_power' as table_name,

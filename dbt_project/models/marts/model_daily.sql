@@ -18,37 +18,15 @@ summed as (
 
 ),
 
-claims as (
-
-    select
-        claims.date,
-        meters.site,
-        claims.deployment,
-        claims.namespace,
-        claims.team,
-        claims.model,
-        coalesce(meters.device_type, {{ unknown() }}) as device_type,
-        claims.meter_scope,
-        claims.role,
-        meters.gpu_count * (claims.slice_end_us - claims.slice_start_us) / 1e6 / claims.members as claimed_gpu_seconds
-    from {{ ref('int_claims') }} as claims
-    inner join {{ ref('int_meter_choices') }} as meters
-        on claims.date = meters.date
-        and claims.meter_scope = meters.meter_scope
-        and claims.meter = meters.meter
-        and meters.purpose = 'booked'
-
-),
-
-claimed as (
+held as (
 
     select
         date,
         {% for key in model_keys() -%}
         {{ key }},
         {% endfor -%}
-        {{ exact_sum('claimed_gpu_seconds') }} as claimed_gpu_seconds
-    from claims
+        {{ exact_sum('held_gpu_seconds') }} as held_gpu_seconds
+    from {{ ref('int_held_time') }}
     group by date{% for key in model_keys() %}, {{ key }}{% endfor %}
 
 ),
@@ -62,14 +40,14 @@ final as (
         {% endfor -%}
         -- No contracts are known yet: market-based CO2 is unknown, not zero.
         cast(null as {{ exact_type() }}) as market_gco2e,
-        {{ ratio('summed.gpu_seconds', 'claimed.claimed_gpu_seconds') }} as coverage_ratio,
+        {{ ratio('summed.gpu_seconds', 'held.held_gpu_seconds') }} as coverage_ratio,
         {{ model_ratios() }},
         false as is_opening_balance
     from summed
-    left join claimed
-        on summed.date = claimed.date
+    left join held
+        on summed.date = held.date
         {% for key in model_keys() -%}
-        and summed.{{ key }} is not distinct from claimed.{{ key }}
+        and summed.{{ key }} is not distinct from held.{{ key }}
         {% endfor %}
 
 )

@@ -129,11 +129,20 @@ catalogued as (
 
 ),
 
--- A bare engine or a node's meter is often known by its address alone.
+-- A bare engine or a node's meter is often known by its address alone. Model and device type are escaped below, after their aliases.
 located as (
 
     select
-        *,
+        series_id,
+        {% for attribute in [
+            'device_uuid', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
+            'pdu', 'pdu_input', 'bucket_le'
+        ] -%}
+        {{ attribute }},
+        {% endfor -%}
+        {% for attribute in ['namespace', 'pod', 'container', 'job', 'engine', 'instance', 'deployment', 'rack', 'facility'] -%}
+        {{ name_of_source(attribute) }} as {{ attribute }},
+        {% endfor -%}
         split_part(coalesce(node, case when pod is null then instance end), ':', 1) as named_node
     from attributes
 
@@ -145,7 +154,7 @@ placed as (
         catalogued.*,
         located.device_uuid,
         coalesce(devices.node, node_aliases.node, located.named_node) as node,
-        coalesce(devices.device_type, device_type_aliases.device_type, located.device_type) as device_type,
+        coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('located.device_type') }}) as device_type,
         located.namespace,
         -- A batch job holds its boards as a pod does.
         coalesce(located.pod, located.job) as pod,
@@ -159,12 +168,13 @@ placed as (
         coalesce(located.data_rank, '0') as data_rank,
         cast(coalesce(located.pipeline_rank, '0') as integer) as pipeline_rank,
         cast(coalesce(located.tensor_rank, '0') as integer) as tensor_rank,
-        coalesce(model_aliases.model, located.model) as model,
+        coalesce(model_aliases.model, {{ name_of_source('located.model') }}) as model,
         case
             when catalogued.stream <> 'tokens' then null
             -- A frontend or gateway serves many engines: it stands for all of a model's.
             when catalogued.level in ('frontend', 'gateway')
-                then catalogued.level || ':' || coalesce(located.namespace || '/', '') || coalesce(model_aliases.model, located.model, {{ unknown() }})
+                then catalogued.level || ':' || coalesce(located.namespace || '/', '')
+                    || coalesce(model_aliases.model, {{ name_of_source('located.model') }}, {{ unknown() }})
             else coalesce(located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
         end as engine,
         case catalogued.meter_scope

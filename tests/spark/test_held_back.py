@@ -1,0 +1,71 @@
+"""A law of the book that fails on a date holds it back on Spark too, before the marts are committed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import duckdb
+
+from pipelines import spark
+from pipelines.committed import Committed, committed_rows
+from tests.books import Book, broken_project, demo_fleet, on
+from tests.spark.cluster import Cluster
+from tests.spark.parity import lake_of
+
+GOOD, BAD = on("10-07"), on("10-08")
+END = BAD + timedelta(days=1)
+LAWS = ["every_metered_joule_is_booked_once", "shares_add_up_to_the_meter"]
+
+
+def built(running: Cluster, book: Book, lake: Path, raw: tuple, project: Path = spark.DBT_PROJECT) -> dict[str, object]:
+    """Build both dates; joules per date of the book, of the month, and what is said of it."""
+    dbt_vars = {"grid_seconds": book.fleet.grid_seconds, "max_spread_seconds": 259200}
+    with running.process() as process:
+        work = partial(spark.build, lake, *raw, GOOD, END, dbt_vars=dbt_vars, project=project)
+        process.submit(work).result(timeout=600)
+    with duckdb.connect() as connection:
+        connection.execute("set TimeZone = 'UTC'")
+
+        def read(mart: str, select: str) -> list[tuple]:
+            return connection.execute(f"with mart as ({committed_rows(lake, mart)}) {select}").fetchall()
+
+        sums = "select date, sum(energy_joules)::double from mart group by date order by date"
+        return {
+            "ledger": dict(read("energy_ledger", sums)),
+            "fleet": dict(read("fleet_daily", sums)),
+            "month": read("model_monthly", "select sum(energy_joules)::double from mart")[0][0],
+            "flags": read("model_monthly", "select distinct held_back_dates from mart"),
+            "laws": read("held_back_dates", "select distinct date, invariant from mart order by all"),
+        }
+
+
+def test_a_date_that_fails_is_absent_then_there_then_kept(spark_cluster: Cluster, tmp_path: Path) -> None:
+    """The ledger loses every interval of Oct 8, 12:00: never committed, the date is absent; committed by right SQL and
+    then broken again, it stays."""
+    book, lake = Book.of(demo_fleet(tmp_path, GOOD, END), tmp_path / "data"), tmp_path / "lake"
+    book.land(GOOD, END)
+    raw = lake_of(book, lake)
+    lost = "select * from final where not (date = date '2026-10-08' and hour(interval_start_at) = 12)"
+    project = broken_project(tmp_path, "models/marts/energy_ledger.sql", "select * from final", lost)
+
+    absent = built(spark_cluster, book, lake, raw, project)
+    right = built(spark_cluster, book, lake, raw)
+    kept = built(spark_cluster, book, lake, raw, project)
+
+    good, bad = right["ledger"][GOOD], right["ledger"][BAD]
+    assert absent["ledger"] == absent["fleet"] == {GOOD: good}
+    assert (absent["month"], absent["flags"]) == (good, [("2026-10-08",)])
+    assert [law for _, law in absent["laws"]][:1] == LAWS[:1]
+    assert right == {**right, "ledger": {GOOD: good, BAD: bad}, "flags": [(None,)], "laws": []}
+    assert kept == {**right, "flags": [("2026-10-08",)], "laws": absent["laws"]}
+    # The rows that failed can be read beside the marts.
+    with duckdb.connect() as connection:
+        held = f"{lake}/held_back/energy_ledger/date=2026-10-08/*.parquet"
+        ((joules, hours),) = connection.execute(
+            "select sum(energy_joules)::double, count(distinct hour(interval_start_at)) from read_parquet(?)", [held]
+        ).fetchall()
+    assert 0 < joules < bad
+    assert hours == 23
+    assert Committed.of(lake).run_id
