@@ -1,6 +1,7 @@
 """The command line: run the ledger in this process, print what it found, judge a fleet file.
 
     python -m pipelines run [--fleet fleets/demo.yaml] [--start 2026-10-01] [--end 2026-10-08] [--force]
+    python -m pipelines run --rebuild [--fleet …] [--start …] [--end …]
     python -m pipelines table [--fleet …]
     python -m pipelines fleet check fleets/demo.yaml
 
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.fleet import DEFAULT_FLEET, PROJECT, Fleet, FleetError, load_fleet
+from pipelines.raw_tables import NewerWarehouse
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -40,29 +42,40 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--start", type=date.fromisoformat, help="first UTC date; by default all that is not landed yet")
     run.add_argument("--end", type=date.fromisoformat, help="the UTC date after the last one")
     run.add_argument("--force", action="store_true", help="let an answer with fewer rows replace what is held")
+    run.add_argument(
+        "--rebuild", action="store_true", help="re-book what is booked (all, or these dates) from raw alone"
+    )
     judge = commands.add_parser("fleet", help="judge a fleet file").add_subparsers(dest="judge", required=True)
     judge.add_parser("check").add_argument("fleet", type=Path)
     chosen = parser.parse_args(arguments)
     try:
         fleet = load_fleet(chosen.fleet)
         if chosen.command == "run":
-            return _run(fleet, chosen.start, chosen.end, chosen.force)
+            return _run(fleet, chosen.start, chosen.end, chosen.force, chosen.rebuild)
         if chosen.command == "table":
             print(_headline(fleet))
         else:
             end = fleet.period.end or "yesterday"
             print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
-    except (FleetError, FileNotFoundError) as wrong:
+    except (FleetError, FileNotFoundError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
     return 0
 
 
-def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int:
+def _run(fleet: Fleet, start: date | None, end: date | None, force: bool, rebuild: bool) -> int:
     days = fleet.days(datetime.now(UTC).date())
     if not days:
         print(f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet", file=sys.stderr)
         return 2
+    is_all_rebuilt = rebuild and start is None and end is None
+    if rebuild:
+        booked = _booked_dates(fleet, days)
+        if not booked:
+            print(f"fleet {fleet.fleet}: no date is booked yet; run without --rebuild", file=sys.stderr)
+            return 2
+        days = [on for on in days if booked[0] <= on <= booked[-1]]
+        start, end = start or booked[0], end or booked[-1] + timedelta(days=1)
     start = start or _first_open_day(fleet, days)
     end = end or days[-1] + timedelta(days=1)
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
@@ -82,9 +95,10 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
 
     import dagster as dg  # noqa: PLC0415 (judging a fleet file should not pay for it)
 
-    from pipelines.house import JOB, definitions_of  # noqa: PLC0415
+    from pipelines.house import JOB, definitions_of, rebuilt_assets  # noqa: PLC0415
 
     job = definitions_of(fleet).resolve_job_def(JOB)
+    forced = ("grid_intensity",) if rebuild else ("telemetry", "grid_intensity")
     # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
     with (
         _history_kept_open(),
@@ -100,8 +114,12 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
             },
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "ops": {op: {"config": {"force": force}} for op in ("telemetry", "grid_intensity")},
+                "ops": {
+                    **{op: {"config": {"force": force}} for op in forced},
+                    "ledger": {"config": {"rebuild": is_all_rebuilt}},
+                },
             },
+            asset_selection=rebuilt_assets(job) if rebuild else None,
             raise_on_error=False,
         )
     failed = _report(result)
@@ -175,6 +193,18 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
         ).fetchall()
     open_days = set(days) - {row[0] for row in landed}
     return min(open_days, default=days[-1])
+
+
+def _booked_dates(fleet: Fleet, days: list[date]) -> list[date]:
+    """The dates of the period that the warehouse has booked."""
+    if not fleet.warehouse.exists():
+        return []
+    from pipelines import settings, warehouse  # noqa: PLC0415
+    from pipelines.raw_tables import create_tables  # noqa: PLC0415
+
+    with warehouse.writing(fleet.warehouse, "run"), closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        return [on for on in settings.booked_dates(connection) if days[0] <= on <= days[-1]]
 
 
 def _prepare_environment(fleet: Fleet) -> None:

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from collectors.samples import Window
+from pipelines import settings
 
 BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
 
@@ -93,9 +94,18 @@ def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: da
     return _hull(connection, PUBLICATION, start, end)
 
 
-def booked(connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False) -> None:
-    """The dates [start, end) are booked: they wait for publication now."""
+def booked(
+    connection: duckdb.DuckDBPyConnection,
+    start: date,
+    end: date,
+    *,
+    on_spark: bool = False,
+    told: settings.Constants | None = None,
+) -> None:
+    """The dates [start, end) are booked, with the settings of today where `told`: they wait for publication now."""
     connection.execute("begin")
+    if told is not None:
+        settings.record(connection, start, end, told)
     _clear(connection, BOOKING, start, end)
     if on_spark:
         _clear(connection, SPARK, start, end)
