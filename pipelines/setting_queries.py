@@ -33,8 +33,8 @@ OF_FLEET = {
         select date, 'sites', cast((site, zone, time_zone, pue, wue_litres_per_kwh) as varchar)
         from fleet.sites {_named("site", "named.name = site")}
         union all
-        select dates.date, 'sites', 'only ' || min(site) from fleet.sites cross join setting_dates as dates
-        where exists (select 1 from fleet.sources where site is null) group by dates.date having count(*) = 1
+        select distinct date, 'sites', 'only ' || (select min(site) from fleet.sites having count(*) = 1)
+        from fleet.sources {_named("source", "named.name = source")} where site is null
     """,
     "tariffs": f"""
         select dates.date, 'tariffs', cast((
