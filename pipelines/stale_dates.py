@@ -54,9 +54,11 @@ def described(fleet: Fleet, changed: Mapping[str, list[date]]) -> str:
     """Setting by setting the dates that still use another value, and the command that re-books all of them."""
     dates = sorted({on for of_setting in changed.values() for on in of_setting})
     said = "; ".join(f"{setting}: {_ranges(of_setting)}" for setting, of_setting in changed.items())
+    # New columns take their places in a table when it is made anew, with all dates.
+    span = () if "columns" in changed else (dates[0], dates[-1])
     return (
         f"{len(dates)} booked {'date uses' if len(dates) == 1 else 'dates use'} older settings: {said}. Re-book with:"
-        f" {upgrades.command(fleet, dates[0], dates[-1])}"
+        f" {upgrades.command(fleet, *span)}"
     )
 
 

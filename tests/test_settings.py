@@ -92,9 +92,10 @@ def booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> duckdb.DuckDBPyCo
         " source varchar, direct_gco2e_per_kwh double, lifecycle_gco2e_per_kwh double)"
     )
     held.execute("insert into reference.grid_factors values ('US-CAL-CISO', '2023-01-01', null, 'y', 's', 193, null)")
-    held.execute("insert into raw.grid_intensity (zone, start_at, direct_gco2e_per_kwh, source) select 'US-CAL-CISO',"
-                 " timestamptz '2026-10-01 00:00+00' + to_hours(n::integer), 200, 'grid.csv' from range(120) as hours(n)"
-                 )  # fmt: skip
+    held.execute(
+        "insert into raw.grid_intensity (zone, start_at, direct_gco2e_per_kwh, source) select 'US-CAL-CISO',"
+        " timestamptz '2026-10-01 00:00+00' + to_hours(n::integer), 200, 'grid.csv' from range(120) as of_days(n)"
+    )
     for on in october(1, 2, 3, 4, 5):
         held.execute("insert into marts.fleet_daily values (?, '2')", [on])
         row = "'west', 'n1', 'llm/chat-0', 'llm', 'chat', 'GPU-1', 'GPU-1', 'a100'"
@@ -317,6 +318,8 @@ def test_the_warning_has_ranges_and_the_command(tmp_path: Path) -> None:
         f" (1 date). Re-book with: python -m pipelines run --fleet {tmp_path / 'fleet.yaml'} --rebuild"
         " --start 2026-10-01 --end 2026-10-10"
     )
+    everything = stale_dates.described(fleet_of(tmp_path, copied()), {"columns": october(1), "grid": october(9)})
+    assert everything.endswith(f"--fleet {tmp_path / 'fleet.yaml'} --rebuild")
     many = [date(2026, 1, 1) + timedelta(days=2 * n) for n in range(7)]
     assert "2026-01-09 and 2 more ranges (7 dates)" in stale_dates.described(
         fleet_of(tmp_path, copied()), {"grid": many}

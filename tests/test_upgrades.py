@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from pipelines import upgrades, warehouse
+from pipelines.__main__ import main
 from pipelines.contracts import Contracts, Mart
 from pipelines.fleet import Fleet, load_fleet
 from pipelines.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
@@ -139,6 +140,39 @@ def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     fresh = Book.of(fleet, tmp_path / "fresh")
     fresh.run()
     assert hashes(book) == hashes(fresh)
+
+
+# --- the command line, before anything runs ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_booked_date(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """A fleet whose warehouse has booked 2 October, alone."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(fleet.root.parent))
+    fleet.root.mkdir(parents=True)
+    with warehouse.connect(fleet.warehouse) as connection:
+        create_tables(connection)
+        connection.execute("insert into raw.booked_with values ('2026-10-02', 'method_version', '2')")
+    return fleet
+
+
+def test_a_newer_warehouse_is_one_line(one_booked_date: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    with warehouse.connect(one_booked_date.warehouse) as connection:
+        connection.execute("update raw.warehouse_version set schema_version = 99")
+    assert main(["run", "--fleet", str(one_booked_date.path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("the warehouse was written by a newer Wattledger (its schema version is 99")
+
+
+def test_a_rebuild_is_of_booked_dates(one_booked_date: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    outside = ["run", "--fleet", str(one_booked_date.path), "--rebuild", "--start", "2026-10-01"]
+    assert main(outside) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "--start 2026-10-01 --end 2026-10-03: expected dates in [2026-10-02, 2026-10-03]"
+    with warehouse.connect(one_booked_date.warehouse) as connection:
+        connection.execute("delete from raw.booked_with")
+    assert main(["run", "--fleet", str(one_booked_date.path), "--rebuild"]) == 2
+    assert capsys.readouterr().err == "fleet mine: no date is booked yet; run without --rebuild\n"
 
 
 # --- tables of raw and fleet ------------------------------------------------------------------------------------------
