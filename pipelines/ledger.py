@@ -117,7 +117,8 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
         with warehouse.writing(fleet.warehouse, "seeds"):
             if context.is_subset or not _is_loaded(fleet, digest):
                 yield from _dbt(context, dbt, fleet)
-                _remember_loaded(fleet, digest)
+                if not context.is_subset:
+                    _remember_loaded(fleet, digest)
                 return
         unchanged = {"unchanged_digest": digest}
         for key in context.selected_asset_keys:

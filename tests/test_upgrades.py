@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
 
+import dagster as dg
 import duckdb
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from pipelines import upgrades, warehouse
 from pipelines.__main__ import main
 from pipelines.contracts import Contracts, Mart
 from pipelines.fleet import Fleet, load_fleet
+from pipelines.house import JOB, definitions_of
 from pipelines.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
 from tests.books import Book, command
 from tests.upgrades import telemetry
@@ -203,6 +205,17 @@ def test_a_newer_warehouse_is_refused_untouched(held: duckdb.DuckDBPyConnection)
     with pytest.raises(NewerWarehouse, match=f"schema version is {SCHEMA_VERSION + 1}, this code knows up to"):
         create_tables(held)
     assert held.execute("describe raw.landings").fetchall()[-1][0] == "of_tomorrow"
+
+
+def test_one_seed_alone_does_not_count_as_all(fleet: Fleet) -> None:
+    """What is chosen in the UI: the others may still be those of an older version."""
+    job = definitions_of(fleet).resolve_job_def(JOB)
+    chosen = [dg.AssetKey(["reference", "meter_errors"])]
+    assert job.execute_in_process(asset_selection=chosen, partition_key="2026-10-05").success
+    with warehouse.connect(fleet.warehouse) as connection:
+        create_tables(connection)
+        assert connection.execute("select count(*) > 0 from reference.meter_errors").fetchall() == [(True,)]
+        assert connection.execute("from raw.seeds_loaded").fetchall() == []
 
 
 # --- marts ------------------------------------------------------------------------------------------------------------
