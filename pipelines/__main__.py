@@ -1,6 +1,7 @@
 """The command line: run the ledger in this process, print what it found, judge a fleet file.
 
     python -m pipelines run [--fleet fleets/demo.yaml] [--start 2026-10-01] [--end 2026-10-08] [--force]
+    python -m pipelines run --rebuild [--fleet …] [--start …] [--end …]
     python -m pipelines table [--fleet …]
     python -m pipelines fleet check fleets/demo.yaml
 
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.fleet import DEFAULT_FLEET, PROJECT, Fleet, FleetError, load_fleet
+from pipelines.raw_tables import NewerWarehouse
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -43,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument(
         "--force-publish", action="store_true", help="publish although readers would lose or see changed what they saw"
     )
+    run.add_argument(
+        "--rebuild", action="store_true", help="re-book what is booked (all, or these dates) from raw alone"
+    )
     judge = commands.add_parser("fleet", help="judge a fleet file").add_subparsers(dest="judge", required=True)
     judge.add_parser("check").add_argument("fleet", type=Path)
     chosen = parser.parse_args(arguments)
@@ -55,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             end = fleet.period.end or "yesterday"
             print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
-    except (FleetError, FileNotFoundError) as wrong:
+    except (FleetError, FileNotFoundError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
     return 0
@@ -66,8 +71,17 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
     if not days:
         print(f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet", file=sys.stderr)
         return 2
-    start = asked.start or _first_open_day(fleet, days)
-    end = asked.end or days[-1] + timedelta(days=1)
+    start, end = asked.start, asked.end
+    is_all_rebuilt = asked.rebuild and start is None and end is None
+    if asked.rebuild:
+        booked = _booked_dates(fleet, days)
+        if not booked:
+            print(f"fleet {fleet.fleet}: no date is booked yet; run without --rebuild", file=sys.stderr)
+            return 2
+        days = [on for on in days if booked[0] <= on <= booked[-1]]
+        start, end = start or booked[0], end or booked[-1] + timedelta(days=1)
+    start = start or _first_open_day(fleet, days)
+    end = end or days[-1] + timedelta(days=1)
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
         print(
             f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]",
@@ -85,10 +99,11 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
 
     import dagster as dg  # noqa: PLC0415 (judging a fleet file should not pay for it)
 
-    from pipelines.house import JOB, definitions_of  # noqa: PLC0415
+    from pipelines.house import JOB, definitions_of, rebuilt_assets  # noqa: PLC0415
     from pipelines.publication import current  # noqa: PLC0415
 
     job = definitions_of(fleet).resolve_job_def(JOB)
+    forced = ("grid_intensity",) if asked.rebuild else ("telemetry", "grid_intensity")
     # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
     with (
         _history_kept_open(),
@@ -105,10 +120,12 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
                 "ops": {
-                    **{op: {"config": {"force": asked.force}} for op in ("telemetry", "grid_intensity")},
+                    **{op: {"config": {"force": asked.force}} for op in forced},
+                    "ledger": {"config": {"rebuild": is_all_rebuilt}},
                     "published__publication": {"config": {"force": asked.force_publish}},
                 },
             },
+            asset_selection=rebuilt_assets(job) if asked.rebuild else None,
             raise_on_error=False,
         )
     failed = _report(result)
@@ -184,6 +201,18 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
         ).fetchall()
     open_days = set(days) - {row[0] for row in landed}
     return min(open_days, default=days[-1])
+
+
+def _booked_dates(fleet: Fleet, days: list[date]) -> list[date]:
+    """The dates of the period that the warehouse has booked."""
+    if not fleet.warehouse.exists():
+        return []
+    from pipelines import settings, warehouse  # noqa: PLC0415
+    from pipelines.raw_tables import create_tables  # noqa: PLC0415
+
+    with warehouse.writing(fleet.warehouse, "run"), closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        return [on for on in settings.booked_dates(connection) if days[0] <= on <= days[-1]]
 
 
 def _prepare_environment(fleet: Fleet) -> None:

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from collectors.samples import Window
+from pipelines import settings
 
 BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
 HELD_BACK, PUBLISHED = "held_back", "published"  # to be booked again by themselves; published by this warehouse once
@@ -95,13 +96,21 @@ def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: da
 
 
 def booked(
-    connection: duckdb.DuckDBPyConnection, start: date, end: date, *, run_id: str = "", on_spark: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    start: date,
+    end: date,
+    *,
+    run_id: str = "",
+    on_spark: bool = False,
+    told: settings.Constants | None = None,
 ) -> None:
-    """The dates [start, end) are booked by a run: they wait for publication now.
+    """The dates [start, end) are booked by a run, with the settings of today where `told`: they wait for publication.
 
     Those that are held back (marts.held_back_dates) also wait to be booked again, by themselves: they widen no run.
     """
     connection.execute("begin")
+    if told is not None:
+        settings.record(connection, start, end, told)
     _clear(connection, BOOKING, start, end)
     _clear(connection, HELD_BACK, start, end)
     if on_spark:

@@ -20,6 +20,7 @@ from pipelines import (
     publication,
     requests,
     right_sizing,
+    stale_dates,
     telemetry,
 )
 from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
@@ -61,6 +62,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             invariants.invariant_checks(fleet, project.manifest_path),
             *checks.asset_checks(fleet),
             alarms.drift_alarms(fleet),
+            stale_dates.settings_check(fleet),
         ],
         jobs=[job],
         # After the first hour of the day: by then the head that closes yesterday's midnight can be landed.
@@ -70,6 +72,12 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         executor=dg.in_process_executor,
     )
     return definitions if fleet.period.end is not None else definitions.map_asset_specs(func=_kept_fresh)
+
+
+def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
+    """What `run --rebuild` makes anew: all that does not ask the sources of telemetry and requests again."""
+    landed = {dg.AssetKey(["raw", table]) for table in (*telemetry.TELEMETRY_TABLES, "requests")}
+    return sorted(set(job.asset_layer.executable_asset_keys) - landed)
 
 
 def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:

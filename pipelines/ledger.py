@@ -27,7 +27,8 @@ from dagster_dbt import (
 from filelock import FileLock
 from packaging.version import Version
 
-from pipelines import booking, checks, publication, spark, spark_ledger, warehouse
+from pipelines import booking, checks, contracts, publication, settings, spark, spark_ledger, upgrades, warehouse
+from pipelines.committed import Committed
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.raw_tables import create_tables
 from pipelines.telemetry import POOL, daily
@@ -39,6 +40,12 @@ UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a m
 WITHOUT_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
 
 logger = logging.getLogger(__name__)
+
+
+class LedgerConfig(dg.Config):
+    """`rebuild` books every date that is booked anew, beside the run's own: from what has landed."""
+
+    rebuild: bool = False
 
 
 class Dbt(DbtCliResource):
@@ -110,7 +117,8 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
         with warehouse.writing(fleet.warehouse, "seeds"):
             if context.is_subset or not _is_loaded(fleet, digest):
                 yield from _dbt(context, dbt, fleet)
-                _remember_loaded(fleet, digest)
+                if not context.is_subset:
+                    _remember_loaded(fleet, digest)
                 return
         unchanged = {"unchanged_digest": digest}
         for key in context.selected_asset_keys:
@@ -128,11 +136,17 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
         dagster_dbt_translator=translator,
         pool=POOL,
     )
-    def ledger(context: dg.AssetExecutionContext, dbt: Dbt) -> Iterator[Any]:
+    def ledger(context: dg.AssetExecutionContext, dbt: Dbt, config: LedgerConfig) -> Iterator[Any]:
         window = context.partition_time_window
+        first, end = window.start.date(), window.end.date()
         book = _on_spark if fleet.landing.engine == "spark" else _on_duckdb
         with warehouse.writing(fleet.warehouse, "ledger"):
-            yield from book(context, dbt, fleet, window.start.date(), window.end.date())
+            if config.rebuild:
+                first, end = _all_booked(fleet, first, end)
+            try:
+                yield from book(context, dbt, fleet, first, end)
+            except upgrades.NeedsRebuild as refusal:
+                raise dg.Failure(str(refusal), allow_retries=False) from None
 
     return [seeds, ledger]
 
@@ -146,19 +160,39 @@ def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
     return digest.hexdigest()
 
 
+def constants_of(fleet: Fleet) -> settings.Constants:
+    """What this code books a fleet's dates with."""
+    return settings.constants(fleet, _contracts(), publication.code_version())
+
+
+def _contracts() -> contracts.Contracts:
+    return contracts.contracts_of(prepared_project().manifest_path, DBT_PROJECT)
+
+
+def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
+    """[first, end) widened to every booked date; due until they are booked, so that a crash leaves no half of them."""
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        for on in settings.booked_dates(connection):
+            first, end = min(first, on), max(end, on + timedelta(days=1))
+        booking.begun(connection, first, end)
+    return first, end
+
+
 def _on_duckdb(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
     with closing(warehouse.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         first, end = booking.dates_to_book(connection, first, end)
         if spark_ledger.has_built(fleet):
             booking.missed_by_spark(connection, first, end)
+        upgrades.prepare(connection, fleet, _contracts(), first, end, is_whole=not context.is_subset)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
     yield from _dbt(context, dbt, fleet, first, end)
     if not context.is_subset:
         # A part of the models has not healed what is due.
         with closing(warehouse.connect(fleet.warehouse)) as connection:
-            booking.booked(connection, first, end, run_id=context.run_id)
+            booking.booked(connection, first, end, run_id=context.run_id, told=constants_of(fleet))
 
 
 def _on_spark(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
@@ -166,16 +200,20 @@ def _on_spark(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: 
     with closing(warehouse.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
+        committed = Committed.of(Path(fleet.landing.path))
+        changed = upgrades.to_forget(connection, fleet, _contracts(), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
     checks.prefetch()
     try:
-        built = spark_ledger.build(fleet, first, end, _vars(fleet))
+        built = spark_ledger.build(fleet, first, end, _vars(fleet), forget=changed)
     except spark.SparkError as failure:
         yield from _checked(context, {name: said for name, said in failure.statuses.items() if said == "fail"})
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
+    with closing(warehouse.connect(fleet.warehouse)) as connection:
+        upgrades.forget(connection, changed)
     _create_marts(dbt, fleet, set(built.committed.columns))
-    spark_ledger.take(fleet, first, end, context.run_id)
+    spark_ledger.take(fleet, first, end, context.run_id, constants_of(fleet))
     keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
     for name in built.statuses:  # in the order in which dbt built them, on which Dagster insists
         if keys.get(name) in context.selected_asset_keys:
@@ -210,15 +248,21 @@ def _create_marts(dbt: Dbt, fleet: Fleet, marts: set[str]) -> None:
 
 
 def _dbt(
-    context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date = date.min, end: date = date.min
+    context: dg.AssetExecutionContext,
+    dbt: Dbt,
+    fleet: Fleet,
+    first: date = date.min,
+    end: date = date.min,
 ) -> Iterator[Any]:
-    """Build what the context selects, of the dates [first, end).
+    """Build what the context selects, of the dates [first, end); without dates, seeds.
 
     dbt parses the whole project again, two seconds, where the vars or the folder are not those of last time. So seeds
     and models share both, and the dates come by the environment (macros/booked_dates.sql).
     """
+    # A seed's table of other columns refuses its file, so it is made anew; of marts only what `upgrades` drops is.
+    anew = () if first < end else ("--full-refresh",)
     # Nobody reads dbt's JSON files of a run: what happened is in Dagster's events and in dbt.log.
-    args = ["--no-write-json", "build", *WITHOUT_UNIT_TESTS, "--vars", json.dumps(_vars(fleet))]
+    args = ["--no-write-json", "build", *anew, *WITHOUT_UNIT_TESTS, "--vars", json.dumps(_vars(fleet))]
     with _environment(_told(fleet, first, end)):  # dbt takes a copy when it starts
         invocation = dbt.cli(args, context=context, target_path=fleet.root / "dbt")
     yield from invocation.stream()

@@ -1,13 +1,19 @@
 """The tables that the pipeline writes before dbt runs: schema `raw` (what sources said) and schema `fleet` (the file).
 
-Add a column here when a collector learns to say it, and in `dbt_project/models/sources.yml`. Keep out derived values.
+Add a column here when a collector learns to say it, and in `dbt_project/models/sources.yml`, and raise SCHEMA_VERSION:
+`create_tables` gives it to the warehouses that exist. Keep out derived values.
 """
 
 from __future__ import annotations
 
 import duckdb
 
+# Raised with every change of the tables below, so that older code refuses a warehouse that it would take columns from.
+SCHEMA_VERSION = 2
+
 RAW_TABLES = {
+    # One row. Warehouses of before this table are version 1.
+    "warehouse_version": "schema_version integer, method_version varchar, code_version varchar",
     "series": "series_id bigint, source varchar, source_kind varchar, metric varchar, labels varchar,"
     " first_seen_at timestamptz, last_seen_at timestamptz",
     "power_samples": "series_id bigint, observed_at timestamptz, value double",
@@ -50,6 +56,9 @@ RAW_TABLES = {
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.
     "seeds_loaded": "digest varchar",
+    # What each date was booked with, and which nodes, models, … its book names: `settings`.
+    "booked_with": "date date, setting varchar, value varchar",
+    "booked_names": "date date, kind varchar, name varchar",
 }
 
 FLEET_TABLES = {
@@ -77,23 +86,82 @@ FLEET_TABLES = {
 }
 
 
+_DUCKDB_TYPES = {"timestamptz": "TIMESTAMP WITH TIME ZONE"}
+
+
+class NewerWarehouse(Exception):
+    """The warehouse was written by newer code, which knows columns that this code would lose; the message says so."""
+
+
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create what is missing, empty; a warehouse that has everything is left as it is."""
-    _drop_grid_of_0_1(connection)
-    for schema, tables in (("raw", RAW_TABLES), ("fleet", FLEET_TABLES)):
-        connection.execute(f"create schema if not exists {schema}")
-        for table, columns in tables.items():
-            connection.execute(f"create table if not exists {schema}.{table} ({columns})")
+    """Bring the tables to today's columns: what is missing is created, what has other columns is made anew with the
+    rows that it held. A warehouse that is up to date is only looked at. NewerWarehouse before anything is touched."""
+    held: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for schema, table, column, kind in connection.execute(
+        "select schema_name, table_name, column_name, data_type from duckdb_columns()"
+        " where database_name = current_database() and schema_name in ('raw', 'fleet')"
+        " order by schema_name, table_name, column_index"
+    ).fetchall():
+        held.setdefault((schema, table), []).append((column, kind))
+    version = _schema_version(connection) if ("raw", "warehouse_version") in held else 1
+    if version is not None and version > SCHEMA_VERSION:
+        raise NewerWarehouse(
+            f"the warehouse was written by a newer Wattledger (its schema version is {version}, this code knows up to"
+            f" {SCHEMA_VERSION}). Use that version, or restore the copy of the warehouse from before its upgrade."
+        )
+    changed = [
+        (schema, table, columns)
+        for schema, tables in (("raw", RAW_TABLES), ("fleet", FLEET_TABLES))
+        for table, columns in tables.items()
+        if held.get((schema, table)) != _described(columns)
+    ]
+    # In a lake's warehouse samples are views of files, whose columns are the files' own.
+    views = {row for row in connection.execute("select schema_name, view_name from duckdb_views()").fetchall()}
+    changed = [(schema, table, columns) for schema, table, columns in changed if (schema, table) not in views]
+    if not changed and version == SCHEMA_VERSION:
+        return
+    connection.execute("begin")
+    try:
+        for schema in ("raw", "fleet"):
+            connection.execute(f"create schema if not exists {schema}")
+        for schema, table, columns in changed:
+            _make(connection, schema, table, columns, [name for name, _ in held.get((schema, table), [])])
+        connection.execute("update raw.warehouse_version set schema_version = ?", [SCHEMA_VERSION])
+        connection.execute(
+            "insert into raw.warehouse_version (schema_version) select ?"
+            " where not exists (select 1 from raw.warehouse_version)",
+            [SCHEMA_VERSION],
+        )
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
 
 
-def _drop_grid_of_0_1(connection: duckdb.DuckDBPyConnection) -> None:
-    """Version 0.1 knew whole hours and files only, which every run reads anew."""
-    held = connection.execute(
-        "select count(*) from duckdb_columns() where schema_name = 'raw' and table_name = 'grid_intensity'"
-        " and column_name = 'hour_start_at'"
-    ).fetchall()
-    if held == [(1,)]:
+def _schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
+    return connection.execute("select max(schema_version) from raw.warehouse_version").fetchall()[0][0]
+
+
+def _described(columns: str) -> list[tuple[str, str]]:
+    """(name, type) of a table of this module, as DuckDB says them."""
+    pairs = (column.split() for column in columns.split(","))
+    return [(name, _DUCKDB_TYPES.get(kind, kind.upper())) for name, kind in pairs]
+
+
+def _make(connection: duckdb.DuckDBPyConnection, schema: str, table: str, columns: str, held: list[str]) -> None:
+    """Create a table, or give it these columns: rows keep what they held in columns of the same name."""
+    if table == "grid_intensity" and "hour_start_at" in held:
+        held = []  # version 0.1 knew whole hours and files only, which every run reads anew
         connection.execute("drop table raw.grid_intensity")
+    if not held:
+        connection.execute(f"create table {schema}.{table} ({columns})")
+        return
+    kept = ", ".join(column for column in (column.split()[0] for column in columns.split(",")) if column in held)
+    connection.execute(f"create temp table rows_kept as select * from {schema}.{table}").fetchall()
+    connection.execute(f"create or replace table {schema}.{table} ({columns})")
+    if kept:
+        connection.execute(f"insert into {schema}.{table} ({kept}) select {kept} from rows_kept").fetchall()
+    connection.execute("drop table rows_kept")
 
 
 def columns_of(schema: str, table: str) -> list[str]:

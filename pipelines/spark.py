@@ -20,9 +20,9 @@ import shutil
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,8 +111,10 @@ def build(
     *,
     dbt_vars: Mapping[str, Any],
     project: Path = DBT_PROJECT,
+    forget: Collection[str] = (),
 ) -> Build:
-    """Book the dates [start, end) on Spark and commit the marts; a date that breaks a law stays as committed before.
+    """Book the dates [start, end) on Spark and commit the marts; those to `forget` begin without committed rows. A date
+    that breaks a law of the book stays as committed before.
 
     `sample_files` are the live Parquet files of raw.power_samples and raw.token_samples, `control` the folder that
     holds every other raw and fleet table as `<schema>.<table>.parquet`. One build of a lake at a time. SparkError when
@@ -125,6 +127,7 @@ def build(
     with one_at_a_time(run.lake):
         before = Committed.of(run.lake)
         _forget_uncommitted(run.lake, before)
+        before = replace(before, columns={m: c for m, c in before.columns.items() if m not in forget})
         run.work.mkdir(parents=True)
         try:
             with session(run.work) as spark:

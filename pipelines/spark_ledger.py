@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from datetime import date, timedelta
 from multiprocessing.connection import Connection
@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines import booking, spark, warehouse
+from pipelines import booking, settings, spark, warehouse
 from pipelines.committed import Committed, bring_back
 from pipelines.fleet import Fleet
 from pipelines.lake import Lake, export_control
@@ -55,8 +55,10 @@ def marts_of(connection: duckdb.DuckDBPyConnection) -> set[str]:
     }
 
 
-def build(fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any]) -> spark.Build:
-    """Book the dates [start, end) on Spark, in a process of its own. SparkError as of `spark.build`."""
+def build(
+    fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any], *, forget: Collection[str] = ()
+) -> spark.Build:
+    """Book the dates [start, end) on Spark, in a process of its own. `forget` and SparkError as of `spark.build`."""
     lake, run_id = Lake(fleet.landing.path), uuid.uuid4().hex
     try:
         with closing(warehouse.connect(fleet.warehouse)) as connection:
@@ -65,7 +67,7 @@ def build(fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any]) -> 
         manifests = [manifest for _, manifest in sorted(lake.landed().items())]
         files = {table: lake.files(table, manifests) for table in spark.SAMPLE_TABLES}
         control = Path(lake.path(f"control/{run_id}"))
-        return in_a_process(log_of(fleet), (Path(lake.root), files, control, start, end), dbt_vars)
+        return in_a_process(log_of(fleet), (Path(lake.root), files, control, start, end), dbt_vars, forget)
     finally:
         lake.remove_control(run_id)
 
@@ -75,18 +77,20 @@ def log_of(fleet: Fleet) -> Path:
     return fleet.root / "spark.log"
 
 
-def take(fleet: Fleet, start: date, end: date, run_id: str = "") -> None:
+def take(fleet: Fleet, start: date, end: date, run_id: str = "", told: settings.Constants | None = None) -> None:
     """Bring the committed marts of [start, end) back into the warehouse, whose tables exist; they are booked then."""
     with closing(warehouse.connect(fleet.warehouse)) as connection:
         bring_back(connection, Path(fleet.landing.path), start, end)
-        booking.booked(connection, start, end, run_id=run_id, on_spark=True)
+        booking.booked(connection, start, end, run_id=run_id, on_spark=True, told=told)
 
 
-def in_a_process(log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any]) -> spark.Build:
+def in_a_process(
+    log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any], forget: Collection[str] = ()
+) -> spark.Build:
     """Spark's Java stays until the Python that started it ends, and keeps its memory; so that is not ours."""
     context = multiprocessing.get_context("spawn")
     answers, answer = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(answer, log, arguments, dict(dbt_vars)), name="spark")
+    process = context.Process(target=_answer, args=(answer, log, arguments, dict(dbt_vars), forget), name="spark")
     process.start()
     answer.close()
     try:
@@ -105,13 +109,15 @@ def in_a_process(log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, A
     return told
 
 
-def _answer(answer: Connection, log: Path, arguments: tuple[Any, ...], dbt_vars: dict[str, Any]) -> None:
+def _answer(
+    answer: Connection, log: Path, arguments: tuple[Any, ...], dbt_vars: dict[str, Any], forget: Collection[str]
+) -> None:
     # What Java and dbt print is nobody's progress.
     with log.open("w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:
-        told: spark.Build | spark.SparkError = spark.build(*arguments, dbt_vars=dbt_vars)
+        told: spark.Build | spark.SparkError = spark.build(*arguments, dbt_vars=dbt_vars, forget=forget)
     except spark.SparkError as failure:
         print(failure, file=sys.stderr)
         told = failure

@@ -56,6 +56,7 @@ OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
     "raw/model_prices:price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
+    "marts/fleet_daily:dates_use_todays_settings",
     "marts/model_daily:accounts_add_up",
     "marts/reconciliation_daily:book_balances",
     "raw/series:families_stay",

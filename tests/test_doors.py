@@ -66,6 +66,7 @@ def test_only_the_asset_modules_and_the_command_line_know_dagster() -> None:
         "publication.py",
         "requests.py",
         "right_sizing.py",
+        "stale_dates.py",
         "telemetry.py",
     }
 

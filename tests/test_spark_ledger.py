@@ -12,9 +12,10 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipelines import spark, spark_ledger
+from pipelines import spark, spark_ledger, upgrades
 from pipelines.alarms import ALARMS
 from pipelines.committed import Committed
+from pipelines.contracts import Contracts, Mart
 from pipelines.fleet import Fleet, load_fleet
 from pipelines.house import JOB, definitions_of
 
@@ -57,6 +58,55 @@ def test_the_first_build_on_spark_books_what_duckdb_has_booked(held: duckdb.Duck
     assert spark_ledger.dates_to_book(held, fleet, *dates(4, 6)) == tuple(dates(1, 6))
 
 
+# --- marts of other columns ------------------------------------------------------------------------------------------
+
+CONTRACTS = Contracts(
+    {
+        "fleet_daily": Mart(
+            (("date", "date"), ("at", "timestamptz"), ("models", "integer"), ("method_version", "string"))
+        ),
+        "curve": Mart((("load", "decimal(28,6)"),), "all"),
+    },
+    formulas="f",
+    seeds=frozenset(),
+    method_version="2",
+)
+COLUMNS = {
+    "fleet_daily": [("date", "date"), ("at", "timestamp"), ("models", "int"), ("method_version", "string")],
+    "curve": [("load", "decimal(28,6)")],
+}
+
+
+def committed(**columns: list[tuple[str, str]]) -> Committed:
+    """What Spark built of 1 to 3 October."""
+    of_dates = {str(on): f"marts/x/fleet_daily/date={on}" for on in dates(0, 1, 2)}
+    return Committed("x", {**COLUMNS, **columns}, {"fleet_daily": of_dates, "curve": {"": "marts/x/curve"}})
+
+
+def test_marts_as_their_contracts_say_are_kept(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fleet = spark_fleet(tmp_path)
+    for run in (dates(3, 4), dates(0, 3)):
+        assert upgrades.to_forget(held, fleet, CONTRACTS, committed(), (run[0], run[1])) == frozenset()
+
+
+def test_a_build_of_all_dates_forgets_marts_of_other_columns(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fleet = spark_fleet(tmp_path)
+    older = committed(fleet_daily=COLUMNS["fleet_daily"][:3], dropped=[("one", "int")])
+    # A committed folder keeps its columns: there even an added one needs all dates, 1 to 3 October.
+    with pytest.raises(upgrades.NeedsRebuild, match="mart fleet_daily has other columns"):
+        upgrades.to_forget(held, fleet, CONTRACTS, older, (date(2026, 10, 2), date(2026, 10, 5)))
+    whole = (date(2026, 10, 1), date(2026, 10, 4))
+    assert upgrades.to_forget(held, fleet, CONTRACTS, older, whole) == {"fleet_daily", "dropped"}
+
+
+def test_what_every_build_makes_anew_is_forgotten_for_any_dates(
+    held: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    older = committed(curve=[("load", "double")])
+    run = (date(2026, 10, 3), date(2026, 10, 5))
+    assert upgrades.to_forget(held, spark_fleet(tmp_path), CONTRACTS, older, run) == {"curve"}
+
+
 # --- what Dagster hears -----------------------------------------------------------------------------------------------
 
 
@@ -85,14 +135,14 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     said = {MODEL: "success", unique_id: "warn", **dict.fromkeys((name for _, name in others), "pass")}
     asked = []
 
-    def build(*arguments: object) -> spark.Build:
-        asked.append(arguments)
+    def build(*arguments: object, forget: object) -> spark.Build:
+        asked.append((*arguments, forget))
         return spark.Build("a build", {"model.wattledger.fleet_daily": "success", **said}, Committed())
 
     monkeypatch.setattr(spark_ledger, "build", build)
     result = materialize(fleet)
     assert result.success
-    assert asked == [(fleet, *dates(4, 5), {"grid_seconds": 300, "max_spread_seconds": 259200})]
+    assert asked == [(fleet, *dates(4, 5), {"grid_seconds": 300, "max_spread_seconds": 259200}, frozenset())]
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
 
@@ -101,7 +151,7 @@ def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, mo
     fleet = spark_fleet(tmp_path)
     (fails, unique_id), (_, passes), *_ = data_tests(fleet).items()
 
-    def build(*_: object) -> spark.Build:
+    def build(*_: object, forget: object) -> spark.Build:
         raise spark.SparkError("what is wrong\nat java.lang", {MODEL: "success", unique_id: "fail", passes: "pass"})
 
     monkeypatch.setattr(spark_ledger, "build", build)

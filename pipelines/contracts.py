@@ -1,0 +1,118 @@
+"""What the dbt project says of its marts before dbt runs: their columns, their formulas, the version of the method.
+
+Read from dbt's manifest and dbt_project.yml. Add here what the pipeline has to know of the project without running it.
+Keep out what a warehouse holds (`upgrades`) and what a date was booked with (`settings`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# Texts first: what looks like a comment inside one is part of it.
+_COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Mart:
+    """A public table of dbt: its contract, and what of it a run replaces (`dates`, `months`, `windows` or `all`)."""
+
+    columns: tuple[tuple[str, str], ...]
+    replaces: str = "dates"
+
+
+@dataclass(frozen=True)
+class Contracts:
+    """The marts by name; of those that runs replace in part a digest of their SQL and the seeds that it reads; and the
+    method's version."""
+
+    marts: Mapping[str, Mart]
+    formulas: str
+    seeds: frozenset[str]
+    method_version: str
+
+    @property
+    def columns(self) -> str:
+        """A digest of the columns of the marts that keep rows from run to run."""
+        lasting = sorted((name, mart.columns) for name, mart in self.marts.items() if mart.replaces != "all")
+        return _digest(json.dumps(lasting))
+
+
+def contracts_of(manifest: Path, project: Path) -> Contracts:
+    """The contracts of a parsed project; `project` is its folder. Read once for as long as the manifest stays."""
+    return _contracts(manifest, project, manifest.stat().st_mtime_ns)
+
+
+@cache
+def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
+    parsed = json.loads(manifest.read_text(encoding="utf-8"))
+    stated = yaml.safe_load((project / "dbt_project.yml").read_text(encoding="utf-8"))
+    models = {
+        unique_id: node
+        for unique_id, node in parsed["nodes"].items()
+        if node["resource_type"] == "model" and node["schema"] == "marts"
+    }
+    marts = {
+        node["name"]: Mart(
+            tuple((column["name"], column["data_type"]) for column in node["columns"].values()),
+            node["config"].get("replaces", "dates"),
+        )
+        for node in models.values()
+    }
+    lasting = [unique_id for unique_id, node in models.items() if marts[node["name"]].replaces != "all"]
+    reached = _reached(parsed, lasting)
+    seeds = frozenset(unique_id.rpartition(".")[2] for unique_id in reached if unique_id.startswith("seed."))
+    return Contracts(marts, _formulas(parsed, reached), seeds, str(stated["vars"]["method_version"]))
+
+
+def _reached(parsed: Mapping[str, Any], models: list[str]) -> set[str]:
+    """These models, and all models, seeds and macros of the project that they read."""
+    reached: set[str] = set()
+    waiting = list(models)
+    while waiting:
+        unique_id = waiting.pop()
+        if unique_id not in reached:
+            reached.add(unique_id)
+            waiting += _reads(parsed, unique_id)
+    return reached
+
+
+def _formulas(parsed: Mapping[str, Any], reached: set[str]) -> str:
+    """A digest of SQL without comments and white space: a reworded comment is no other formula."""
+    sql = {
+        unique_id: parsed["nodes"][unique_id]["raw_code"]
+        if unique_id in parsed["nodes"]
+        else parsed["macros"][unique_id]["macro_sql"]
+        for unique_id in reached
+        if unique_id.startswith(("model.", "macro."))
+    }
+    return _digest(json.dumps(sorted((unique_id, bare(text)) for unique_id, text in sql.items())))
+
+
+def _reads(parsed: Mapping[str, Any], unique_id: str) -> Iterator[str]:
+    """What of this project a model or macro reads, with a macro's variants for each engine."""
+    read = (parsed["nodes"].get(unique_id) or parsed["macros"].get(unique_id) or {}).get("depends_on", {})
+    yield from read.get("nodes", ())
+    for macro in read.get("macros", ()):
+        package, name = macro.split(".")[1:]
+        variants = (macro, *(f"macro.{package}.{engine}__{name}" for engine in ("default", "duckdb", "spark")))
+        yield from (
+            found for found in variants if found in parsed["macros"] and package == parsed["metadata"]["project_name"]
+        )
+
+
+def bare(sql: str) -> str:
+    """SQL without comments, every stretch of white space one blank."""
+    return " ".join(_COMMENTS.sub(lambda found: found[1] or " ", sql).split())
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,101 @@
+"""What the pipeline reads of the dbt project before dbt runs: contracts, and a digest that only formulas change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from pipelines.computed_tables import COMPUTED_MARTS
+from pipelines.contracts import Contracts, bare, contracts_of
+from pipelines.fleet import DEFAULT_FLEET, load_fleet
+from pipelines.house import definitions_of
+from pipelines.ledger import DBT_PROJECT, prepared_project
+
+COLUMNS = {"date": {"name": "date", "data_type": "date"}, "joules": {"name": "joules", "data_type": "double"}}
+
+
+def node(schema: str, name: str, sql: str, reads: tuple[str, ...] = (), macros: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {
+        "resource_type": "model",
+        "schema": schema,
+        "name": name,
+        "raw_code": sql,
+        "columns": COLUMNS,
+        "config": {"replaces": "all"} if name == "curve" else {},
+        "depends_on": {"nodes": list(reads), "macros": list(macros)},
+    }
+
+
+def project(folder: Path, **changes: str) -> Contracts:
+    """Contracts of two marts, with the model, seed and macro that one of them reads; SQL by name in `changes`."""
+    sql = {
+        "daily": "select * from b",
+        "book": "select 1 as joules",
+        "curve": "select 2",
+        "exact": "round(x)",
+        **changes,
+    }
+    folder.mkdir(parents=True)
+    (folder / "dbt_project.yml").write_text('vars: {method_version: "7"}\n')
+    nodes = {
+        "model.w.daily": node("marts", "daily", sql["daily"], ("model.w.book", "seed.w.rates")),
+        "model.w.book": node("intermediate", "book", sql["book"], macros=("macro.w.exact", "macro.dbt.run_query")),
+        "model.w.curve": node("marts", "curve", sql["curve"], ("model.w.daily", "seed.w.models")),
+        "seed.w.rates": {"resource_type": "seed", "schema": "reference", "name": "rates"},
+    }
+    macros = {
+        "macro.w.exact": {"macro_sql": "{{ adapter.dispatch('exact') }}", "depends_on": {"macros": []}},
+        "macro.w.duckdb__exact": {"macro_sql": sql["exact"], "depends_on": {"macros": []}},
+        "macro.dbt.run_query": {"macro_sql": "theirs", "depends_on": {"macros": []}},
+    }
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps({"metadata": {"project_name": "w"}, "nodes": nodes, "macros": macros}))
+    return contracts_of(manifest, folder)
+
+
+def test_contracts_hold_columns_seeds_and_the_methods_version(tmp_path: Path) -> None:
+    found = project(tmp_path / "one")
+    assert found.marts["daily"].columns == (("date", "date"), ("joules", "double"))
+    assert (found.marts["daily"].replaces, found.marts["curve"].replaces) == ("dates", "all")
+    # The curve is made anew by every run: what it alone reads makes no date old.
+    assert (found.seeds, found.method_version) == ({"rates"}, "7")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_other"),
+    [
+        ({"book": "select 3 as joules"}, True),
+        ({"daily": "select * from c"}, True),
+        ({"exact": "floor(x)"}, True),
+        ({"book": "select  1\n as joules -- a comment's words"}, False),
+        ({"curve": "select 4"}, False),
+    ],
+)
+def test_the_digest_of_formulas_follows_what_lasting_rows_stand_on(
+    tmp_path: Path, changes: dict[str, str], is_other: bool
+) -> None:
+    assert (project(tmp_path / "one").formulas != project(tmp_path / "two", **changes).formulas) is is_other
+
+
+def test_comments_and_white_space_are_no_formula() -> None:
+    assert bare("select '--x' as a, -- it's\n  b /* c */ {# d 'e #} from  t") == "select '--x' as a, b from t"
+
+
+def test_the_projects_own_contracts_are_read() -> None:
+    today = contracts_of(prepared_project().manifest_path, DBT_PROJECT)
+    assert today.marts["energy_ledger"].columns[:2] == (("date", "date"), ("interval_start_at", "timestamptz"))
+    assert (today.marts["model_monthly"].replaces, today.marts["slo_capacity"].replaces) == ("months", "all")
+    assert {"cost_rates", "metric_catalog"} <= today.seeds
+    assert "weight_precisions" not in today.seeds  # of footprints alone, which every run makes anew
+
+
+def test_every_table_of_schema_marts_is_known_to_somebody() -> None:
+    """A table that neither dbt nor Python makes is dropped: one that Python makes has to be in COMPUTED_MARTS."""
+    keys = definitions_of(load_fleet(DEFAULT_FLEET)).resolve_asset_graph().get_all_asset_keys()
+    marts = {key.path[1] for key in keys if key.path[0] == "marts"}
+    assert dg.AssetKey(["marts", "fleet_daily"]) in keys
+    assert marts - contracts_of(prepared_project().manifest_path, DBT_PROJECT).marts.keys() == COMPUTED_MARTS
