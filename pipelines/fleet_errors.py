@@ -22,12 +22,13 @@ _PYDANTIC_OPENING = re.compile(r"^(Value error, |Input should be |Input should |
 
 
 class FleetError(Exception):
-    """The fleet file is wrong. `problems` has one line per mistake."""
+    """The fleet file is wrong. `problems` has one line per mistake; a single one is the whole message."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:
         self.path = path
         self.problems = problems
-        super().__init__("\n".join([f"{path}: {len(problems)} problem(s)", *(f"  {line}" for line in problems)]))
+        several = [f"{path}: {len(problems)} problems", *(f"  {line}" for line in problems)]
+        super().__init__(f"{path}: {problems[0]}" if len(problems) == 1 else "\n".join(several))
 
 
 def problems(wrong: ValidationError, raw: dict[str, Any], model: type[BaseModel]) -> list[str]:
