@@ -17,6 +17,7 @@ import pandas as pd
 
 from pipelines import booking, warehouse
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,7 +56,7 @@ def _check(
     severity = dg.AssetCheckSeverity.ERROR if is_blocking else dg.AssetCheckSeverity.WARN
 
     @dg.asset_check(
-        asset=dg.AssetKey(asset), name=name, description=summary.__doc__, blocking=is_blocking, pool="warehouse"
+        asset=asset_key(fleet, *asset), name=name, description=summary.__doc__, blocking=is_blocking, pool="warehouse"
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with (

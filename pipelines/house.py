@@ -10,10 +10,23 @@ from datetime import timedelta
 
 import dagster as dg
 
-from pipelines import alarms, checks, consolidation, curves, ledger, publication, requests, right_sizing, telemetry
+from pipelines import (
+    alarms,
+    checks,
+    consolidation,
+    curves,
+    instance,
+    ledger,
+    publication,
+    requests,
+    right_sizing,
+    telemetry,
+)
 from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
+from pipelines.keys import asset_key, schema_of
 
 JOB = "daily_ledger"
+SCHEDULE = f"{JOB}_schedule"
 
 
 def fleet_of_environment() -> Fleet:
@@ -31,7 +44,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         right_sizing.right_sizing_asset(fleet, telemetry.POOL),
         consolidation.consolidation_asset(fleet, telemetry.POOL),
     ]
-    marts = sorted(key for made in tables for key in made.keys if key.path[0] in publication.SCHEMAS)
+    marts = sorted(key for made in tables for key in made.keys if schema_of(key) in publication.SCHEMAS)
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
@@ -44,12 +57,22 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             *telemetry.telemetry_assets(fleet),
             *requests.request_assets(fleet),
             *tables,
-            publication.publication_asset(fleet, marts, telemetry.POOL),
+            _as_keys_are_made(fleet, publication.publication_asset(fleet, marts, telemetry.POOL)),
         ],
         asset_checks=[*checks.asset_checks(fleet), alarms.drift_alarms(fleet)],
         jobs=[job],
-        # After the first hour of the day: by then the head that closes yesterday's midnight can be landed.
-        schedules=[dg.build_schedule_from_partitioned_job(job, hour_of_day=1, minute_of_hour=15)],
+        schedules=[
+            dg.build_schedule_from_partitioned_job(
+                job,
+                name=SCHEDULE,
+                hour_of_day=instance.NIGHTLY[0],
+                minute_of_hour=instance.NIGHTLY[1],
+                # A closed period has nothing to schedule once it is booked.
+                default_status=dg.DefaultScheduleStatus.RUNNING
+                if fleet.period.end is None
+                else dg.DefaultScheduleStatus.STOPPED,
+            )
+        ],
         resources={"dbt": ledger.dbt_resource(project)},
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
@@ -60,4 +83,9 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
 def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
     """A fleet without an end is booked every night; a closed period has nothing to keep fresh."""
     policy = dg.FreshnessPolicy.cron(deadline_cron="0 4 * * *", lower_bound_delta=timedelta(hours=3))
-    return dg.apply_freshness_policy(spec, policy) if spec.key.path[0] in ("marts", "published") else spec
+    return dg.apply_freshness_policy(spec, policy) if schema_of(spec.key) in ("marts", "published") else spec
+
+
+def _as_keys_are_made(fleet: Fleet, made: dg.AssetsDefinition) -> dg.AssetsDefinition:
+    """Assets whose module writes their keys down itself, with the keys that `keys` makes."""
+    return made.with_attributes(asset_key_replacements={key: asset_key(fleet, *key.path[-2:]) for key in made.keys})
