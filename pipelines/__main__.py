@@ -23,8 +23,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from pipelines import instance, mistakes
-from pipelines.fleet import DEFAULT_FLEET, Fleet, FleetError, load_fleet
+try:
+    from pipelines import instance, mistakes
+    from pipelines.fleet import DEFAULT_FLEET, Fleet, FleetError, load_fleet
+except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares
+    if str(missing.name).partition(".")[0] in ("pipelines", "collectors"):
+        raise
+    sys.exit(
+        f"{sys.executable} has no package {missing.name}: run `make setup`, then `.venv/bin/python -m pipelines …`"
+    )
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -47,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     judge.add_parser("check").add_argument("fleet", type=Path)
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command != "dev":
-        parser.error(f"unknown option: {' '.join(others)}")
+        parser.error(f"unknown: {' '.join(others)}")
     fleets: list[Fleet] = []
     try:
         fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
@@ -118,9 +125,11 @@ def _run(fleet: Fleet, start: date | None, end: date | None, force: bool) -> int
     from pipelines import stores, warehouse  # noqa: PLC0415
 
     _quieten()
-    # Whoever writes now is waited for here, once, and not by each of the run's first steps.
-    with warehouse.writing(fleet.warehouse, "run"):
-        pass
+    warehouse.connect(":memory:").close()  # what bounds DuckDB by the environment is right
+    if fleet.warehouse.exists():
+        # Whoever writes now is waited for here, once, and not by each of the run's first steps.
+        with warehouse.writing(fleet.warehouse, "run"):
+            pass
     stores.judge(fleet)
     instance.prepare([fleet])
     began = time.monotonic()

@@ -75,7 +75,7 @@ def stderr_aside() -> Iterator[list[str]]:
             yield said
         except BaseException as error:
             aside.seek(0)
-            error.add_note(aside.read().decode(errors="replace"))
+            error.add_note(f"on standard error meanwhile:\n{aside.read().decode(errors='replace')}")
             raise
         finally:
             sys.stderr.flush()
@@ -111,6 +111,8 @@ def failures(steps: Sequence[tuple[str, Any]], fleet: Fleet, aside: Sequence[str
         if line not in said:
             said.add(line)
             yield line
+    if all(error is not None and (_is_busy(error) or _is_said_by_us(error)) for _, error in steps):
+        return
     told = [f"step {step}\n{error.to_string() if error is not None else ''}" for step, error in steps]
     path = write_log(fleet, "\n\n".join([*told, *aside]))
     if path is not None:
@@ -152,10 +154,29 @@ def _chain(error: Any) -> Iterator[_Link]:
             error = error.cause or error.context
 
 
-def _deepest_message(error: Any) -> str:
-    while error is not None and error.cause is not None:
+def _deepest(error: Any) -> Any:
+    while error.cause is not None:
         error = error.cause
-    return error.message.strip() if error is not None else "for a reason that Dagster did not record"
+    return error
+
+
+def _deepest_message(error: Any) -> str:
+    if error is None:
+        return "for a reason that Dagster did not record"
+    text = _deepest(error).message.strip()
+    return _QUALIFIED.sub("", text) if _is_said_by_us(error) else text
+
+
+def _is_said_by_us(error: Any) -> bool:
+    """Whether our own code refused something in words for a person; its exceptions' names add nothing to them."""
+    return _QUALIFIED.match(_deepest(error).message) is not None
+
+
+# Not all of our exceptions are: a plan that breaks its own rules is a bug.
+_QUALIFIED = re.compile(
+    r"^(dagster\._core\.definitions\.events\.Failure"
+    r"|(pipelines|collectors)\.\w+\.(UnreadableFile|UnreadableList|LakeError|SparkError|SourceError)): "
+)
 
 
 def _flat(text: str) -> str:
@@ -173,14 +194,24 @@ def _place(fleet: Fleet | None, text: str) -> Path:
 
 
 def _disk_full(fleet: Fleet | None, text: str) -> str:
-    place = existing = _place(fleet, text) if fleet is None else fleet.root
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free / 2**20
+    place = _place(fleet, text) if fleet is None else fleet.root
     return (
-        f"no space left for {place} ({free:,.0f} MiB free on its disk; a temporary folder may be full as well)."
+        f"no space left for {place} ({_free(place)} free on its disk; a temporary folder may be full as well)."
         " Free some, or set WATTLEDGER_DATA to a folder on a bigger disk, and run again: nothing published is lost."
     )
+
+
+def _disk_refuses(fleet: Fleet | None, text: str) -> str:
+    place = _place(fleet, text) if fleet is None else fleet.root
+    return (
+        f"the disk of {place} refuses to write (I/O error, {_free(place)} free): it may be full, over its quota or"
+        " broken. Look after it, or set WATTLEDGER_DATA to a folder on another one, and run again."
+    )
+
+
+def _free(place: Path) -> str:
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    return f"{shutil.disk_usage(existing).free / 2**20:,.0f} MiB"
 
 
 def _not_writable(fleet: Fleet | None, text: str) -> str:
@@ -225,9 +256,9 @@ def _opened_elsewhere(fleet: Fleet | None, text: str) -> str:
 def busy(path: Path | str, refusal: str) -> str:
     """That another process has a DuckDB file open, in one line."""
     found = re.search(r"held in (.+?) \(PID (\d+)\)", refusal)
-    who = f"process {found[2]}, {found[1]}" if found else "another process"
+    who = f" ({found[2]}, {found[1]})" if found else ""
     return (
-        f"{path} is open in {who}. Close it there (a shell, a notebook, a BI tool) and run again;"
+        f"{path} is open in another process{who}. Close it there (a shell, a notebook, a BI tool) and run again;"
         " readers should open published/wattledger.duckdb beside it instead."
     )
 
@@ -258,6 +289,7 @@ def _reason(text: str) -> str:
 # come from a bug.
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[Fleet | None, str], str]], ...] = (
     (re.compile(r"No space left on device|Disk quota exceeded|database or disk is full|File too large"), _disk_full),
+    (re.compile(r"sqlite3\.OperationalError.*disk I/O error|^OSError: .*Input/output error"), _disk_refuses),
     (re.compile(r"IO Error: .*(Could not set lock on file|Conflicting lock is held)"), _opened_elsewhere),
     (
         re.compile(

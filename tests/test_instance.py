@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -79,7 +78,7 @@ def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
     path = fleet_file(tmp_path, "9-one")
     done = command(path, tmp_path / "data", DAGSTER_HOME=str(home))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "57 passed, 0 failed" in done.stdout or ", 0 failed" in done.stdout
+    assert " passed, 0 failed" in done.stdout
     assert not (tmp_path / "data" / "9-one" / ".dagster").exists()
     assert partitions(home, "9-one", *POWER) == {"2026-10-01"}
     assert partitions(home, *POWER) == set()
@@ -169,7 +168,6 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
         assert str(server.pid) in second.stderr
 
         where = f'repositoryName: "{found["open"]["name"]}", repositoryLocationName: "open"'
-        graphql(port, f'{{scheduleOrError(scheduleSelector: {{{where}, scheduleName: "{SCHEDULE}"}}) {{__typename}}}}')
         stop = graphql(
             port,
             f'query {{scheduleOrError(scheduleSelector: {{{where}, scheduleName: "{SCHEDULE}"}})'
@@ -212,6 +210,4 @@ def test_two_files_of_one_fleet_are_refused(tmp_path: Path) -> None:
 
 def test_make_leaves_the_instance_to_python() -> None:
     """The fleet's name is in its file: make cannot know the folder."""
-    makefile = (PROJECT / "Makefile").read_text()
-    assert "DAGSTER_HOME" not in makefile
-    assert "DAGSTER_HOME" not in os.environ
+    assert "DAGSTER_HOME" not in (PROJECT / "Makefile").read_text()
