@@ -6,6 +6,7 @@
     python -m pipelines fleet check fleets/demo.yaml
 
 Exit status: 0 all well; 1 the run failed or a check of severity error did; 2 the fleet file or the question is wrong.
+What went wrong is one line on standard error (`mistakes`), which names a log file where there is more to know.
 """
 
 from __future__ import annotations

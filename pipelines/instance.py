@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -97,7 +98,11 @@ def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> NoReturn:
 
 
 def free_port(first: int = FIRST_PORT) -> int:
-    """The first port from `first` on that nobody listens at on this machine."""
+    """The first port from `first` on that nobody listens at on this machine, ours until this process ends.
+
+    The webserver begins to listen seconds later: a lock keeps another `make dev` from choosing the same port meanwhile.
+    """
+    locks = Path(tempfile.gettempdir()) / "wattledger"
     for port in range(first, first + PORTS):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -105,7 +110,11 @@ def free_port(first: int = FIRST_PORT) -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        with suppress(PermissionError):  # another user's folder: then the two are left to chance
+            locks.mkdir(parents=True, exist_ok=True)
+            if _lock(locks / f"port-{port}.lock") is None:
+                continue
+        return port
     raise InstanceError(f"ports {first} to {first + PORTS - 1} are all in use. Name a free one: --port 4000.")
 
 
@@ -186,6 +195,16 @@ def _hold(home: Path, address: str) -> None:
     schedule in two instances, would book twice."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / "dev.lock"
+    held = _lock(path)
+    if held is None:
+        raise InstanceError(f"{home} is already open in a Dagster UI{_holder(path)}. Use that one, or stop it first.")
+    os.truncate(held, 0)
+    told = {"pid": os.getpid(), "host": socket.gethostname(), "address": address, "since": _now()}
+    os.pwrite(held, json.dumps(told).encode(), 0)
+
+
+def _lock(path: Path) -> int | None:
+    """A lock on the file that lasts until this process ends, whatever program it becomes; None where it is taken."""
     held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,13 +212,9 @@ def _hold(home: Path, address: str) -> None:
         os.close(held)
         if refusal.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise
-        raise InstanceError(
-            f"{home} is already open in a Dagster UI{_holder(path)}. Use that one, or stop it first."
-        ) from None
+        return None
     os.set_inheritable(held, True)
-    os.truncate(held, 0)
-    told = {"pid": os.getpid(), "host": socket.gethostname(), "address": address, "since": _now()}
-    os.pwrite(held, json.dumps(told).encode(), 0)
+    return held
 
 
 def _holder(path: Path) -> str:

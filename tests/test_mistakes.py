@@ -198,7 +198,8 @@ with warehouse.writing(pathlib.Path(sys.argv[1]), "landing"):
 def test_a_warehouse_that_another_process_has_open(tiny: Path, held: Path) -> None:
     with another(OPENED, held) as holder:
         done = command(tiny, tiny.parent / "data", WATTLEDGER_LOCK_SECONDS="1")
-        one_line(done, 1, f"{held} is open in another process ({holder.pid}, ", "Close it there", "published/wattledger.duckdb")
+        who = f"{held} is open in another process ({holder.pid}, "
+        one_line(done, 1, who, "Close it there", "published/wattledger.duckdb")
     assert done.stdout.count("waiting up to 1 s") == 1
 
 
