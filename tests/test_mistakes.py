@@ -384,6 +384,6 @@ def test_a_run_that_is_stopped_says_so(tiny: Path) -> None:
             break
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr.count("\n")) == (130, 1), stderr
     assert "run again to go on from there" in stderr
