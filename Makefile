@@ -6,10 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SPARK_READY := $(VENV)/ready-spark
-DATA := $(abspath $(or $(WATTLEDGER_DATA),data))
 
-# One instance for `run` and `dev`, so that the UI shows what the command line did, and one pool admits one writer.
-export DAGSTER_HOME ?= $(DATA)/.dagster
 ifneq ($(wildcard ../shared/data),)
 export WATTLEDGER_VALIDATION_DATA ?= $(abspath ../shared/data)
 endif
@@ -26,9 +23,8 @@ setup: $(READY)  ## set up .venv from requirements.lock
 run: $(READY)  ## book FLEET (fleets/demo.yaml) and print its table; ARGS="--start 2026-10-01 --end 2026-10-08 --force"
 	@$(BIN)/python -m pipelines run --fleet $(FLEET) $(ARGS)
 
-dev: $(READY)  ## open the Dagster UI on FLEET
-	@mkdir -p $(DAGSTER_HOME) && cp dagster.yaml $(DAGSTER_HOME)/dagster.yaml
-	@WATTLEDGER_FLEET=$(abspath $(FLEET)) $(BIN)/dagster dev -w workspace.yaml $(ARGS)
+dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="fleets/demo.yaml fleets/mlperf.yaml"
+	@exec $(BIN)/python -m pipelines dev --fleet $(FLEET) $(ARGS)
 
 test: lint  ## lint, then every test; ARGS="-k landing"
 	@$(BIN)/python -m pytest $(ARGS)

@@ -73,7 +73,12 @@ class Fleet:
     @property
     def environment(self) -> dict[str, str]:
         """Where the fleet's data lies, for whatever is run on it."""
-        return {"WATTLEDGER_DATA": str(self.data), "DAGSTER_HOME": str(self.data / ".dagster")}
+        return {"WATTLEDGER_DATA": str(self.data), "DAGSTER_HOME": str(self.home)}
+
+    @property
+    def home(self) -> Path:
+        """The fleet's own Dagster instance."""
+        return self.data / self.name / ".dagster"
 
     @property
     def warehouse(self) -> Path:
@@ -87,7 +92,7 @@ class Fleet:
         cost, _ = children.run(
             "pipelines", "run", "--fleet", self.path, *span, told={**self.environment, **(told or {})}
         )
-        return Job(cost, _steps(self.data / ".dagster"), *self._held(start, days))
+        return Job(cost, _steps(self.home), *self._held(start, days))
 
     def _held(self, start: date, days: int) -> tuple[int, float]:
         with duckdb.connect(str(self.warehouse), read_only=True) as connection:

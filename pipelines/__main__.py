@@ -3,9 +3,11 @@
     python -m pipelines run [--fleet fleets/demo.yaml] [--start 2026-10-01] [--end 2026-10-08] [--force]
     python -m pipelines run --rebuild [--fleet …] [--start …] [--end …]
     python -m pipelines table [--fleet …]
+    python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
     python -m pipelines fleet check fleets/demo.yaml
 
 Exit status: 0 all well; 1 the run failed or a check of severity error did; 2 the fleet file or the question is wrong.
+What went wrong is one line on standard error (`mistakes`), which names a log file where there is more to know.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
 import sqlite3
 import sys
 import time
@@ -22,10 +23,18 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stdout
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from pipelines.fleet import DEFAULT_FLEET, PROJECT, Fleet, FleetError, load_fleet
-from pipelines.raw_tables import NewerWarehouse
+try:
+    from pipelines import instance, mistakes
+    from pipelines.fleet import DEFAULT_FLEET, Fleet, FleetError, load_fleet
+    from pipelines.raw_tables import NewerWarehouse
+except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares
+    if str(missing.name).partition(".")[0] in ("pipelines", "collectors"):
+        raise
+    sys.exit(
+        f"{sys.executable} has no package {missing.name}: run `make setup`, then `.venv/bin/python -m pipelines …`"
+    )
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -33,14 +42,14 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines", description=__doc__.partition("\n")[0])
+    parser = _Parser(prog="python -m pipelines", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="land, book, check and publish; then print the table")
     table = commands.add_parser("table", help="print what is published")
     for command in (run, table):
-        command.add_argument("--fleet", type=Path, default=os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
-    run.add_argument("--start", type=date.fromisoformat, help="first UTC date; by default all that is not landed yet")
-    run.add_argument("--end", type=date.fromisoformat, help="the UTC date after the last one")
+        command.add_argument("--fleet", type=Path, default=_default_fleet())
+    run.add_argument("--start", type=_date, help="first UTC date; by default all that is not landed yet")
+    run.add_argument("--end", type=_date, help="the UTC date after the last one")
     run.add_argument("--force", action="store_true", help="let an answer with fewer rows replace what is held")
     run.add_argument(
         "--force-publish", action="store_true", help="publish although readers would lose or see changed what they saw"
@@ -48,22 +57,61 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument(
         "--rebuild", action="store_true", help="re-book what is booked (all, or these dates) from raw alone"
     )
+    dev = commands.add_parser("dev", help="open the Dagster UI on one fleet or on several")
+    dev.add_argument("--fleet", type=Path, nargs="+", default=[_default_fleet()])
     judge = commands.add_parser("fleet", help="judge a fleet file").add_subparsers(dest="judge", required=True)
     judge.add_parser("check").add_argument("fleet", type=Path)
-    chosen = parser.parse_args(arguments)
+    chosen, others = parser.parse_known_args(arguments)
+    if others and chosen.command != "dev":
+        parser.error(f"unknown: {' '.join(others)}")
+    fleets: list[Fleet] = []
     try:
-        fleet = load_fleet(chosen.fleet)
-        if chosen.command == "run":
-            return _run(fleet, chosen)
-        if chosen.command == "table":
-            print(_headline(fleet))
-        else:
-            end = fleet.period.end or "yesterday"
-            print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
-    except (FleetError, FileNotFoundError, NewerWarehouse) as wrong:
+        fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
+        return _answer(chosen, others, fleets)
+    except (FleetError, mistakes.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped. What was landed and booked so far is kept; run again to go on from there.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `… table | head`: nobody reads the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        print(mistakes.ended(error, fleets[0] if fleets else None), file=sys.stderr)
+        return 1
+
+
+def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
+    if chosen.command == "dev":
+        instance.open_ui(fleets, others)
+    (fleet,) = fleets
+    if chosen.command == "run":
+        return _run(fleet, chosen)
+    if chosen.command == "table":
+        return _table(fleet)
+    end = fleet.period.end or "yesterday"
+    print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
     return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; argparse would print its usage before."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}. See {self.prog} --help.", file=sys.stderr)
+        sys.exit(2)
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a UTC date such as 2026-10-01") from None
+
+
+def _default_fleet() -> Path:
+    return Path(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
 
 
 def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
@@ -82,17 +130,26 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
         start, end = start or booked[0], end or booked[-1] + timedelta(days=1)
     start = start or _first_open_day(fleet, days)
     end = end or days[-1] + timedelta(days=1)
+    if end <= start:
+        raise mistakes.QuestionError(
+            f"--start {start} --end {end}: expected an end after the start; the end itself is not booked"
+        )
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
         print(
             f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]",
             file=sys.stderr,
         )
         return 2
-    from pipelines import stores  # noqa: PLC0415
+    from pipelines import stores, warehouse  # noqa: PLC0415
 
-    stores.judge(fleet)
-    _prepare_environment(fleet)
     _quieten()
+    warehouse.connect(":memory:").close()  # what bounds DuckDB by the environment is right
+    if fleet.warehouse.exists():
+        # Whoever writes now is waited for here, once, and not by each of the run's first steps.
+        with warehouse.writing(fleet.warehouse, "run"):
+            pass
+    stores.judge(fleet)
+    instance.prepare([fleet])
     began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
@@ -100,19 +157,21 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
     import dagster as dg  # noqa: PLC0415 (judging a fleet file should not pay for it)
 
     from pipelines.house import JOB, definitions_of, rebuilt_assets  # noqa: PLC0415
+    from pipelines.keys import asset_key  # noqa: PLC0415
     from pipelines.publication import current  # noqa: PLC0415
 
     job = definitions_of(fleet).resolve_job_def(JOB)
     forced = ("grid_intensity",) if asked.rebuild else ("telemetry", "grid_intensity")
     # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
     with (
+        mistakes.stderr_aside() as aside,
         _history_kept_open(),
-        dg.DagsterInstance.get() as instance,
+        dg.DagsterInstance.get() as history,
         Path(os.devnull).open("w") as nowhere,
         redirect_stdout(nowhere),
     ):
         result = job.execute_in_process(
-            instance=instance,
+            instance=history,
             tags={
                 "dagster/asset_partition_range_start": start.isoformat(),
                 "dagster/asset_partition_range_end": (end - timedelta(days=1)).isoformat(),
@@ -122,18 +181,28 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
                 "ops": {
                     **{op: {"config": {"force": asked.force}} for op in forced},
                     "ledger": {"config": {"rebuild": is_all_rebuilt}},
-                    "published__publication": {"config": {"force": asked.force_publish}},
+                    "__".join(asset_key(fleet, "published", "publication").path): {
+                        "config": {"force": asked.force_publish}
+                    },
                 },
             },
             asset_selection=rebuilt_assets(job) if asked.rebuild else None,
             raise_on_error=False,
         )
+        schedule = instance.nightly(fleet, history)
+    failures = [(event.step_key, event.step_failure_data.error) for event in result.get_step_failure_events()]
+    if any(mistakes.is_interrupt(error) for _, error in failures):
+        raise KeyboardInterrupt
+    for line in mistakes.failures(failures, fleet, aside):
+        print(line, file=sys.stderr)
     failed = _report(result)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
     if result.success and current(fleet) is None:
         print("nothing is published: every date is held back")
     elif result.success:
         print(_headline(fleet))
+    if schedule is not None:
+        print(f"\n{schedule}")
     return 0 if result.success and not failed else 1
 
 
@@ -165,13 +234,9 @@ def _history_kept_open() -> Iterator[None]:
 
 
 def _report(result: dg.ExecuteInProcessResult) -> int:
-    """Print what failed; returns how many checks of severity error did."""
-    for event in result.get_step_failure_events():
-        error = event.step_failure_data.error
-        cause = error
-        while cause is not None and cause.cause is not None:
-            cause = cause.cause
-        print(f"step {event.step_key} failed: {cause.message.strip() if cause else event.message}", file=sys.stderr)
+    """Print which checks failed; returns how many checks of severity error did."""
+    from pipelines.keys import table_of  # noqa: PLC0415 (Dagster takes a second)
+
     evaluations = result.get_asset_check_evaluations()
     failed = [evaluation for evaluation in evaluations if not evaluation.passed]
     errors = [evaluation for evaluation in failed if evaluation.severity.value == "ERROR"]
@@ -182,7 +247,7 @@ def _report(result: dg.ExecuteInProcessResult) -> int:
     for evaluation in failed:
         word = "FAILED" if evaluation.severity.value == "ERROR" else "warned"
         why = f": {evaluation.description}" if evaluation.description else ""
-        print(f"  {word} {evaluation.asset_key.to_user_string()} {evaluation.check_name}{why}")
+        print(f"  {word} {table_of(evaluation.asset_key)} {evaluation.check_name}{why}")
     return len(errors)
 
 
@@ -215,14 +280,6 @@ def _booked_dates(fleet: Fleet, days: list[date]) -> list[date]:
         return [on for on in settings.booked_dates(connection) if days[0] <= on <= days[-1]]
 
 
-def _prepare_environment(fleet: Fleet) -> None:
-    """One DAGSTER_HOME for `make run` and `make dev`, with the committed instance file."""
-    os.environ["WATTLEDGER_FLEET"] = str(fleet.path)
-    home = Path(os.environ.setdefault("DAGSTER_HOME", str(fleet.root.parent / ".dagster")))
-    home.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(PROJECT / "dagster.yaml", home / "dagster.yaml")
-
-
 def _quieten() -> None:
     """Progress on the console, and nothing of Dagster below a warning: its events are in the instance."""
     warnings.simplefilter("ignore")
@@ -234,6 +291,14 @@ def _quieten() -> None:
     ours.propagate = False
     for name in ("dagster", "dagster-dbt", "great_expectations"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _table(fleet: Fleet) -> int:
+    try:
+        print(_headline(fleet))
+    except FileNotFoundError as missing:
+        raise mistakes.QuestionError(missing) from None
+    return 0
 
 
 def _headline(fleet: Fleet) -> str:

@@ -14,6 +14,7 @@ import duckdb
 
 from pipelines import catalog, warehouse
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 ROWS_SHOWN = 50
 
@@ -169,7 +170,7 @@ def drift_alarms(fleet: Fleet) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name="drift_alarms",
-        specs=[dg.AssetCheckSpec(a.name, asset=dg.AssetKey(a.asset), description=a.description) for a in ALARMS],
+        specs=[dg.AssetCheckSpec(a.name, asset=asset_key(fleet, *a.asset), description=a.description) for a in ALARMS],
         pool="warehouse",
         can_subset=True,
     )
@@ -179,13 +180,15 @@ def drift_alarms(fleet: Fleet) -> dg.AssetChecksDefinition:
             closing(warehouse.connect(fleet.warehouse, read_only=True)) as connection,
         ):
             for alarm in ALARMS:
-                if dg.AssetCheckKey(dg.AssetKey(alarm.asset), alarm.name) in context.selected_asset_check_keys:
-                    yield _answer(connection, alarm, context.run.run_id)
+                if dg.AssetCheckKey(asset_key(fleet, *alarm.asset), alarm.name) in context.selected_asset_check_keys:
+                    yield _answer(connection, asset_key(fleet, *alarm.asset), alarm, context.run.run_id)
 
     return alarms
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, alarm: Alarm, run_id: str) -> dg.AssetCheckResult:
+def _answer(
+    connection: duckdb.DuckDBPyConnection, asset: dg.AssetKey, alarm: Alarm, run_id: str
+) -> dg.AssetCheckResult:
     told, metadata = None, {"findings": 0}
     try:
         names, rows = findings(connection, alarm, run_id)
@@ -195,7 +198,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, alarm: Alarm, run_id: str) ->
         told = f"could not be asked: {refusal}"
     return dg.AssetCheckResult(
         passed=told is None,
-        asset_key=dg.AssetKey(alarm.asset),
+        asset_key=asset,
         check_name=alarm.name,
         severity=dg.AssetCheckSeverity.WARN,
         description=told,

@@ -17,6 +17,7 @@ import pandas as pd
 
 from pipelines import booking, warehouse
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,7 +48,7 @@ def _check(
 ) -> dg.AssetChecksDefinition:
     severity = dg.AssetCheckSeverity.WARN
 
-    @dg.asset_check(asset=dg.AssetKey(asset), name=name, description=summary.__doc__, pool="warehouse")
+    @dg.asset_check(asset=asset_key(fleet, *asset), name=name, description=summary.__doc__, pool="warehouse")
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with (
             warehouse.writing(fleet.warehouse, name),

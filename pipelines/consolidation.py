@@ -17,6 +17,7 @@ from pipelines.analysis import consolidation
 from pipelines.analysis.right_sizing import KEYS
 from pipelines.computed_tables import write_table
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 READ = ("deployment_usage", "energy_ledger", "model_footprints", "model_intervals", "pressure_hourly")
 TABLE_COMMENT = (
@@ -197,9 +198,10 @@ def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
 
 def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     """published/consolidation, after the marts that it reads."""
-    read = [dg.AssetKey(["marts", name]) for name in READ]
+    key = asset_key(fleet, "published", "consolidation")
+    read = [asset_key(fleet, "marts", name) for name in READ]
 
-    @dg.asset(key=["published", "consolidation"], deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
+    @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
     def consolidation_() -> dg.MaterializeResult:
         """Which models could share accelerators or be spun down, what that saves, how far the plan is from the best."""
         with warehouse.writing(fleet.warehouse, "consolidation"), closing(warehouse.connect(fleet.warehouse)) as held:

@@ -16,6 +16,7 @@ from pipelines import pictures, warehouse
 from pipelines.analysis import power_fits
 from pipelines.computed_tables import write_table
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 KEYS = ("site", "deployment", "model", "device_type", "meter_scope", "role", "tokens_basis")
 TABLE_COMMENT = (
@@ -112,10 +113,12 @@ def write_fits(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.
 def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     """marts/efficiency_fit, after the curve that it describes."""
     read = [
-        dg.AssetKey(["marts", name]) for name in ("efficiency_curve", "efficiency_curve_daily", "recoverable_energy")
+        asset_key(fleet, "marts", name) for name in ("efficiency_curve", "efficiency_curve_daily", "recoverable_energy")
     ]
 
-    @dg.asset(key=["marts", "efficiency_fit"], deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
+    key = asset_key(fleet, "marts", "efficiency_fit")
+
+    @dg.asset(key=key, deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
     def efficiency_fit() -> dg.MaterializeResult:
         """Watts against load per model and device type: the form that fits best, judged on watts, or why none does."""
         with warehouse.writing(fleet.warehouse, "efficiency_fit"), closing(warehouse.connect(fleet.warehouse)) as held:

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from zoneinfo import available_timezones
 
-import yaml
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.samples import Collector, url_without_secrets
+from pipelines import fleet_yaml
 from pipelines.cost_rates import CostRate, CostRateFile, double_rates
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.grid_sources import GridIntensity
@@ -288,13 +288,7 @@ class Fleet(Part):
 def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fleet:
     """The fleet file at `path`, or FleetError with everything that is wrong in it, at once."""
     path = Path(path).absolute()
-    try:
-        text = path.read_text(encoding="utf-8")
-        raw = yaml.load(text, _Loader)
-    except OSError as refusal:
-        raise FleetError(path, [f"cannot be read: {refusal.strerror}"]) from refusal
-    except (yaml.YAMLError, UnicodeDecodeError) as refusal:
-        raise FleetError(path, [f"is not YAML: {refusal}"]) from refusal
+    raw = fleet_yaml.read(path)
     if not isinstance(raw, dict):
         raise FleetError(path, ["expected a mapping with the keys fleet, period, sources, …"])
     reserved = sorted({"path", "root"} & raw.keys())
@@ -364,15 +358,3 @@ def _double_assignments(fleet: Fleet) -> Iterator[str]:
         for earlier, later in pairwise(held):
             if earlier.end_at is None or later.start_at < earlier.end_at:
                 yield f"assignments: {device_uuid or node} is assigned twice from {later.start_at.isoformat()}"
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice, where plain YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        for i, key in enumerate(keys):
-            if key in keys[:i]:
-                mark = node.value[i][0].start_mark
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", mark)
-        return super().construct_mapping(node, deep)

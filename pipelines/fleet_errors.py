@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import typing
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,21 +19,34 @@ from pydantic import BaseModel, ValidationError
 from collectors.samples import url_without_secrets
 
 SHOWN_CHARACTERS = 60
+_UNSET = re.compile(r"environment variable \w+ is not set")
 _PYDANTIC_OPENING = re.compile(r"^(Value error, |Input should be |Input should |String should |\w+ should )")
 
 
 class FleetError(Exception):
-    """The fleet file is wrong. `problems` has one line per mistake."""
+    """The fleet file is wrong. `problems` has one line per mistake; a single one is the whole message."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:
         self.path = path
         self.problems = problems
-        super().__init__("\n".join([f"{path}: {len(problems)} problem(s)", *(f"  {line}" for line in problems)]))
+        several = [f"{path}: {len(problems)} problems", *(f"  {line}" for line in problems)]
+        super().__init__(f"{path}: {problems[0]}" if len(problems) == 1 else "\n".join(several))
 
 
 def problems(wrong: ValidationError, raw: dict[str, Any], model: type[BaseModel]) -> list[str]:
-    """One line per mistake, in the file's order: key, value, expectation."""
-    return [_line(error, raw, model) for error in wrong.errors(include_url=False)]
+    """One line per mistake, in the file's order: key, value, expectation. A variable that is not set is one mistake,
+    however many keys use it."""
+    lines: dict[str, str] = {}
+    others = Counter[str]()
+    for error in wrong.errors(include_url=False):
+        line = _line(error, raw, model)
+        unset = _UNSET.search(line)
+        mistake = unset[0] if unset else line
+        others[mistake] += mistake in lines
+        lines.setdefault(mistake, line)
+    return [
+        f"{line} ({others[mistake]} more keys use it)" if others[mistake] else line for mistake, line in lines.items()
+    ]
 
 
 def _line(error: Any, raw: Any, model: type[BaseModel]) -> str:

@@ -15,6 +15,7 @@ from pipelines import (
     checks,
     consolidation,
     curves,
+    instance,
     invariants,
     ledger,
     publication,
@@ -24,8 +25,10 @@ from pipelines import (
     telemetry,
 )
 from pipelines.fleet import DEFAULT_FLEET, Fleet, load_fleet
+from pipelines.keys import schema_of
 
 JOB = "daily_ledger"
+SCHEDULE = f"{JOB}_schedule"
 
 
 def fleet_of_environment() -> Fleet:
@@ -43,7 +46,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         right_sizing.right_sizing_asset(fleet, telemetry.POOL),
         consolidation.consolidation_asset(fleet, telemetry.POOL),
     ]
-    marts = sorted(key for made in tables for key in made.keys if key.path[0] in publication.SCHEMAS)
+    marts = sorted(key for made in tables for key in made.keys if schema_of(key) in publication.SCHEMAS)
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
@@ -65,8 +68,18 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             stale_dates.settings_check(fleet),
         ],
         jobs=[job],
-        # After the first hour of the day: by then the head that closes yesterday's midnight can be landed.
-        schedules=[dg.build_schedule_from_partitioned_job(job, hour_of_day=1, minute_of_hour=15)],
+        schedules=[
+            dg.build_schedule_from_partitioned_job(
+                job,
+                name=SCHEDULE,
+                hour_of_day=instance.NIGHTLY[0],
+                minute_of_hour=instance.NIGHTLY[1],
+                # A closed period has nothing to schedule once it is booked.
+                default_status=dg.DefaultScheduleStatus.RUNNING
+                if fleet.period.end is None
+                else dg.DefaultScheduleStatus.STOPPED,
+            )
+        ],
         resources={"dbt": ledger.dbt_resource(project)},
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
@@ -83,4 +96,4 @@ def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
 def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
     """A fleet without an end is booked every night; a closed period has nothing to keep fresh."""
     policy = dg.FreshnessPolicy.cron(deadline_cron="0 4 * * *", lower_bound_delta=timedelta(hours=3))
-    return dg.apply_freshness_policy(spec, policy) if spec.key.path[0] in ("marts", "published") else spec
+    return dg.apply_freshness_policy(spec, policy) if schema_of(spec.key) in ("marts", "published") else spec

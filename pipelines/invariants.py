@@ -16,6 +16,7 @@ import duckdb
 
 from pipelines import warehouse
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 FOLDER = "invariants"
 
@@ -55,7 +56,7 @@ def invariants(manifest: Path) -> list[Invariant]:
 
 def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
     """All laws in one step, each a check of the mart that it is about. None blocks: what it found is held back."""
-    laws = {dg.AssetCheckKey(dg.AssetKey(["marts", law.mart]), law.name): law for law in invariants(manifest)}
+    laws = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants(manifest)}
 
     @dg.multi_asset_check(
         name="invariants",

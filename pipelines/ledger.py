@@ -30,6 +30,7 @@ from packaging.version import Version
 from pipelines import booking, checks, contracts, publication, settings, spark, spark_ledger, upgrades, warehouse
 from pipelines.committed import Committed
 from pipelines.fleet import PROJECT, Fleet
+from pipelines.keys import asset_key
 from pipelines.raw_tables import create_tables
 from pipelines.telemetry import POOL, daily
 
@@ -62,13 +63,14 @@ class Dbt(DbtCliResource):
 
 
 class LedgerTranslator(DagsterDbtTranslator):
-    """Assets are called as their tables are: [schema, name]."""
+    """Assets are called as their tables are (`keys`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         super().__init__(DagsterDbtTranslatorSettings(enable_source_tests_as_checks=True))
+        self.fleet = fleet
 
     def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
-        return dg.AssetKey([dbt_resource_props["schema"], dbt_resource_props["name"]])
+        return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
         return dbt_resource_props["schema"]
@@ -101,7 +103,7 @@ def dbt_resource(project: DbtProject) -> Dbt:
 
 def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
     """Two definitions: the seeds (unpartitioned) and all models (daily)."""
-    translator = LedgerTranslator()
+    translator = LedgerTranslator(fleet)
 
     @dbt_assets(
         manifest=project.manifest_path,

@@ -26,6 +26,7 @@ import duckdb
 
 from pipelines import booking, history, pictures, warehouse
 from pipelines.fleet import PROJECT, Fleet
+from pipelines.keys import asset_key
 from pipelines.raw_tables import create_tables
 
 SCHEMAS = ("marts", "published")
@@ -189,7 +190,11 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
     """published/publication, after every mart and its blocking checks."""
 
     @dg.asset(
-        key=["published", "publication"], deps=marts, group_name="published", kinds={"duckdb", "parquet"}, pool=pool
+        key=asset_key(fleet, "published", "publication"),
+        deps=marts,
+        group_name="published",
+        kinds={"duckdb", "parquet"},
+        pool=pool,
     )
     def publication(config: PublicationConfig) -> dg.MaterializeResult:
         """Marts as readers see them: one read-only DuckDB file and Parquet, switched at once."""

@@ -11,6 +11,7 @@ import dagster as dg
 
 from pipelines import benchmarks, request_landing
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 from pipelines.telemetry import POOL, TelemetryConfig, answered, daily, opened
 
 
@@ -21,8 +22,8 @@ def check_name(source: str) -> str:
 
 def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     """raw.requests and raw.benchmark_results, with a check per source of the fleet file."""
-    key = dg.AssetKey(["raw", "requests"])
-    results_key = dg.AssetKey(["raw", "benchmark_results"])
+    key = asset_key(fleet, "raw", "requests")
+    results_key = asset_key(fleet, "raw", "benchmark_results")
 
     @dg.asset(
         key=key,

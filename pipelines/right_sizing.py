@@ -16,6 +16,7 @@ from pipelines import booking, pictures, power_limits, warehouse
 from pipelines.analysis import power_caps, right_sizing, sizes
 from pipelines.computed_tables import write_table
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 
 READ = (
     *("benchmark_efficiency", "deployment_usage", "model_footprints", "model_intervals", "pressure_hourly"),
@@ -283,9 +284,10 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
 
 def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     """published/right_sizing, after the marts that it reads."""
-    read = [dg.AssetKey(["marts", name]) for name in READ]
+    key = asset_key(fleet, "published", "right_sizing")
+    read = [asset_key(fleet, "marts", name) for name in READ]
 
-    @dg.asset(key=["published", "right_sizing"], deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
+    @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
     def published_right_sizing() -> dg.MaterializeResult:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
         with warehouse.writing(fleet.warehouse, "right_sizing"), closing(warehouse.connect(fleet.warehouse)) as held:

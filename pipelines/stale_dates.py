@@ -15,11 +15,11 @@ import dagster as dg
 
 from pipelines import ledger, settings, upgrades, warehouse
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 from pipelines.raw_tables import create_tables
 from pipelines.telemetry import POOL
 
 CHECK = "dates_use_todays_settings"
-ASSET = dg.AssetKey(["marts", "fleet_daily"])
 UNRECORDED = "booked before settings were recorded"
 # Ranges of dates that one line shows.
 SHOWN = 5
@@ -28,7 +28,7 @@ SHOWN = 5
 def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
     """A warning on marts/fleet_daily, which holds nothing back."""
 
-    @dg.asset_check(asset=ASSET, name=CHECK, blocking=False, pool=POOL)
+    @dg.asset_check(asset=asset_key(fleet, "marts", "fleet_daily"), name=CHECK, blocking=False, pool=POOL)
     def check() -> dg.AssetCheckResult:
         """Every booked date was booked with today's method, formulas, seeds, fleet file and grid values."""
         with (

@@ -16,6 +16,7 @@ import duckdb
 from collectors.samples import Collector, SourceError, Window
 from pipelines import catalog, grid, healing, landing, prices, references, stores, warehouse
 from pipelines.fleet import Fleet
+from pipelines.keys import asset_key
 from pipelines.landing import Landing
 from pipelines.raw_tables import FLEET_TABLES, create_tables
 
@@ -57,12 +58,12 @@ def check_name(source: str) -> str:
 
 def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     """Everything upstream of dbt."""
-    landings = dg.AssetKey(["raw", "landings"])
+    landings = asset_key(fleet, "raw", "landings")
 
     @dg.multi_asset(
         name="telemetry",
         specs=[
-            dg.AssetSpec(["raw", table], description=what, group_name="raw", kinds={"duckdb"})
+            dg.AssetSpec(asset_key(fleet, "raw", table), description=what, group_name="raw", kinds={"duckdb"})
             for table, what in TELEMETRY_TABLES.items()
         ],
         check_specs=[
@@ -87,7 +88,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             )
             metadata = _telemetry_metadata(connection, fleet, window.start.date(), window.end.date(), results)
         for table in TELEMETRY_TABLES:
-            yield dg.MaterializeResult(asset_key=["raw", table], metadata=metadata[table])
+            yield dg.MaterializeResult(asset_key=asset_key(fleet, "raw", table), metadata=metadata[table])
         for source in fleet.sources:
             mine = [result for result in results if result.source == source.name]
             yield answered(check_name(source.name), landings, mine)
@@ -98,7 +99,10 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         name="fleet",
         specs=[
             dg.AssetSpec(
-                ["fleet", table], description=f"The fleet file's {table}.", group_name="fleet", kinds={"duckdb"}
+                asset_key(fleet, "fleet", table),
+                description=f"The fleet file's {table}.",
+                group_name="fleet",
+                kinds={"duckdb"},
             )
             for table in FLEET_TABLES
         ],
@@ -109,9 +113,10 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         with opened(fleet, "fleet file") as connection:
             rows = references.write_fleet(connection, fleet)
         for table, count in rows.items():
-            yield dg.MaterializeResult(asset_key=["fleet", table], metadata={"dagster/row_count": count})
+            key = asset_key(fleet, "fleet", table)
+            yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": count})
 
-    grid_key = dg.AssetKey(["raw", "grid_intensity"])
+    grid_key = asset_key(fleet, "raw", "grid_intensity")
 
     @dg.multi_asset(
         name="grid_intensity",
@@ -136,7 +141,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             mine = [result for result in results if result.source in sources]
             yield answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
 
-    prices_key = dg.AssetKey(["raw", "model_prices"])
+    prices_key = asset_key(fleet, "raw", "model_prices")
 
     @dg.multi_asset(
         name="model_prices",
@@ -155,7 +160,13 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
         )
 
-    @dg.asset(key=["raw", "run_windows"], deps=[["raw", "requests"]], group_name="raw", kinds={"duckdb"}, pool=POOL)
+    @dg.asset(
+        key=asset_key(fleet, "raw", "run_windows"),
+        deps=[asset_key(fleet, "raw", "requests")],
+        group_name="raw",
+        kinds={"duckdb"},
+        pool=POOL,
+    )
     def run_windows() -> dg.MaterializeResult:
         """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
         with opened(fleet, "run windows") as connection:

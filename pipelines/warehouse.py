@@ -6,6 +6,7 @@ Add here what every connection needs. Keep out tables and queries: each module o
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import time
@@ -17,7 +18,11 @@ from pathlib import Path
 import duckdb
 from filelock import FileLock, Timeout
 
+from pipelines.mistakes import QuestionError, busy
+
 LOCK_TIMEOUT_SECONDS = 900.0  # a first backfill of a big fleet may hold the file for minutes
+
+logger = logging.getLogger(__name__)
 
 
 class WarehouseBusy(Exception):
@@ -26,7 +31,11 @@ class WarehouseBusy(Exception):
 
 def lock_timeout_seconds() -> float:
     """How long a writer waits for the file: WATTLEDGER_LOCK_SECONDS, else 900."""
-    return float(os.environ.get("WATTLEDGER_LOCK_SECONDS", LOCK_TIMEOUT_SECONDS))
+    told = os.environ.get("WATTLEDGER_LOCK_SECONDS") or LOCK_TIMEOUT_SECONDS
+    try:
+        return float(told)
+    except ValueError:
+        raise QuestionError(f"WATTLEDGER_LOCK_SECONDS: got {told!r}, expected seconds such as 900") from None
 
 
 def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnection:
@@ -36,6 +45,7 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
     file open (a shell, a BI tool) it waits as long as for the lock, then raises WarehouseBusy with DuckDB's own words.
     """
     deadline = time.monotonic() + lock_timeout_seconds()
+    has_said = False
     while True:
         try:
             connection = duckdb.connect(str(path), read_only=read_only)
@@ -43,8 +53,13 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
         except duckdb.IOException as refusal:
             if "lock" not in str(refusal).lower():
                 raise
+            # The refusal as cause would be repeated wherever the innermost cause is shown.
+            told = busy(path, str(refusal))
             if time.monotonic() >= deadline:
-                raise WarehouseBusy(f"{path} is open in another process: {refusal}") from refusal
+                raise WarehouseBusy(f"{told} (waited {lock_timeout_seconds():g} s)") from None
+            if not has_said:
+                logger.info("waiting up to %g s: %s", lock_timeout_seconds(), told)
+                has_said = True
             time.sleep(0.2)
     # As a connection option this would ask for the icu extension before it is loaded.
     connection.execute("set TimeZone = 'UTC'")
@@ -56,7 +71,11 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
         value = os.environ.get(variable)
         if value:
             quoted = value.replace("'", "''")
-            connection.execute(f"set {setting} = '{quoted}'")
+            try:
+                connection.execute(f"set {setting} = '{quoted}'")
+            except duckdb.Error as refusal:
+                connection.close()
+                raise QuestionError(f"{variable}={value}: {' '.join(str(refusal).split())}") from None
     # Raw rows carry their time; keeping arrival order would only cost memory.
     connection.execute("set preserve_insertion_order = false")
     return connection
@@ -72,10 +91,18 @@ def writing(path: Path, purpose: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{path}.lock")
     holder = Path(f"{path}.holder.json")
+    patience = lock_timeout_seconds()
     try:
-        lock.acquire(timeout=lock_timeout_seconds())
-    except Timeout as refusal:
-        raise WarehouseBusy(f"{path} is being written by {_holder(holder)}; waited {lock.timeout:g} s") from refusal
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("waiting up to %g s: %s is being written by %s", patience, path, _holder(holder))
+        try:
+            lock.acquire(timeout=patience)
+        except Timeout:
+            raise WarehouseBusy(
+                f"{path} is being written by {_holder(holder)}; waited {patience:g} s. Run again when that is done, or"
+                " set WATTLEDGER_LOCK_SECONDS to wait longer."
+            ) from None
     try:
         holder.write_text(
             json.dumps(

@@ -62,6 +62,8 @@ def test_only_the_asset_modules_and_the_command_line_know_dagster() -> None:
         "consolidation.py",
         "curves.py",
         "house.py",
+        "instance.py",
+        "keys.py",
         "ledger.py",
         "publication.py",
         "requests.py",

@@ -408,5 +408,5 @@ def test_the_command_line_judges_a_file_without_a_traceback(tmp_path: Path) -> N
     assert right.stdout.endswith("fleet.yaml: fleet mine, 1 source(s), 2026-10-01 to yesterday\n")
     wrong = judge(write(tmp_path, SMALLEST + "grid_seconds: 7\n"))
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr.endswith("1 problem(s)\n  grid_seconds: got 7, expected a divisor of 3600\n")
+    assert wrong.stderr.endswith("fleet.yaml: grid_seconds: got 7, expected a divisor of 3600\n")
     assert "Traceback" not in wrong.stderr

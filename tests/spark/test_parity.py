@@ -119,7 +119,7 @@ def ran(fleet: Path, data: Path, **more: str) -> str:
 
 def materialized(data: Path) -> set[str]:
     """The assets that the runs of a data folder materialized."""
-    with dg.DagsterInstance.from_config(str(data / ".dagster")) as instance:
+    with dg.DagsterInstance.from_config(str(next(data.glob("*/.dagster")))) as instance:
         events = instance.get_latest_materialization_events(instance.all_asset_keys())
     return {key.to_user_string() for key, event in events.items() if event is not None}
 

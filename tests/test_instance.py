@@ -1,0 +1,215 @@
+"""Each fleet's Dagster instance: its own history, its own schedule, and several fleets in one UI without collisions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._daemon.types import DaemonHeartbeat
+
+from pipelines import instance, keys
+from pipelines.fleet import PROJECT, Fleet, load_fleet
+from pipelines.house import SCHEDULE, definitions_of
+from tests.books import command, environment
+from tests.servers import free_port, running, wait_until
+
+POWER = ("raw", "power_samples")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_elses_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.delenv(instance.SHARED_INSTANCE, raising=False)
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+
+
+def fleet_file(folder: Path, name: str, period: str = "{start: 2026-10-01, end: 2026-10-02}") -> Path:
+    path = folder / f"file_of_{name}.yaml"  # not called as the fleet is
+    path.write_text(
+        f"fleet: {name}\nsynthetic: true\nperiod: {period}\n"
+        "sources: [{name: synthetic, kind: synthetic, scenario: demo, interval_seconds: 60}]\n"
+    )
+    return path
+
+
+def open_fleet(folder: Path, name: str = "open") -> Fleet:
+    return load_fleet(fleet_file(folder, name, "{start: 2026-10-01}"))
+
+
+def partitions(home: Path, *key: str) -> set[str]:
+    with dg.DagsterInstance.from_config(str(home)) as history:
+        return set(history.get_materialized_partitions(dg.AssetKey(key)))
+
+
+def graphql(port: int, query: str) -> dict:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql",
+        json.dumps({"query": query}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)["data"]
+
+
+def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    booked, never = (load_fleet(fleet_file(tmp_path, name)) for name in ("booked", "never"))
+    done = command(booked.path, tmp_path / "data")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert partitions(instance.home_of([booked]), *POWER) == {"2026-10-01"}
+    home = instance.prepare([never])
+    assert home == tmp_path / "data" / "never" / ".dagster"
+    assert partitions(home, *POWER) == set()
+    assert "nightly" not in done.stdout  # a closed period has nothing to schedule
+
+
+def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
+    home = tmp_path / "team"
+    home.mkdir()
+    theirs = "# set up by the team\n" + (PROJECT / "dagster.yaml").read_text()
+    (home / "dagster.yaml").write_text(theirs)
+    path = fleet_file(tmp_path, "9-one")
+    done = command(path, tmp_path / "data", DAGSTER_HOME=str(home))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed, 0 failed" in done.stdout
+    assert not (tmp_path / "data" / "9-one" / ".dagster").exists()
+    assert partitions(home, "9-one", *POWER) == {"2026-10-01"}
+    assert partitions(home, *POWER) == set()
+    with dg.DagsterInstance.from_config(str(home)) as history:
+        held = {tuple(key.path) for key in history.all_asset_keys()}
+    assert {path[0] for path in held} == {"9-one"}
+    assert {("9-one", "marts", "energy_ledger"), ("9-one", "published", "publication")} <= held
+    assert (home / "dagster.yaml").read_text() == theirs
+
+
+def test_no_key_of_two_fleets_in_one_instance_collides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (load_fleet(fleet_file(tmp_path, name)) for name in ("one", "two"))
+    alone = definitions_of(one).resolve_asset_graph()
+    monkeypatch.setenv(instance.SHARED_INSTANCE, "1")
+    first, second = (definitions_of(fleet).resolve_asset_graph() for fleet in (one, two))
+    assert not first.get_all_asset_keys() & second.get_all_asset_keys()
+    assert not first.asset_check_keys & second.asset_check_keys
+    for key in alone.get_all_asset_keys():
+        shared = dg.AssetKey(["one", *key.path])
+        assert {(*parent.path,) for parent in first.get(shared).parent_keys} == {
+            ("one", *parent.path) for parent in alone.get(key).parent_keys
+        }
+        assert keys.table_of(shared) == keys.table_of(key) == key.to_user_string()
+    assert len(first.asset_check_keys) == len(alone.asset_check_keys)
+
+
+def test_the_schedule_of_an_open_fleet_runs_and_that_of_a_closed_one_does_not(tmp_path: Path) -> None:
+    def status(fleet: Fleet) -> dg.DefaultScheduleStatus:
+        (schedule,) = definitions_of(fleet).get_repository_def().schedule_defs
+        return schedule.default_status
+
+    assert status(open_fleet(tmp_path)) == dg.DefaultScheduleStatus.RUNNING
+    assert status(load_fleet(fleet_file(tmp_path, "closed"))) == dg.DefaultScheduleStatus.STOPPED
+
+
+def test_a_run_says_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> None:
+    fleet, closed = open_fleet(tmp_path), load_fleet(fleet_file(tmp_path, "closed"))
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as history:
+        assert instance.nightly(closed, history) is None
+        assert instance.nightly(fleet, history) == (
+            f"Not booked nightly now: no Dagster daemon is running. `make dev FLEET={fleet.path}` books it at 01:15 UTC"
+            " while it is open. To switch that off: Dagster UI > Automation > daily_ledger_schedule."
+        )
+        for age, words in (
+            (3600, "Not booked nightly now"),
+            (10, "Booked nightly at 01:15 UTC by the running Dagster"),
+        ):
+            history.add_daemon_heartbeat(DaemonHeartbeat(time.time() - age, "SCHEDULER", "id", []))
+            assert instance.nightly(fleet, history).startswith(words)
+
+
+def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
+    fleet, closed = open_fleet(tmp_path), load_fleet(fleet_file(tmp_path, "closed"))
+    port, log = free_port(), tmp_path / "dev.log"
+    dev = [sys.executable, "-m", "pipelines", "dev", "--fleet"]
+    told = {"cwd": PROJECT, "env": environment(tmp_path / "data")}
+    with (
+        log.open("w") as output,
+        running(
+            [*dev, str(fleet.path), str(closed.path), "--port", str(port)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            **told,
+        ) as server,
+    ):
+        wait_until(lambda: is_answering(port), server, log)
+        entries = graphql(
+            port,
+            "{workspaceOrError {... on Workspace {locationEntries {name locationOrLoadError {__typename"
+            " ... on PythonError {message} ... on RepositoryLocation {repositories {name"
+            " assetNodes {assetKey {path}} schedules {name scheduleState {status}}}}}}}}}",
+        )["workspaceOrError"]["locationEntries"]
+        found = {entry["name"]: entry["locationOrLoadError"]["repositories"][0] for entry in entries}
+        assert {
+            name: [(one["name"], one["scheduleState"]["status"]) for one in repository["schedules"]]
+            for name, repository in found.items()
+        } == {"open": [(SCHEDULE, "RUNNING")], "closed": [(SCHEDULE, "STOPPED")]}
+        for name, repository in found.items():
+            assert {node["assetKey"]["path"][0] for node in repository["assetNodes"]} == {name}
+
+        # The same fleet in a second UI would be booked by two daemons.
+        second = subprocess.run(
+            [*dev, str(fleet.path)], capture_output=True, text=True, timeout=60, check=False, **told
+        )
+        assert (second.returncode, second.stdout, second.stderr.count("\n")) == (2, "", 1)
+        assert "open/.dagster is already open in a Dagster UI" in second.stderr
+        assert str(server.pid) in second.stderr
+
+        where = f'repositoryName: "{found["open"]["name"]}", repositoryLocationName: "open"'
+        stop = graphql(
+            port,
+            f'query {{scheduleOrError(scheduleSelector: {{{where}, scheduleName: "{SCHEDULE}"}})'
+            " {... on Schedule {scheduleState {id}}}}",
+        )["scheduleOrError"]["scheduleState"]["id"]
+        graphql(port, f'mutation {{stopRunningSchedule(id: "{stop}") {{__typename}}}}')
+        with dg.DagsterInstance.from_config(str(tmp_path / "data" / instance.SHARED)) as history:
+            assert instance.nightly(fleet, history).startswith("Not booked nightly: the schedule is switched off.")
+    # Once it is closed, nothing keeps the fleet.
+    instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")
+
+
+def is_answering(port: int) -> bool:
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        free = instance.free_port(port)
+        assert free > port
+        assert instance.free_port(free) > free  # chosen by somebody who does not listen yet
+
+
+def test_two_files_of_one_fleet_are_refused(tmp_path: Path) -> None:
+    first = fleet_file(tmp_path, "same")
+    second = Path(shutil.copy(first, tmp_path / "copy.yaml"))
+    command_line = [sys.executable, "-m", "pipelines", "dev", "--fleet", str(first), str(second)]
+    done = subprocess.run(
+        command_line, cwd=PROJECT, env=environment(tmp_path / "data"), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "are both named 'same'" in done.stderr
+    assert "Change `fleet:`" in done.stderr
+
+
+def test_make_leaves_the_instance_to_python() -> None:
+    """The fleet's name is in its file: make cannot know the folder."""
+    assert "DAGSTER_HOME" not in (PROJECT / "Makefile").read_text()
