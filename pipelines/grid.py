@@ -19,13 +19,13 @@ from collectors.samples import SourceError, Window
 from pipelines import landing
 from pipelines.booking import registered
 from pipelines.fleet import Fleet
-from pipelines.grid_sources import GridFile
+from pipelines.grid_sources import INTENSITIES, GridFile
 from pipelines.landing import Landing
 from pipelines.references import UnreadableFile, quoted
 
 ASSET = "raw/grid_intensity"
 FILE = "file"
-VALUES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh")
+VALUES = INTENSITIES
 # The dirtiest lignite plants emit about 1,400 g/kWh; more is another unit, as is less than nothing.
 POSSIBLE_GCO2E_PER_KWH = 2500
 # Asked for in one request: Electricity Maps answers ten days of hours at most, the others more.
@@ -278,8 +278,7 @@ def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
 
 
 def _mapped_columns(file: GridFile) -> dict[str, str]:
-    told = {target: column for column, target in file.values.items()}
-    return {"time": file.time, **told, **({"estimated": file.estimated} if file.estimated else {})}
+    return {"time": file.time, **file.values, **({"estimated": file.estimated} if file.estimated else {})}
 
 
 def _export_columns(present: list[str]) -> dict[str, str]:

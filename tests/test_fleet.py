@@ -202,7 +202,7 @@ sources:
   - name: wall
     kind: files
     interval_seconds: 1
-    files: [{{path: "{path}", time: t, values: {{w: wall_power_watts}}}}]
+    files: [{{path: "{path}", time: t, values: {{wall_power_watts: w}}}}]
 """
 
 

@@ -445,7 +445,7 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
         reply(handler, *((200, uk_answer(*halves)) if path.startswith("/intensity/") else LOGIN))
 
     (tmp_path / "grid.csv").write_text("at,direct\n2026-10-01,100\n2026-10-01 01:00,-1\n")
-    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}}
+    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}}
     with api(answer) as url:
         fleet = fleet_of(
             tmp_path,
@@ -469,7 +469,8 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
         "source_maps_answers": (
             False,
             "ERROR",
-            "2026-10-01 failed: answered text/html, not JSON; a login page or another server?",
+            f"2026-10-01 failed: {url}/v3/carbon-intensity/past-range: answered text/html, not JSON;"
+            " a login page or another server?",
         ),
         "source_neso_answers": (False, "WARN", "2026-10-01 landed: 1 of 24 hours have no value"),
         "grid_files_are_sound": (False, "WARN", "2026-10-01 landed: rejected: 1 outside 0 to 2500 g/kWh"),
@@ -481,7 +482,7 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
 
 def in_file(held, tmp_path, text: str, day: date = DAY, **more: object) -> Landing:
     (tmp_path / "grid.csv").write_text(text, encoding="utf-8")
-    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}} if "format" not in more else {}
+    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}} if "format" not in more else {}
     (landed,) = land(held, fleet_of(tmp_path, files=[{"path": "grid.csv", "zone": "ES", **shape, **more}]), day)
     return landed
 
@@ -539,7 +540,7 @@ def test_a_file_that_is_something_else_fails_and_what_was_held_stays(held, tmp_p
 def test_a_file_that_is_not_there_and_a_broken_archive_fail_and_the_rest_lands(held, tmp_path):
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"at,direct\n" + b"2026-10-01,1\n" * 9999)[:-20])
     (tmp_path / "good.csv").write_text("at,direct\n2026-10-01,100\n")
-    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}, "zone": "ES"}
+    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}, "zone": "ES"}
     files = [{"path": path, **shape} for path in ("none.csv", "cut.csv.gz", "good.csv")]
     outcomes = [(one.source.rpartition("/")[2], one.outcome) for one in land(held, fleet_of(tmp_path, files=files))]
     assert outcomes == [("none.csv", "failed"), ("cut.csv.gz", "failed"), ("good.csv", "landed")]

@@ -162,7 +162,7 @@ def filed(path, body):
     if path.suffix == ".parquet":
         mapping = FileMapping(str(path), time="observed_at", metric="metric", labels_json="labels", value="value")
     else:
-        mapping = FileMapping(str(path), time="at", time_unit="ms", labels_json="labels", values={"watts": POWER})
+        mapping = FileMapping(str(path), time="at", time_unit="ms", labels_json="labels", values={POWER: "watts"})
     return FilesCollector("unwell", [mapping])
 
 
@@ -344,7 +344,8 @@ def test_a_file_that_is_none_fails_alone_and_is_named(refusing_fleet, tmp_path, 
     result = refusing_fleet.lands(make(tmp_path, BROKEN_FILES[payload](whole)))
     assert (result.outcome, result.rows) == ("failed", 0)
     if payload == "truncated" and kind.startswith("csv"):
-        assert result.detail == "250 rows cannot be read"
+        assert result.detail.startswith("250 rows cannot be read; the first: ")
+        assert "/watts.csv" in result.detail and ", expected 3" in result.detail
     else:
         assert str(tmp_path) in f"{result.url} {result.detail}"
 
@@ -469,7 +470,7 @@ def main():
     outcomes = {}
     for kind, where in sources:
         if kind == "csv.gz":
-            mapping = FileMapping(where, time="at", time_unit="ms", values={"watts": POWER})
+            mapping = FileMapping(where, time="at", time_unit="ms", values={POWER: "watts"})
             unwell = FilesCollector("unwell", [mapping])
         elif kind == "page":
             unwell = ExpositionCollector("unwell", ExpositionPage(where))
