@@ -33,12 +33,12 @@ _UNIT_IN_NAME = re.compile(r"\[([^\[\]]+)\]\s*$")
 _SHOWN_CHARACTERS = 60
 
 
-def shown(value: object) -> str:
-    """A cell as a message quotes it."""
+def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
+    """A cell, or a longer text, as a message quotes it."""
     if value is None:
         return "an empty cell"
     text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+    return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 def is_text(column: pa.Array) -> bool:
