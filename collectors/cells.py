@@ -1,4 +1,4 @@
-"""What the cells of a file's column hold: numbers and times, whatever way they are written.
+"""What the cells of a file's column hold: texts, numbers and times, whatever way they are written.
 
 Add here another spelling of a number or a time that can mean one thing only. Keep out which column is what (`files`)
 and what the values mean (SQL).
@@ -7,9 +7,11 @@ and what the values mean (SQL).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,6 +46,48 @@ def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
 def is_text(column: pa.Array) -> bool:
     """Whether the cells are text, of which numbers and times have to be made."""
     return pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple]]:
+    """A code per row (n,) and, per code, the texts of `columns` as a tuple (None for null)."""
+    codes, keys = np.zeros(len(rows), np.int64), [()]
+    for column in columns:
+        encoded = _text_dictionary(rows.column(column))
+        texts = [*encoded.dictionary.to_pylist(), None]
+        mine = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(columns) == 1:
+            return mine, [(text,) for text in texts]
+        both = pa.array(codes * len(texts) + mine).dictionary_encode()
+        codes = both.indices.to_numpy()
+        keys = [(*keys[pair // len(texts)], texts[pair % len(texts)]) for pair in both.dictionary.to_pylist()]
+        codes = codes.astype(np.int64)
+    return codes, keys
+
+
+def _text_dictionary(column: pa.Array) -> pa.DictionaryArray:
+    if pa.types.is_map(column.type):
+        column = _map_text(column)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if not pa.types.is_string(column.dictionary.type):
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
+    return column
+
+
+def _map_text(column: pa.MapArray) -> pa.DictionaryArray:
+    """The distinct maps as JSON text. Rows are compared by joined text; only one row of each text is decoded."""
+    entries = pc.binary_join_element_wise(
+        column.keys.cast(pa.string()), column.items.cast(pa.string()), "\x1f", null_handling="replace"
+    )
+    rows = pa.ListArray.from_arrays(column.offsets, entries)
+    encoded = pc.fill_null(pc.binary_join(rows, "\x1e"), "").dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    _, first = np.unique(codes, return_index=True)
+    texts = [orjson.dumps(dict(column[int(row)].as_py() or ())).decode() for row in first]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string()))
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

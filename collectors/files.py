@@ -24,6 +24,7 @@ from collectors.cells import (
     NO_TIME,
     US_PER,
     TimeUnit,
+    distinct,
     expected_time,
     is_text,
     numbers,
@@ -173,7 +174,7 @@ class _File:
             return
         if not is_inside.all():
             rows, times_us, is_timed = rows.filter(pa.array(is_inside)), times_us[is_inside], is_timed[is_inside]
-        codes, keys = _distinct(rows, mapping.text_columns)
+        codes, keys = distinct(rows, mapping.text_columns)
         if mapping.metric:
             at = mapping.text_columns.index(mapping.metric)
             yield from self._samples(rows, mapping.value, codes, [(key[at] or "", key) for key in keys], times_us)
@@ -390,42 +391,3 @@ def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Wi
     # Rows without a time do not show in the bounds, so a group that has some is read.
     is_whole = times.statistics.has_null_count and times.statistics.null_count == 0
     return not is_whole or (first_us < window.end_us and last_us >= window.start_us)
-
-
-def _distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple]]:
-    """A code per row (n,) and, per code, the texts of `columns` as a tuple (None for null)."""
-    codes, keys = np.zeros(len(rows), np.int64), [()]
-    for column in columns:
-        encoded = _text_dictionary(rows.column(column))
-        texts = [*encoded.dictionary.to_pylist(), None]
-        mine = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        if len(columns) == 1:
-            return mine, [(text,) for text in texts]
-        both = pa.array(codes * len(texts) + mine).dictionary_encode()
-        codes = both.indices.to_numpy()
-        keys = [(*keys[pair // len(texts)], texts[pair % len(texts)]) for pair in both.dictionary.to_pylist()]
-        codes = codes.astype(np.int64)
-    return codes, keys
-
-
-def _text_dictionary(column: pa.Array) -> pa.DictionaryArray:
-    if pa.types.is_map(column.type):
-        column = _map_text(column)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    if not pa.types.is_string(column.dictionary.type):
-        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
-    return column
-
-
-def _map_text(column: pa.MapArray) -> pa.DictionaryArray:
-    """The distinct maps as JSON text. Rows are compared by joined text; only one row of each text is decoded."""
-    entries = pc.binary_join_element_wise(
-        column.keys.cast(pa.string()), column.items.cast(pa.string()), "\x1f", null_handling="replace"
-    )
-    rows = pa.ListArray.from_arrays(column.offsets, entries)
-    encoded = pc.fill_null(pc.binary_join(rows, "\x1e"), "").dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    _, first = np.unique(codes, return_index=True)
-    texts = [orjson.dumps(dict(column[int(row)].as_py() or ())).decode() for row in first]
-    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string()))

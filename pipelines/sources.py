@@ -104,12 +104,13 @@ def by_metric(values: Mapping[str, str], known: Collection[str], info: Validatio
     for key, value in values.items():
         if key in known and value in known and key != value:
             raise ValueError(
-                f"{{{key}: {value}}} names two metrics, so it is unclear which is the column."
-                " Expected {metric: column}; rename the column in the file"
+                f"{{{key}: {value}}} names two metrics, expected {{metric: column}}."
+                " It is unclear which is the column: rename the column in the file"
             )
         if key not in known and value not in known:
             near = difflib.get_close_matches(key, known, n=1) or difflib.get_close_matches(value, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f", such as {min(known)!r}"
+            of = ", ".join(sorted(known)) if len(known) < 5 else "those of dbt_project/seeds/metric_catalog.csv"
+            hint = f"; did you mean {near[0]!r}?" if near else f" with a metric of {of}"
             raise ValueError(f"{{{key}: {value}}} names no known metric, expected {{metric: column}}{hint}")
         metric, column = (key, value) if key in known else (value, key)
         if key != metric:
