@@ -12,7 +12,6 @@ import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import orjson
@@ -21,21 +20,26 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
+from collectors.cells import (
+    NO_TIME,
+    US_PER,
+    TimeUnit,
+    distinct,
+    expected_time,
+    is_text,
+    numbers,
+    numbers_and_texts,
+    shown,
+    times_us,
+    unit_of,
+)
+from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
 
 CSV_BLOCK_BYTES = 8 << 20
 HEADER_CHARACTERS = 1 << 16
 PARQUET_BATCH_ROWS = 1 << 18
 
-_US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
-# Beyond it a number is in another unit than the mapping says, and no time.
-_YEAR_9999_US = 253_402_300_800_000_000
-_NO_TIME = np.iinfo(np.int64).min
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$|^\s*[+-]?(?i:nan|inf|infinity)\s*$"
-_ISO = pa.timestamp("ns", "UTC")
-_OFFSET = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
-_ISO_TEXT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?(Z|[+-]\d\d(:?\d\d)?)$"
 _LABEL = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -45,12 +49,12 @@ class FileMapping:
 
     `path` is a .csv, .csv.gz or .parquet file, or a glob of such. `time` is a timestamp, ISO text (without an offset
     it is UTC), or a number of `time_unit` since the epoch. `labels` maps label name to column; `labels_json` names a
-    column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps column to metric.
+    column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps metric to column.
     """
 
     path: str
     time: str
-    time_unit: Literal["s", "ms", "us"] | None = None
+    time_unit: TimeUnit | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     constant_labels: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
@@ -61,8 +65,8 @@ class FileMapping:
     def __post_init__(self) -> None:
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
             raise ValueError(f"{self.path}: a file maps either values, or metric and value")
-        if self.time_unit not in (None, *_US_PER):
-            raise ValueError(f"{self.path}: time_unit is one of {', '.join(_US_PER)}, got {self.time_unit!r}")
+        if self.time_unit not in (None, *US_PER):
+            raise ValueError(f"{self.path}: time_unit is one of {', '.join(US_PER)}, got {self.time_unit!r}")
 
     @property
     def text_columns(self) -> list[str]:
@@ -72,7 +76,12 @@ class FileMapping:
     @property
     def columns(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([self.time, *self.text_columns, *self.values, *([self.value] if self.value else [])]))
+        return list(dict.fromkeys([self.time, *self.text_columns, *self.value_columns]))
+
+    @property
+    def value_columns(self) -> list[str]:
+        """Columns of numbers, each once."""
+        return [self.value] if self.value else list(dict.fromkeys(self.values.values()))
 
 
 class FilesCollector:
@@ -81,7 +90,8 @@ class FilesCollector:
     Rows without a readable time are counted as rejects of their series in the window of the row before them; text
     where a number belongs is landed as NaN, which is a reject too; an empty value is no sample. Rows that cannot be
     given to a series (a wrong number of fields, labels that are no JSON) are counted in `register.unreadable_rows`.
-    A missing file or column is a SourceError, as is a file that breaks off.
+    A missing file or column is a SourceError, as is a file that breaks off, and one that does not hold what its mapping
+    says: no time in any row, text in every cell of a column of values, no metric of the catalogue.
     """
 
     def __init__(self, source: str, files: Sequence[FileMapping], *, interval_seconds: float | None = None) -> None:
@@ -92,107 +102,180 @@ class FilesCollector:
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of the samples in the window, in file order; SourceError names file, column and what there is."""
         unknown: dict[str, set] = {}
+        files = []
         for mapping in self.files:
             for path in _paths(mapping.path):
-                reader = _Rows(mapping, window, families, register, unknown)
+                file = _File(path, mapping, window, families=families, register=register, unknown=unknown)
                 try:
-                    for batch in _record_batches(path, mapping, window, register):
-                        yield from reader.batches(path, batch)
+                    for batch in _record_batches(file):
+                        yield from file.batches(batch)
                 except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
                     raise SourceError(path, None, f"cannot be read: {error}") from error
+                file.check()
+                files.append(file)
         for metric, series in unknown.items():
             register.unknown(metric, len(series))
+        if unknown and not any(file.has_known_metric for file in files):
+            raise _nothing_known(files, next(iter(unknown)))
 
 
-class _Rows:
-    """Turns record batches of one file into samples; remembers series ids and the last readable time."""
+def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
+    """All that came is of families that the catalogue lacks: more likely the wrong column than nothing to land."""
+    file = next(file for file in files if file.has_unknown_metric)
+    where = f"column {file.mapping.metric!r} names" if file.mapping.metric else "values names"
+    reason = f"{where} no metric of the catalogue; the first is {shown(metric)}"
+    return SourceError(file.path, None, f"{reason}, expected one of dbt_project/seeds/metric_catalog.csv")
+
+
+class _File:
+    """One file: its record batches become samples. Remembers series ids, the last readable time, what was never found.
+
+    `skipped_rows` is set where rows were not read because their times lie outside the window.
+    """
 
     def __init__(
         self,
+        path: str,
         mapping: FileMapping,
         window: Window,
+        *,
         families: Mapping[str, Family],
         register: SeriesRegister,
         unknown: dict[str, set],
     ) -> None:
-        self._mapping = mapping
-        self._window = window
+        self.path = path
+        self.mapping = mapping
+        self.window = window
+        self.register = register
+        self.skipped_rows = False
+        self.has_known_metric = False
+        self.has_unknown_metric = False
+        # Column of the mapping -> the file's own name of it.
+        self.columns: dict[str, str] = {}
         self._families = families
-        self._register = register
         self._unknown = unknown
         self._ids: dict[tuple, int | None] = {}
         self._unreadable: set[tuple] = set()
-        self._last_us = _NO_TIME
+        self._last_us = NO_TIME
+        self._has_rows = False
+        self._first_time: object = None
+        # Column -> its first cell that is no number, of the columns in which no number was found so far.
+        self._numberless: dict[str, str | None] = dict.fromkeys(mapping.value_columns)
 
-    def batches(self, path: str, rows: pa.RecordBatch) -> Iterator[Batch]:
-        mapping = self._mapping
-        times_us = _times_us(path, mapping, rows.column(mapping.time))
-        is_timed = times_us != _NO_TIME
+    def batches(self, rows: pa.RecordBatch) -> Iterator[Batch]:
+        mapping = self.mapping
+        times_us = self._times_us(rows.column(mapping.time))
+        self._look_for_numbers(rows)
+        is_timed = times_us != NO_TIME
         placed_us = times_us if is_timed.all() else self._placed(times_us, is_timed)
         self._last_us = int(placed_us[-1])
-        is_inside = (placed_us >= self._window.start_us) & (placed_us < self._window.end_us)
+        is_inside = (placed_us >= self.window.start_us) & (placed_us < self.window.end_us)
         if not is_inside.any():
             return
         if not is_inside.all():
             rows, times_us, is_timed = rows.filter(pa.array(is_inside)), times_us[is_inside], is_timed[is_inside]
-        codes, keys = _distinct(rows, mapping.text_columns)
+        codes, keys = distinct(rows, mapping.text_columns)
         if mapping.metric:
             at = mapping.text_columns.index(mapping.metric)
-            yield from self._samples(
-                rows.column(mapping.value), codes, [(key[at] or "", key) for key in keys], times_us
-            )
+            yield from self._samples(rows, mapping.value, codes, [(key[at] or "", key) for key in keys], times_us)
         else:
-            for column, metric in mapping.values.items():
-                yield from self._samples(rows.column(column), codes, [(metric, key) for key in keys], times_us)
+            for metric, column in mapping.values.items():
+                yield from self._samples(rows, column, codes, [(metric, key) for key in keys], times_us)
         unreadable = [code for code, key in enumerate(keys) if key in self._unreadable]
         if unreadable:
-            self._register.unreadable_rows += int(np.isin(codes, unreadable).sum())
+            key = dict(zip(mapping.text_columns, keys[unreadable[0]], strict=True))
+            first = f"column {mapping.labels_json!r} holds {shown(key[mapping.labels_json])}, expected a JSON object"
+            self.register.unreadable(int(np.isin(codes, unreadable).sum()), f"{self.path}: {first}")
+
+    def check(self) -> None:
+        """SourceError where the whole file holds no time, or a column of values text and no number."""
+        mapping = self.mapping
+        if self.skipped_rows or not self._has_rows:
+            return
+        if self._last_us == NO_TIME:
+            first, expected = self._first_time, expected_time(self._first_time, mapping.time_unit)
+            reason = f"column {mapping.time!r} holds no time; the first value is {shown(first)}, {expected}"
+            raise SourceError(self.path, None, reason)
+        for column, first in self._numberless.items():
+            if first is not None:
+                reason = f"column {column!r} holds no number; the first value is {shown(first)}"
+                fix = "Correct `value` in the fleet file" if mapping.value else "Correct `values` in the fleet file"
+                raise SourceError(self.path, None, f"{reason}, expected a number such as 312.5. {fix}")
+
+    def _times_us(self, column: pa.Array) -> np.ndarray:
+        if not self._has_rows:
+            self._has_rows, self._first_time = True, column[0].as_py()
+        try:
+            return times_us(column, self.mapping.time_unit)
+        except TypeError as unreadable:
+            reason = f"column {self.mapping.time!r} is {column.type}: say its time_unit (s, ms or us)"
+            raise SourceError(self.path, None, reason) from unreadable
+
+    def _look_for_numbers(self, rows: pa.RecordBatch) -> None:
+        """In every row, also outside the window: a meter may be silent for a day, a column of names stays one."""
+        for column, first in list(self._numberless.items()):
+            cells = rows.column(column)
+            has_number, text = numbers_and_texts(cells, self._unit(column)) if is_text(cells) else (True, None)
+            if has_number:
+                del self._numberless[column]
+            elif first is None:
+                self._numberless[column] = text
+
+    def _unit(self, column: str) -> str | None:
+        return unit_of(self.columns.get(column, column))
 
     def _placed(self, times_us: np.ndarray, is_timed: np.ndarray) -> np.ndarray:
         """Times with those that are missing taken from the row before, or, at the file's start, after."""
         before = np.maximum.accumulate(np.where(is_timed, np.arange(len(times_us)), -1))
         placed = np.where(before >= 0, times_us[before], self._last_us)
         if is_timed.any():
-            placed[placed == _NO_TIME] = times_us[is_timed.argmax()]
+            placed[placed == NO_TIME] = times_us[is_timed.argmax()]
         return placed
 
     def _samples(
-        self, column: pa.Array, codes: np.ndarray, keys: list[tuple[str, tuple]], times_us: np.ndarray
+        self,
+        rows: pa.RecordBatch,
+        column: str,
+        codes: np.ndarray,
+        keys: list[tuple[str, tuple]],
+        times_us: np.ndarray,
     ) -> Iterator[Batch]:
-        values, is_present = _numbers(column)
+        values, is_present = numbers(rows.column(column), self._unit(column))
         families = [self._families.get(metric) for metric, _ in keys]
         ids_of_codes = np.array([self._series_id(metric, key) or 0 for metric, key in keys], dtype=np.int64)
         ids = ids_of_codes[codes]
         for stream in sorted({family.stream for family in families if family}):
             is_stream = np.array([family is not None and family.stream == stream for family in families])
             is_stream &= ids_of_codes != 0
-            keep = is_present & (times_us != _NO_TIME)
+            keep = is_present & (times_us != NO_TIME)
             if not is_stream.all():
                 keep &= is_stream[codes]
             chosen = (ids, times_us, values) if keep.all() else (ids[keep], times_us[keep], values[keep])
             if len(chosen[0]):
                 samples = sample_batch(*chosen)
-                self._register.observe(samples)
+                self.register.observe(samples)
                 yield Batch(stream, samples)
-        for series_id, rows in zip(*np.unique(ids[times_us == _NO_TIME], return_counts=True), strict=True):
+        for series_id, rejected in zip(*np.unique(ids[times_us == NO_TIME], return_counts=True), strict=True):
             if series_id:
-                self._register.reject(int(series_id), int(rows))
+                self.register.reject(int(series_id), int(rejected))
 
     def _series_id(self, metric: str, key: tuple) -> int | None:
         """The series of a metric and its text columns; None where the catalogue or the labels do not give one."""
         if (metric, key) in self._ids:
             return self._ids[metric, key]
         family, labels = self._families.get(metric), self._labels(key)
+        self.has_known_metric |= family is not None
         if family is None:
+            self.has_unknown_metric = True
             self._unknown.setdefault(metric, set()).add(key)
         elif labels is None:
             self._unreadable.add(key)
-        found = None if family is None or labels is None else self._register.series_id(family, labels)
+        found = None if family is None or labels is None else self.register.series_id(family, labels)
         self._ids[metric, key] = found
         return found
 
     def _labels(self, key: tuple) -> dict[str, str] | None:
-        mapping = self._mapping
+        mapping = self.mapping
         by_column = dict(zip(mapping.text_columns, key, strict=True))
         labels = {label: by_column[column] or "" for label, column in mapping.labels.items()}
         if mapping.labels_json:
@@ -214,38 +297,44 @@ def _paths(pattern: str) -> list[str]:
     return found
 
 
-def _record_batches(
-    path: str, mapping: FileMapping, window: Window, register: SeriesRegister
-) -> Iterator[pa.RecordBatch]:
-    if path.endswith(".parquet"):
-        return _parquet_batches(path, mapping, window)
-    if path.endswith((".csv", ".csv.gz")):
-        return _csv_batches(path, mapping, register)
-    raise SourceError(path, None, "not a .csv, .csv.gz or .parquet file")
+def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
+    if file.path.endswith(".parquet"):
+        return _parquet_batches(file)
+    if file.path.endswith((".csv", ".csv.gz")):
+        return _csv_batches(file)
+    raise SourceError(file.path, None, "not a .csv, .csv.gz or .parquet file")
 
 
-def _check_columns(path: str, mapping: FileMapping, present: Sequence[str]) -> None:
-    for column in mapping.columns:
-        if column not in present:
-            raise SourceError(path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}")
+def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
+    """Column of the mapping -> the file's own, which may stand between spaces; SourceError where one is missing."""
+    by_bare_name = {name.strip(): name for name in reversed(present)}
+    found = {column: column if column in present else by_bare_name.get(column) for column in file.mapping.columns}
+    for column, name in found.items():
+        if name is None:
+            raise SourceError(file.path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}")
+    return found
 
 
-def _csv_batches(path: str, mapping: FileMapping, register: SeriesRegister) -> Iterator[pa.RecordBatch]:
+def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
+    path, mapping = file.path, file.mapping
     opened = gzip.open if path.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
         # In bites: a file without line ends must not be read whole for its header.
         lines = iter(lambda: text.readline(HEADER_CHARACTERS), "")
         try:
-            _check_columns(path, mapping, next(csv.reader(lines), []))
+            file.columns = _found_columns(file, next(csv.reader(lines), []))
         except csv.Error as error:
             raise SourceError(path, None, f"cannot be read: its header: {error}") from error
 
-    def skip(_: pa_csv.InvalidRow) -> str:
-        register.unreadable_rows += 1
+    def skip(row: pa_csv.InvalidRow) -> str:
+        got = f"{shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
+        file.register.unreadable(1, f"{path}: {got}")
         return "skip"
 
     # Everything is read as text: one bad cell must cost a row, not the file.
-    types = dict.fromkeys(mapping.columns, pa.string()) | dict.fromkeys(mapping.text_columns, _LABEL)
+    names = file.columns
+    types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
+    spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]
     with (
         pa.input_stream(path, compression="gzip" if path.endswith(".gz") else None) as stream,
         pa_csv.open_csv(
@@ -253,22 +342,40 @@ def _csv_batches(path: str, mapping: FileMapping, register: SeriesRegister) -> I
             read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
             parse_options=pa_csv.ParseOptions(invalid_row_handler=skip),
             convert_options=pa_csv.ConvertOptions(
-                column_types=types, include_columns=mapping.columns, null_values=[""], strings_can_be_null=True
+                column_types=types,
+                include_columns=[names[c] for c in mapping.columns],
+                null_values=[""],
+                strings_can_be_null=True,
             ),
         ) as reader,
     ):
-        yield from (batch for batch in reader if batch.num_rows)
+        for batch in reader:
+            if batch.num_rows:
+                yield _unspaced(batch.rename_columns(mapping.columns), spaced)
 
 
-def _parquet_batches(path: str, mapping: FileMapping, window: Window) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path) as file:
-        metadata, schema = file.metadata, file.schema_arrow
-    _check_columns(path, mapping, schema.names)
+def _unspaced(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """`a, b` is how some programs separate: the space is not part of a label."""
+    for column in columns:
+        held = rows.column(column)
+        texts = pa.DictionaryArray.from_arrays(held.indices, pc.utf8_ltrim_whitespace(held.dictionary))
+        rows = rows.set_column(rows.schema.get_field_index(column), column, texts)
+    return rows
+
+
+def _parquet_batches(file: _File) -> Iterator[pa.RecordBatch]:
+    path, mapping = file.path, file.mapping
+    with pq.ParquetFile(path) as opened:
+        metadata, schema = opened.metadata, opened.schema_arrow
+    missing = [column for column in mapping.columns if column not in schema.names]
+    if missing:
+        raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}")
     texts = [column for column in mapping.text_columns if not pa.types.is_nested(schema.field(column).type)]
     # Buffering ahead, Arrow's default, would hold every chosen row group in memory by the end.
-    with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, pre_buffer=False) as file:
-        groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, mapping, window)]
-        yield from file.iter_batches(PARQUET_BATCH_ROWS, row_groups=groups, columns=mapping.columns, use_threads=True)
+    with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, pre_buffer=False) as opened:
+        groups = [group for group in range(opened.num_row_groups) if _may_hold(opened, group, mapping, file.window)]
+        file.skipped_rows = len(groups) < opened.num_row_groups
+        yield from opened.iter_batches(PARQUET_BATCH_ROWS, row_groups=groups, columns=mapping.columns, use_threads=True)
 
 
 def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Window) -> bool:
@@ -280,99 +387,7 @@ def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Wi
     kind = file.schema_arrow.field(mapping.time).type
     if not pa.types.is_timestamp(kind) and (mapping.time_unit is None or pa.types.is_string(kind)):
         return True
-    first_us, last_us = _times_us("", mapping, pa.array([times.statistics.min, times.statistics.max], kind))
+    first_us, last_us = times_us(pa.array([times.statistics.min, times.statistics.max], kind), mapping.time_unit)
     # Rows without a time do not show in the bounds, so a group that has some is read.
     is_whole = times.statistics.has_null_count and times.statistics.null_count == 0
     return not is_whole or (first_us < window.end_us and last_us >= window.start_us)
-
-
-def _distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple]]:
-    """A code per row (n,) and, per code, the texts of `columns` as a tuple (None for null)."""
-    codes, keys = np.zeros(len(rows), np.int64), [()]
-    for column in columns:
-        encoded = _text_dictionary(rows.column(column))
-        texts = [*encoded.dictionary.to_pylist(), None]
-        mine = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        if len(columns) == 1:
-            return mine, [(text,) for text in texts]
-        both = pa.array(codes * len(texts) + mine).dictionary_encode()
-        codes = both.indices.to_numpy()
-        keys = [(*keys[pair // len(texts)], texts[pair % len(texts)]) for pair in both.dictionary.to_pylist()]
-        codes = codes.astype(np.int64)
-    return codes, keys
-
-
-def _text_dictionary(column: pa.Array) -> pa.DictionaryArray:
-    if pa.types.is_map(column.type):
-        column = _map_text(column)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    if not pa.types.is_string(column.dictionary.type):
-        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
-    return column
-
-
-def _map_text(column: pa.MapArray) -> pa.DictionaryArray:
-    """The distinct maps as JSON text. Rows are compared by joined text; only one row of each text is decoded."""
-    entries = pc.binary_join_element_wise(
-        column.keys.cast(pa.string()), column.items.cast(pa.string()), "\x1f", null_handling="replace"
-    )
-    rows = pa.ListArray.from_arrays(column.offsets, entries)
-    encoded = pc.fill_null(pc.binary_join(rows, "\x1e"), "").dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    _, first = np.unique(codes, return_index=True)
-    texts = [orjson.dumps(dict(column[int(row)].as_py() or ())).decode() for row in first]
-    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string()))
-
-
-def _numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Values (n,) float64 and which are present (n,); text that is no number is present as NaN."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        try:
-            numbers = column.cast(pa.float64())
-        except pa.ArrowInvalid:
-            cleaned = pc.ascii_ltrim(pc.ascii_trim_whitespace(column), "+")
-            is_number = pc.match_substring_regex(cleaned, _NUMBER)
-            numbers = pc.if_else(is_number, cleaned, "NaN").cast(pa.float64())
-    else:
-        numbers = column.cast(pa.float64(), safe=False)
-    is_present = numbers.is_valid().to_numpy(zero_copy_only=False)
-    return pc.fill_null(numbers, np.nan).to_numpy(), is_present
-
-
-def _times_us(path: str, mapping: FileMapping, column: pa.Array) -> np.ndarray:
-    """Microseconds since the epoch (n,) int64, _NO_TIME where there is none to be read."""
-    if pa.types.is_timestamp(column.type):
-        times = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        return pc.fill_null(times, _NO_TIME).to_numpy()
-    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    if mapping.time_unit is not None:
-        numbers, _ = _numbers(column)
-        times_us = np.rint(numbers * _US_PER[mapping.time_unit])
-        is_time = np.abs(times_us) < _YEAR_9999_US
-        return np.where(is_time, np.where(is_time, times_us, 0).astype(np.int64), _NO_TIME)
-    if not is_text:
-        raise SourceError(path, None, f"column {mapping.time!r} is {column.type}: say its time_unit (s, ms or us)")
-    try:
-        times = column.cast(_ISO)
-    except pa.ArrowInvalid:
-        trimmed = pc.ascii_trim_whitespace(column)
-        with_offset = pc.if_else(
-            pc.match_substring_regex(trimmed, _OFFSET), trimmed, pc.binary_join_element_wise(trimmed, "Z", "")
-        )
-        looks_right = pc.match_substring_regex(with_offset, _ISO_TEXT)
-        times = _cast_where_possible(pc.if_else(looks_right, with_offset, pa.scalar(None, pa.string())))
-    return pc.fill_null(
-        pc.floor_temporal(times, unit="microsecond").cast(OBSERVED_AT).cast(pa.int64()), _NO_TIME
-    ).to_numpy()
-
-
-def _cast_where_possible(column: pa.Array) -> pa.Array:
-    """Times, with null for what only the calendar refuses, such as 30 February; found by halving."""
-    try:
-        return column.cast(_ISO)
-    except pa.ArrowInvalid:
-        if len(column) == 1:
-            return pa.nulls(1, _ISO)
-        half = len(column) // 2
-        return pa.concat_arrays([_cast_where_possible(column[:half]), _cast_where_possible(column[half:])])

@@ -7,7 +7,8 @@ direct, average life-cycle, marginal).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -35,6 +36,8 @@ ATTEMPTS = 4
 TIMEOUT_SECONDS = 30.0
 
 Row = dict[str, Any]
+# Stands for a key that an entry lacks: no number, where null is a missing hour.
+_ABSENT = object()
 
 
 class GridCollector(Protocol):
@@ -83,6 +86,23 @@ class _Api:
             raise self._failed(path, f"answered no list {key!r} of objects")
         return entries
 
+    def _check(
+        self, path: str, entries: list[dict[str, Any]], time: str, value: str, number: Callable[[Any], float | None]
+    ) -> None:
+        """SourceError where there are entries, and not one of them has a time or one of them a number.
+
+        A value that is null is a missing hour; a day of those is an answer.
+        """
+        if not entries:
+            return
+        first = f"the first is {self.server.opening(orjson.dumps(entries[0]))}"
+        if not any(_instant(entry.get(time)) for entry in entries):
+            raise self._failed(path, f"answered {len(entries)} entries, none with a UTC time in {time!r}; {first}")
+        numbers = [number(entry.get(value, _ABSENT)) for entry in entries]
+        is_number = [found is not None and not math.isnan(found) for found in numbers]
+        if not any(is_number) and any(found is not None for found in numbers):
+            raise self._failed(path, f"answered {len(entries)} entries, none with a number in {value!r}; {first}")
+
     def _expect(self, path: str, what: str, got: Any, expected: str) -> None:
         """An API may answer for another place, kind or unit than it was asked for: nothing of that may be booked."""
         if got != expected:
@@ -117,10 +137,12 @@ class ElectricityMapsCollector(_Api):
         if self._list == "data":
             fields |= {"start": _iso(window.start_at), "end": _iso(window.end_at), "temporalGranularity": "hourly"}
         answer = self._get(self._path, **fields)
-        for entry in self._entries(self._path, answer, self._list):
+        entries = self._entries(self._path, answer, self._list)
+        for entry in entries:
             self._expect(self._path, "zone", entry.get("zone", answer.get("zone")), self._zone)
             self._expect(self._path, "emissionFactorType", entry.get("emissionFactorType", factor), factor)
-            yield _instant(entry.get("datetime")), entry
+        self._check(self._path, entries, "datetime", "carbonIntensity", _number)
+        yield from ((_instant(entry.get("datetime")), entry) for entry in entries)
 
 
 class UkCarbonIntensityCollector(_Api):
@@ -145,18 +167,26 @@ class UkCarbonIntensityCollector(_Api):
             self._expect(
                 path, "regionid", answer.get("regionid") if isinstance(answer, dict) else None, self._region_id
             )
-        return _table(map(self._row, self._entries(path, answer, "data")), window)
+        entries = self._entries(path, answer, "data")
+        self._check(path, entries, "from", "intensity", self._intensity)
+        return _table(map(self._row, entries), window)
 
     def _row(self, entry: dict[str, Any]) -> Row:
         told = entry.get("intensity")
-        told = told if isinstance(told, dict) else {}
-        actual = told.get("actual")
         return {
             "start_at": _instant(entry.get("from")),
             "end_at": _instant(entry.get("to")),
-            "direct_gco2e_per_kwh": _number(told.get("forecast") if actual is None else actual),
-            "is_estimated": actual is None,
+            "direct_gco2e_per_kwh": self._intensity(told) if isinstance(told, dict) else None,
+            "is_estimated": not isinstance(told, dict) or told.get("actual") is None,
         }
+
+    @staticmethod
+    def _intensity(told: Any) -> float | None:
+        """What was measured, or else forecast; NaN where neither is a number nor null."""
+        if not isinstance(told, dict) or not {"actual", "forecast"} & told.keys():
+            return math.nan
+        actual = told.get("actual")
+        return _number(told.get("forecast") if actual is None else actual)
 
 
 class WattTimeCollector(_Api):
@@ -200,6 +230,7 @@ class WattTimeCollector(_Api):
         seconds = meta.get("data_point_period_seconds", 300)
         if not isinstance(seconds, int) or not 0 < seconds <= 3600:
             raise self._failed(path, f"answered data_point_period_seconds {seconds!r}, expected 1 to 3600")
+        self._check(path, entries, "point_time", "value", _number)
         column = self._VALUES[self._signal_type]
         rows = (
             {

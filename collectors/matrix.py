@@ -11,6 +11,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from collectors.cells import shown
+
 _MARK = b'"values":[['
 
 # An exported line is {"metric":{…},"values":[…],"timestamps":[…]}. The marks cannot occur inside a JSON string, where
@@ -95,6 +97,8 @@ def _cut(line: bytes) -> tuple[dict[str, str], bytes, bytes]:
             values, times = line[values_at + len(_VALUES) : times_at], line[times_at + len(_TIMESTAMPS) : -len(_END)]
             return _labels({"metric": orjson.loads(line[len(_LINE) : values_at])}), values, times
         one = orjson.loads(line)
+        if not isinstance(one["values"], list) or not isinstance(one["timestamps"], list):
+            raise TypeError("no list")
         values = ",".join("null" if value is None else str(value) for value in one["values"])
         return _labels(one), values.encode(), ",".join(map(str, one["timestamps"])).encode()
     except (KeyError, TypeError, ValueError) as error:
@@ -185,11 +189,23 @@ def _labels(one: dict) -> dict[str, str]:
 def _result(body: bytes) -> list[dict]:
     data = data_of(orjson.loads(body))
     if not isinstance(data, dict) or data.get("resultType") != "matrix":
-        raise ValueError("the result is not of type matrix")
+        told = data.get("resultType") if isinstance(data, dict) else data
+        raise ValueError(f"the result is not of type matrix but {shown(told)}")
     result = data.get("result")
     if not isinstance(result, list) or not all(isinstance(one, dict) for one in result):
         raise ValueError("the result is no list of series")
+    for one in result:
+        _check_values(one)
     return result
+
+
+def _check_values(one: dict) -> None:
+    """A series may hold no samples, or native histograms only; samples under another name must not pass for none."""
+    values = one.get("values")
+    is_without = values is None and ("histograms" in one or one.keys() <= {"metric", "values"})
+    # While the numbers are cut out, the place of a series' values is an int.
+    if not is_without and not isinstance(values, list | int):
+        raise ValueError(f"a series has no list of values: {shown(orjson.dumps(one).decode(), 200)}")
 
 
 def data_of(answer: object) -> object:

@@ -31,6 +31,7 @@ LONGEST_CHUNK_MS = 86_400_000
 SMALL_BODY_BYTES = 4 << 20
 
 EXPORT = "/api/v1/export"
+NAMES = "/api/v1/label/__name__/values"
 EXPORT_KIND = "application/stream+json"
 
 # Where in the window to look for series of unknown families: most live at its end.
@@ -185,7 +186,8 @@ class PrometheusCollector:
         try:
             return parse_matrix(body)
         except ValueError as error:
-            raise SourceError(self.url + "/api/v1/query", 200, f"answered what cannot be read: {error}") from error
+            reason = f"answered what cannot be read: {error}; it begins with {self.server.opening(body)}"
+            raise SourceError(self.url + "/api/v1/query", 200, reason) from error
 
     def _names(self, window: Window, families: Mapping[str, Family]) -> set[str] | None:
         """Metric names in the window that are, or look like, those of the catalogue; None if the server won't say."""
@@ -200,13 +202,19 @@ class PrometheusCollector:
             ("end", str(-(-window.end_us // 1_000_000))),
         ]
         try:
-            body = self.server.ask("/api/v1/label/__name__/values", fields, method="GET")
-            return set(data_of(orjson.loads(body)) or ())
+            body = self.server.ask(NAMES, fields, method="GET")
+            names = data_of(orjson.loads(body))
         except (SourceError, ValueError) as error:
             # Proxies that guard the query API often lack this one: then every family is asked for.
             if getattr(error, "status", 0) in (None, 401):
                 raise
             return None
+        if names is None:
+            return None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            reason = f"answered {self.server.opening(body)}, expected a list of metric names in 'data'"
+            raise SourceError(self.url + NAMES, 200, reason)
+        return set(names)
 
     def _count_unknown(self, window: Window, names: set[str], register: SeriesRegister) -> None:
         """Tell the register of names that are not landed, with how many series were alive at some instant."""

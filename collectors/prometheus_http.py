@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 import orjson
 import urllib3
 
+from collectors.cells import shown
 from collectors.samples import SourceError, url_without_secrets
 
 RETRY_AFTER_LIMIT_SECONDS = 30.0
@@ -25,6 +26,7 @@ RETRY_AFTER_LIMIT_SECONDS = 30.0
 GROUP_BYTES = 4 << 20
 # A server that drips bytes never runs into a socket's timeout: an answer, or a group of lines, has this many of them.
 TIMEOUTS_PER_ANSWER = 4
+OPENING_BYTES = 200
 _ERROR_TEXT_BYTES = 65536
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _OVER_LIMIT = frozenset({413, 422})
@@ -120,6 +122,10 @@ class PrometheusServer:
                 return
             except _MayPassError as failure:
                 self._wait(failure, attempt)
+
+    def opening(self, answer: bytes) -> str:
+        """How an answer begins, as a message may quote it: without what this side has sent as a secret."""
+        return self._clean(shown(answer[:OPENING_BYTES].decode("utf-8", "replace"), OPENING_BYTES))
 
     def log_in(self, token: str) -> None:
         """Send this token, which the server itself has given, with what follows."""

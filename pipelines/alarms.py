@@ -106,6 +106,23 @@ ALARMS = (
         """,
     ),
     Alarm(
+        ("marts", "unmetered_devices"),
+        "devices_have_power",
+        "Every device that reports activity or memory has a meter of its power.",
+        """
+        devices as (
+            select source, count(distinct device_uuid) as devices, min(date) as first_date, max(date) as last_date
+            from marts.unmetered_devices join run_days using (date) group by source
+        )
+        select
+            source || ': ' || devices || ' device(s) report activity or memory and no power, '
+            || first_date || ' to ' || last_date || '. Their energy, CO2 and cost are NULL in deployment_usage.'
+            || ' Land their power as well (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION or another family of docs/sources),'
+            || ' or the power of their nodes' as finding
+        from devices order by devices desc, source
+        """,
+    ),
+    Alarm(
         ("marts", "token_ledger"),
         "tokens_have_power",
         "No engine moved tokens without a device that is known to be its own.",

@@ -19,7 +19,10 @@ from pipelines.computed_tables import write_table
 from pipelines.fleet import Fleet
 from pipelines.keys import asset_key
 
-READ = ("deployment_usage", "energy_ledger", "model_footprints", "model_intervals", "pressure_hourly")
+READ = (
+    *("deployment_usage", "energy_ledger", "model_footprints", "model_intervals", "pressure_hourly"),
+    "unmetered_devices",
+)
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role: what it does in a plan that serves the"
     " lookback's loads with fewer accelerators. The rows of one plan_id hold together. Savings add up over this table,"
@@ -145,6 +148,10 @@ order by engines.usage, engines.engine
 _UNKNOWN_NODES = """
 select distinct coalesce(node, '') as node from marts.energy_ledger
 where date = (select max(as_of_date) from marts.deployment_usage) and model = '__unknown__'
+union
+-- Nobody knows what would be saved by switching off a node on which such a device works.
+select distinct coalesce(node, '') as node from marts.unmetered_devices
+where date = (select max(as_of_date) from marts.deployment_usage) and model <> '__unallocated__'
 """
 # Of each interval what share of its SLO capacity a deployment's accelerators were asked for.
 _LOADS = f"""
@@ -180,7 +187,8 @@ def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
     labels = dict(connection.execute("select model, keep_apart from fleet.models").fetchall())
     usage["keep_apart"] = usage["model"].map(labels)
     ((first_at, seconds, interval_seconds),) = connection.execute(_SPAN).fetchall()
-    intervals = (seconds or 0) // (interval_seconds or 1)
+    # Without any interval of known power and tokens there is no load, and no grid to lay it on.
+    intervals = (seconds or 0) // interval_seconds if interval_seconds else 0
     load = np.full((len(usage), intervals), np.nan, dtype=np.float32)
     idle = np.full((len(usage), intervals), -1, dtype=np.int8)
     told = usage.reset_index()[

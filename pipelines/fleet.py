@@ -6,6 +6,7 @@ reference values that are the same for everybody: those are dbt seeds. The kinds
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
@@ -27,6 +28,8 @@ from pipelines.sources import AnySource, FleetPath, GivenName, Name, NonNegative
 
 PROJECT = Path(__file__).parent.parent
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["DEFAULT_FLEET", "PROJECT", "Fleet", "FleetError", "load_fleet"]
 
@@ -294,7 +297,8 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
     reserved = sorted({"path", "root"} & raw.keys())
     name = raw.get("fleet") if isinstance(raw.get("fleet"), str) else "unnamed"
     root = Path(environ.get("WATTLEDGER_DATA") or PROJECT / "data").absolute() / name
-    context = {"environ": environ, "roots": {"fleet": path.parent, "data": root}}
+    notices: list[str] = []
+    context = {"environ": environ, "roots": {"fleet": path.parent, "data": root}, "notices": notices}
     try:
         fleet = Fleet.model_validate({**raw, "path": path, "root": root}, context=context)
     except ValidationError as wrong:
@@ -302,6 +306,9 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
     found = [*(f"{key}: unknown key" for key in reserved), *_disagreements(fleet)]
     if found:
         raise FleetError(path, found)
+    for notice in notices:
+        # Without a handler Python prints a warning to stderr: so does every command that reads a fleet file.
+        logger.warning("%s: %s", path.name, notice)
     return fleet
 
 

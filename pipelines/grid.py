@@ -14,18 +14,19 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from collectors.cells import shown
 from collectors.grid import GridCollector
 from collectors.samples import SourceError, Window
 from pipelines import landing
 from pipelines.booking import registered
 from pipelines.fleet import Fleet
-from pipelines.grid_sources import GridFile
+from pipelines.grid_sources import INTENSITIES, GridFile
 from pipelines.landing import Landing
 from pipelines.references import UnreadableFile, quoted
 
 ASSET = "raw/grid_intensity"
 FILE = "file"
-VALUES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh")
+VALUES = INTENSITIES
 # The dirtiest lignite plants emit about 1,400 g/kWh; more is another unit, as is less than nothing.
 POSSIBLE_GCO2E_PER_KWH = 2500
 # Asked for in one request: Electricity Maps answers ten days of hours at most, the others more.
@@ -97,7 +98,8 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
         try:
             came, rejected = _judged(connection, file.zone, _file_rows(connection, file, path), [path])
             if came == 0:
-                raise UnreadableFile(f"no value of zone {file.zone}; {rejected or 'it is empty'}")
+                first = _first_row(connection, file, path) if rejected else "it is empty"
+                raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
             same = _replace(connection, name, FILE, file.zone)
             connection.execute("commit")
             yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)
@@ -255,12 +257,7 @@ def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
 
     A cell that is no number becomes NaN, which is rejected, and not NULL, which would be a missing hour.
     """
-    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
-    present = [row[0] for row in connection.execute(f"describe select * from {reader}", [path]).fetchall()]
-    columns = _export_columns(present) if file.format else _mapped_columns(file)
-    missing = sorted({repr(column) for column in columns.values() if column not in present})
-    if missing:
-        raise UnreadableFile(f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
+    reader, columns = _columns(connection, file, path)
     start_at = f"try_cast({quoted(columns['time'])} as timestamptz)"
     values = [
         f"case when nullif(cast({quoted(columns[v])} as varchar), '') is not null"
@@ -277,9 +274,28 @@ def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
     )
 
 
+def _first_row(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> str:
+    """The columns that are read of a file, as its first row has them."""
+    reader, columns = _columns(connection, file, path)
+    chosen = ", ".join(f"cast({quoted(column)} as varchar)" for column in columns.values())
+    (row,) = connection.execute(f"select {chosen} from {reader} limit 1", [path]).fetchall()
+    held = ", ".join(f"{column!r} {shown(cell)}" for column, cell in zip(columns.values(), row, strict=True))
+    return f"the first row has {held}; expected a time such as 2026-10-01 00:00 (UTC) and 0 to 2500 g/kWh"
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> tuple[str, dict[str, str]]:
+    """The table function that reads a file, and target -> its column; UnreadableFile where one is missing."""
+    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
+    present = [row[0] for row in connection.execute(f"describe select * from {reader}", [path]).fetchall()]
+    columns = _export_columns(present) if file.format else _mapped_columns(file)
+    missing = sorted({repr(column) for column in columns.values() if column not in present})
+    if missing:
+        raise UnreadableFile(f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
+    return reader, columns
+
+
 def _mapped_columns(file: GridFile) -> dict[str, str]:
-    told = {target: column for column, target in file.values.items()}
-    return {"time": file.time, **told, **({"estimated": file.estimated} if file.estimated else {})}
+    return {"time": file.time, **file.values, **({"estimated": file.estimated} if file.estimated else {})}
 
 
 def _export_columns(present: list[str]) -> dict[str, str]:

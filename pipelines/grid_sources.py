@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pipelines.sources import FleetPath, Name, Part, SourceName, Url, Variable
+from pipelines.sources import FleetPath, Name, Part, SourceName, Url, Variable, by_metric
 
 if TYPE_CHECKING:
     from collectors.grid import GridCollector
 
-GridColumn = Literal["direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh"]
+INTENSITIES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh")
 
 
 class GridFile(Part):
     """Intensity of one zone from CSV (also .gz) or Parquet; `path` may be a glob.
 
     Either an export of Electricity Maps' portal (`format: electricity_maps`), whose columns are known, or any file
-    whose `time` (UTC where it carries no offset) and `values` (column to target) are named here.
+    whose `time` (UTC where it carries no offset) and `values` (intensity to column) are named here.
     """
 
     path: FleetPath
@@ -30,9 +30,14 @@ class GridFile(Part):
     format: Literal["electricity_maps"] | None = None
     period_minutes: Literal[5, 15, 30, 60] = 60
     time: Name | None = None
-    values: dict[str, GridColumn] = Field(default_factory=dict)
+    values: dict[str, str] = Field(default_factory=dict)
     estimated: Name | None = None
     source: Name | None = None
+
+    @field_validator("values")
+    @classmethod
+    def _by_metric(cls, values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return by_metric(values, INTENSITIES, info)
 
     @model_validator(mode="after")
     def _one_shape(self) -> GridFile:
@@ -40,8 +45,6 @@ class GridFile(Part):
             raise ValueError("expected either format, or time and values with estimated")
         if self.format is None and not (self.time and self.values):
             raise ValueError("expected format: electricity_maps, or time and values")
-        if len(set(self.values.values())) < len(self.values):
-            raise ValueError("values: two columns would become the same target")
         return self
 
 

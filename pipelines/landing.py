@@ -115,6 +115,7 @@ def land(
         landing = Landing(
             collector.source, window, "failed", 0, unit.rows_held(), failure.url, status, failure.reason[:1000]
         )
+        unit.note_unknown_families()
         audit(connection, landing, run_id, now())
         return landing
     except BaseException:
@@ -248,7 +249,9 @@ class _Unit:
     def _empty(self) -> Landing:
         """Nothing to land: an empty source, or one of which nothing can be read."""
         if unreadable := self._unreadable():
-            raise _SourceFailed(getattr(self.collector, "url", ""), None, unreadable)
+            first = self.register.first_unreadable
+            reason = "; the first: ".join(filter(None, [unreadable, first]))
+            raise _SourceFailed(getattr(self.collector, "url", ""), None, reason)
         return self._landing("empty", 0)
 
     def _unreadable(self) -> str:

@@ -7,13 +7,17 @@ about sites, tariffs and people: that is `fleet`.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from pipelines import catalog
 
 if TYPE_CHECKING:
     from collectors.samples import Collector
@@ -99,6 +103,46 @@ def _not_of_the_book(name: str) -> str:
     return name
 
 
+def by_metric(values: Mapping[str, str], known: Collection[str], info: ValidationInfo) -> dict[str, str]:
+    """`values` as metric -> column, or ValueError. `known` are the names that may stand for a metric.
+
+    Up to 0.1 the key was the column. An entry that only makes sense that way is turned around, and noted in the
+    context's `notices`; one that makes sense both ways or neither is refused.
+    """
+    found: dict[str, str] = {}
+    turned: dict[str, str] = {}
+    for key, value in values.items():
+        if key in known and value in known and key != value:
+            raise ValueError(
+                f"{{{key}: {value}}} names two metrics, expected {{metric: column}}."
+                " It is unclear which is the column: rename the column in the file"
+            )
+        if key not in known and value not in known:
+            near = difflib.get_close_matches(key, known, n=1) or difflib.get_close_matches(value, known, n=1)
+            of = ", ".join(sorted(known)) if len(known) < 5 else "those of dbt_project/seeds/metric_catalog.csv"
+            hint = f"; did you mean {near[0]!r}?" if near else f" with a metric of {of}"
+            raise ValueError(f"{{{key}: {value}}} names no known metric, expected {{metric: column}}{hint}")
+        metric, column = (key, value) if key in known else (value, key)
+        if key != metric:
+            turned[metric] = column
+        if metric in found:
+            raise ValueError(f"{metric!r} is in two columns, expected one; add a second entry under `files`")
+        found[metric] = column
+    if turned:
+        shown = ", ".join(f"{metric}: {column}" for metric, column in turned.items())
+        where = info.data.get("path", "a file")
+        info.context.setdefault("notices", []).append(
+            f"{where}: values are written {{column: metric}}, which is deprecated and will be refused after 0.1."
+            f" Write values: {{{shown}}}"
+        )
+    return found
+
+
+@cache
+def _metrics() -> frozenset[str]:
+    return frozenset(catalog.families())
+
+
 Name = Annotated[str, Field(min_length=1)]
 # A name that the fleet file gives: it stands in the ledger as it is.
 GivenName = Annotated[Name, AfterValidator(_not_of_the_book)]
@@ -174,7 +218,7 @@ class PrometheusSource(Source):
 class SampleFile(Part):
     """One file, or a glob of files, of samples: which column is the time, which are labels, which are values.
 
-    Wide (`values`: column to metric) or long (`metric` and `value` name columns).
+    Wide (`values`: metric to column, as `labels` are label to column) or long (`metric` and `value` name columns).
     """
 
     path: FleetPath
@@ -186,6 +230,11 @@ class SampleFile(Part):
     metric: Name | None = None
     labels_json: Name | None = None
     value: Name | None = None
+
+    @field_validator("values")
+    @classmethod
+    def _by_metric(cls, values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return by_metric(values, _metrics(), info)
 
     @model_validator(mode="after")
     def _wide_or_long(self) -> SampleFile:

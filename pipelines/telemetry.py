@@ -220,7 +220,7 @@ def land_days(
                 )
             failures = failures + 1 if result.outcome == "failed" else 0
             if result.detail:
-                logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, result.detail)
+                logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, _why(result))
             answers.append(result)
         told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
         logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", told)
@@ -289,7 +289,7 @@ def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound
         asset_key=asset,
         check_name=check,
         severity=dg.AssetCheckSeverity.ERROR if unanswered or not wrong else dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{_shown(r.window)} {r.outcome}: {r.detail}" for r in wrong[:3]) or None,
+        description="; ".join(f"{_shown(r.window)} {r.outcome}: {_why(r)}" for r in wrong[:3]) or None,
         metadata=metadata,
     )
 
@@ -343,6 +343,11 @@ def _telemetry_metadata(
             )
         )
     return tables
+
+
+def _why(result: Landing) -> str:
+    """The detail, behind the file or URL that it is about."""
+    return f"{result.url}: {result.detail}" if result.outcome == "failed" and result.url else str(result.detail)
 
 
 def _shown(window: Window) -> str:

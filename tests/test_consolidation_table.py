@@ -6,7 +6,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pipelines.consolidation import COLUMNS, write_consolidation
+from pipelines.consolidation import COLUMNS, _read, write_consolidation
 from tests.test_right_sizing_table import marts as marts_of_one_deployment
 
 marts = marts_of_one_deployment
@@ -25,6 +25,7 @@ def ledger(connection: duckdb.DuckDBPyConnection, engines: dict[str, tuple[str, 
     connection.execute(
         "create table marts.energy_ledger as select *, cast(interval_start_at as date) as date from rows"
     )
+    connection.execute("create table marts.unmetered_devices (date date, node varchar, model varchar)")
 
 
 def test_replicas_stand_where_the_newest_interval_has_them(marts: duckdb.DuckDBPyConnection) -> None:
@@ -70,6 +71,16 @@ def test_a_fleet_of_which_nothing_is_booked_has_an_empty_table(marts: duckdb.Duc
     marts.execute("delete from marts.model_intervals")
     assert len(write_consolidation(marts).rows) == 0
     assert marts.execute("select count(*) from published.consolidation").fetchall() == [(0,)]
+
+
+def test_a_node_of_a_device_without_a_power_meter_is_not_emptied(marts: duckdb.DuckDBPyConnection) -> None:
+    """On the newest date alone, and not for a device that nobody holds."""
+    ledger(marts, {"e1": ("n1", ["a"])})
+    marts.execute(
+        "insert into marts.unmetered_devices values ('2026-10-28', 'n1', 'other'), ('2026-10-27', 'n2', 'other'),"
+        " ('2026-10-28', 'n3', '__unallocated__')"
+    )
+    assert _read(marts).unknown_nodes == {"n1"}
 
 
 def test_a_fleet_without_tokens_is_not_known(marts: duckdb.DuckDBPyConnection) -> None:

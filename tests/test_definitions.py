@@ -65,6 +65,7 @@ OWN_CHECKS = {
     "raw/token_samples:clocks_agree",
     "marts/energy_ledger:power_has_a_model",
     "marts/token_ledger:tokens_have_power",
+    "marts/unmetered_devices:devices_have_power",
 }
 
 
@@ -113,6 +114,7 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/run_windows",
         "marts/site_carbon_hourly",
         "marts/token_ledger",
+        "marts/unmetered_devices",
     }
     assert {key.split("/")[0] for key in keys} == {
         "fleet",

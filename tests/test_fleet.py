@@ -202,8 +202,82 @@ sources:
   - name: wall
     kind: files
     interval_seconds: 1
-    files: [{{path: "{path}", time: t, values: {{w: wall_power_watts}}}}]
+    files: [{{path: "{path}", time: t, values: {{wall_power_watts: w}}}}]
 """
+
+
+def with_values(values: str) -> str:
+    return files_source("power.csv").replace("{wall_power_watts: w}", values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("{wall_power_watts: w}", {"wall_power_watts": "w"}),
+        ("{wall_power_watts: wall_power_watts}", {"wall_power_watts": "wall_power_watts"}),
+        ("{wall_power_watts: w, rack_power_watts: w}", {"wall_power_watts": "w", "rack_power_watts": "w"}),
+    ],
+)
+def test_values_are_metric_to_column(
+    tmp_path: Path, values: str, expected: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = load(tmp_path, with_values(values))
+    assert fleet.sources[0].files[0].values == expected
+    assert caplog.messages == []
+
+
+def test_values_of_the_old_direction_are_turned_around_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = load(tmp_path, with_values("{w: wall_power_watts, wall_energy_joules_total: j}"))
+    assert fleet.sources[0].files[0].values == {"wall_power_watts": "w", "wall_energy_joules_total": "j"}
+    assert fleet.collectors()[0].files[0].values == fleet.sources[0].files[0].values
+    assert caplog.messages == [
+        f"fleet.yaml: {tmp_path}/power.csv: values are written {{column: metric}}, which is deprecated and will be"
+        " refused after 0.1. Write values: {wall_power_watts: w}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (
+            "{wall_power_watts: facility_power_watts}",
+            "{wall_power_watts: facility_power_watts} names two metrics, expected {metric: column}."
+            " It is unclear which is the column: rename the column in the file",
+        ),
+        (
+            "{w: wall_power_wats}",
+            "{w: wall_power_wats} names no known metric, expected {metric: column}; did you mean 'wall_power_watts'?",
+        ),
+        (
+            "{w: x}",
+            "{w: x} names no known metric, expected {metric: column} with a metric of those of"
+            " dbt_project/seeds/metric_catalog.csv",
+        ),
+        (
+            "{a: wall_power_watts, b: wall_power_watts}",
+            "'wall_power_watts' is in two columns, expected one; add a second entry under `files`",
+        ),
+    ],
+)
+def test_values_that_name_two_metrics_or_none_are_refused(tmp_path: Path, values: str, problem: str) -> None:
+    assert problems(tmp_path, with_values(values)) == [f"sources[wall].files[0].values: {problem}"]
+
+
+def test_values_of_grid_files_have_the_same_direction(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def grid(values: str) -> str:
+        return f"{SMALLEST}\ngrid_intensity: {{files: [{{path: g.csv, zone: ES, time: at, values: {values}}}]}}\n"
+
+    held = {"direct_gco2e_per_kwh": "co2"}
+    assert load(tmp_path, grid("{direct_gco2e_per_kwh: co2}")).grid_intensity.files[0].values == held
+    assert caplog.messages == []
+    assert load(tmp_path, grid("{co2: direct_gco2e_per_kwh}")).grid_intensity.files[0].values == held
+    assert len(caplog.messages) == 1
+    assert problems(tmp_path, grid("{co2: grams}")) == [
+        "grid_intensity.files[0].values: {co2: grams} names no known metric, expected {metric: column} with a metric of"
+        " direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, marginal_gco2e_per_kwh"
+    ]
 
 
 def path_of(fleet: Fleet) -> str:
@@ -410,3 +484,7 @@ def test_the_command_line_judges_a_file_without_a_traceback(tmp_path: Path) -> N
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.endswith("fleet.yaml: grid_seconds: got 7, expected a divisor of 3600\n")
     assert "Traceback" not in wrong.stderr
+    old = judge(write(tmp_path, files_source("power.csv").replace("wall_power_watts: w", "w: wall_power_watts")))
+    assert old.returncode == 0
+    assert old.stderr.count("\n") == 1
+    assert "deprecated" in old.stderr and "Write values: {wall_power_watts: w}" in old.stderr

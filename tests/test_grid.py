@@ -406,6 +406,76 @@ def test_impossible_values_and_times_are_rejected_and_counted(held, tmp_path, mo
     assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(0, 100.0), (5, 120.0)]
 
 
+def _saying(answer: object) -> Answer:
+    return lambda handler, *_: reply(handler, 200, orjson.dumps(answer))
+
+
+WT_META = {"region": "CAISO_NORTH", "signal_type": "co2_moer", "units": "lbs_co2_per_mwh"}
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "reason"),
+    [
+        (
+            electricity_maps,
+            {"zone": "US-CAL-CISO", "data": [{"time": hour(0), "carbonIntensity": 100}]},
+            "answered 1 entries, none with a UTC time in 'datetime'; the first is '{\"time\":\"2026-10-01T",
+        ),
+        (
+            electricity_maps,
+            {"zone": "US-CAL-CISO", "data": [{"datetime": hour(n), "carbonIntensity": "n/a"} for n in range(24)]},
+            "answered 24 entries, none with a number in 'carbonIntensity'; the first is '{\"datetime\":",
+        ),
+        (
+            electricity_maps,
+            {"zone": "US-CAL-CISO", "data": [{"datetime": hour(0), "value": 100}]},
+            "answered 1 entries, none with a number in 'carbonIntensity'",
+        ),
+        (
+            uk,
+            {"data": [{"from": "2026-10-01 00:00", "to": "2026-10-01 00:30", "intensity": {"actual": 266}}]},
+            'answered 1 entries, none with a UTC time in \'from\'; the first is \'{"from":"2026-10-01 00:00"',
+        ),
+        (
+            uk,
+            {"data": [{"from": "2026-10-01T00:00Z", "to": "2026-10-01T00:30Z", "intensity": 266}]},
+            "answered 1 entries, none with a number in 'intensity'",
+        ),
+        (
+            watttime,
+            {"token": "secret", "data": [{"point_time": hour(0), "val": 1}], "meta": WT_META},
+            "answered 1 entries, none with a number in 'value'; the first is '{\"point_time\":",
+        ),
+    ],
+)
+def test_entries_of_another_shape_fail_by_the_first_and_are_never_empty(tmp_path, monkeypatch, source, answer, reason):
+    with closing(warehouse.connect(":memory:")) as held, api(_saying(answer)) as url:
+        create_tables(held)
+        (failed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[source(url)]))
+    assert failed.outcome == "failed"
+    assert reason in failed.detail
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        (electricity_maps, {"zone": "US-CAL-CISO", "data": []}),
+        (electricity_maps, {"zone": "US-CAL-CISO", "data": [{"datetime": hour(0), "carbonIntensity": None}]}),
+        (electricity_maps, {"zone": "US-CAL-CISO", "data": [{"datetime": hour(30), "carbonIntensity": 100}]}),
+        (uk, {"data": []}),
+        (
+            uk,
+            {"data": [{"from": "2026-10-01T00:00Z", "to": "2026-10-01T00:30Z", "intensity": {"actual": None}}]},
+        ),
+        (watttime, {"token": "t", "data": [], "meta": WT_META}),
+    ],
+)
+def test_an_answer_without_a_value_for_the_day_is_empty_and_no_failure(held, tmp_path, monkeypatch, source, answer):
+    with api(lambda handler, *_: reply(handler, 200, orjson.dumps(answer))) as url:
+        (landed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[source(url)]))
+    assert (landed.outcome, landed.detail) == ("empty", "24 of 24 hours have no value")
+
+
 @pytest.mark.parametrize(
     ("meta", "reason"),
     [
@@ -445,7 +515,7 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
         reply(handler, *((200, uk_answer(*halves)) if path.startswith("/intensity/") else LOGIN))
 
     (tmp_path / "grid.csv").write_text("at,direct\n2026-10-01,100\n2026-10-01 01:00,-1\n")
-    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}}
+    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}}
     with api(answer) as url:
         fleet = fleet_of(
             tmp_path,
@@ -469,7 +539,8 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
         "source_maps_answers": (
             False,
             "ERROR",
-            "2026-10-01 failed: answered text/html, not JSON; a login page or another server?",
+            f"2026-10-01 failed: {url}/v3/carbon-intensity/past-range: answered text/html, not JSON;"
+            " a login page or another server?",
         ),
         "source_neso_answers": (False, "WARN", "2026-10-01 landed: 1 of 24 hours have no value"),
         "grid_files_are_sound": (False, "WARN", "2026-10-01 landed: rejected: 1 outside 0 to 2500 g/kWh"),
@@ -481,7 +552,7 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
 
 def in_file(held, tmp_path, text: str, day: date = DAY, **more: object) -> Landing:
     (tmp_path / "grid.csv").write_text(text, encoding="utf-8")
-    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}} if "format" not in more else {}
+    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}} if "format" not in more else {}
     (landed,) = land(held, fleet_of(tmp_path, files=[{"path": "grid.csv", "zone": "ES", **shape, **more}]), day)
     return landed
 
@@ -526,6 +597,17 @@ def test_local_times_without_an_offset_show_as_the_hour_that_repeats_in_autumn(h
         ("<html>log in</html>\n", {"format": "electricity_maps"}, "not an export of Electricity Maps"),
         (EXPORT + "2026-10-01 00:00:00,F,F,FR,1,1,x,false\n", {"format": "electricity_maps"}, "1 of another zone"),
         ("at,direct\n", {}, "no value of zone ES; it is empty"),
+        (
+            "at,direct\n1.10.2026 00:00,100\n1.10.2026 01:00,100\n",
+            {},
+            "no value of zone ES; rejected: 2 without a UTC time; the first row has 'at' '1.10.2026 00:00',"
+            " 'direct' '100'; expected a time such as 2026-10-01 00:00 (UTC) and 0 to 2500 g/kWh",
+        ),
+        (
+            "at,direct\n2026-10-01 00:00,Spain\n",
+            {},
+            "rejected: 1 outside 0 to 2500 g/kWh; the first row has 'at' '2026-10-01 00:00', 'direct' 'Spain'",
+        ),
     ],
 )
 def test_a_file_that_is_something_else_fails_and_what_was_held_stays(held, tmp_path, text, more, reason):
@@ -539,7 +621,7 @@ def test_a_file_that_is_something_else_fails_and_what_was_held_stays(held, tmp_p
 def test_a_file_that_is_not_there_and_a_broken_archive_fail_and_the_rest_lands(held, tmp_path):
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"at,direct\n" + b"2026-10-01,1\n" * 9999)[:-20])
     (tmp_path / "good.csv").write_text("at,direct\n2026-10-01,100\n")
-    shape = {"time": "at", "values": {"direct": "direct_gco2e_per_kwh"}, "zone": "ES"}
+    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}, "zone": "ES"}
     files = [{"path": path, **shape} for path in ("none.csv", "cut.csv.gz", "good.csv")]
     outcomes = [(one.source.rpartition("/")[2], one.outcome) for one in land(held, fleet_of(tmp_path, files=files))]
     assert outcomes == [("none.csv", "failed"), ("cut.csv.gz", "failed"), ("good.csv", "landed")]

@@ -162,7 +162,7 @@ def filed(path, body):
     if path.suffix == ".parquet":
         mapping = FileMapping(str(path), time="observed_at", metric="metric", labels_json="labels", value="value")
     else:
-        mapping = FileMapping(str(path), time="at", time_unit="ms", labels_json="labels", values={"watts": POWER})
+        mapping = FileMapping(str(path), time="at", time_unit="ms", labels_json="labels", values={POWER: "watts"})
     return FilesCollector("unwell", [mapping])
 
 
@@ -326,6 +326,87 @@ def test_an_answer_that_is_none_fails_alone_and_says_why(refusing_fleet, kind, p
     assert reason in result.detail
 
 
+def successful(data):
+    return orjson.dumps({"status": "success", "data": data})
+
+
+# JSON that parses, under the right media type: what was said, and what the failure says of it.
+OTHER_SHAPES = {
+    "an object without a status": (b'{"message":"hello"}', "status is not success: no status; it begins with '{"),
+    "a vector": (
+        successful({"resultType": "vector", "result": [{"metric": {}, "value": [1, "2"]}]}),
+        "the result is not of type matrix but 'vector'",
+    ),
+    "a vector that says it is a matrix": (
+        successful({"resultType": "matrix", "result": [{"metric": {"UUID": "GPU-a"}, "value": [NOON_MS / 1000, "2"]}]}),
+        'a series has no list of values: \'{"metric":{"UUID":"GPU-a"},"value":[',
+    ),
+    "values by name": (
+        successful({"resultType": "matrix", "result": [{"metric": {}, "values": {}}]}),
+        'a series has no list of values: \'{"metric":{},"values":{}}\'',
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", OTHER_SHAPES)
+def test_an_answer_of_another_shape_fails_by_what_it_says_and_is_never_empty(refusing_fleet, shape):
+    body, reason = OTHER_SHAPES[shape]
+    with served(lambda handler: reply(handler, 200, body), "prometheus") as unwell:
+        result = refusing_fleet.lands(unwell)
+    assert (result.outcome, result.rows, result.status) == ("failed", 0, "200")
+    assert reason in result.detail
+    assert result.url.endswith("/api/v1/query")
+
+
+def test_an_export_of_another_shape_fails_by_what_it_says_and_is_never_empty(refusing_fleet):
+    line = b'{"metric":{"__name__":"%s"},"values":{},"timestamps":{}}\n' % POWER.encode()
+    with served(lambda handler: reply(handler, 200, line, EXPORT_KIND), "victoria_metrics") as unwell:
+        result = refusing_fleet.lands(unwell)
+    assert result.outcome == "failed"
+    assert 'not a line of an export: {"metric"' in result.detail
+
+
+@pytest.mark.parametrize(
+    ("names", "outcome", "reason"),
+    [
+        (successful([]), "empty", None),
+        (successful(["another_metric"]), "empty", None),
+        (
+            successful({"names": [POWER]}),
+            "failed",
+            '"names":["DCGM_FI_DEV_POWER_USAGE"]}}\', expected a list of metric',
+        ),
+        (successful([{"name": POWER}]), "failed", "expected a list of metric names in 'data'"),
+        (successful("all"), "failed", "expected a list of metric names in 'data'"),
+        # Without names, as with null (an empty list of some servers), every family is asked for.
+        (successful(None), "landed", None),
+        (b'{"message":"no such route"}', "landed", None),
+    ],
+)
+def test_a_list_of_names_of_another_shape_is_not_a_server_without_metrics(fleet, names, outcome, reason):
+    whole = as_matrix([({"UUID": "GPU-a"}, [(0, 250.0)])])
+
+    def answer(handler):
+        path, fields = fields_of(handler)
+        if path.endswith("/label/__name__/values"):
+            reply(handler, 200, names)
+        elif path.endswith("/export"):
+            reply(handler, 404, b"404 page not found", "text/plain")
+        else:
+            reply(handler, 200, whole if POWER in fields["query"] else as_matrix([]))
+
+    with http_server(answer) as url:
+        result = fleet.lands(PrometheusCollector("unwell", url, attempts=1))
+    assert result.outcome == outcome
+    assert reason is None or reason in result.detail
+
+
+def test_a_server_that_has_nothing_in_the_window_is_empty_and_no_failure(fleet):
+    with served(lambda handler: reply(handler, 200, as_matrix([])), "prometheus") as unwell:
+        result = fleet.lands(unwell)
+    assert (result.outcome, result.rows, result.detail) == ("empty", 0, None)
+
+
 BROKEN_FILES = {
     "truncated": lambda body: body[: len(body) // 2],
     "a login page": lambda _: LOGIN,
@@ -344,7 +425,8 @@ def test_a_file_that_is_none_fails_alone_and_is_named(refusing_fleet, tmp_path, 
     result = refusing_fleet.lands(make(tmp_path, BROKEN_FILES[payload](whole)))
     assert (result.outcome, result.rows) == ("failed", 0)
     if payload == "truncated" and kind.startswith("csv"):
-        assert result.detail == "250 rows cannot be read"
+        assert result.detail.startswith("250 rows cannot be read; the first: ")
+        assert "/watts.csv" in result.detail and ", expected 3" in result.detail
     else:
         assert str(tmp_path) in f"{result.url} {result.detail}"
 
@@ -469,7 +551,7 @@ def main():
     outcomes = {}
     for kind, where in sources:
         if kind == "csv.gz":
-            mapping = FileMapping(where, time="at", time_unit="ms", values={"watts": POWER})
+            mapping = FileMapping(where, time="at", time_unit="ms", values={POWER: "watts"})
             unwell = FilesCollector("unwell", [mapping])
         elif kind == "page":
             unwell = ExpositionCollector("unwell", ExpositionPage(where))

@@ -339,7 +339,7 @@ fleet: mine
 period: {start: 2026-10-01, end: 2026-10-02}
 sources:
   - {name: wall, kind: files, interval_seconds: 60, files: [{path: power.csv, time: at, labels: {node: node},
-     values: {watts: wall_power_watts}}]}
+     values: {wall_power_watts: watts}}]}
 """
 
 

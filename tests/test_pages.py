@@ -19,12 +19,10 @@ from collectors.exposition import ExpositionPage
 from collectors.nvml import NvmlSampler
 from collectors.spool import Spool
 from collectors.spool_writer import SpoolWriter
-from pipelines.fleet import load_fleet
 from tests.books import Book
 from tests.servers import http_server, reply
 from tests.test_nvml import FakeNvml, board
 
-DOCS = Path(__file__).parent.parent / "docs" / "sources"
 PAGES = Path(__file__).parent / "pages"
 LOOKS = {"before": datetime(2026, 11, 20, 22, 0, tzinfo=UTC), "after": datetime(2026, 11, 20, 22, 5, tzinfo=UTC)}
 HOSTS = sorted(path.name.removesuffix("_before.prom") for path in PAGES.glob("*_before.prom"))
@@ -177,12 +175,3 @@ def test_families_that_the_catalogue_does_not_know_are_counted(book: Book) -> No
     unknown = {metric for (metric,) in book.query("select metric from raw.unknown_families")}
     assert {"vllm:prefix_cache_queries_total", "node_load1", "ifOperStatus", "prometheus_build_info"} <= unknown
     assert not unknown & read_families(BUNDLED_CATALOGUE).keys()
-
-
-def test_every_source_kind_has_its_page_whose_lines_load(tmp_path: Path) -> None:
-    for kind in set(read_families(BUNDLED_CATALOGUE).values()):
-        _, fence, rest = (DOCS / f"{kind}.md").read_text(encoding="utf-8").partition("```yaml\n")
-        assert fence, f"{kind}.md shows no fleet-file lines"
-        file = tmp_path / "fleet.yaml"
-        file.write_text("fleet: shown\nperiod: {start: 2026-11-01}\n" + rest.partition("```")[0], encoding="utf-8")
-        assert load_fleet(file, {"WATTLEDGER_DATA": str(tmp_path)}).sources

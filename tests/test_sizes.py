@@ -37,6 +37,7 @@ DEPLOYMENT = {
     "span_days": 28,
     "intervals": 8064,
     "coverage_ratio": 1.0,
+    "gpu_activity_ratio": None,
     "replicas": 4,
     "gpus": 4.0,
     "gpus_per_replica": 1.0,

@@ -39,7 +39,7 @@ WALL = """
   - name: wall
     kind: files
     interval_seconds: 3600
-    files: [{path: power.csv, time: at, labels: {node: node}, values: {watts: wall_power_watts}}]
+    files: [{path: power.csv, time: at, labels: {node: node}, values: {wall_power_watts: watts}}]
 """
 
 
@@ -148,6 +148,50 @@ def test_a_failing_source_fails_its_own_check_and_not_the_asset(tmp_path: Path) 
     assert {m.asset_key.to_user_string() for m in landed} == {f"raw/{table}" for table in telemetry.TELEMETRY_TABLES}
     samples = [m for m in landed if m.asset_key.path[-1] == "power_samples"]
     assert {m.metadata["dagster/partition_row_count"].value for m in samples} == {48}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            CSV.replace("2026-10-", "1/10/"),
+            "power.csv: column 'at' holds no time; the first value is '1/10/01T00:30",
+        ),
+        (CSV.replace(",n1,", ",n1,W"), "power.csv: column 'watts' holds no number; the first value is 'W100'"),
+        ("<!doctype html>\n<p>Sign in</p>\n", "power.csv: no column 'at'; there are '<!doctype html>'"),
+    ],
+)
+def test_a_file_that_holds_something_else_fails_by_name_and_is_never_empty(
+    tmp_path: Path, wrong: str, told: str
+) -> None:
+    fleet = fleet_of(tmp_path, WALL)
+    (tmp_path / "power.csv").write_text(wrong)
+    result = materialize(fleet, "2026-10-01", "2026-10-01")
+    assert not result.success
+    (check,) = result.get_asset_check_evaluations()
+    assert not check.passed
+    assert told in check.description
+
+
+def test_a_file_whose_rows_lie_on_other_days_is_empty_and_no_failure(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    fleet = fleet_of(tmp_path, WALL, "{start: 2026-09-01, end: 2026-10-08}")
+    results = telemetry.land_days(
+        held, fleet, date(2026, 9, 10), date(2026, 9, 11), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
+    )
+    assert [(r.outcome, r.detail) for r in results] == [("empty", None), ("empty", None)]
+
+
+def test_a_few_unreadable_rows_land_with_the_others_and_are_noted_as_before(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    fleet = fleet_of(tmp_path, WALL)
+    (tmp_path / "power.csv").write_text(CSV + "soon,n1,5\n2026-10-01T12:00:00Z\n")
+    results = telemetry.land_days(
+        held, fleet, date(2026, 10, 7), date(2026, 10, 8), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
+    )
+    assert [(r.outcome, r.rows, r.detail) for r in results] == [("landed", 25, "1 rows cannot be read")]
 
 
 def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:

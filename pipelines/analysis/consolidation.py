@@ -32,9 +32,9 @@ class Fleet:
     `usage`: a row per deployment (KEYS) with the columns of marts.deployment_usage, model_footprints, pressure and
     device_types that `right_sizing.recommend` has, and `keep_apart`. `engines`: `usage`, `engine`, `nodes` (their
     names), `node` (the first of them), `gpu_group`, `gpus`, `overlaps` (some of its boards are another group's, too) on
-    the newest date. `unknown_nodes` have boards that draw power for nobody knows whom. `load` (usage × interval):
-    tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1 without any token, 0 with
-    some, -1 where nobody knows.
+    the newest date. `unknown_nodes` have boards that draw power for nobody knows whom, or whose power nobody meters.
+    `load` (usage × interval): tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1
+    without any token, 0 with some, -1 where nobody knows.
     """
 
     usage: pd.DataFrame
@@ -340,7 +340,8 @@ def _confidence(rows: pd.DataFrame) -> pd.Series:
 
 
 SHOWN = (
-    *("coverage_ratio", "days", "nodes", "demand_tokens_per_second_mean", "capacity_tokens_per_second"),
+    *("coverage_ratio", "days", "gpu_activity_ratio", "nodes"),
+    *("demand_tokens_per_second_mean", "capacity_tokens_per_second"),
     *("capacity_basis", "needed_gib", "weights_gib", "weights_basis", "memory_gib", "running_requests_max"),
     *("kv_cache_usage_ratio_max", "has_queue_telemetry", "queued_intervals", "pressure_intervals", "min_replicas"),
     *("mean_watts", "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "power_limit_watts"),

@@ -49,6 +49,7 @@ def refusals(usage: pd.DataFrame) -> pd.Series:
     """Why nothing can be said of a deployment, by row of `usage`; None where something can."""
     reasons = [
         (usage["last_seen_date"] < usage["as_of_date"], "not_seen_lately"),
+        (usage["meter_scope"] == "none", "power_not_metered"),
         (usage["intervals"].isna(), "no_token_telemetry"),
         ((usage["days"] < LEAST_DAYS) | (usage["span_days"] < LEAST_DAYS), "short_lookback"),
         (~(usage["coverage_ratio"] >= LEAST_COVERAGE_RATIO), "low_coverage"),
@@ -332,7 +333,7 @@ def identity(*names: Any) -> str:
 
 
 SHOWN = (
-    "coverage_ratio", "days", "demand_tokens_per_second_mean", "demand_tokens_per_second_p99",
+    "coverage_ratio", "days", "gpu_activity_ratio", "demand_tokens_per_second_mean", "demand_tokens_per_second_p99",
     "demand_tokens_per_second_max", "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
     "capacity_basis", "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",

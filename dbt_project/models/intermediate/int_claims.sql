@@ -1,9 +1,15 @@
 -- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member. By pod labels, else by the fleet file,
 -- else by the node where one model is alone there; else nobody is known. `members` claimants share a slice. A pod works for the engine that
 -- the fleet file gives it, else for its own.
-with meters as (
+with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
+
+),
+
+unmetered_boards as (
+
+    select * from {{ ref('int_unmetered_boards') }}
 
 ),
 
@@ -48,6 +54,14 @@ run_dates as (
 
 ),
 
+meters as (
+
+    select date, meter_scope, meter, node, false as is_unmetered from booked_meters
+    union all
+    select date, meter_scope, meter, node, true as is_unmetered from unmetered_boards
+
+),
+
 labelled_meters as (
 
     select distinct date, meter from label_claims
@@ -73,6 +87,7 @@ booked_days as (
         meters.meter_scope,
         meters.meter,
         meters.node,
+        meters.is_unmetered,
         run_dates.start_us as day_start_us,
         run_dates.end_us as day_end_us,
         labelled_meters.meter is not null as is_labelled
@@ -317,6 +332,7 @@ named as (
         coalesce(matched.deployment, matched_deployment) as deployment,
         coalesce(team, matched_team) as team,
         coalesce(role, matched_role) as role,
+        coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
         mig_instance,
         mig_profile,
         case when is_by_node then 'node' else claim_basis end as claim_basis,
@@ -351,13 +367,17 @@ final as (
         end as deployment,
         coalesce(named.team, teams.team) as team,
         coalesce(named.role, 'unified') as role,
+        named.pod,
         named.mig_instance,
         named.mig_profile,
         named.claim_basis,
         named.is_tokens_complete,
+        booked_days.is_unmetered,
         count(*) over (partition by named.date, named.meter_scope, named.meter, named.slice_start_us) as members,
         count(*) over (partition by named.date, named.meter_scope, named.meter) as claims_of_day
     from named
+    inner join booked_days
+        on named.date = booked_days.date and named.meter_scope = booked_days.meter_scope and named.meter = booked_days.meter
     left join teams on named.namespace = teams.namespace
 
 )

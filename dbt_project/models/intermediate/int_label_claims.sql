@@ -18,6 +18,12 @@ power_samples as (
 
 ),
 
+unmetered_boards as (
+
+    select * from {{ ref('int_unmetered_boards') }}
+
+),
+
 board_series_days as (
 
     select
@@ -39,10 +45,19 @@ board_series_days as (
         || '/' || coalesce(series.mig_instance, '') as claim_key,
         -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated.
         max(case when series.pod is null then 0 else 1 end)
-            over (partition by series_days.date, series.source, series.source_kind, series.node) = 1 as is_mapped
+            over (
+                partition by series_days.date, series.source, series.source_kind, series.node, series.quantity in ('energy', 'power')
+            ) = 1 as is_mapped
     from series_days
     inner join series on series_days.series_id = series.series_id
-    where series_days.is_in_run and series.meter_scope = 'board' and series.quantity in ('energy', 'power')
+    left join unmetered_boards on series_days.date = unmetered_boards.date and series.meter = unmetered_boards.meter
+    where series_days.is_in_run
+        and series.meter_scope = 'board'
+        -- Of a board without a power meter, what it reports of itself carries the labels.
+        and (
+            series.quantity in ('energy', 'power')
+            or (unmetered_boards.meter is not null and series.quantity in ('activity', 'memory_used'))
+        )
 
 ),
 

@@ -1,7 +1,12 @@
 -- The lookback of everything that is read from several dates at once: which date it ends with, and which of its dates are held back.
 with days as (
 
-    select max(date) as as_of_date from {{ ref('model_daily') }}
+    select max(date) as as_of_date
+    from (
+        select date from {{ ref('model_daily') }}
+        union all
+        select date from {{ ref('unmetered_devices') }}
+    ) as booked_dates
 
 ),
 

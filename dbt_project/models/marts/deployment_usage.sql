@@ -32,6 +32,18 @@ ledger as (
 
 ),
 
+unmetered_devices as (
+
+    select * from {{ ref('unmetered_devices') }}
+
+),
+
+token_ledger as (
+
+    select * from {{ ref('token_ledger') }}
+
+),
+
 slo_capacity as (
 
     select * from {{ ref('slo_capacity') }}
@@ -50,7 +62,58 @@ lookback as (
 
 ),
 
-held as (
+-- GPUs without a power meter, under scope `none`: their time and use are known, their energy is not.
+unmetered as (
+
+    select
+        unmetered_devices.date,
+        unmetered_devices.interval_start_at,
+        unmetered_devices.interval_seconds,
+        {% for key in curve_keys() if key not in ('device_type', 'meter_scope') -%}
+        unmetered_devices.{{ key }},
+        {% endfor -%}
+        coalesce(unmetered_devices.device_type, {{ unknown() }}) as device_type,
+        'none' as meter_scope,
+        unmetered_devices.node,
+        unmetered_devices.device_uuid,
+        unmetered_devices.engine,
+        unmetered_devices.gpu_seconds,
+        unmetered_devices.activity_ratio,
+        lookback.as_of_date
+    from unmetered_devices
+    cross join lookback
+    where {{ in_lookback('unmetered_devices.date', 'lookback.as_of_date') }}
+
+),
+
+unmetered_held as (
+
+    select
+        as_of_date,
+        {% for key in curve_keys() -%}
+        {{ key }},
+        {% endfor -%}
+        min(date) as first_date,
+        max(date) as last_date,
+        count(distinct date) as days,
+        {% for fact in [
+            'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd', 'capacity_cost_usd',
+            'allocation_cost_usd', 'location_gco2e'
+        ] -%}
+        cast(null as {{ exact_type() }}) as {{ fact }},
+        {% endfor -%}
+        {{ exact_sum('gpu_seconds') }} as claimed_gpu_seconds,
+        {{ ratio(
+            exact_sum(exact('activity_ratio * cast(gpu_seconds as double)')),
+            exact_sum('case when activity_ratio is not null then gpu_seconds end')
+        ) }} as gpu_activity_ratio
+    from unmetered
+    where deployment not in ({{ unallocated() }}, {{ unknown() }})
+    group by as_of_date{% for key in curve_keys() %}, {{ key }}{% endfor %}
+
+),
+
+metered_held as (
 
     select
         lookback.as_of_date,
@@ -66,7 +129,8 @@ held as (
         ] -%}
         {{ exact_sum('days.' ~ fact) }} as {{ fact }},
         {% endfor -%}
-        {{ exact_sum(exact('days.gpu_seconds / nullif(days.coverage_ratio, 0)')) }} as claimed_gpu_seconds
+        {{ exact_sum(exact('days.gpu_seconds / nullif(days.coverage_ratio, 0)')) }} as claimed_gpu_seconds,
+        cast(null as double) as gpu_activity_ratio
     from days
     cross join lookback
     where {{ in_lookback('days.date', 'lookback.as_of_date') }}
@@ -76,13 +140,43 @@ held as (
 
 ),
 
+held as (
+
+    select * from metered_held
+    union all
+    select * from unmetered_held
+
+),
+
 newest_rows as (
 
     select
-        ledger.*,
-        coalesce(ledger.device_type, {{ unknown() }}) as known_device_type
+        ledger.date,
+        ledger.interval_start_at,
+        {% for key in curve_keys() if key != 'device_type' -%}
+        ledger.{{ key }},
+        {% endfor -%}
+        coalesce(ledger.device_type, {{ unknown() }}) as known_device_type,
+        ledger.node,
+        ledger.meter,
+        ledger.engine,
+        ledger.gpu_seconds
     from ledger
     inner join (select distinct last_date from held) as dates on ledger.date = dates.last_date
+    union all
+    select
+        unmetered.date,
+        unmetered.interval_start_at,
+        {% for key in curve_keys() if key != 'device_type' -%}
+        unmetered.{{ key }},
+        {% endfor -%}
+        unmetered.device_type as known_device_type,
+        unmetered.node,
+        unmetered.device_uuid as meter,
+        unmetered.engine,
+        unmetered.gpu_seconds
+    from unmetered
+    inner join (select distinct last_date from held) as dates on unmetered.date = dates.last_date
 
 ),
 
@@ -115,7 +209,7 @@ node_boards as (
         node,
         count(distinct meter) as boards
     from newest_rows
-    where meter_scope = 'board' and node is not null
+    where meter_scope in ('board', 'none') and node is not null
     group by date, node
 
 ),
@@ -186,7 +280,44 @@ whole_sizes as (
 
 ),
 
-loads as (
+unmetered_engines as (
+
+    select distinct
+        date,
+        interval_start_at,
+        interval_seconds,
+        {% for key in curve_keys() -%}
+        {{ key }},
+        {% endfor -%}
+        engine
+    from unmetered
+
+),
+
+unmetered_demand as (
+
+    select
+        {% for key in curve_keys() -%}
+        unmetered_engines.{{ key }},
+        {% endfor -%}
+        unmetered_engines.interval_start_at,
+        unmetered_engines.interval_seconds,
+        {{ exact_sum('token_ledger.tokens') }} as tokens
+    from unmetered_engines
+    inner join token_ledger
+        on unmetered_engines.date = token_ledger.date
+        and unmetered_engines.interval_start_at = token_ledger.interval_start_at
+        and unmetered_engines.engine = token_ledger.engine
+        and unmetered_engines.role = token_ledger.role
+        and not token_ledger.has_power
+        and (token_ledger.token_class = 'output' or (token_ledger.role = 'prefill' and token_ledger.token_class = 'input'))
+    group by
+        unmetered_engines.interval_start_at, unmetered_engines.interval_seconds
+        {%- for key in curve_keys() %}, unmetered_engines.{{ key }}{% endfor %}
+
+),
+
+metered_loads as (
 
     select
         {% for key in curve_keys() -%}
@@ -205,6 +336,26 @@ loads as (
     cross join lookback
     where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
     group by {% for key in curve_keys() %}intervals.{{ key }}{{ ', ' if not loop.last }}{% endfor %}
+
+),
+
+loads as (
+
+    select * from metered_loads
+    union all
+    select
+        {{ curve_keys() | join(', ') }},
+        cast(null as bigint) as intervals,
+        {{ exact_sum('interval_seconds') }} as seconds,
+        cast(null as {{ exact_type() }}) as matched_gpu_seconds,
+        {{ exact_sum('tokens') }} as tokens,
+        max({{ ratio('tokens', 'interval_seconds') }}) as demand_tokens_per_second_max,
+        percentile_cont(0.99) within group (order by {{ ratio('tokens', 'interval_seconds') }}) as demand_tokens_per_second_p99,
+        cast(null as bigint) as parked_seconds,
+        cast(null as {{ exact_type() }}) as parked_gpu_seconds,
+        cast(null as {{ exact_type() }}) as parked_joules
+    from unmetered_demand
+    group by {{ curve_keys() | join(', ') }}
 
 ),
 
@@ -271,6 +422,7 @@ final as (
             else 'unknown'
         end as parked_watts_basis,
         {{ ratio('active_seconds', 'known_seconds') }} as active_time_ratio,
+        gpu_activity_ratio,
         cast(intervals as bigint) as intervals,
         {{ ratio('tokens', 'seconds') }} as demand_tokens_per_second_mean,
         demand_tokens_per_second_p99,

@@ -38,7 +38,8 @@ claimed_engines as (
         engine,
         min(deployment) as deployment,
         min(team) as team,
-        min(role) as role
+        min(role) as role,
+        max(case when is_unmetered then 0 else 1 end) = 1 as has_power
     from claims
     group by date, engine
 
@@ -67,7 +68,7 @@ final as (
         token_intervals.token_class,
         token_intervals.token_source,
         token_intervals.token_metric,
-        claimed_engines.engine is not null as has_power,
+        coalesce(claimed_engines.has_power, false) as has_power,
         matched_intervals.engine is not null as is_matched,
         token_intervals.has_reset,
         cast(token_intervals.tokens as {{ exact_type() }}) as tokens

@@ -1,0 +1,193 @@
+"""What the cells of a file's column hold: texts, numbers and times, whatever way they are written.
+
+Add here another spelling of a number or a time that can mean one thing only. Keep out which column is what (`files`)
+and what the values mean (SQL).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collectors.samples import OBSERVED_AT
+
+TimeUnit = Literal["s", "ms", "us"]
+
+US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
+NO_TIME = np.iinfo(np.int64).min
+# Beyond it a number is in another unit than the mapping says, and no time.
+_YEAR_9999_US = 253_402_300_800_000_000
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$|^\s*[+-]?(?i:nan|inf|infinity)\s*$"
+# How programs write that there is no measurement. nvidia-smi puts its reasons in brackets.
+_NO_MEASUREMENT = r"^\s*(\[.*\]|(?i:n/?a|null|none|nil|unknown|error|err!|not (supported|available))|[-–—]+|)\s*$"
+_ISO = pa.timestamp("ns", "UTC")
+_OFFSET = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
+_ISO_TEXT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?(Z|[+-]\d\d(:?\d\d)?)$"
+# Year first with slashes, as nvidia-smi writes it, has one meaning only; 07/08/2026 has two and is not read.
+_SLASHES = r"^(\d{4})/(\d\d)/(\d\d)"
+_UNIT_IN_NAME = re.compile(r"\[([^\[\]]+)\]\s*$")
+_SHOWN_CHARACTERS = 60
+
+
+def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
+    """A cell, or a longer text, as a message quotes it."""
+    if value is None:
+        return "an empty cell"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= characters else f"{text[:characters]}…"
+
+
+def is_text(column: pa.Array) -> bool:
+    """Whether the cells are text, of which numbers and times have to be made."""
+    return pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple]]:
+    """A code per row (n,) and, per code, the texts of `columns` as a tuple (None for null)."""
+    codes, keys = np.zeros(len(rows), np.int64), [()]
+    for column in columns:
+        encoded = _text_dictionary(rows.column(column))
+        texts = [*encoded.dictionary.to_pylist(), None]
+        mine = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(columns) == 1:
+            return mine, [(text,) for text in texts]
+        both = pa.array(codes * len(texts) + mine).dictionary_encode()
+        codes = both.indices.to_numpy()
+        keys = [(*keys[pair // len(texts)], texts[pair % len(texts)]) for pair in both.dictionary.to_pylist()]
+        codes = codes.astype(np.int64)
+    return codes, keys
+
+
+def _text_dictionary(column: pa.Array) -> pa.DictionaryArray:
+    if pa.types.is_map(column.type):
+        column = _map_text(column)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if not pa.types.is_string(column.dictionary.type):
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
+    return column
+
+
+def _map_text(column: pa.MapArray) -> pa.DictionaryArray:
+    """The distinct maps as JSON text. Rows are compared by joined text; only one row of each text is decoded."""
+    entries = pc.binary_join_element_wise(
+        column.keys.cast(pa.string()), column.items.cast(pa.string()), "\x1f", null_handling="replace"
+    )
+    rows = pa.ListArray.from_arrays(column.offsets, entries)
+    encoded = pc.fill_null(pc.binary_join(rows, "\x1e"), "").dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    _, first = np.unique(codes, return_index=True)
+    texts = [orjson.dumps(dict(column[int(row)].as_py() or ())).decode() for row in first]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string()))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def numbers(column: pa.Array, unit: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Values (n,) float64 and which are present (n,); text that is no number is present as NaN.
+
+    `unit` is what the cells may carry behind their number.
+    """
+    if is_text(column):
+        try:
+            values = column.cast(pa.float64())
+        except pa.ArrowInvalid:
+            cleaned = _bare(column, unit)
+            values = pc.if_else(pc.match_substring_regex(cleaned, _NUMBER), cleaned, "NaN").cast(pa.float64())
+    else:
+        values = column.cast(pa.float64(), safe=False)
+    is_present = values.is_valid().to_numpy(zero_copy_only=False)
+    return pc.fill_null(values, np.nan).to_numpy(), is_present
+
+
+def unit_of(column_name: str) -> str | None:
+    """The unit that a column's name states in brackets and its cells may repeat: W of `power.draw [W]`."""
+    found = _UNIT_IN_NAME.search(column_name)
+    return found[1].strip() if found else None
+
+
+def numbers_and_texts(column: pa.Array, unit: str | None = None) -> tuple[bool, str | None]:
+    """Whether a text column holds a number, and its first cell that is neither a number nor a word for none."""
+    cleaned = pc.drop_null(_bare(column, unit))
+    is_number = pc.match_substring_regex(cleaned, _NUMBER)
+    if pc.any(is_number).as_py():
+        return True, None
+    is_odd = pc.invert(pc.match_substring_regex(cleaned, _NO_MEASUREMENT))
+    first = pc.index(is_odd, value=True).as_py()
+    return False, None if first < 0 else cleaned[first].as_py()
+
+
+def _bare(column: pa.Array, unit: str | None) -> pa.Array:
+    cleaned = pc.ascii_ltrim(pc.ascii_trim_whitespace(column), "+")
+    return cleaned if unit is None else pc.replace_substring_regex(cleaned, rf"([0-9.])\s*{re.escape(unit)}$", r"\1")
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
+    """Microseconds since the epoch (n,) int64, NO_TIME where there is none to be read.
+
+    Timestamps, ISO text (without an offset it is UTC; its date may have slashes), or numbers of `unit` since the epoch.
+    TypeError for numbers without a unit.
+    """
+    if pa.types.is_timestamp(column.type):
+        times = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+        return pc.fill_null(times, NO_TIME).to_numpy()
+    if unit is not None:
+        values, _ = numbers(column)
+        found_us = np.rint(values * US_PER[unit])
+        is_time = np.abs(found_us) < _YEAR_9999_US
+        return np.where(is_time, np.where(is_time, found_us, 0).astype(np.int64), NO_TIME)
+    if not is_text(column):
+        raise TypeError(f"{column.type} without a unit is no time")
+    try:
+        times = column.cast(_ISO)
+    except pa.ArrowInvalid:
+        trimmed = pc.replace_substring_regex(pc.ascii_trim_whitespace(column), _SLASHES, r"\1-\2-\3")
+        with_offset = pc.if_else(
+            pc.match_substring_regex(trimmed, _OFFSET), trimmed, pc.binary_join_element_wise(trimmed, "Z", "")
+        )
+        looks_right = pc.match_substring_regex(with_offset, _ISO_TEXT)
+        times = _cast_where_possible(pc.if_else(looks_right, with_offset, pa.scalar(None, pa.string())))
+    return pc.fill_null(
+        pc.floor_temporal(times, unit="microsecond").cast(OBSERVED_AT).cast(pa.int64()), NO_TIME
+    ).to_numpy()
+
+
+def expected_time(first: object, unit: TimeUnit | None) -> str:
+    """What a time should look like and which key helps, for whoever mapped a column of `first` and its like."""
+    is_numeric = isinstance(first, str) and re.match(_NUMBER, first) is not None
+    if unit is not None:
+        return (
+            f"expected a number of {unit} since 1970-01-01T00:00:00Z, because the fleet file says time_unit: {unit}."
+            " Correct time_unit, or remove it if the column holds text such as 2026-07-18T15:52:43Z"
+        )
+    if is_numeric:
+        return "expected text such as 2026-07-18T15:52:43Z. For numbers since 1970, add time_unit: s, ms or us"
+    return (
+        "expected text such as 2026-07-18T15:52:43.787Z, 2026-07-18 15:52:43+02:00 or 2026/07/18 15:52:43.787"
+        " (UTC where it has no offset), or numbers with time_unit: s, ms or us."
+        " Correct `time` in the fleet file, or write the times so"
+    )
+
+
+def _cast_where_possible(column: pa.Array) -> pa.Array:
+    """Times, with null for what only the calendar refuses, such as 30 February; found by halving."""
+    try:
+        return column.cast(_ISO)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return pa.nulls(1, _ISO)
+        half = len(column) // 2
+        return pa.concat_arrays([_cast_where_possible(column[:half]), _cast_where_possible(column[half:])])

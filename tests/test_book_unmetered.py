@@ -1,0 +1,113 @@
+"""Devices without a power meter: their GPU time, activity and tokens are known, their energy is NULL and never 0."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tests.books import Book
+from tests.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, book_of, found
+
+ACTIVITY, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"
+SERVING = {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}
+# Pods that no engine knows: one on two boards, one that reports memory alone; and a board that nobody holds.
+TRAINING = [{"UUID": f"GPU-{name}", "Hostname": "n2", "namespace": "lab", "pod": "train-0"} for name in "bc"]
+SILENT = {"UUID": "GPU-d", "Hostname": "n2", "namespace": "lab", "pod": "notebook"}
+FREE = {"UUID": "GPU-e", "Hostname": "n2"}
+TRACE: Planted = [
+    (ACTIVITY, SERVING, ALL, 40, 0),
+    (MEMORY, SERVING, ALL, 70_000, 0),
+    *((ACTIVITY, board, ALL, 90, 0) for board in TRAINING),
+    (MEMORY, SILENT, ALL, 1_000, 0),
+    (ACTIVITY, FREE, ALL, 0, 0),
+    (OUTPUT, ENGINE, ALL, 1e6, 600),  # 600 in 300 s
+]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """A fleet of which nobody metered power."""
+    return book_of(tmp_path_factory.mktemp("trace"), TRACE)
+
+
+def test_usage_has_the_gpus_and_no_energy(trace: Book) -> None:
+    held = trace.query(
+        "select deployment, model, meter_scope, gpus, replicas, days, coverage_ratio, round(gpu_activity_ratio, 9),"
+        " round(demand_tokens_per_second_mean, 2) from marts.deployment_usage order by deployment"
+    )
+    assert held == [
+        ("lab/notebook", "__unknown__", "none", 1, 1, 2, 0, None, None),
+        ("lab/train-0", "__unknown__", "none", 2, 1, 2, 0, 0.9, None),
+        ("llm/m", "m", "none", 1, 1, 2, 0, 0.4, 2.0),
+    ]
+    energies = (
+        "mean_watts, parked_watts_per_gpu, device_kwh_month, facility_kwh_month, usd_per_kwh, gco2e_per_kwh,"
+        " energy_cost_usd_month, location_kgco2e_month"
+    )
+    assert trace.query(f"select distinct {energies} from marts.deployment_usage") == [(None,) * 8]
+
+
+def test_the_book_has_no_meter_of_theirs(trace: Book) -> None:
+    for mart in ("energy_ledger", "reconciliation_daily", "model_intervals"):
+        assert trace.query(f"select count(*) from marts.{mart}") == [(0,)]
+    assert trace.query("select distinct has_power from marts.token_ledger") == [(False,)]
+
+
+def test_advice_names_the_gpus_and_saves_nothing_that_is_not_known(trace: Book) -> None:
+    savings = "saving_kwh_month, saving_energy_usd_month, saving_usd_month_if_released, saving_kgco2e_month"
+    for table in ("right_sizing", "consolidation"):
+        rows = trace.query(
+            f"select deployment, kind, reason_code, current_gpus, {savings}, saving_low, saving_high, confidence"
+            f" from published.{table} order by deployment"
+        )
+        unknown = (None,) * 7
+        assert rows == [
+            ("lab/notebook", "insufficient_data", "power_not_metered", 1, *unknown),
+            ("lab/train-0", "insufficient_data", "power_not_metered", 2, *unknown),
+            ("llm/m", "insufficient_data", "power_not_metered", 1, *unknown),
+        ]
+    assert trace.query("select distinct current_watts from published.consolidation") == [(None,)]
+    evidence = "select json_extract_string(evidence, 'gpu_activity_ratio') from published.right_sizing order by 1"
+    assert trace.query(evidence) == [("0.4",), ("0.9",), (None,)]
+
+
+def test_an_alarm_names_how_many_and_where_and_what_to_do(trace: Book) -> None:
+    ((finding,),) = found(trace)["devices_have_power"]
+    assert finding.startswith(
+        "cluster: 5 device(s) report activity or memory and no power, 2026-10-01 to 2026-10-02."
+        " Their energy, CO2 and cost are NULL in deployment_usage. Land their power as well"
+    )
+
+
+def test_every_data_test_holds_without_any_power(trace: Book) -> None:
+    assert trace.failed_tests() == set()
+
+
+def test_a_device_without_power_changes_nothing_of_those_with_power(tmp_path: Path) -> None:
+    metered = book_of(tmp_path / "metered", HEALTHY)
+    both = book_of(tmp_path / "both", [*HEALTHY, *((ACTIVITY, board, ALL, 90, 0) for board in TRAINING)])
+    others = {"unmetered_devices", "deployment_usage"}
+    assert {k: v for k, v in both.hashes().items() if k not in others} == {
+        k: v for k, v in metered.hashes().items() if k not in others
+    }
+    mine = "select * from marts.deployment_usage where meter_scope = 'board'"
+    assert both.query(mine) == metered.query(mine) != []
+    assert both.query("select deployment, gpus from marts.deployment_usage where meter_scope = 'none'") == [
+        ("lab/train-0", 2)
+    ]
+
+
+def test_what_a_meter_of_the_board_or_its_node_measures_is_not_without_power(tmp_path: Path) -> None:
+    planted: Planted = [
+        *HEALTHY,
+        (ACTIVITY, {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}, ALL, 40, 0),
+        ("wall_power_watts", {"node": "n2"}, ALL, 1500, 0),
+        (ACTIVITY, FREE, ALL, 50, 0),  # on n2
+    ]
+    book = book_of(tmp_path, planted)
+    assert book.query("select count(*) from marts.unmetered_devices") == [(0,)]
+    assert book.query("select distinct meter_scope from marts.deployment_usage") == [("board",)]
+    assert "devices_have_power" not in found(book)
+    assert book.query("select max(date) from marts.energy_ledger where node = 'n2'") == [(date(2026, 10, 2),)]

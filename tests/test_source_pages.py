@@ -1,0 +1,211 @@
+"""The fleet-file lines that the pages of docs/sources show: each loads, and lands a row of each file that it names.
+
+Each file is written from the page's own words: the columns that its lines name, or the shape that its publisher has.
+Add a writer to WRITERS when a page names a file of another kind.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from collectors.agent import BUNDLED_CATALOGUE, read_families
+from pipelines import benchmarks, grid, prices, references, request_landing, telemetry, warehouse
+from pipelines.fleet import Fleet, load_fleet
+from pipelines.raw_tables import create_tables
+from tests.books import validation_data
+from tests.test_benchmarks import AA, INFERENCEX, MLPERF
+from tests.test_requests import SPEND_LOG, aiperf_record
+
+DOCS = Path(__file__).parent.parent / "docs"
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+SECRETS = {"PROM_TOKEN", "ELECTRICITY_MAPS_TOKEN", "WATTTIME_USER", "WATTTIME_PASSWORD", "LITELLM_DATABASE_URL"}
+VALIDATION = "${WATTLEDGER_VALIDATION_DATA}/"
+# Of the files of the validation data: the day of which they hold something.
+DAYS = {"azure_trace": date(2023, 11, 16), "electricity_maps": date(2023, 1, 1)}
+
+
+def _examples() -> list[Any]:
+    """(page, fleet-file lines) of every block of YAML, by page and number."""
+    found = []
+    for page in (*sorted((DOCS / "sources").glob("*.md")), DOCS / "agent.md"):
+        blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
+        found += [
+            pytest.param(page, block.partition("```")[0], id=f"{page.stem}-{number}")
+            for number, block in enumerate(blocks, 1)
+        ]
+    return found
+
+
+def _loaded(folder: Path, lines: str) -> Fleet:
+    opening = "fleet: shown\nperiod: {start: 2022-01-01}\n"
+    if "sources" not in yaml.safe_load(lines):
+        opening += (
+            "synthetic: true\nsources: [{name: invented, kind: synthetic, scenario: demo, interval_seconds: 60}]\n"
+        )
+    (folder / "fleet.yaml").write_text(opening + lines, encoding="utf-8")
+    environ = {"WATTLEDGER_DATA": str(folder / "data"), "LEDGER_SHARE": str(folder), **dict.fromkeys(SECRETS, "stub")}
+    return load_fleet(folder / "fleet.yaml", {**environ, **_validation(lines)})
+
+
+def _validation(lines: str) -> Mapping[str, str]:
+    return {"WATTLEDGER_VALIDATION_DATA": str(validation_data())} if VALIDATION in lines else {}
+
+
+# --- a file as the page says it ---------------------------------------------------------------------------------------
+
+
+def _samples(path: Path, entry: Mapping[str, Any]) -> None:
+    """One row: noon, the name of each label, 5 in each column of values."""
+    labels = dict.fromkeys(entry.get("labels", {}).values(), "x")
+    numbers = dict.fromkeys(entry.get("values", {}).values(), 5.0)
+    if path.suffix == ".parquet":
+        cells = {entry["time"]: NOON} | labels | numbers
+        pq.write_table(pa.table({name: [cell] for name, cell in cells.items()}), path)
+        return
+    with path.open("w", newline="", encoding="utf-8") as text:
+        writer = csv.writer(text)
+        writer.writerow([entry["time"], *labels, *numbers])
+        writer.writerow([NOON.isoformat(), *labels.values(), *numbers.values()])
+
+
+def _access_log(path: Path, entry: Mapping[str, Any]) -> None:
+    """One line with a value at each dotted path that the entry names."""
+    said = {
+        "started_at": int(NOON.timestamp() * 1000) if entry.get("time_unit") == "ms" else int(NOON.timestamp()),
+        "duration_ms": 250,
+        "status": "200",
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+        "tenant": "t",
+        "key": "Bearer k",
+    }
+    usual = {"started_at": "created", "usage": "usage"}
+    line: dict[str, Any] = {}
+    for field, place in {**usual, **entry.get("columns", {})}.items():
+        *above, last = place.split(".")
+        held = line
+        for part in above:
+            held = held.setdefault(part, {})
+        held[last] = said[field]
+    _jsonl(path, line)
+
+
+def _jsonl(path: Path, line: Mapping[str, Any]) -> None:
+    path.write_bytes(gzip.compress(json.dumps(line).encode() + b"\n"))
+
+
+def _load_test(path: Path, _: Mapping[str, Any]) -> None:
+    path.mkdir()
+    (path / "profile_export.jsonl").write_text(json.dumps(aiperf_record(1, 10, 12)) + "\n")
+
+
+def _text(text: str) -> Callable[[Path, Mapping[str, Any]], None]:
+    return lambda path, _: path.write_text(text, encoding="utf-8") and None
+
+
+def _price_list(path: Path, _: Mapping[str, Any]) -> None:
+    costs = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+    listed = {"m": {"mode": "chat", "litellm_provider": "p", **costs}}
+    own = "model,input_usd_per_mtok,output_usd_per_mtok\nm,1,2\n"
+    path.write_text(json.dumps(listed) if path.suffix == ".json" else own, encoding="utf-8")
+
+
+WRITERS: Mapping[str, Callable[[Path, Mapping[str, Any]], None]] = {
+    "files": _samples,
+    "access_log": _access_log,
+    "litellm": lambda path, _: _jsonl(path, SPEND_LOG),
+    "aiperf": _load_test,
+    "mlperf": _text(json.dumps([MLPERF])),
+    "inferencex": _text(json.dumps([INFERENCEX])),
+    "artificial_analysis": _text(AA),
+    "prices": _price_list,
+}
+
+
+def _write(folder: Path, lines: str) -> None:
+    """The files that the lines name, but for those of the validation data, which are there."""
+    told = yaml.safe_load(lines)
+    entries = [("files", entry) for source in told.get("sources", ()) for entry in source.get("files", ())]
+    entries += [(entry["kind"], entry) for key in ("requests", "benchmarks") for entry in told.get(key, ())]
+    entries += [("prices", entry) for entry in told.get("prices", {}).get("files", ())]
+    for kind, entry in entries:
+        if "path" in entry and not entry["path"].startswith(VALIDATION):
+            path = folder / entry["path"].replace("*", "one")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            WRITERS[kind](path, entry)
+
+
+# --- what it lands ----------------------------------------------------------------------------------------------------
+
+
+def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
+    """Name of each part of the fleet that reads files -> rows that it landed."""
+    found: dict[str, int] = {}
+    with closing(warehouse.connect(folder / "warehouse.duckdb")) as connection:
+        create_tables(connection)
+        only_files = fleet.model_copy(update={"sources": [s for s in fleet.sources if s.kind == "files"]})
+        for result in telemetry.land_days(connection, only_files, NOON.date(), date(2026, 11, 2), run_id="t", now=NOON):
+            found[result.source] = result.rows
+        for source in fleet.requests:
+            if getattr(source, "path", None):
+                day = DAYS.get(source.kind, date(2026, 10, 1) if source.kind != "access_log" else NOON.date())
+                landings = request_landing.land(connection, source.collector(), day, _after(day), run_id="t")
+                found[source.name] = sum(landing.rows for landing in landings)
+        files = fleet.grid_intensity.model_copy(update={"sources": ()})
+        of_files = fleet.model_copy(update={"grid_intensity": files})
+        day = DAYS["electricity_maps"]
+        for result in grid.land_grid(connection, of_files, day, _after(day), run_id="t"):
+            found[result.source] = result.rows
+        for reading in benchmarks.write_benchmark_results(connection, fleet):
+            found[reading.name] = reading.rows
+        assert prices.land_prices(connection, fleet.prices.files) == []
+        for source, rows in connection.execute("select source, count(*) from raw.model_prices group by 1").fetchall():
+            found[source] = rows
+        for file in fleet.cost_rate_files:
+            found[file.source] = len(list(file.rates()))
+        references.write_fleet(connection, fleet)
+    return found
+
+
+def _after(day: date) -> date:
+    return date.fromordinal(day.toordinal() + 1)
+
+
+def _naming_files(fleet: Fleet) -> set[str]:
+    return {
+        *(source.name for source in fleet.sources if source.kind == "files"),
+        *(source.name for source in fleet.requests if getattr(source, "path", None)),
+        *(name for file in fleet.grid_intensity.files for name in grid.names_of(file)),
+        *(benchmark.name for benchmark in fleet.benchmarks),
+        *(file.source for file in (*fleet.prices.files, *fleet.cost_rate_files)),
+    }
+
+
+@pytest.mark.parametrize(("page", "lines"), _examples())
+def test_the_lines_of_a_page_load_and_land_a_row_of_each_file(
+    tmp_path: Path, page: Path, lines: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _write(tmp_path, lines)
+    with caplog.at_level(logging.WARNING, "pipelines"):
+        fleet = _loaded(tmp_path, lines)
+        landed = _landed(tmp_path, fleet)
+    assert caplog.messages == []  # no page shows what is deprecated
+    assert set(landed) == _naming_files(fleet)
+    assert all(landed.values()), f"{page.name}: {landed}"
+
+
+def test_every_source_kind_has_its_page() -> None:
+    pages = {parameter.values[0].stem for parameter in _examples()}
+    assert set(read_families(BUNDLED_CATALOGUE).values()) <= pages
