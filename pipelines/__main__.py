@@ -2,6 +2,7 @@
 
     python -m pipelines run [--fleet fleets/demo.yaml] [--start 2026-10-01] [--end 2026-10-08] [--force]
     python -m pipelines run --rebuild [--fleet …] [--start …] [--end …]
+    python -m pipelines run --adopt [--fleet …]
     python -m pipelines table [--fleet …]
     python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
     python -m pipelines fleet check fleets/demo.yaml
@@ -56,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     run.add_argument(
         "--rebuild", action="store_true", help="re-book what is booked (all, or these dates) from raw alone"
+    )
+    run.add_argument(
+        "--adopt", action="store_true", help="after a lost warehouse: keep as published what the sources have no more"
     )
     dev = commands.add_parser("dev", help="open the Dagster UI on one fleet or on several")
     dev.add_argument("--fleet", type=Path, nargs="+", default=[_default_fleet()])
@@ -114,32 +118,42 @@ def _default_fleet() -> Path:
     return Path(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
 
 
-def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
+def _dates_of(fleet: Fleet, asked: argparse.Namespace) -> tuple[date, date, bool]:
+    """The dates [start, end) that a run books, and whether it books them from what has landed; QuestionError says why
+    there are none."""
+    from pipelines import history  # noqa: PLC0415 (the rest of the command line needs no warehouse)
+
     days = fleet.days(datetime.now(UTC).date())
     if not days:
-        print(f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet", file=sys.stderr)
-        return 2
+        raise mistakes.QuestionError(
+            f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet"
+        )
+    lost = history.lost_warehouse(fleet)
+    if lost and not (asked.rebuild or asked.adopt):
+        raise mistakes.QuestionError(lost)
     start, end = asked.start, asked.end
-    is_all_rebuilt = asked.rebuild and start is None and end is None
-    if asked.rebuild:
+    is_rebuilt = asked.rebuild and not lost  # what was lost with the warehouse has to be landed again
+    if is_rebuilt:
         booked = _booked_dates(fleet, days)
         if not booked:
-            print(f"fleet {fleet.fleet}: no date is booked yet; run without --rebuild", file=sys.stderr)
-            return 2
+            raise mistakes.QuestionError(f"fleet {fleet.fleet}: no date is booked yet; run without --rebuild")
         days = [on for on in days if booked[0] <= on <= booked[-1]]
-        start, end = start or booked[0], end or booked[-1] + timedelta(days=1)
-    start = start or _first_open_day(fleet, days)
+    all_of_it = is_rebuilt or asked.adopt or lost
+    start = start or (days[0] if all_of_it else _first_open_day(fleet, days))
     end = end or days[-1] + timedelta(days=1)
     if end <= start:
         raise mistakes.QuestionError(
             f"--start {start} --end {end}: expected an end after the start; the end itself is not booked"
         )
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
-        print(
-            f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]",
-            file=sys.stderr,
+        raise mistakes.QuestionError(
+            f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]"
         )
-        return 2
+    return start, end, is_rebuilt
+
+
+def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
+    start, end, is_rebuilt = _dates_of(fleet, asked)
     from pipelines import stores, warehouse  # noqa: PLC0415
 
     _quieten()
@@ -161,17 +175,17 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
     from pipelines.publication import current  # noqa: PLC0415
 
     job = definitions_of(fleet).resolve_job_def(JOB)
-    forced = ("grid_intensity",) if asked.rebuild else ("telemetry", "grid_intensity")
+    forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
     # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
     with (
         mistakes.stderr_aside() as aside,
         _history_kept_open(),
-        dg.DagsterInstance.get() as history,
+        dg.DagsterInstance.get() as dagster_instance,
         Path(os.devnull).open("w") as nowhere,
         redirect_stdout(nowhere),
     ):
         result = job.execute_in_process(
-            instance=history,
+            instance=dagster_instance,
             tags={
                 "dagster/asset_partition_range_start": start.isoformat(),
                 "dagster/asset_partition_range_end": (end - timedelta(days=1)).isoformat(),
@@ -180,16 +194,21 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
                 "ops": {
                     **{op: {"config": {"force": asked.force}} for op in forced},
-                    "ledger": {"config": {"rebuild": is_all_rebuilt}},
+                    "ledger": {
+                        "config": {
+                            "rebuild": asked.rebuild and asked.start is None and asked.end is None,
+                            "adopt": asked.adopt,
+                        }
+                    },
                     "__".join(asset_key(fleet, "published", "publication").path): {
                         "config": {"force": asked.force_publish}
                     },
                 },
             },
-            asset_selection=rebuilt_assets(job) if asked.rebuild else None,
+            asset_selection=rebuilt_assets(job) if is_rebuilt else None,
             raise_on_error=False,
         )
-        schedule = instance.nightly(fleet, history)
+        schedule = instance.nightly(fleet, dagster_instance)
     failures = [(event.step_key, event.step_failure_data.error) for event in result.get_step_failure_events()]
     if any(mistakes.is_interrupt(error) for _, error in failures):
         raise KeyboardInterrupt

@@ -278,6 +278,11 @@ class Fleet(Part):
         """The folder that readers see."""
         return self.root / "published"
 
+    @property
+    def snapshot(self) -> Path:
+        """The DuckDB file that readers open; missing before the first publication."""
+        return self.published / "wattledger.duckdb"
+
     def days(self, today: date) -> list[date]:
         """The UTC dates of the period that are over on `today`, in order."""
         end = min(self.period.end or today, today)

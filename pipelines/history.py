@@ -118,21 +118,35 @@ def refusal(found: list[str]) -> HistoryWouldShrink:
     )
 
 
-def lost_warehouse(fleet: Fleet, published: Path | None) -> str:
-    """What to say where dates are published (in the DuckDB file `published`) and the warehouse has booked nothing;
-    empty where all is well."""
-    if published is None or _dates(fleet.warehouse) is not None:
-        return ""
-    dates = _dates(published)
+def lost_warehouse(fleet: Fleet) -> str:
+    """What to say where dates are published and the warehouse has booked nothing; empty where all is well."""
+    dates = None if _dates(fleet.warehouse) else _dates(fleet.snapshot)
     if dates is None:
         return ""
     first, last, count = dates
     return (
-        f"{fleet.warehouse} has booked nothing, but {count} dates are published ({first} to {last}). Is it lost, or is"
-        " this another folder? Restore it from a backup (docs/operations.md), or choose:\n"
-        "  run --rebuild   land and book every date anew; the sources, the spool or the lake must still have them\n"
-        "  run --adopt     the same, and keep the published rows of dates of which they have less, as opening balance"
+        f"{fleet.warehouse} has booked nothing, but {count} dates are published ({first} to {last}). Is it lost, or was"
+        " WATTLEDGER_DATA another folder? Restore it from a backup (docs/operations.md), or choose:"
+        " `run --rebuild` lands and books every date anew, for which the sources, the spool or the lake must still have"
+        " them; `run --adopt` does the same, and keeps the published rows of dates of which they have less, as an"
+        " opening balance."
     )
+
+
+def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
+    """Let every published date stand as published where what is booked of it covers less; returns how many dates.
+
+    Which of them do is settled when they are booked (dbt_project/macros/held_back.sql).
+    """
+    if not fleet.snapshot.exists():
+        return 0
+    with closing(warehouse.connect(fleet.snapshot, read_only=True)) as published:
+        dates = published.execute("select distinct date from marts.model_daily order by date").fetchall()
+    connection.execute("begin")
+    connection.execute("delete from raw.opening_balance").fetchall()
+    connection.executemany("insert into raw.opening_balance values (?)", dates)
+    connection.execute("commit")
+    return len(dates)
 
 
 def _dates(path: Path) -> tuple[date, date, int] | None:

@@ -27,7 +27,18 @@ from dagster_dbt import (
 from filelock import FileLock
 from packaging.version import Version
 
-from pipelines import booking, checks, contracts, publication, settings, spark, spark_ledger, upgrades, warehouse
+from pipelines import (
+    booking,
+    checks,
+    contracts,
+    history,
+    publication,
+    settings,
+    spark,
+    spark_ledger,
+    upgrades,
+    warehouse,
+)
 from pipelines.committed import Committed
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.keys import asset_key
@@ -44,9 +55,11 @@ logger = logging.getLogger(__name__)
 
 
 class LedgerConfig(dg.Config):
-    """`rebuild` books every date that is booked anew, beside the run's own: from what has landed."""
+    """`rebuild` books every date that is booked anew, beside the run's own: from what has landed. `adopt` lets
+    published dates stand of which the sources have less. Both allow a run whose warehouse was lost."""
 
     rebuild: bool = False
+    adopt: bool = False
 
 
 class Dbt(DbtCliResource):
@@ -143,6 +156,7 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
         first, end = window.start.date(), window.end.date()
         book = _on_spark if fleet.landing.engine == "spark" else _on_duckdb
         with warehouse.writing(fleet.warehouse, "ledger"):
+            _check_history(fleet, config)
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
             try:
@@ -169,6 +183,17 @@ def constants_of(fleet: Fleet) -> settings.Constants:
 
 def _contracts() -> contracts.Contracts:
     return contracts.contracts_of(prepared_project().manifest_path, DBT_PROJECT)
+
+
+def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
+    """Stop before a warehouse that has lost its books takes the place of what is published."""
+    lost = history.lost_warehouse(fleet)
+    if lost and not (config.rebuild or config.adopt):
+        raise dg.Failure(lost, allow_retries=False)
+    if config.adopt:
+        with closing(warehouse.connect(fleet.warehouse)) as connection:
+            create_tables(connection)
+            history.adopt(connection, fleet)
 
 
 def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:

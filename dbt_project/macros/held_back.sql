@@ -40,7 +40,7 @@
         '1, with {{ known | join(", ") | replace("'", "''") }} known' as expected
     from {{ ref(mart) }}
     where {{ owned_by_run(replaces) }}
-    group by {{ grain | join(', ') }}
+    group by {{ ((['date'] if replaces == 'dates' else []) + grain) | unique | join(', ') }}
     having count(*) > 1
         {%- for column in known %}
         or {{ column }} is null
