@@ -27,17 +27,20 @@ import duckdb
 from pipelines import booking, history, pictures, warehouse
 from pipelines.fleet import PROJECT, Fleet
 from pipelines.keys import asset_key
+from pipelines.published_tables import (
+    Table,
+    has_dates,
+    published_dates,
+    quoted,
+    replace_tables,
+    row_counts,
+    tables,
+)
 from pipelines.raw_tables import create_tables
 
-SCHEMAS = ("marts", "published")
 DATABASE = "wattledger.duckdb"
 KEPT = 5
 BUILDING = ".building-"
-# Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
-FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
-# They have a `date` and say something about the whole publication.
-WHOLE = frozenset({"held_back_dates"})
-
 logger = logging.getLogger(__name__)
 
 
@@ -56,27 +59,6 @@ class Publication:
     rows: dict[str, int]
     held_back: dict[date, str]
     forced: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Table:
-    schema: str
-    name: str
-    columns: tuple[tuple[str, str], ...]
-
-    @property
-    def is_dated(self) -> bool:
-        """Whether a run changes the rows of its own dates only. A window may have begun on the date before, and what is
-        as of the newest date changes whole."""
-        names = {name for name, _ in self.columns}
-        return self.name not in WHOLE and "date" in names and not names & {"end_at", "as_of_date"}
-
-    @property
-    def is_fine_grained(self) -> bool:
-        return self.is_dated and any(name in FINE_GRAINED for name, _ in self.columns)
-
-    def __str__(self) -> str:
-        return f'"{self.schema}"."{self.name}"'
 
 
 def publish(
@@ -110,19 +92,19 @@ def publish(
     building = folder / f"{BUILDING}{publication_id}"
     building.mkdir()
     with closing(warehouse.connect(":memory:")) as connection:
-        connection.execute(f"attach '{_quoted(fleet.warehouse)}' as warehouse (read_only)")
+        connection.execute(f"attach '{quoted(fleet.warehouse)}' as warehouse (read_only)")
         held_back = held_back_dates(connection, "warehouse")
-        if previous is None and held_back and not _has_dates(connection):
+        if previous is None and held_back and not has_dates(connection):
             building.rmdir()
             return None
         if previous is not None:
             shutil.copyfile(previous / DATABASE, building / DATABASE)
         # DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
-        connection.execute(f"attach '{_quoted(building / DATABASE)}' as target (storage_version 'v1.0.0')")
+        connection.execute(f"attach '{quoted(building / DATABASE)}' as target (storage_version 'v1.0.0')")
         due = _days(start, end) if due is None else due
-        published = [] if previous is None else _published_dates(connection)
+        published = [] if previous is None else published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
-        same = _replace_tables(connection, start, end, held_back)
+        same = replace_tables(connection, start, end, held_back)
         found += history.misstated_months(connection)
         if found and not force:
             connection.execute("detach target")
@@ -137,7 +119,7 @@ def publish(
             fleet.synthetic,
             code_version(),
             previous.name if previous else None,
-            _row_counts(connection),
+            row_counts(connection),
             held_back,
             tuple(found),
         )
@@ -247,111 +229,8 @@ def _energy_picture(fleet: Fleet, made: Publication) -> str:
     return pictures.energy_accounts(models, f"{fleet.fleet}, {made.start_date} to {last} ({label})")
 
 
-def _tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], _Table]:
-    rows = connection.execute(
-        """
-        select schema_name, table_name, list({name: column_name, type: data_type} order by column_index)
-        from duckdb_columns()
-        where database_name = ? and list_contains(?, schema_name) group by all order by all
-        """,
-        [database, list(SCHEMAS)],
-    ).fetchall()
-    found = (_Table(schema, name, tuple((c["name"], c["type"]) for c in columns)) for schema, name, columns in rows)
-    return {(table.schema, table.name): table for table in found if table.name != "publication"}
-
-
-def _replace_tables(
-    connection: duckdb.DuckDBPyConnection, start: date, end: date, held_back: Collection[date]
-) -> set[str]:
-    """Bring the target's tables up to date; returns those of which only the dates [start, end) changed.
-
-    Of dates that are held back the target's rows stay; a column that is new is NULL in them.
-    """
-    source, target = _tables(connection, "warehouse"), _tables(connection, "target")
-    for schema in SCHEMAS:
-        connection.execute(f"create schema if not exists target.{schema}")
-    for key in target.keys() - source.keys():
-        connection.execute(f"drop table target.{target[key]}")
-    same = set()
-    for key, table in source.items():
-        if target.get(key) == table and table.is_dated:
-            same.add(str(table))
-            span = [start, end, sorted(held_back)]
-            chosen = "where date >= ? and date < ? and not list_contains(?, date)"
-            connection.execute(f"delete from target.{table} {chosen}", span).fetchall()
-            connection.execute(f"insert into target.{table} select * from warehouse.{table} {chosen}", span).fetchall()
-            continue
-        kept = bool(held_back) and key in target and table.is_dated and target[key].is_dated
-        if kept:
-            _keep_rows(connection, target[key], table, held_back)
-        chosen = f"where not list_contains({_listed(held_back)}, date)" if kept else ""
-        connection.execute(
-            f"create or replace table target.{table} as select * from warehouse.{table} {chosen}"
-        ).fetchall()
-        if kept:
-            connection.execute(f"insert into target.{table} by name select * from rows_kept").fetchall()
-            connection.execute("drop table rows_kept").fetchall()
-        _copy_comments(connection, table)
-    return same
-
-
-def _keep_rows(connection: duckdb.DuckDBPyConnection, old: _Table, new: _Table, held_back: Collection[date]) -> None:
-    """The target's rows of these dates, by the columns that the new table has too."""
-    names = {name for name, _ in new.columns}
-    common = ", ".join(f'"{name}"' for name, _ in old.columns if name in names)
-    connection.execute(
-        f"create or replace temp table rows_kept as select {common} from target.{old}"
-        f" where list_contains({_listed(held_back)}, date)"
-    ).fetchall()
-
-
-def _listed(dates: Collection[date]) -> str:
-    return "[" + ", ".join(f"date '{on.isoformat()}'" for on in sorted(dates)) + "]"
-
-
-def _copy_comments(connection: duckdb.DuckDBPyConnection, table: _Table) -> None:
-    """The descriptions of the dbt project, which create-as-select leaves behind; one commit for all of a table."""
-    connection.execute("begin")
-    for (comment,) in connection.execute(
-        "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ? and table_name = ?"
-        " and comment is not null",
-        [table.schema, table.name],
-    ).fetchall():
-        connection.execute(f"comment on table target.{table} is '{_quoted(comment)}'")
-    for column, comment in connection.execute(
-        "select column_name, comment from duckdb_columns() where database_name = 'warehouse' and schema_name = ?"
-        " and table_name = ? and comment is not null",
-        [table.schema, table.name],
-    ).fetchall():
-        connection.execute(f"comment on column target.{table}.\"{column}\" is '{_quoted(comment)}'")
-    connection.execute("commit")
-
-
-def _has_dates(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the warehouse has a row of any date."""
-    return any(
-        connection.execute(f"select count(*) from warehouse.{table}").fetchall() != [(0,)]
-        for table in _tables(connection, "warehouse").values()
-        if table.is_dated
-    )
-
-
-def _published_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
-    table = _tables(connection, "target").get(("marts", "model_daily"))
-    if table is None:
-        return []
-    return [on for (on,) in connection.execute(f"select distinct date from target.{table}").fetchall()]
-
-
 def _days(start: date, end: date) -> list[date]:
     return [start + timedelta(days=n) for n in range((end - start).days)]
-
-
-def _row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    return {
-        f"{table.schema}.{table.name}": connection.execute(f"select count(*) from target.{table}").fetchall()[0][0]
-        for table in _tables(connection, "target").values()
-    }
 
 
 def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication) -> None:
@@ -390,14 +269,14 @@ def _write_parquet(
         "is_synthetic": str(made.is_synthetic).lower(),
         "publication_id": made.publication_id,
     }
-    listed = ", ".join(f"{name}: '{_quoted(value)}'" for name, value in labels.items())
+    listed = ", ".join(f"{name}: '{quoted(value)}'" for name, value in labels.items())
     options = f"format parquet, compression zstd, kv_metadata {{{listed}}}"
 
     def copy(query: str, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection.execute(f"copy ({query}) to '{_quoted(path)}' ({options})").fetchall()
+        connection.execute(f"copy ({query}) to '{quoted(path)}' ({options})").fetchall()
 
-    for table in [*_tables(connection, "target").values(), _Table("published", "publication", ())]:
+    for table in [*tables(connection, "target").values(), Table("published", "publication", ())]:
         place = Path("parquet", table.schema, table.name)
         if not table.is_fine_grained:
             copy(f"select * from target.{table}", (building / place).with_suffix(".parquet"))
@@ -452,7 +331,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _quoted(text: object) -> str:
-    return str(text).replace("'", "''")

@@ -63,6 +63,7 @@ def test_only_the_asset_modules_and_the_command_line_know_dagster() -> None:
         "curves.py",
         "house.py",
         "instance.py",
+        "invariants.py",
         "keys.py",
         "ledger.py",
         "publication.py",

@@ -277,7 +277,7 @@ def test_a_crash_leaves_the_old_publication_current_and_the_next_one_cleans_up(
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("_replace_tables", "_write_parquet", "_link"):
+    for step in ("replace_tables", "_write_parquet", "_link"):
         with monkeypatch.context() as patch:
             patch.setattr(publication, step, crash)
             with pytest.raises(KeyboardInterrupt):

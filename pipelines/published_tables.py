@@ -1,0 +1,148 @@
+"""The tables of a publication: brought from the warehouse into the DuckDB file that readers open.
+
+Add here what a table needs on its way. Keep out folders, Parquet files and the switch from one publication to the next:
+that is `publication`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+
+import duckdb
+
+SCHEMAS = ("marts", "published")
+# Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
+FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
+# They have a `date` and say something about the whole publication.
+WHOLE = frozenset({"held_back_dates"})
+
+
+@dataclass(frozen=True)
+class Table:
+    schema: str
+    name: str
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether a run changes the rows of its own dates only. A window may have begun on the date before, and what is
+        as of the newest date changes whole."""
+        names = {name for name, _ in self.columns}
+        return self.name not in WHOLE and "date" in names and not names & {"end_at", "as_of_date"}
+
+    @property
+    def is_fine_grained(self) -> bool:
+        return self.is_dated and any(name in FINE_GRAINED for name, _ in self.columns)
+
+    def __str__(self) -> str:
+        return f'"{self.schema}"."{self.name}"'
+
+
+def tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], Table]:
+    rows = connection.execute(
+        """
+        select schema_name, table_name, list({name: column_name, type: data_type} order by column_index)
+        from duckdb_columns()
+        where database_name = ? and list_contains(?, schema_name) group by all order by all
+        """,
+        [database, list(SCHEMAS)],
+    ).fetchall()
+    found = (Table(schema, name, tuple((c["name"], c["type"]) for c in columns)) for schema, name, columns in rows)
+    return {(table.schema, table.name): table for table in found if table.name != "publication"}
+
+
+def replace_tables(
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, held_back: Collection[date]
+) -> set[str]:
+    """Bring the target's tables up to date; returns those of which only the dates [start, end) changed.
+
+    Of dates that are held back the target's rows stay; a column that is new is NULL in them.
+    """
+    source, target = tables(connection, "warehouse"), tables(connection, "target")
+    for schema in SCHEMAS:
+        connection.execute(f"create schema if not exists target.{schema}")
+    for key in target.keys() - source.keys():
+        connection.execute(f"drop table target.{target[key]}")
+    same = set()
+    for key, table in source.items():
+        if target.get(key) == table and table.is_dated:
+            same.add(str(table))
+            span = [start, end, sorted(held_back)]
+            chosen = "where date >= ? and date < ? and not list_contains(?, date)"
+            connection.execute(f"delete from target.{table} {chosen}", span).fetchall()
+            connection.execute(f"insert into target.{table} select * from warehouse.{table} {chosen}", span).fetchall()
+            continue
+        kept = bool(held_back) and key in target and table.is_dated and target[key].is_dated
+        if kept:
+            _keep_rows(connection, target[key], table, held_back)
+        chosen = f"where not list_contains({_listed(held_back)}, date)" if kept else ""
+        connection.execute(
+            f"create or replace table target.{table} as select * from warehouse.{table} {chosen}"
+        ).fetchall()
+        if kept:
+            connection.execute(f"insert into target.{table} by name select * from rows_kept").fetchall()
+            connection.execute("drop table rows_kept").fetchall()
+        _copy_comments(connection, table)
+    return same
+
+
+def _keep_rows(connection: duckdb.DuckDBPyConnection, old: Table, new: Table, held_back: Collection[date]) -> None:
+    """The target's rows of these dates, by the columns that the new table has too."""
+    names = {name for name, _ in new.columns}
+    common = ", ".join(f'"{name}"' for name, _ in old.columns if name in names)
+    connection.execute(
+        f"create or replace temp table rows_kept as select {common} from target.{old}"
+        f" where list_contains({_listed(held_back)}, date)"
+    ).fetchall()
+
+
+def _listed(dates: Collection[date]) -> str:
+    return "[" + ", ".join(f"date '{on.isoformat()}'" for on in sorted(dates)) + "]"
+
+
+def _copy_comments(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """The descriptions of the dbt project, which create-as-select leaves behind; one commit for all of a table."""
+    connection.execute("begin")
+    for (comment,) in connection.execute(
+        "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ? and table_name = ?"
+        " and comment is not null",
+        [table.schema, table.name],
+    ).fetchall():
+        connection.execute(f"comment on table target.{table} is '{quoted(comment)}'")
+    for column, comment in connection.execute(
+        "select column_name, comment from duckdb_columns() where database_name = 'warehouse' and schema_name = ?"
+        " and table_name = ? and comment is not null",
+        [table.schema, table.name],
+    ).fetchall():
+        connection.execute(f"comment on column target.{table}.\"{column}\" is '{quoted(comment)}'")
+    connection.execute("commit")
+
+
+def has_dates(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the warehouse has a row of any date."""
+    return any(
+        connection.execute(f"select count(*) from warehouse.{table}").fetchall() != [(0,)]
+        for table in tables(connection, "warehouse").values()
+        if table.is_dated
+    )
+
+
+def published_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
+    table = tables(connection, "target").get(("marts", "model_daily"))
+    if table is None:
+        return []
+    return [on for (on,) in connection.execute(f"select distinct date from target.{table}").fetchall()]
+
+
+def row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    return {
+        f"{table.schema}.{table.name}": connection.execute(f"select count(*) from target.{table}").fetchall()[0][0]
+        for table in tables(connection, "target").values()
+    }
+
+
+def quoted(text: object) -> str:
+    """Text as the inside of an SQL literal."""
+    return str(text).replace("'", "''")
