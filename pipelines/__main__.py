@@ -18,6 +18,7 @@ import logging
 import os
 import sqlite3
 import sys
+import textwrap
 import time
 import warnings
 from collections.abc import Iterator
@@ -266,7 +267,7 @@ def _report(result: dg.ExecuteInProcessResult) -> int:
     for evaluation in failed:
         word = "FAILED" if evaluation.severity.value == "ERROR" else "warned"
         why = f": {evaluation.description}" if evaluation.description else ""
-        print(f"  {word} {table_of(evaluation.asset_key)} {evaluation.check_name}{why}")
+        print(textwrap.indent(f"{word} {table_of(evaluation.asset_key)} {evaluation.check_name}{why}", "  "))
     return len(errors)
 
 

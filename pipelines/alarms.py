@@ -12,7 +12,7 @@ from typing import NamedTuple
 import dagster as dg
 import duckdb
 
-from pipelines import catalog, warehouse
+from pipelines import catalog, findings, warehouse
 from pipelines.fleet import Fleet
 from pipelines.keys import asset_key
 
@@ -37,12 +37,14 @@ RUN_DAYS = """
 
 class Alarm(NamedTuple):
     """`query` yields a row per finding; RUN_DAYS comes before it. `$run_id` is the run, `$energy_counters` and
-    `$process_starts` are the catalogue's metrics."""
+    `$process_starts` are the catalogue's metrics. `expected` and `remedy` are told with the rows."""
 
     asset: tuple[str, str]
     name: str
     description: str
     query: str
+    expected: str
+    remedy: str
 
 
 ALARMS = (
@@ -67,6 +69,9 @@ ALARMS = (
             and same.date = case change when 'vanished' then changes.date else changes.date - 1 end
         order by all
         """,
+        "the same metric families as on the day before",
+        "see whether the exporter was updated or switched off; a renamed family needs a row in"
+        " dbt_project/seeds/metric_catalog.csv",
     ),
     Alarm(
         ("raw", "series_chunks"),
@@ -85,6 +90,9 @@ ALARMS = (
             or last_at < cast(date + 1 as timestamptz) - to_seconds(greatest(3 * coalesce(interval_seconds, 0), 600))
         order by all
         """,
+        "samples up to the end of the day",
+        "see whether the source, its exporters and its scraper run; what comes late is landed and booked by the next"
+        " run",
     ),
     Alarm(
         ("marts", "energy_ledger"),
@@ -104,6 +112,8 @@ ALARMS = (
         from shares where orphan_joules > 0 and orphan_ratio > 0.01
         order by kwh desc, meter, date
         """,
+        "at most 1 % of a day's energy without a known user",
+        "name who uses these devices: pod labels, or `engines` and `assignments` in the fleet file",
     ),
     Alarm(
         ("marts", "unmetered_devices"),
@@ -114,13 +124,11 @@ ALARMS = (
             select source, count(distinct device_uuid) as devices, min(date) as first_date, max(date) as last_date
             from marts.unmetered_devices join run_days using (date) group by source
         )
-        select
-            source || ': ' || devices || ' device(s) report activity or memory and no power, '
-            || first_date || ' to ' || last_date || '. Their energy, CO2 and cost are NULL in deployment_usage.'
-            || ' Land their power as well (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION or another family of docs/sources),'
-            || ' or the power of their nodes' as finding
-        from devices order by devices desc, source
+        select source, devices, first_date, last_date from devices order by devices desc, source
         """,
+        "a power or energy series of every device that reports activity or memory",
+        "land their power as well (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION or another family of docs/sources), or that of"
+        " their nodes; until then their energy, CO2 and cost are NULL in deployment_usage",
     ),
     Alarm(
         ("marts", "token_ledger"),
@@ -134,6 +142,9 @@ ALARMS = (
         )
         select engine, model, date, tokens from orphans where tokens > 0 order by tokens desc, engine, date
         """,
+        "a device with power for every engine that moves tokens",
+        "land the power of the devices of this engine, or tie them to it with `engines.pods` or `assignments` in the"
+        " fleet file",
     ),
     Alarm(
         ("raw", "power_samples"),
@@ -153,6 +164,8 @@ ALARMS = (
         select source, metric, labels, date, samples from counters join run_days using (date)
         where is_still and samples >= 10 order by all
         """,
+        "a counter that rises",
+        "see whether the board or its exporter hangs; its gauge is booked where there is one",
     ),
     Alarm(
         ("raw", "token_samples"),
@@ -178,6 +191,8 @@ ALARMS = (
         select what, date, ahead from (select * from future union all select * from starts)
         join run_days using (date) order by all
         """,
+        "no sample later than its landing, no start later than its first sample",
+        "set the clock of that host or exporter (NTP)",
     ),
 )
 
@@ -208,9 +223,12 @@ def _answer(
 ) -> dg.AssetCheckResult:
     told, metadata = None, {"findings": 0}
     try:
-        names, rows = findings(connection, alarm, run_id)
+        names, rows = ask(connection, alarm, run_id)
         if rows:
-            told, metadata = _told(rows), {"findings": len(rows), "rows": _table(names, rows)}
+            told = findings.told(
+                [findings.row(names, row) for row in rows[: findings.SHOWN]], len(rows), alarm.expected, alarm.remedy
+            )
+            metadata = {"findings": len(rows), "rows": _table(names, rows)}
     except duckdb.Error as refusal:  # an alarm that cannot be asked warns as well; the book stands without it
         told = f"could not be asked: {refusal}"
     return dg.AssetCheckResult(
@@ -223,9 +241,7 @@ def _answer(
     )
 
 
-def findings(
-    connection: duckdb.DuckDBPyConnection, alarm: Alarm, run_id: str
-) -> tuple[list[str], list[tuple[object, ...]]]:
+def ask(connection: duckdb.DuckDBPyConnection, alarm: Alarm, run_id: str) -> tuple[list[str], list[tuple[object, ...]]]:
     """Column names and rows of what an alarm finds in the days that a run landed."""
     known = {
         "run_id": run_id,
@@ -233,13 +249,8 @@ def findings(
         "process_starts": catalog.metrics(quantity="process_start"),
     }
     used = {name: value for name, value in known.items() if f"${name}" in RUN_DAYS + alarm.query}
-    found = connection.execute(f"with {RUN_DAYS} {alarm.query.strip()}", used)
-    return [column[0] for column in found.description], found.fetchall()
-
-
-def _told(rows: list[tuple[object, ...]]) -> str:
-    first = "; ".join(" ".join(str(value) for value in row if value is not None) for row in rows[:3])
-    return first if len(rows) <= 3 else f"{first}; and {len(rows) - 3} more"
+    answer = connection.execute(f"with {RUN_DAYS} {alarm.query.strip()}", used)
+    return [column[0] for column in answer.description], answer.fetchall()
 
 
 def _table(names: list[str], rows: list[tuple[object, ...]]) -> dg.MarkdownMetadataValue:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pandas as pd
 
-from pipelines import booking, warehouse
+from pipelines import booking, findings, warehouse
 from pipelines.fleet import Fleet
 from pipelines.keys import asset_key
 
@@ -27,6 +27,14 @@ RATIOS = (
     *("matched_ratio", "idle_energy_ratio", "idle_time_ratio", "coverage_ratio"),
     *("hourly_carbon_ratio", "energy_error_ratio"),
 )
+
+# What names a row of a summary, and what to do about a value of a column.
+KEYS = ("table_name", "source", "metric", "series_id", "date", "hour_start_at", "site", "model", "device_type")
+REMEDIES = {
+    "rejected_ratio": "see why this exporter gives values that are no measurements (negative, NaN, sentinels)",
+    "longest_gap_hours": "see why this series was silent: its exporter, its pod or its scraper",
+    "falls_per_day": "see why this counter begins anew so often: its process restarts, or two share one name",
+}
 
 Summary = Callable[["duckdb.DuckDBPyConnection", str], pd.DataFrame]
 
@@ -61,7 +69,7 @@ def _check(
         return dg.AssetCheckResult(
             passed=not failures,
             severity=severity,
-            description="; ".join(failures) or None,
+            description="\n".join(failures) or None,
             metadata={"rows": len(frame), "unmet": dg.MarkdownMetadataValue("\n".join(f"- {f}" for f in failures))},
         )
 
@@ -78,7 +86,7 @@ def prefetch() -> threading.Thread:
 
 
 def unmet(frame: pd.DataFrame, name: str, expectations: "list[Expectation]") -> list[str]:
-    """One line per expectation that the frame does not meet: column, what was expected, how many rows, an example."""
+    """One text per expectation that the frame does not meet: the column, what was expected, and the rows."""
     prefetch().join()
     import great_expectations as gx  # noqa: PLC0415 (two seconds that only a run of checks should pay)
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
@@ -87,8 +95,8 @@ def unmet(frame: pd.DataFrame, name: str, expectations: "list[Expectation]") -> 
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_pandas("summaries").add_dataframe_asset(name)
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-    outcome = batch.validate(gx.ExpectationSuite(name=name, expectations=expectations))
-    return [_line(result) for result in outcome.results if not result.success]
+    outcome = batch.validate(gx.ExpectationSuite(name=name, expectations=expectations), result_format="COMPLETE")
+    return [_told(result, frame) for result in outcome.results if not result.success]
 
 
 def landed_series(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.DataFrame:
@@ -156,15 +164,24 @@ def _booked_dates(connection: "duckdb.DuckDBPyConnection") -> list[date]:
     return [first, end] if first < end else [date.min, date.max]
 
 
-def _line(result: Any) -> str:
-    config = result.expectation_config
-    limits = {key: config.kwargs[key] for key in ("min_value", "max_value", "mostly") if key in config.kwargs}
-    found = result.result
-    wanted = ", ".join(f"{key} {value:g}" for key, value in limits.items()) or "not null"
+def _told(result: Any, frame: pd.DataFrame) -> str:
+    """What one expectation found: `rejected_ratio: 2 rows`, the rows by their keys, what was expected, what to do."""
+    config, found = result.expectation_config, result.result
+    column = config.kwargs.get("column")
     if "unexpected_count" not in found:
-        return f"{config.kwargs.get('column')}: {result.exception_info or 'could not be evaluated'}"
-    examples = ", ".join(str(value) for value in found.get("partial_unexpected_list", [])[:3])
-    rows = f"{found['unexpected_count']} of {found['element_count']} rows"
-    return f"{config.kwargs['column']}: expected {wanted}; {rows} are not" + (
-        f", such as {examples}" if examples else ""
+        return f"{column}: {result.exception_info or 'could not be evaluated'}"
+    limits = {key: config.kwargs[key] for key in ("min_value", "max_value") if config.kwargs.get(key) is not None}
+    least, most = limits.get("min_value"), limits.get("max_value")
+    expected = f"{least:g} to {most:g}" if len(limits) == 2 else f"at least {least:g}" if limits else "a value"
+    share = config.kwargs.get("mostly", 1)
+    keys = [name for name in frame.columns if name in KEYS]
+    rows = frame.loc[found["unexpected_index_list"], [*keys, column]].sort_values(column, ascending=False)
+    lines = [
+        findings.row(rows.columns, row) for row in rows.head(findings.SHOWN).astype(object).itertuples(index=False)
+    ]
+    return f"{column}: " + findings.told(
+        lines,
+        found["unexpected_count"],
+        expected + (f" in {share:.0%} of the rows" if share < 1 else ""),
+        REMEDIES.get(column, "report these rows; their joules are booked once all the same"),
     )

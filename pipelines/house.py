@@ -19,6 +19,7 @@ from pipelines import (
     invariants,
     ledger,
     publication,
+    published_tables,
     requests,
     right_sizing,
     stale_dates,
@@ -46,7 +47,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         right_sizing.right_sizing_asset(fleet, telemetry.POOL),
         consolidation.consolidation_asset(fleet, telemetry.POOL),
     ]
-    marts = sorted(key for made in tables for key in made.keys if schema_of(key) in publication.SCHEMAS)
+    marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),

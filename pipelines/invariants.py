@@ -14,7 +14,7 @@ from typing import NamedTuple
 import dagster as dg
 import duckdb
 
-from pipelines import warehouse
+from pipelines import findings, warehouse
 from pipelines.fleet import Fleet
 from pipelines.keys import asset_key
 
@@ -106,15 +106,12 @@ def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list
     return found
 
 
-def told(rows: list[Broken], shown: int = 5) -> str:
-    """The first rows, one a line, how many there are in all, and what to do; empty without rows."""
+def told(rows: list[Broken]) -> str:
+    """The first rows, how many there are in all, and what to do; empty without rows."""
     if not rows:
         return ""
     total = sum(row.rows for row in _first_of_each(rows))
-    lines = [f"{total} rows" if total != 1 else "1 row", *(f"  {row}" for row in rows[:shown])]
-    if total > shown:
-        lines.append(f"  … and {total - shown:,} more")
-    return "\n".join([*lines, f"  What to do: {rows[0].remedy}"])
+    return findings.told([str(row) for row in rows], total, "", rows[0].remedy)
 
 
 def _first_of_each(rows: list[Broken]) -> list[Broken]:

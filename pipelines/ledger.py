@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import duckdb
 from dagster_dbt import (
     DagsterDbtTranslator,
     DagsterDbtTranslatorSettings,
@@ -31,6 +32,7 @@ from pipelines import (
     booking,
     checks,
     contracts,
+    findings,
     history,
     publication,
     settings,
@@ -292,7 +294,45 @@ def _dbt(
     args = ["--no-write-json", "build", *anew, *WITHOUT_UNIT_TESTS, "--vars", json.dumps(_vars(fleet))]
     with _environment(_told(fleet, first, end)):  # dbt takes a copy when it starts
         invocation = dbt.cli(args, context=context, target_path=fleet.root / "dbt")
-    yield from invocation.stream()
+    failed = []
+    for event in invocation.stream():
+        if isinstance(event, dg.AssetCheckResult) and not event.passed:
+            failed.append(event)  # its rows can be read when dbt has let go of the warehouse
+        else:
+            yield event
+    yield from _with_rows(fleet, failed)
+
+
+def _with_rows(fleet: Fleet, failed: list[dg.AssetCheckResult]) -> Iterator[dg.AssetCheckResult]:
+    """The results of data tests that failed, each with the rows that its own query finds."""
+    if not failed:
+        return
+    nodes = json.loads(prepared_project().manifest_path.read_text(encoding="utf-8"))["nodes"].values()
+    tests = {node["name"]: node for node in nodes if node["resource_type"] == "test"}
+    with closing(warehouse.connect(fleet.warehouse, read_only=True)) as connection:
+        for result in failed:
+            files = sorted((fleet.root / "dbt" / "compiled").rglob(f"{result.check_name}.sql"))
+            told = _rows(connection, files[0].read_text(), tests[result.check_name]) if files else result.description
+            yield dg.AssetCheckResult(
+                passed=False,
+                asset_key=result.asset_key,
+                check_name=result.check_name,
+                severity=result.severity,
+                description=told,
+                metadata=result.metadata,
+            )
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str, test: Mapping[str, Any]) -> str:
+    """What a data test found, as `findings` tells it; `expected` and `remedy` are in the test's meta."""
+    found = connection.execute(
+        f"select *, count(*) over () as rows_in_all from ({query}) order by all limit {findings.SHOWN}"
+    )
+    names = [column[0] for column in found.description][:-1]
+    rows = found.fetchall()
+    meta = test["config"]["meta"]
+    lines = [findings.row(names, row[:-1]) for row in rows]
+    return findings.told(lines, rows[0][-1] if rows else 0, meta.get("expected", ""), meta.get("remedy", ""))
 
 
 def _vars(fleet: Fleet) -> dict[str, int]:

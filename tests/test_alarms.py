@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipelines.alarms import ALARMS, findings
+from pipelines.alarms import ALARMS, ask
 from tests.books import Book, files_source, record
 
 FIRST = date(2026, 10, 1)
@@ -51,7 +51,7 @@ def book_of(folder: Path, planted: Planted, first: date = FIRST) -> Book:
 def found(book: Book) -> dict[str, list[tuple]]:
     """Alarm -> the rows that it finds in what run `test` landed; silent alarms are left out."""
     with book.connection(read_only=True) as connection:
-        rows = {alarm.name: findings(connection, alarm, "test")[1] for alarm in ALARMS}
+        rows = {alarm.name: ask(connection, alarm, "test")[1] for alarm in ALARMS}
     return {name: held for name, held in rows.items() if held}
 
 

@@ -1,11 +1,18 @@
 -- Good requests and tokens lie between none and all, and the low bound is not above the high one. (From a log, the tokens are the log's own.)
-{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'goodput_hourly'}}}) }}
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'goodput_hourly'}}, 'expected': '0 <= good <= all, the low bound at most the high one', 'remedy': 'look at the SLO histograms and request logs of this deployment in that hour'}) }}
 
 select
     date,
     hour_start_at,
     deployment,
-    model
+    model,
+    requests,
+    good_requests_low,
+    good_requests_high,
+    good_output_tokens_low,
+    good_output_tokens_high,
+    coalesce(told_output_tokens, output_tokens) as output_tokens,
+    gpu_utilization_ratio
 from {{ ref('goodput_hourly') }}
 where {{ in_run('date') }}
     and not (
