@@ -154,10 +154,10 @@ def _dates_of(fleet: Fleet, asked: argparse.Namespace) -> tuple[date, date, bool
 
 
 def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
+    _quieten()
     start, end, is_rebuilt = _dates_of(fleet, asked)
     from pipelines import stores, warehouse  # noqa: PLC0415
 
-    _quieten()
     warehouse.connect(":memory:").close()  # what bounds DuckDB by the environment is right
     if fleet.warehouse.exists():
         # Whoever writes now is waited for here, once, and not by each of the run's first steps.
@@ -201,7 +201,7 @@ def _run(fleet: Fleet, asked: argparse.Namespace) -> int:
                             "adopt": asked.adopt,
                         }
                     },
-                    "__".join(asset_key(fleet, "published", "publication").path): {
+                    asset_key(fleet, "published", "publication").to_python_identifier(): {
                         "config": {"force": asked.force_publish}
                     },
                 },

@@ -14,6 +14,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -247,10 +248,12 @@ def _on_spark(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: 
     for name in built.statuses:  # in the order in which dbt built them, on which Dagster insists
         if keys.get(name) in context.selected_asset_keys:
             yield dg.MaterializeResult(asset_key=keys[name], metadata={"spark_run_id": built.run_id})
-    yield from _checked(context, built.statuses)
+    yield from _checked(context, built.statuses, built.rows)
 
 
-def _checked(context: dg.AssetExecutionContext, statuses: Mapping[str, str]) -> Iterator[dg.AssetCheckResult]:
+def _checked(
+    context: dg.AssetExecutionContext, statuses: Mapping[str, str], rows: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[dg.AssetCheckResult]:
     """What dbt said of each test, by its unique id, as the results of the selected checks."""
     for spec in context.assets_def.check_specs:
         said = statuses.get(spec.metadata[UNIQUE_ID])
@@ -260,6 +263,7 @@ def _checked(context: dg.AssetExecutionContext, statuses: Mapping[str, str]) -> 
                 check_name=spec.name,
                 passed=said == "pass",
                 severity=dg.AssetCheckSeverity.WARN if said == "warn" else dg.AssetCheckSeverity.ERROR,
+                description=rows.get(spec.metadata[UNIQUE_ID]),
                 metadata={"status": said},
             )
 

@@ -19,13 +19,14 @@ import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from pipelines import findings
 from pipelines.committed import COPIED, REMADE, Committed, partition_column
 from pipelines.fleet import PROJECT
 from pipelines.raw_tables import FLEET_TABLES, RAW_TABLES
@@ -81,11 +82,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Build:
-    """What one build did: dbt's results by unique id, and the marts that it committed."""
+    """What one build did: dbt's results and what its failed tests found, by unique id, and the marts it committed."""
 
     run_id: str
     statuses: dict[str, str]
     committed: Committed
+    rows: dict[str, str] = field(default_factory=dict)
 
 
 def build(
@@ -119,14 +121,14 @@ def build(
             with session(run.work) as spark:
                 register(spark, sample_files, control)
                 prepare_marts(spark, run, before)
-                statuses = run_dbt(["build", "--exclude-resource-type", "unit_test"], run, dbt_vars, project)
+                statuses, rows = run_dbt(["build", "--exclude-resource-type", "unit_test"], run, dbt_vars, project)
                 made = _made(spark, run, before)
             made.put(run.lake)
         except PySparkException as failure:
             raise SparkError(f"Spark failed: {failure}") from failure
         finally:
             shutil.rmtree(run.work, ignore_errors=True)
-    return Build(run.run_id, statuses, made)
+    return Build(run.run_id, statuses, made, rows)
 
 
 @contextmanager
@@ -300,8 +302,11 @@ def _forget_uncommitted(lake: Path, committed: Committed) -> None:
 # --- dbt --------------------------------------------------------------------------------------------------------------
 
 
-def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any], project: Path = DBT_PROJECT) -> dict[str, str]:
-    """Run dbt in this process, on the session that is open; the status of every node. SparkError unless all is well."""
+def run_dbt(
+    arguments: list[str], run: Run, dbt_vars: Mapping[str, Any], project: Path = DBT_PROJECT
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Run dbt in this process, on the session that is open; the status of every node, and the rows of data tests that
+    did not pass. SparkError unless all is well."""
     from dbt.cli.main import dbtRunner  # noqa: PLC0415 (an optional group needs it)
 
     # As vars, which a unit test replaces by its own; what the environment says would win over both.
@@ -327,7 +332,18 @@ def run_dbt(arguments: list[str], run: Run, dbt_vars: Mapping[str, Any], project
         wrong = [r for r in done.result if str(r.status) in ("error", "fail", "runtime error")]
         first_lines = [f"{r.node.unique_id}: {(r.message or '').partition(chr(10))[0]}" for r in wrong[:5]]
         raise SparkError("; ".join(first_lines), statuses)
-    return statuses
+    warned = [result.node for result in done.result if str(result.status) == "warn"]
+    return statuses, {node.unique_id: _rows(node) for node in warned}
+
+
+def _rows(test: Any) -> str:
+    """What a data test found, as `findings` tells it."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (an optional group)
+
+    found = SparkSession.getActiveSession().sql(test.compiled_code)
+    names, total = found.columns, found.count()
+    lines = [findings.row(names, row) for row in found.orderBy(*names).limit(findings.SHOWN).collect()]
+    return findings.told(lines, total, test.config.meta.get("expected", ""), test.config.meta.get("remedy", ""))
 
 
 def _set(variables: Mapping[str, str | None]) -> None:

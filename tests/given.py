@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import duckdb
 import numpy as np
 
 from collectors.samples import Batch, Family, Window, microseconds, sample_batch
@@ -78,3 +79,12 @@ class Samples:
 
     def landed(self, window: Window) -> None:
         self.forgotten.append(window)
+
+
+def nothing_is_held_back(connection: duckdb.DuckDBPyConnection) -> None:
+    """The two marts in which broken laws of the book are gathered, empty, as dbt would make them."""
+    broken = "table_name varchar, row_key varchar, found double, unit varchar, expected varchar, remedy varchar"
+    connection.execute("create schema if not exists marts")
+    for mart, more in (("held_back_dates", "date date, "), ("held_back_tables", "")):
+        columns = f"{more}invariant varchar, {broken}, broken_rows bigint"
+        connection.execute(f"create table if not exists marts.{mart} ({columns})")

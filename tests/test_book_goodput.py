@@ -320,7 +320,7 @@ def test_capacity_is_the_highest_load_below_the_first_that_broke_the_slo(book: B
     (found,) = book.query("select * exclude (as_of_date) from marts.slo_capacity where model = 'stepped'")
     assert found == (
         *("west", "llm/stepped", "stepped", "a100-sxm4-80gb", "board", "unified", "output"),
-        *(4.0, "requests_within_slo", False, 8.0, 0.95, 2.0, 80, 0.975),
+        *(4.0, "requests_within_slo", False, 8.0, 0.95, 2.0, 80, 0.975, None, True),
     )
 
 

@@ -196,6 +196,8 @@ def test_a_phase_is_told_whole(book: Book) -> None:
         Decimal("0.2072"),
         True,
         "ok",
+        None,  # no date is held back
+        True,
     )
 
 

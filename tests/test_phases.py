@@ -11,6 +11,7 @@ from scipy.optimize import nnls
 
 from pipelines.raw_tables import create_tables
 from tests.books import Book, demo_fleet, on
+from tests.given import nothing_is_held_back
 
 SEEDS, DAYS, PER_DAY = 200, 14, 48  # two weeks of half-hours
 KEYS = {"site": "w", "deployment": "d", "device_type": "a100", "meter_scope": "board", "role": "unified"}
@@ -64,7 +65,9 @@ def fitted(book: Book, weeks: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray
             """
         )
         connection.unregister("given")
-    book.dbt("run", "--select", "int_curve_days", "phase_fit", "phase_energy")
+        connection.execute("create or replace table marts.unmetered_devices (date date)")
+        nothing_is_held_back(connection)
+    book.dbt("run", "--select", "int_lookback", "int_curve_days", "phase_fit", "phase_energy")
     with book.connection(read_only=True) as connection:
         found = connection.execute("select * from marts.phase_fit").df()
     return {row["model"]: row for row in found.to_dict("records")}

@@ -14,6 +14,7 @@ from pipelines import benchmarks
 from pipelines.analysis.power_fits import FORMS, LOAD, WATTS, fit_power, fitted_watts
 from pipelines.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
+from tests.given import nothing_is_held_back
 
 
 def curve(*points: tuple[float, float], name: str = "m") -> pd.DataFrame:
@@ -124,6 +125,8 @@ def planted_fits(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         create_tables(connection)
         connection.execute("create schema marts")
         connection.execute("create table marts.model_daily as select date '2026-10-07' as date")
+        connection.execute("create table marts.unmetered_devices (date date)")
+        nothing_is_held_back(connection)
         connection.register("planted", frame)
         connection.execute(
             """
@@ -136,7 +139,7 @@ def planted_fits(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
             from planted
             """
         ).fetchall()
-    book.dbt("run", "--select", "int_curve_points", "efficiency_curve", "efficiency_curve_daily")
+    book.dbt("run", "--select", "int_lookback", "int_curve_points", "efficiency_curve", "efficiency_curve_daily")
     with book.connection(read_only=True) as connection:
         levels = connection.execute("select * from marts.efficiency_curve where is_level").df()
         days = connection.execute("select * from marts.efficiency_curve_daily").df()

@@ -14,13 +14,16 @@ import pytest
 from pipelines import warehouse
 from pipelines.raw_tables import create_tables
 from pipelines.right_sizing import COLUMNS, write_right_sizing
+from tests.given import nothing_is_held_back
 from tests.test_sizes import DEPLOYMENT, usage
 
 MODEL = ("weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_heads", "max_tensor_parallel")
 PRESSURE = ("hours", "pressure_intervals", "queued_intervals", "preempted_hours", "full_cache_hours")
 JOINED = {"min_replicas", "cold_start_seconds", "memory_gib", "memory_bandwidth_gb_per_second", "power_limit_watts"}
 JOINED |= {"idle_watts_bare", "context_tokens", "kv_cache_usage_ratio_max", "running_requests_max"}
-COUNTED = {name for name in DEPLOYMENT if name.startswith(("train_", "held_"))} | {"busy_intervals"}
+COUNTED = {name for name in DEPLOYMENT if name.startswith(("train_", "held_"))} - {"held_back_dates"} | {
+    "busy_intervals"
+}
 
 
 @pytest.fixture
@@ -31,6 +34,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         create_tables(connection)
         for schema in ("marts", "reference"):
             connection.execute(f"create schema {schema}")
+        nothing_is_held_back(connection)
         held = usage({}).drop(columns=[*MODEL, *PRESSURE, *JOINED, *COUNTED, "has_queue_telemetry"])
         footprint = pd.DataFrame(
             [{"model": "m", "context_tokens": 8192, "published_model": "m-8B", "precision": "bf16"}]

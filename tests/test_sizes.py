@@ -23,6 +23,8 @@ NO_BENCHMARKS = pd.DataFrame(
 )
 # Four replicas of an 8B model on one 80 GB accelerator each, judged under an SLO: 100 tokens/s per GPU.
 DEPLOYMENT = {
+    "held_back_dates": None,
+    "is_complete": True,
     "as_of_date": pd.Timestamp("2026-10-28"),
     "last_seen_date": pd.Timestamp("2026-10-28"),
     "lookback_start_at": pd.Timestamp("2026-10-01", tz="UTC"),

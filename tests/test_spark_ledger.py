@@ -5,6 +5,7 @@ What Spark does with real telemetry is in `tests/spark`.
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -12,12 +13,15 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipelines import spark, spark_ledger, upgrades
+from pipelines import spark, spark_ledger, upgrades, warehouse
 from pipelines.alarms import ALARMS
 from pipelines.committed import Committed
 from pipelines.contracts import Contracts, Mart
 from pipelines.fleet import Fleet, load_fleet
 from pipelines.house import JOB, definitions_of
+from pipelines.invariants import invariants
+from pipelines.ledger import prepared_project
+from tests.given import nothing_is_held_back
 
 ASSET = dg.AssetKey(["marts", "energy_ledger"])
 MODEL = "model.wattledger.energy_ledger"
@@ -118,7 +122,8 @@ def materialize(fleet: Fleet) -> dg.ExecuteInProcessResult:
 
 def checks(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool, str]]:
     """What the dbt tests said; the alarms are not asked here."""
-    found = [one for one in result.get_asset_check_evaluations() if one.check_name not in {a.name for a in ALARMS}]
+    ours = {alarm.name for alarm in ALARMS} | {law.name for law in invariants(prepared_project().manifest_path)}
+    found = [one for one in result.get_asset_check_evaluations() if one.check_name not in ours]
     return [(one.check_name, one.passed, one.severity.value) for one in found]
 
 
@@ -137,7 +142,10 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
 
     def build(*arguments: object, forget: object) -> spark.Build:
         asked.append((*arguments, forget))
-        return spark.Build("a build", {"model.wattledger.fleet_daily": "success", **said}, Committed())
+        with closing(warehouse.connect(fleet.warehouse)) as connection:
+            nothing_is_held_back(connection)
+        statuses = {"model.wattledger.fleet_daily": "success", **said}
+        return spark.Build("a build", statuses, Committed(), {unique_id: "1 row"})
 
     monkeypatch.setattr(spark_ledger, "build", build)
     result = materialize(fleet)
@@ -145,6 +153,8 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     assert asked == [(fleet, *dates(4, 5), {"grid_seconds": 300, "max_spread_seconds": 259200}, frozenset())]
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
+    told = {one.check_name: one.description for one in result.get_asset_check_evaluations()}
+    assert told[warns] == "1 row"
 
 
 def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

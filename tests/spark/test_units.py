@@ -24,7 +24,7 @@ def unit_tests(lake: Path, files: dict[str, list[str]], control: Path) -> tuple[
         spark.register(session, files, control)
         # Unit tests read the columns' types from the tables: empty ones do.
         spark.run_dbt(["build", "--empty", "--resource-type", "seed", "--resource-type", "model"], run, {})
-        statuses = spark.run_dbt(["test", "--select", "test_type:unit"], run, {})
+        statuses, _ = spark.run_dbt(["test", "--select", "test_type:unit"], run, {})
     manifest = json.loads((run.work / "dbt" / "manifest.json").read_text(encoding="utf-8"))
     return statuses, len(manifest["unit_tests"])
 

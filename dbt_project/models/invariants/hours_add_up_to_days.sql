@@ -54,7 +54,8 @@ facts as (
     select
         date,
         '{{ fact }}' as fact,
-        sum(case when level = 'books' then {{ fact }} end) as books
+        {# Of an engine that tells only the parts of its input, hours hold their sum: the books have no row of it to compare. -#}
+        sum(case when level = '{{ 'model_hourly' if fact == 'input_tokens' else 'books' }}' then {{ fact }} end) as books
         {%- for step in steps %},
         sum(case when level = '{{ step }}' then {{ fact }} end) as {{ step }}
         {%- endfor %}
