@@ -112,7 +112,8 @@ def refusal(found: list[str]) -> HistoryWouldShrink:
                 f"the publication would lose or change what readers have seen ({len(found)}), so it stays as it was:",
                 *listed,
                 "  What to do: land and book these dates again (run --start … --end …), or restore the warehouse"
-                " (docs/operations.md). If the change is wanted: run again with --force-publish.",
+                " (docs/operations.md), or keep them as they are published (run --adopt). If the change is wanted:"
+                " run again with --force-publish.",
             ]
         )
     )

@@ -236,8 +236,8 @@ def _no_folder(fleet: Fleet | None, text: str) -> str:
 def _corrupt(fleet: Fleet | None, text: str) -> str:
     place = _path(text) or (fleet.warehouse if fleet is not None else "the database")
     return (
-        f"{place} is damaged, or is no DuckDB file. Restore it from a backup; or move it away, with its .wal file if"
-        " there is one, and run again: it is then built anew from the sources."
+        f"{place} is damaged, or is no DuckDB file. Restore it from a backup (docs/operations.md); or move it away,"
+        " with its .wal file if there is one, and run again: the run then names the ways on."
     )
 
 

@@ -93,7 +93,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             mine = [result for result in results if result.source == source.name]
             yield answered(check_name(source.name), landings, mine)
         if results and all(result.outcome == "failed" for result in results):
-            raise dg.Failure(f"every source failed; the last one said: {results[-1].detail}")
+            raise dg.Failure(f"every source failed; the first one said: {results[0].detail}")
 
     @dg.multi_asset(
         name="fleet",

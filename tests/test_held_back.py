@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from collectors.demo_fleet import BOARDS
-from pipelines import booking, publication
+from pipelines import booking, invariants, publication
+from pipelines.headline import headline
 from tests.books import Book, broken_project, demo_fleet, on
 
 BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
@@ -131,6 +132,16 @@ def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: P
     assert made is not None
     assert made.held_back == {BAD: f"{BALANCE}, shares_add_up_to_the_meter"}
     assert made.forced == ()
+    line = f"held back: 2026-10-07 ({BALANCE}, shares_add_up_to_the_meter); it is as it was published before"
+    assert line in headline(book.fleet).splitlines()
+    # The run that held it back fails; a later one, which books another date, names it in that line and does not.
+    with book.connection() as connection:
+        connection.execute(
+            "insert into raw.bookings values ('this', ?, ?), ('later', ?, ?)",
+            [FIRST, END, END, END + timedelta(days=1)],
+        )
+        assert set(invariants.broken(connection, "this")) == {BALANCE, "shares_add_up_to_the_meter"}
+        assert invariants.broken(connection, "later") == {}
 
 
 def test_a_date_that_was_never_published_is_absent_and_months_leave_it_out(sound: Book, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     fleet = demo_fleet(folder, FIRST, END, sources=[files_source("files", "samples/*.parquet")])
     done = command(fleet, folder / "data")
     assert done.returncode == 0, done.stdout + done.stderr
-    (folder / "data" / "demo" / "warehouse.duckdb").unlink()
+    (folder / "data" / "demo" / "warehouse.duckdb").rename(folder / "backup.duckdb")
     (folder / "samples" / "day-0.parquet").unlink()
     evening = duckdb.sql(
         f"select * from '{folder}/samples/day-1.parquet' where observed_at >= timestamptz '2026-10-21 22:00:00+00'"
@@ -54,6 +55,18 @@ def test_a_lost_warehouse_is_told_before_anything_runs_and_shrinks_nothing(lost:
         for words in ("has booked nothing", "3 dates are published (2026-10-20 to 2026-10-22)", "--rebuild", "--adopt"):
             assert words in done.stderr
     assert published(data, DAYS) == before
+
+
+def test_a_restored_backup_goes_on_where_it_was(lost: tuple[Path, Path], tmp_path: Path) -> None:
+    """The source's own check fails, as it gives less than is held; what is held is booked and published as before."""
+    fleet, data = lost
+    before = published(data, DAYS)
+    shutil.copytree(data, tmp_path / "data", symlinks=True)
+    shutil.copyfile(fleet.parent / "backup.duckdb", tmp_path / "data" / "demo" / "warehouse.duckdb")
+    done = command(fleet, tmp_path / "data")
+    assert (done.returncode, "refused_fewer" in done.stdout) == (1, True), done.stdout + done.stderr
+    assert published(tmp_path / "data", DAYS) == before
+    assert published(tmp_path / "data", "select is_forced from published.publication") == [(False,)]
 
 
 def test_what_the_source_has_no_more_is_refused_and_then_adopted(lost: tuple[Path, Path]) -> None:
