@@ -55,7 +55,14 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert "FAILED raw/landings source_down_answers: 2026-10-20 failed" in done.stdout
     assert "FAILED raw/landings source_refusing_answers: 2026-10-20 failed" in done.stdout
     assert ", 2 failed, 1 warned" in done.stdout
-    assert "warned raw/series_chunks sources_speak: down 2026-10-20; refusing 2026-10-20\n" in done.stdout
+    told = [
+        "  warned raw/series_chunks sources_speak: 2 rows",
+        "    source down, date 2026-10-20",
+        "    source refusing, date 2026-10-20",
+        "    Expected: samples up to the end of the day",
+    ]
+    assert "\n".join(told) in done.stdout
+    assert "    What to do: see whether the source, its exporters and its scraper run" in done.stdout
     window = (at("10-20 00:00"), at("10-21 00:00"))
     names = "api/v1/label/__name__/values"
     assert book.query(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.alarms import ALARMS
 from tests.books import Book
 from tests.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, book_of, found
 
@@ -74,11 +75,10 @@ def test_advice_names_the_gpus_and_saves_nothing_that_is_not_known(trace: Book) 
 
 
 def test_an_alarm_names_how_many_and_where_and_what_to_do(trace: Book) -> None:
-    ((finding,),) = found(trace)["devices_have_power"]
-    assert finding.startswith(
-        "cluster: 5 device(s) report activity or memory and no power, 2026-10-01 to 2026-10-02."
-        " Their energy, CO2 and cost are NULL in deployment_usage. Land their power as well"
-    )
+    assert found(trace)["devices_have_power"] == [("cluster", 5, date(2026, 10, 1), date(2026, 10, 2))]
+    (alarm,) = [alarm for alarm in ALARMS if alarm.name == "devices_have_power"]
+    assert alarm.expected == "a power or energy series of every device that reports activity or memory"
+    assert "land their power as well" in alarm.remedy
 
 
 def test_every_data_test_holds_without_any_power(trace: Book) -> None:
