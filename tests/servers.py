@@ -11,6 +11,7 @@ import http.server
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -181,8 +182,8 @@ def postgresql() -> Iterator[str]:
 
 @contextlib.contextmanager
 def running(command: list, **options: object) -> Iterator[subprocess.Popen]:
-    """A child process that is terminated, and killed if it must be, when the block is left."""
-    process = subprocess.Popen(command, **options)
+    """A child process that is terminated, and killed if it must be, when the block is left, with its children."""
+    process = subprocess.Popen(command, start_new_session=True, **options)
     try:
         yield process
     finally:
@@ -192,6 +193,8 @@ def running(command: list, **options: object) -> Iterator[subprocess.Popen]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_until(is_ready: Callable[[], bool], process: subprocess.Popen, log: Path) -> None:
