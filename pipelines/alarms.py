@@ -225,7 +225,7 @@ def _answer(
     try:
         names, rows = ask(connection, alarm, run_id)
         if rows:
-            told = findings.told(
+            told = findings.report(
                 [findings.row(names, row) for row in rows[: findings.SHOWN]], len(rows), alarm.expected, alarm.remedy
             )
             metadata = {"findings": len(rows), "rows": _table(names, rows)}

@@ -179,7 +179,7 @@ def _told(result: Any, frame: pd.DataFrame) -> str:
     lines = [
         findings.row(rows.columns, row) for row in rows.head(findings.SHOWN).astype(object).itertuples(index=False)
     ]
-    return f"{column}: " + findings.told(
+    return f"{column}: " + findings.report(
         lines,
         found["unexpected_count"],
         expected + (f" in {share:.0%} of the rows" if share < 1 else ""),

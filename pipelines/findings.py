@@ -1,6 +1,6 @@
 """What a check found, as a person reads it: row by row the key, the value with its unit, what was expected, what to do.
 
-Every check of ours tells its rows this way. Column names carry units, so a row is its columns' names and values. Keep
+Every check of ours reports its rows this way. Column names carry units, so a row is its columns' names and values. Keep
 out what is looked for: that is in the checks themselves.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 SHOWN = 5
 
 
-def told(lines: Sequence[str], total: int, expected: str, remedy: str) -> str:
+def report(lines: Sequence[str], total: int, expected: str, remedy: str) -> str:
     """The first lines, how many there are in all, what was expected and what to do, each where it is known."""
     shown = [f"{total:,} {'row' if total == 1 else 'rows'}", *(f"  {line}" for line in lines[:SHOWN])]
     if total > len(lines[:SHOWN]):

@@ -89,7 +89,7 @@ def misstated_months(connection: duckdb.DuckDBPyConnection) -> list[str]:
         """
         with hours as (
             select billing_month as month, sum(energy_joules) as joules from target.marts.model_hourly
-            where is_opening_balance or method_version = (select max(method_version) from target.marts.model_monthly)
+            where is_opening_balance or method_version in (select method_version from target.marts.model_monthly)
             group by billing_month
         ),
         months as (select month, sum(energy_joules) as joules from target.marts.model_monthly group by month)

@@ -77,7 +77,7 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
                 asset_key=key.asset_key,
                 check_name=key.name,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=told(rows) or None,
+                description=report(rows) or None,
                 metadata={"broken_rows": sum(row.rows for row in _first_of_each(rows))},
             )
 
@@ -106,12 +106,12 @@ def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list
     return found
 
 
-def told(rows: list[Broken]) -> str:
+def report(rows: list[Broken]) -> str:
     """The first rows, how many there are in all, and what to do; empty without rows."""
     if not rows:
         return ""
     total = sum(row.rows for row in _first_of_each(rows))
-    return findings.told([str(row) for row in rows], total, "", rows[0].remedy)
+    return findings.report([str(row) for row in rows], total, "", rows[0].remedy)
 
 
 def _first_of_each(rows: list[Broken]) -> list[Broken]:

@@ -336,7 +336,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str, test: Mapping[str, 
     rows = found.fetchall()
     meta = test["config"]["meta"]
     lines = [findings.row(names, row[:-1]) for row in rows]
-    return findings.told(lines, rows[0][-1] if rows else 0, meta.get("expected", ""), meta.get("remedy", ""))
+    return findings.report(lines, rows[0][-1] if rows else 0, meta.get("expected", ""), meta.get("remedy", ""))
 
 
 def _vars(fleet: Fleet) -> dict[str, int]:

@@ -343,7 +343,7 @@ def _rows(test: Any) -> str:
     found = SparkSession.getActiveSession().sql(test.compiled_code)
     names, total = found.columns, found.count()
     lines = [findings.row(names, row) for row in found.orderBy(*names).limit(findings.SHOWN).collect()]
-    return findings.told(lines, total, test.config.meta.get("expected", ""), test.config.meta.get("remedy", ""))
+    return findings.report(lines, total, test.config.meta.get("expected", ""), test.config.meta.get("remedy", ""))
 
 
 def _set(variables: Mapping[str, str | None]) -> None:

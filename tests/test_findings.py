@@ -26,14 +26,14 @@ def test_a_row_is_its_columns_and_values_with_their_units() -> None:
 
 def test_five_rows_are_shown_and_all_are_counted() -> None:
     lines = [f"meter GPU-{n}" for n in range(7)]
-    assert findings.told(lines, 12, "at most 5 %", "look at both").splitlines() == [
+    assert findings.report(lines, 12, "at most 5 %", "look at both").splitlines() == [
         "12 rows",
         *(f"  meter GPU-{n}" for n in range(5)),
         "  … and 7 more",
         "  Expected: at most 5 %",
         "  What to do: look at both",
     ]
-    assert findings.told(lines[:1], 1, "", "") == "1 row\n  meter GPU-0"
+    assert findings.report(lines[:1], 1, "", "") == "1 row\n  meter GPU-0"
 
 
 def test_an_expectation_names_the_rows_that_do_not_meet_it() -> None:

@@ -49,7 +49,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> str:
+def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> str:
     """Its only line of errors, which holds these words; what a log that it names holds is the caller's to judge."""
     assert done.returncode == status, done.stdout + done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
@@ -84,7 +84,7 @@ def checked(path: Path, **more: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_wrong_date_or_option(tiny: Path, options: list[str], words: tuple[str, ...]) -> None:
-    one_line(command(tiny, tiny.parent / "data", *options), 2, *words)
+    assert_one_line(command(tiny, tiny.parent / "data", *options), 2, *words)
 
 
 def test_a_wrong_environment_variable(tiny: Path) -> None:
@@ -93,20 +93,20 @@ def test_a_wrong_environment_variable(tiny: Path) -> None:
         ("WATTLEDGER_THREADS", "many", "INT64"),
         ("WATTLEDGER_MEMORY_LIMIT", "lots", "1GB"),
     ):
-        one_line(command(tiny, tiny.parent / "data", **{name: value}), 2, name, value, word)
+        assert_one_line(command(tiny, tiny.parent / "data", **{name: value}), 2, name, value, word)
 
 
 def test_the_machines_own_python(tmp_path: Path) -> None:
     bare = [sys.executable, "-S", "-m", "pipelines", "table"]  # without the packages beside it
     done = subprocess.run(bare, cwd=PROJECT, capture_output=True, text=True, check=False)
-    one_line(done, 1, "has no package", "make setup", ".venv/bin/python -m pipelines")
+    assert_one_line(done, 1, "has no package", "make setup", ".venv/bin/python -m pipelines")
 
 
 def test_a_table_before_the_first_run(tiny: Path) -> None:
     command_line = [sys.executable, "-m", "pipelines", "table", "--fleet", str(tiny)]
     env = environment(tiny.parent / "data")
     done = subprocess.run(command_line, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
-    one_line(done, 2, "nothing is published for fleet tiny yet", "make run")
+    assert_one_line(done, 2, "nothing is published for fleet tiny yet", "make run")
 
 
 # --- fleet files ------------------------------------------------------------------------------------------------------
@@ -135,24 +135,24 @@ def exploding() -> str:
     ids=["lists", "mappings", "aliases", "itself", "date", "number", "colon", "tab", "variable", "empty"],
 )
 def test_a_fleet_file_that_cannot_be_used(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
-    one_line(checked(written(tmp_path, text)), 2, str(tmp_path / "fleet.yaml"), *words)
+    assert_one_line(checked(written(tmp_path, text)), 2, str(tmp_path / "fleet.yaml"), *words)
 
 
 def test_a_fleet_file_that_is_not_there_or_is_a_folder(tmp_path: Path) -> None:
-    one_line(checked(tmp_path / "none.yaml"), 2, "none.yaml: cannot be read: No such file", "fleets/README.md")
-    one_line(checked(tmp_path), 2, f"{tmp_path}: cannot be read: Is a directory", "expected a fleet file")
+    assert_one_line(checked(tmp_path / "none.yaml"), 2, "none.yaml: cannot be read: No such file", "fleets/README.md")
+    assert_one_line(checked(tmp_path), 2, f"{tmp_path}: cannot be read: Is a directory", "expected a fleet file")
     unreadable = written(tmp_path, TINY)
     unreadable.chmod(0)
     if os.access(unreadable, os.R_OK):  # root reads everything
         return
-    one_line(checked(unreadable), 2, "cannot be read: Permission denied")
+    assert_one_line(checked(unreadable), 2, "cannot be read: Permission denied")
 
 
 def test_a_variable_that_is_not_set_is_one_mistake_however_many_keys_use_it(tmp_path: Path) -> None:
     windows = (
         "run_windows: {files: [{path: '${NOWHERE}/a.csv'}, {path: '${NOWHERE}/b.csv'}, {path: '${NOWHERE}/c.csv'}]}"
     )
-    one_line(checked(written(tmp_path, TINY + windows)), 2, "NOWHERE is not set", "(2 more keys use it)")
+    assert_one_line(checked(written(tmp_path, TINY + windows)), 2, "NOWHERE is not set", "(2 more keys use it)")
     other = windows.replace("${NOWHERE}/c", "${ELSEWHERE}/c")
     done = checked(written(tmp_path, TINY + other))
     assert done.stderr.splitlines()[0].endswith("2 problems")
@@ -199,7 +199,7 @@ def test_a_warehouse_that_another_process_has_open(tiny: Path, held: Path) -> No
     with another(OPENED, held) as holder:
         done = command(tiny, tiny.parent / "data", WATTLEDGER_LOCK_SECONDS="1")
         who = f"{held} is open in another process ({holder.pid}, "
-        one_line(done, 1, who, "Close it there", "published/wattledger.duckdb")
+        assert_one_line(done, 1, who, "Close it there", "published/wattledger.duckdb")
     assert done.stdout.count("waiting up to 1 s") == 1
 
 
@@ -207,7 +207,7 @@ def test_a_warehouse_that_another_run_writes(tiny: Path, held: Path) -> None:
     with another(WRITING, held, 60) as holder:
         done = command(tiny, tiny.parent / "data", WATTLEDGER_LOCK_SECONDS="1")
         who = f"{held} is being written by process {holder.pid} on "
-        line = one_line(done, 1, who, "(landing, since 20", "waited 1 s", "WATTLEDGER_LOCK_SECONDS")
+        line = assert_one_line(done, 1, who, "(landing, since 20", "waited 1 s", "WATTLEDGER_LOCK_SECONDS")
     assert done.stdout.count(f"waiting up to 1 s: {who}") == 1
     assert ".log" not in line  # no traceback says more
 
@@ -245,7 +245,9 @@ def scribbled(path: Path) -> None:
 def test_a_damaged_warehouse(tiny: Path, held: Path, damage: Callable[[Path], object]) -> None:
     damage(held)
     done = command(tiny, tiny.parent / "data")
-    line = one_line(done, 1, f"{held} is damaged, or is no DuckDB file", "Restore it from a backup", "move it away")
+    line = assert_one_line(
+        done, 1, f"{held} is damaged, or is no DuckDB file", "Restore it from a backup", "move it away"
+    )
     assert "Traceback" in log_of(line)
 
 
@@ -275,7 +277,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 @pytest.mark.parametrize("mebibytes", [1, 33])
 def test_a_full_disk(tiny: Path, small_disk: Callable[[int], Path], mebibytes: int) -> None:
     disk = small_disk(mebibytes)
-    line = one_line(
+    line = assert_one_line(
         command(tiny, disk), 1, f"no space left for {disk}/tiny", "Free some", "WATTLEDGER_DATA", "run again"
     )
     assert "Traceback" in log_of(line)
@@ -286,16 +288,18 @@ def test_a_file_that_may_not_grow(tiny: Path) -> None:
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20));"
         " from pipelines.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
-    line = one_line(python(program, tiny), 1, "refuses to write", "may be full", "WATTLEDGER_DATA")
+    line = assert_one_line(python(program, tiny), 1, "refuses to write", "may be full", "WATTLEDGER_DATA")
     assert "Traceback" in log_of(line)
 
 
 def test_a_data_folder_that_cannot_be_written(tiny: Path) -> None:
     # Not even root makes folders there.
-    one_line(command(tiny, Path("/sys/kernel/ledger")), 1, "/sys/kernel/ledger cannot be written", "WATTLEDGER_DATA")
+    assert_one_line(
+        command(tiny, Path("/sys/kernel/ledger")), 1, "/sys/kernel/ledger cannot be written", "WATTLEDGER_DATA"
+    )
     file = tiny.parent / "file"
     file.write_text("")
-    one_line(command(tiny, file), 1, f"{file} is not a folder", "Move it away", "WATTLEDGER_DATA")
+    assert_one_line(command(tiny, file), 1, f"{file} is not a folder", "Move it away", "WATTLEDGER_DATA")
 
 
 def test_a_history_of_dagster_that_is_damaged(tiny: Path) -> None:
@@ -303,7 +307,7 @@ def test_a_history_of_dagster_that_is_damaged(tiny: Path) -> None:
     runs.parent.mkdir(parents=True)
     runs.write_text("this is not a database, " * 100)
     home = runs.parent.parent
-    one_line(command(tiny, tiny.parent / "data"), 1, f"history in {home} is damaged", "Move that folder away")
+    assert_one_line(command(tiny, tiny.parent / "data"), 1, f"history in {home} is damaged", "Move that folder away")
 
 
 # --- what is no mistake of the user -----------------------------------------------------------------------------------
@@ -328,7 +332,7 @@ def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tin
         "stores.judge = planted\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    line = one_line(python(program, tiny), 1, "a bug in Wattledger: KeyError: 'no such key'")
+    line = assert_one_line(python(program, tiny), 1, "a bug in Wattledger: KeyError: 'no such key'")
     assert str(tiny.parent / "data" / "tiny" / "logs") in line
     assert "in planted" in log_of(line)
 
@@ -350,7 +354,7 @@ def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: P
 def test_a_refusal_in_our_own_words_needs_no_traceback(tiny: Path) -> None:
     missing = "run_windows: {files: [{path: windows.csv}]}\n"
     done = command(written(tiny.parent, TINY + missing), tiny.parent / "data")
-    one_line(done, 1, f"step raw__run_windows failed: {tiny.parent}/windows.csv: there is no such file")
+    assert_one_line(done, 1, f"step raw__run_windows failed: {tiny.parent}/windows.csv: there is no such file")
     assert not (tiny.parent / "data" / "tiny" / "logs").exists()
 
 

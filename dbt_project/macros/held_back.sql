@@ -49,22 +49,28 @@
     {%- endfor %}
 {% endmacro %}
 
-{# Broken rows of several invariants: at most five of each date, invariant and table, and how many there are. `invariants` maps the name of a model in
-   models/invariants to what a person should do. #}
+{# Broken rows of several invariants, numbered within their date, invariant and table by their keys, and how many there are of each. `invariants` maps the
+   name of a model in models/invariants to what a person should do. #}
 {% macro broken_rows(invariants) %}
-    {%- for name, remedy in invariants.items() %}
     select
-        date,
-        '{{ name }}' as invariant,
-        table_name,
-        row_key,
-        found,
-        unit,
-        expected,
-        '{{ remedy | replace("'", "''") }}' as remedy
-    from {{ ref(name) }}
-    {{ 'union all' if not loop.last }}
-    {%- endfor %}
+        *,
+        cast(count(*) over (partition by date, invariant, table_name) as bigint) as broken_rows,
+        cast(row_number() over (partition by date, invariant, table_name order by row_key, found) as integer) as row_number
+    from (
+        {%- for name, remedy in invariants.items() %}
+        select
+            date,
+            '{{ name }}' as invariant,
+            table_name,
+            row_key,
+            found,
+            unit,
+            expected,
+            '{{ remedy | replace("'", "''") }}' as remedy
+        from {{ ref(name) }}
+        {{ 'union all' if not loop.last }}
+        {%- endfor %}
+    ) as gathered
 {% endmacro %}
 
 {# After held_back_dates is made: the dates in it leave the dated marts, and come back as they were published last. So do the dates of an opening
@@ -75,9 +81,9 @@
     {%- if opening -%}{%- do run_query('delete from ' ~ this ~ ' where ' ~ of_dates(opening)) -%}{%- endif -%}
     {%- set found = run_query('select distinct cast(date as ' ~ dbt.type_string() ~ ') from ' ~ this ~ ' where ' ~ in_run('date')) -%}
     {%- set dates = found.columns[0].values() | sort -%}
-    {%- for mart in dated_marts() -%}
-    {{ hold_back_rows(mart, dates, opening) }}
-    {%- endfor -%}
+    {%- if dates or opening or has_held_rows() -%}
+        {%- for mart in dated_marts() -%}{{ hold_back_rows(mart, dates, opening) }}{%- endfor -%}
+    {%- endif -%}
     {%- endif -%}
 {% endmacro %}
 

@@ -55,6 +55,13 @@
     {%- endfor -%}
 {% endmacro %}
 
+{# Whether earlier runs have put rows there, which this run's dates may have to leave. #}
+{% macro has_held_rows() %}{{ return(adapter.dispatch('has_held_rows', 'wattledger')()) }}{% endmacro %}
+{% macro default__has_held_rows() %}
+    {{ return(run_query("select count(*) from duckdb_tables() where schema_name = 'held_back' and database_name = current_database()")[0][0] > 0) }}
+{% endmacro %}
+{% macro spark__has_held_rows() %}{{ return(false) }}{% endmacro %}
+
 {# The same with a whole table. #}
 {% macro hold_back_table(mart) %}{{ return(adapter.dispatch('hold_back_table', 'wattledger')(mart)) }}{% endmacro %}
 

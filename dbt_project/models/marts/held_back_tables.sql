@@ -11,29 +11,19 @@ with broken as (
 
 ),
 
-numbered as (
-
-    select
-        *,
-        count(*) over (partition by invariant, table_name) as broken_rows,
-        row_number() over (partition by invariant, table_name order by row_key, found) as row_number
-    from broken
-
-),
-
 final as (
 
     select
         invariant,
         table_name,
-        cast(row_number as integer) as row_number,
+        row_number,
         row_key,
         found,
         unit,
         expected,
         remedy,
-        cast(broken_rows as bigint) as broken_rows
-    from numbered
+        broken_rows
+    from broken
     where row_number <= 5
 
 )
