@@ -123,7 +123,7 @@ def booked(
 
 
 def held_back(connection: duckdb.DuckDBPyConnection, start: date = date.min, end: date = date.max) -> list[date]:
-    """The dates in [start, end) for which a law of the book does not hold, in order."""
+    """The dates in [start, end) for which an invariant does not hold, in order."""
     if not connection.execute(
         "select count(*) from duckdb_tables() where schema_name = 'marts' and table_name = 'held_back_dates'"
         " and database_name = current_database()"

@@ -135,8 +135,8 @@ def headline(fleet: Fleet) -> str:
 
 def _held_back(rows: Sequence[Sequence[Any]]) -> str:
     lines = [
-        f"held back: {on} ({laws}); it {'is as it was published before' if is_published else 'is not published'}"
-        for on, laws, is_published in rows[:SHOWN_ROWS]
+        f"held back: {on} ({invariants}); it {'is as it was published before' if is_published else 'is not published'}"
+        for on, invariants, is_published in rows[:SHOWN_ROWS]
     ]
     return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
 

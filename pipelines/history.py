@@ -1,8 +1,8 @@
 """What is published stays: whether a new publication would lose, change or misstate a date that readers have seen.
 
 Looked at before readers see it, by sums of energy, tokens, CO2 and money per date, model and month. Add a rule here for
-a way in which history could shrink. Keep out how a publication is written (`publication`) and laws of a single date
-(dbt_project/models/invariants).
+a way in which history could shrink. Keep out how a publication is written (`publication`) and what must hold of
+a single date (dbt_project/models/invariants).
 """
 
 from __future__ import annotations

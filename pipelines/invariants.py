@@ -1,7 +1,7 @@
-"""The laws of the book as asset checks: what does not hold of a date or a table, row by row.
+"""The invariants as asset checks: what does not hold of a date or a table, row by row.
 
-The laws are queries (dbt_project/models/invariants). dbt holds back what breaks one before anything adds dates up
-(dbt_project/macros/held_back.sql), so a check here stops nothing: it makes the run fail and says why. Add a law there,
+The invariants are queries (dbt_project/models/invariants). dbt holds back what breaks one before anything adds dates up
+(dbt_project/macros/held_back.sql), so a check here stops nothing: it makes the run fail and says why. Add one there,
 with the mart that it is about in its `meta`. Keep out conditions of one board, window or price: those are dbt tests.
 """
 
@@ -22,7 +22,7 @@ FOLDER = "invariants"
 
 
 class Invariant(NamedTuple):
-    """One law: its name, what it says, and the mart that it is about."""
+    """One invariant: its name, what it says, and the mart that it is about."""
 
     name: str
     description: str
@@ -30,7 +30,7 @@ class Invariant(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """One row that breaks a law, and how many there are like it; `date` is None where rows are of no single date."""
+    """A row that breaks an invariant, and how many there are like it; `date` is None where it is of no single date."""
 
     date: str | None
     table: str
@@ -48,19 +48,19 @@ class Broken(NamedTuple):
 
 
 def invariants(manifest: Path) -> list[Invariant]:
-    """The laws that the parsed dbt project holds, by name."""
+    """The invariants of the parsed dbt project holds, by name."""
     nodes = json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
-    laws = [node for node in nodes if node["resource_type"] == "model" and node["fqn"][1] == FOLDER]
-    return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in laws)
+    rules = [node for node in nodes if node["resource_type"] == "model" and node["fqn"][1] == FOLDER]
+    return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in rules)
 
 
 def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
-    """All laws in one step, each a check of the mart that it is about. None blocks: what it found is held back."""
-    laws = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants(manifest)}
+    """All in one step, each a check of the mart that it is about. None blocks: what it found is held back."""
+    rules = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants(manifest)}
 
     @dg.multi_asset_check(
         name="invariants",
-        specs=[dg.AssetCheckSpec(key.name, asset=key.asset_key, description=laws[key].description) for key in laws],
+        specs=[dg.AssetCheckSpec(key.name, asset=key.asset_key, description=rules[key].description) for key in rules],
         pool="warehouse",
         can_subset=True,
     )
@@ -85,7 +85,7 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
 
 
 def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[Broken]]:
-    """What a run found broken, by the name of the law: in the dates that it booked, and in the tables over dates."""
+    """What a run found broken, by the invariant's name: in the dates that it booked, and in the tables over dates."""
     rows = connection.execute(
         """
         select invariant, cast(date as varchar), table_name, row_key, found, unit, expected, remedy, broken_rows

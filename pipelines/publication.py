@@ -137,7 +137,7 @@ def publish(
 
 
 def held_back_dates(connection: duckdb.DuckDBPyConnection, database: str) -> dict[date, str]:
-    """The dates that an attached database holds back, each with the laws that do not hold of it."""
+    """The dates that an attached database holds back, each with the invariants that do not hold of it."""
     known = connection.execute(
         "select count(*) from duckdb_tables() where database_name = ? and table_name = 'held_back_dates'", [database]
     ).fetchall()
@@ -207,7 +207,7 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         "publication_id": made.publication_id,
         "dates": f"[{made.start_date}, {made.end_date})",
         "synthetic": made.is_synthetic,
-        **({"held_back": {str(on): laws for on, laws in made.held_back.items()}} if made.held_back else {}),
+        **({"held_back": {str(on): invariants for on, invariants in made.held_back.items()}} if made.held_back else {}),
         **({"forced": list(made.forced)} if made.forced else {}),
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
         "dagster/row_count": sum(made.rows.values()),
@@ -254,7 +254,7 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
             made.code_version,
             made.previous_publication_id,
             ",".join(on.isoformat() for on in made.held_back) or None,
-            "; ".join(f"{on}: {laws}" for on, laws in made.held_back.items()) or None,
+            "; ".join(f"{on}: {invariants}" for on, invariants in made.held_back.items()) or None,
             bool(made.forced),
             "; ".join(made.forced) or None,
         ],

@@ -102,7 +102,7 @@ def build(
     forget: Collection[str] = (),
 ) -> Build:
     """Book the dates [start, end) on Spark and commit the marts; those to `forget` begin without committed rows. A date
-    that breaks a law of the book stays as committed before.
+    that breaks an invariant stays as committed before.
 
     `sample_files` are the live Parquet files of raw.power_samples and raw.token_samples, `control` the folder that
     holds every other raw and fleet table as `<schema>.<table>.parquet`. One build of a lake at a time. SparkError when

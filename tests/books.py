@@ -239,14 +239,14 @@ class Book:
         return result
 
     def failed_tests(self, *names: str) -> set[str]:
-        """The names of the laws that do not hold of what was booked last, and of the data tests that fail; with
+        """The names of the invariants that do not hold of what was booked last, and of the data tests that fail; with
         `names`, those of them."""
         result = self.dbt("test", "--exclude", "test_type:unit", is_expected=False)
         failed = {one.node.name for one in result.result.results if one.status != "pass"} | set(self.broken())
         return failed & set(names) if names else failed
 
     def broken(self) -> dict[str, list[invariants.Broken]]:
-        """What is held back, by the name of the law that does not hold."""
+        """What is held back, by the name of the invariant that does not hold."""
         with self.connection(read_only=True) as connection:
             return invariants.broken(connection, "")
 

@@ -82,7 +82,7 @@ class Samples:
 
 
 def nothing_is_held_back(connection: duckdb.DuckDBPyConnection) -> None:
-    """The two marts in which broken laws of the book are gathered, empty, as dbt would make them."""
+    """The two marts in which broken invariants are gathered, empty, as dbt would make them."""
     broken = "table_name varchar, row_key varchar, found double, unit varchar, expected varchar, remedy varchar"
     connection.execute("create schema if not exists marts")
     for mart, more in (("held_back_dates", "date date, "), ("held_back_tables", "")):

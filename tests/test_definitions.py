@@ -85,7 +85,7 @@ def dbt_keys(manifest: dict, kinds: tuple[str, ...]) -> set[str]:
 
 
 def is_table(node: dict) -> bool:
-    """Whether dbt makes something of a node; a law of the book is a query that others take in."""
+    """Whether dbt makes something of a node; an invariant is a query that others take in."""
     return node["config"].get("materialized") != "ephemeral"
 
 
@@ -139,8 +139,8 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
         for check in definitions.resolve_asset_graph().asset_check_keys
     }
     assert checks >= OWN_CHECKS
-    laws = {law.name for law in invariants.invariants(ledger.prepared_project().manifest_path)}
-    names = {check.partition(":")[2] for check in checks - OWN_CHECKS} - laws
+    rules = {law.name for law in invariants.invariants(ledger.prepared_project().manifest_path)}
+    names = {check.partition(":")[2] for check in checks - OWN_CHECKS} - rules
     tests = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "test"}
     assert names == tests
 
@@ -148,8 +148,8 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
 def test_every_law_of_the_book_is_a_check_of_its_mart_and_holds_something_back(
     definitions: dg.Definitions, manifest: dict
 ) -> None:
-    laws = invariants.invariants(ledger.prepared_project().manifest_path)
-    assert {(law.name, law.mart) for law in laws} == {
+    rules = invariants.invariants(ledger.prepared_project().manifest_path)
+    assert {(law.name, law.mart) for law in rules} == {
         ("accounts_add_up_to_energy", "energy_ledger"),
         ("dates_have_one_row_per_key", "held_back_dates"),
         ("days_add_up_to_months", "model_monthly"),
@@ -167,7 +167,7 @@ def test_every_law_of_the_book_is_a_check_of_its_mart_and_holds_something_back(
         for mart in ("held_back_dates", "held_back_tables")
         for name in manifest["nodes"][f"model.wattledger.{mart}"]["depends_on"]["nodes"]
     }
-    assert parents == {law.name for law in laws}
+    assert parents == {law.name for law in rules}
 
 
 def test_every_mart_is_held_back_by_date_or_whole(manifest: dict) -> None:
@@ -248,7 +248,7 @@ def test_the_publication_waits_for_every_mart(definitions: dg.Definitions, manif
         for key in graph.asset_check_keys
         if graph.get_check_spec(key).blocking
     }
-    assert blocking == set()  # what breaks a law is held back, date by date, before anything is published
+    assert blocking == set()  # what breaks an invariant is held back, date by date, before anything is published
 
 
 def test_only_a_fleet_without_an_end_is_kept_fresh(definitions: dg.Definitions, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A law of the book that fails on a date holds back that date alone: what readers had of it stays, the rest goes on.
+"""An invariant that fails on a date holds back that date alone: what readers had of it stays, the rest goes on.
 
 Each test books copies of a sound book by SQL that is broken in one place, as a defect of ours would be.
 """
@@ -199,8 +199,8 @@ def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: P
     project = broken_project(tmp_path, "models/marts/idle_power.sql", "select * from final", doubled)
     book = sound.copy(tmp_path / "data", project)
     book.write(FIRST, END)
-    laws = {law: {row.date for row in rows} for law, rows in book.broken().items()}
-    assert laws == {
+    found = {law: {row.date for row in rows} for law, rows in book.broken().items()}
+    assert found == {
         "dates_have_one_row_per_key": {"2026-10-07"},
         "idle_power_adds_up_to_the_ledger": {"2026-10-07"},
     }

@@ -1,4 +1,4 @@
-"""A law of the book that fails on a date holds it back on Spark too, before the marts are committed."""
+"""An invariant that fails on a date holds it back on Spark too, before the marts are committed."""
 
 from __future__ import annotations
 

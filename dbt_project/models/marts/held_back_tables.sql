@@ -1,4 +1,4 @@
--- Tables made from several dates, or from none, for which a law of the book does not hold, and by what. Made after all of them.
+-- Tables made from several dates, or from none, for which an invariant does not hold, and by what. Made after all of them.
 {{ config(replaces='all', post_hook='{{ hold_back_tables() }}') }}
 
 with broken as (
