@@ -19,6 +19,11 @@
     from {{ relation }} lateral view explode(from_json(labels, 'map<string,string>')) as label, value
 {% endmacro %}
 
+{# What one label of a series (JSON text) says; NULL where it has no such label. #}
+{% macro label_value(labels, label) %}{{ return(adapter.dispatch('label_value', 'wattledger')(labels, label)) }}{% endmacro %}
+{% macro default__label_value(labels, label) %}json_extract_string({{ labels }}, '$."' || {{ label }} || '"'){% endmacro %}
+{% macro spark__label_value(labels, label) %}try_element_at(from_json({{ labels }}, 'map<string,string>'), {{ label }}){% endmacro %}
+
 {# The distinct values of a group in order, as one text; NULL where there are none (Spark joins nothing to ''). #}
 {% macro joined_in_order(value) %}{{ return(adapter.dispatch('joined_in_order', 'wattledger')(value)) }}{% endmacro %}
 {% macro default__joined_in_order(value) %}string_agg(distinct {{ value }}, ',' order by {{ value }}){% endmacro %}

@@ -9,7 +9,7 @@ with readings as (
 
 series as (
 
-    select * from {{ ref('stg_series') }}
+    select * from {{ ref('int_label_identities') }}
     where stream = 'power' and quantity in ('energy', 'power') and meter is not null
 
 ),

@@ -1,5 +1,5 @@
 -- What raw says each reading knows of each meter and date, best first: int_metered_days adds up the first, and compares the second with it.
--- Reads raw and the catalogues, none of the book's steps. One row per date and reading of a meter that ought to be booked.
+-- Reads raw, the catalogues and its own reading of labels, none of the book's steps. One row per date and reading of a meter that ought to be booked.
 {# Only int_metered_days reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
@@ -8,7 +8,7 @@ with series as (
     select
         *,
         case meter_scope when 'board' then 1 when 'module' then 2 when 'node' then 3 when 'rack' then 4 else 5 end as coarseness
-    from {{ ref('stg_series') }}
+    from {{ ref('int_label_identities') }}
     where stream = 'power' and quantity in ('energy', 'power') and meter is not null
 
 ),
@@ -46,7 +46,7 @@ limits as (
         power_limits.meter,
         max(chunks.last_value * power_limits.factor) as power_limit_watts
     from {{ source('raw', 'series_chunks') }} as chunks
-    inner join {{ ref('stg_series') }} as power_limits on chunks.series_id = power_limits.series_id
+    inner join {{ ref('int_label_identities') }} as power_limits on chunks.series_id = power_limits.series_id
     where power_limits.quantity = 'power_limit'
         and chunks.chunk_start_at >= {{ run_start_at() }}
         and chunks.chunk_start_at < {{ run_end_at() }}

@@ -4,7 +4,7 @@
 -- ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
-    select * from {{ ref('stg_series') }} where stream = 'tokens'
+    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_heard
 
 ),
 

@@ -1,0 +1,301 @@
+-- Who each landed series of power, energy or tokens is about, by a second reading of its raw labels: the balances and series_daily stand on
+-- this and not on stg_series, on which the book stands, so that a mistake in either shows. One row per series and token class.
+with series as (
+
+    select * from {{ source('raw', 'series') }}
+
+),
+
+metric_catalog as (
+
+    select * from {{ ref('metric_catalog') }}
+    where quantity in ('energy', 'power', 'power_limit', 'tokens', 'process_start')
+
+),
+
+label_catalog as (
+
+    select * from {{ ref('label_catalog') }}
+
+),
+
+device_type_aliases as (
+
+    select * from {{ ref('device_type_aliases') }}
+
+),
+
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
+nodes as (
+
+    select * from {{ source('fleet', 'nodes') }}
+
+),
+
+node_aliases as (
+
+    select * from {{ source('fleet', 'node_aliases') }}
+
+),
+
+devices as (
+
+    select * from {{ source('fleet', 'devices') }}
+
+),
+
+engines as (
+
+    select * from {{ source('fleet', 'engines') }}
+
+),
+
+model_aliases as (
+
+    select * from {{ source('fleet', 'model_aliases') }}
+
+),
+
+only_site as (
+
+    select min(site) as site from {{ source('fleet', 'sites') }} having count(*) = 1
+
+),
+
+known_series as (
+
+    select
+        series.series_id,
+        series.source,
+        series.source_kind,
+        series.labels,
+        metric_catalog.metric,
+        metric_catalog.stream,
+        metric_catalog.quantity,
+        metric_catalog.kind,
+        metric_catalog.factor,
+        metric_catalog.token_class,
+        coalesce(metric_catalog.level, 'engine') as level,
+        metric_catalog.meter_scope,
+        metric_catalog.rank
+    from metric_catalog
+    inner join series
+        on metric_catalog.source_kind = series.source_kind
+        and metric_catalog.metric = series.metric
+        and coalesce({{ label_value('series.labels', 'metric_catalog.match_label') }}, '') = coalesce(metric_catalog.match_value, '')
+
+),
+
+-- What a label says, alias by alias; the alias of the lowest rank that says anything speaks.
+said as (
+
+    select
+        known_series.series_id,
+        label_catalog.attribute,
+        min_by({{ label_value('known_series.labels', 'label_catalog.label') }}, label_catalog.rank) as name
+    from (select distinct series_id, source_kind, labels from known_series) as known_series
+    inner join label_catalog on known_series.source_kind = label_catalog.source_kind
+    where {{ label_value('known_series.labels', 'label_catalog.label') }} <> ''
+    group by known_series.series_id, label_catalog.attribute
+
+),
+
+names as (
+
+    select
+        series_id,
+        {% for attribute in ['device_uuid', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'role', 'data_rank'] -%}
+        max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
+        {% endfor -%}
+        {% for attribute in ['node', 'instance', 'namespace', 'pod', 'job', 'engine', 'rack', 'facility'] -%}
+        max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
+        {% endfor -%}
+        -- Ranks that tell the same tokens: the first of them is heard, pipeline before tensor.
+        sum(case attribute when 'pipeline_rank' then 1000000 when 'tensor_rank' then 1 else 0 end
+            * case when attribute in ('pipeline_rank', 'tensor_rank') then cast(name as integer) else 0 end) as place_among_ranks
+    from said
+    group by series_id
+
+),
+
+-- A bare engine or a node's meter is often known by its address alone.
+addressed as (
+
+    select
+        *,
+        split_part(coalesce(node, case when pod is null then instance end), ':', 1) as host
+    from names
+
+),
+
+named as (
+
+    select
+        known_series.*,
+        names.device_uuid,
+        names.module,
+        names.pdu,
+        names.pdu_input,
+        names.namespace,
+        names.rack as named_rack,
+        names.facility,
+        coalesce(names.data_rank, '0') as data_rank,
+        coalesce(names.place_among_ranks, 0) as place_among_ranks,
+        coalesce(devices.node, node_aliases.node, names.host) as named_node,
+        coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
+        coalesce(model_aliases.model, {{ name_of_source('names.model') }}) as named_model,
+        case when names.role in ('prefill', 'decode') then names.role end as named_role,
+        coalesce(
+            names.engine,
+            names.namespace || '/' || names.pod,
+            names.pod,
+            names.instance,
+            known_series.source
+        ) as engine_by_labels
+    from known_series
+    left join addressed as names on known_series.series_id = names.series_id
+    left join devices on names.device_uuid = devices.device_uuid
+    left join node_aliases on names.host = node_aliases.alias
+    left join device_type_aliases on names.device_type = device_type_aliases.alias
+    left join model_aliases on names.model = model_aliases.alias
+
+),
+
+-- The fleet file's word about an engine, by its whole name or the beginning of it; the first entry that fits.
+engine_entries as (
+
+    select
+        named.engine_by_labels,
+        min(engines.entry) as entry
+    from (select distinct engine_by_labels from named where stream = 'tokens') as named
+    inner join engines on {{ fits('named.engine_by_labels', 'engines.engine', 'engines.is_prefix') }}
+    group by named.engine_by_labels
+
+),
+
+described as (
+
+    select
+        named.*,
+        case when named.stream = 'tokens' then coalesce(engines.node, named.named_node) else named.named_node end as node,
+        case when named.stream = 'tokens' then coalesce(engines.model, named.named_model) end as model,
+        case when named.stream = 'tokens' then coalesce(engines.role, named.named_role) end as role
+    from named
+    left join engine_entries on named.engine_by_labels = engine_entries.engine_by_labels
+    left join engines on engine_entries.entry = engines.entry
+
+),
+
+placed as (
+
+    select
+        described.*,
+        coalesce(nodes.site, sources.site, only_site.site, {{ unknown() }}) as site,
+        coalesce(nodes.rack, described.named_rack) as rack,
+        coalesce(described.named_device_type, nodes.device_type) as meter_device_type,
+        case described.meter_scope
+            when 'board' then described.device_uuid
+            when 'module' then described.node || '/' || coalesce(described.module, described.device_uuid)
+            when 'node' then described.node
+            when 'rack'
+                then coalesce(described.named_rack, {{ unknown() }})
+                    || coalesce('/' || described.pdu, '') || coalesce('/' || described.pdu_input, '')
+            when 'facility' then coalesce(described.facility, sources.site, {{ unknown() }})
+        end as meter,
+        case
+            when described.stream = 'power' then null
+            when described.level = 'engine' then described.engine_by_labels
+            else described.level || ':' || coalesce(described.namespace || '/', '') || coalesce(described.named_model, {{ unknown() }})
+        end as engine
+    from described
+    left join nodes on described.node = nodes.node
+    left join sources on described.source = sources.source
+    left join only_site on true
+
+),
+
+first_ranks as (
+
+    select
+        source,
+        metric,
+        engine,
+        data_rank,
+        min(place_among_ranks) as first_place
+    from placed
+    where stream = 'tokens'
+    group by source, metric, engine, data_rank
+
+),
+
+-- Labels of a board change with its pod, its counter runs on: the series of one meter and metric are one reading.
+meter_readings as (
+
+    select
+        source,
+        metric,
+        meter_scope,
+        meter,
+        min(series_id) as reading_id
+    from placed
+    where stream = 'power'
+    group by source, metric, meter_scope, meter
+
+),
+
+final as (
+
+    select
+        placed.series_id,
+        placed.source,
+        placed.metric,
+        placed.stream,
+        -- Where prefill and decode are apart, the prompt counts at the one and the answer at the other.
+        case
+            when placed.quantity = 'tokens'
+                and (
+                    (placed.role = 'decode' and placed.token_class in ('input', 'cached_input'))
+                    or (placed.role = 'prefill' and placed.token_class = 'output')
+                )
+                then 'tokens_handed_over'
+            else placed.quantity
+        end as quantity,
+        placed.kind,
+        placed.factor,
+        placed.token_class,
+        placed.level,
+        placed.meter_scope,
+        placed.rank,
+        placed.node,
+        placed.namespace,
+        placed.model,
+        placed.role,
+        placed.engine,
+        placed.meter,
+        placed.site,
+        placed.rack,
+        placed.meter_device_type,
+        coalesce(placed.place_among_ranks = first_ranks.first_place, true) as is_heard,
+        coalesce(meter_readings.reading_id, placed.series_id) as reading_id
+    from placed
+    left join meter_readings
+        on placed.stream = 'power'
+        and placed.source = meter_readings.source
+        and placed.metric = meter_readings.metric
+        and placed.meter_scope = meter_readings.meter_scope
+        and placed.meter = meter_readings.meter
+    left join first_ranks
+        on placed.stream = 'tokens'
+        and placed.source = first_ranks.source
+        and placed.metric = first_ranks.metric
+        and placed.engine = first_ranks.engine
+        and placed.data_rank = first_ranks.data_rank
+
+)
+
+select * from final

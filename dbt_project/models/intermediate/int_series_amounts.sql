@@ -1,0 +1,178 @@
+-- What each series measured by itself on a date, by raw alone: a counter what it rose between its samples of the date, a gauge its mean watts
+-- over the time that they stand for. One row per date and series of power, energy or tokens; series_daily holds the book against it.
+with identities as (
+
+    select * from {{ ref('int_label_identities') }}
+    where quantity in ('energy', 'power', 'tokens', 'tokens_handed_over')
+
+),
+
+chunks as (
+
+    select * from {{ source('raw', 'series_chunks') }}
+    where chunk_start_at >= {{ run_start_at() }} and chunk_start_at < {{ run_end_at() }}
+
+),
+
+-- A counter of several token classes is one series.
+told_series as (
+
+    select
+        series_id,
+        source,
+        metric,
+        stream,
+        max(quantity) as quantity,
+        max(kind) as kind,
+        max(factor) as factor,
+        max(level) as level,
+        max(meter_scope) as meter_scope,
+        max(meter) as meter,
+        max(engine) as engine,
+        max(case when is_heard then 1 else 0 end) = 1 as is_heard
+    from identities
+    group by series_id, source, metric, stream
+
+),
+
+series_days as (
+
+    select
+        cast(chunks.chunk_start_at as date) as date,
+        chunks.series_id,
+        sum(chunks.samples) as samples,
+        sum(chunks.rejects + chunks.duplicates) as rejected_samples,
+        sum(chunks.falls) + count(*) - 1 as troubles,
+        min({{ epoch_us('chunks.first_at') }}) as first_us,
+        min_by(chunks.first_value, chunks.first_at) as first_value,
+        max({{ epoch_us('chunks.last_at') }}) as last_us,
+        max_by(chunks.last_value, chunks.last_at) as last_value,
+        min(chunks.typical_interval_seconds) as typical_interval_seconds,
+        max(chunks.longest_gap_seconds) > {{ gauge_gap_factor() }} * min(chunks.typical_interval_seconds) or count(*) > 1 as has_gaps
+    from chunks
+    inner join told_series on chunks.series_id = told_series.series_id
+    group by 1, 2
+
+),
+
+-- In whole milliwatts: a sum of whole numbers is the same in any order.
+gauge_means as (
+
+    select
+        {{ date_of_us('day_number * ' ~ day_us()) }} as date,
+        series_id,
+        milliwatts / 1e3 / samples as mean_watts
+    from (
+        select
+            samples.series_id,
+            {{ int_div(epoch_us('samples.observed_at'), day_us()) }} as day_number,
+            sum(cast(floor(samples.value * told_series.factor * 1e3 + 0.5) as bigint)) as milliwatts,
+            count(*) as samples
+        from {{ source('raw', 'power_samples') }} as samples
+        inner join told_series on samples.series_id = told_series.series_id and told_series.quantity = 'power'
+        where samples.observed_at >= {{ run_start_at() }}
+            and samples.observed_at < {{ run_end_at() }}
+            and {{ is_valid_sample('samples.value') }}
+            and samples.value * told_series.factor < 1e12
+        group by 1, 2
+    ) as summed
+
+),
+
+-- Counters that fell and gauges that paused are looked at sample by sample.
+troubled_days as (
+
+    select
+        series_days.date,
+        series_days.series_id,
+        told_series.stream,
+        {{ gauge_gap_factor() }} * 1e6 * series_days.typical_interval_seconds as cap_us
+    from series_days
+    inner join told_series on series_days.series_id = told_series.series_id
+    where (told_series.kind = 'counter' and series_days.troubles > 0) or (told_series.kind = 'gauge' and series_days.has_gaps)
+
+),
+
+troubled_samples as (
+
+    {% for stream in ['power', 'tokens'] -%}
+    select
+        troubled_days.date,
+        troubled_days.cap_us,
+        samples.series_id,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        samples.value
+    from {{ source('raw', 'power_samples' if stream == 'power' else 'token_samples') }} as samples
+    inner join troubled_days
+        on samples.series_id = troubled_days.series_id
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(troubled_days.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+    where troubled_days.stream = '{{ stream }}'
+        and samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+    {{ 'union all' if not loop.last }}
+    {% endfor %}
+
+),
+
+troubled_steps as (
+
+    select
+        *,
+        observed_us - lag(observed_us) over sample_window as step_us,
+        lag(value) over sample_window as before_value,
+        lag(value, 2) over sample_window as earlier_value
+    from troubled_samples
+    window sample_window as (partition by date, series_id order by observed_us, value)
+
+),
+
+-- A value that comes back to where it was before a fall rose from there, not from the bottom of the dip.
+looked_at as (
+
+    select
+        date,
+        series_id,
+        {{ exact_sum('case
+            when before_value < earlier_value and value >= earlier_value then value - earlier_value
+            when value > before_value then value - before_value
+            else 0
+        end') }} as risen,
+        sum(case when step_us <= cap_us then step_us else 0 end) / 1e6 as covered_seconds
+    from troubled_steps
+    group by date, series_id
+
+),
+
+final as (
+
+    select
+        series_days.*,
+        told_series.source,
+        told_series.metric,
+        told_series.stream,
+        told_series.quantity,
+        told_series.level,
+        told_series.meter_scope,
+        told_series.meter,
+        told_series.engine,
+        told_series.is_heard,
+        case
+            when series_days.samples = 0 then 0
+            when told_series.kind = 'counter' then (series_days.last_us - series_days.first_us) / 1e6
+            else coalesce(looked_at.covered_seconds, (series_days.last_us - series_days.first_us) / 1e6)
+        end as covered_seconds,
+        case
+            when series_days.samples = 0 then null
+            when told_series.kind = 'counter'
+                then coalesce(cast(looked_at.risen as double), series_days.last_value - series_days.first_value) * told_series.factor
+        end as risen,
+        gauge_means.mean_watts
+    from series_days
+    inner join told_series on series_days.series_id = told_series.series_id
+    left join looked_at on series_days.date = looked_at.date and series_days.series_id = looked_at.series_id
+    left join gauge_means on series_days.date = gauge_means.date and series_days.series_id = gauge_means.series_id
+
+)
+
+select * from final

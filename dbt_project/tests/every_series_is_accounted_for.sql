@@ -1,0 +1,15 @@
+-- What a series measured is in the book under the meter or engine that its labels name. Who that is comes from the labels by another road than
+-- the book's: two boards taken for one, or a counter that nobody reads, show here.
+{{ config(severity='warn', meta={'expected': 'every series of power, energy or tokens behind a booked row of its meter or engine (more than 5 % above it is listed)', 'remedy': 'see outcome and reason in marts.series_daily: a series whose labels name no meter or engine needs a row in dbt_project/seeds/label_catalog.csv or an entry in the fleet file; boards without a UUID or serial number need the label of their node'}) }}
+
+select
+    date,
+    metric,
+    coalesce(meter, engine) as entity,
+    outcome,
+    reason,
+    unaccounted_joules,
+    unaccounted_tokens,
+    labels
+from {{ ref('series_daily') }}
+where {{ in_run('date') }} and (unaccounted_joules > 0 or unaccounted_tokens > 0)
