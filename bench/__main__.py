@@ -54,7 +54,7 @@ class Bench:
         fixed = []
         for name, limit, *options in (("counter", 3, "--no-tokens"), ("gauge-only", 4, "--no-tokens", "--gauge-only")):
             self._generate(name, gpus, *options)
-            fleet, ratios, by_cpu = Fleet(self.folder, name, name), [], []
+            fleet, ratios, by_cpu, without_series = Fleet(self.folder, name, name), [], [], []
             for _ in range(self.asked.pairs):
                 floor = self._floor(name, f"  floor, {name}")
                 _forget(empty)
@@ -66,7 +66,11 @@ class Bench:
                 fixed.append(start)
                 ratios.append((job.cost.seconds - start.cost.seconds) / floor.seconds)
                 by_cpu.append((job.cost.cpu_seconds - start.cost.cpu_seconds) / floor.cpu_seconds)
+                series = job.series_seconds - start.series_seconds
+                without_series.append(ratios[-1] - series / floor.seconds)
+                print(f"    of which series_daily, beyond the empty day: {series:.2f} s")
             _ratio(f"{name}: (product - empty day) / floor, aim {limit}", ratios, by_cpu)
+            _median("  the same without series_daily", without_series)
             self._drop(name, fleet)
         later = [empty.run() for _ in range(self.asked.pairs)]
         _median("an empty day on a new warehouse (with seeds), aim 20 s", (job.cost.seconds for job in fixed))

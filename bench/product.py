@@ -6,6 +6,7 @@ publication.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -24,11 +25,17 @@ STREAMS = ("power", "tokens")
 STEPS = {"telemetry": "land", "seeds": "seeds", "ledger": "models", "publication": "publish"}
 
 
+# What became of each series has a line of its own: no part of it makes the book.
+SERIES_MODELS = ("int_series_amounts", "series_daily")
+
+
 class Job(NamedTuple):
-    """One run of the job: its cost, seconds per step of STEPS and of the checks, rows landed, joules booked."""
+    """One run of the job: its cost, seconds per step of STEPS and of the checks, seconds of SERIES_MODELS, rows landed,
+    joules booked."""
 
     cost: Cost
     steps: dict[str, float]
+    series_seconds: float
     rows: int
     energy_joules: float
 
@@ -92,7 +99,14 @@ class Fleet:
         cost, _ = children.run(
             "pipelines", "run", "--fleet", self.path, *span, told={**self.environment, **(told or {})}
         )
-        return Job(cost, _steps(self.home), *self._held(start, days))
+        return Job(cost, _steps(self.home), self._series_seconds(), *self._held(start, days))
+
+    def _series_seconds(self) -> float:
+        """What dbt took for SERIES_MODELS in the newest run; where its threads work side by side, at most."""
+        lines = (self.data / self.name / "dbt" / "dbt.log").read_text(encoding="utf-8").splitlines()
+        done = [json.loads(line)["data"] for line in lines if '"LogModelResult"' in line]
+        took = {one["node_info"]["node_name"]: one["execution_time"] for one in done}  # the newest run's come last
+        return sum(took.get(name, 0.0) for name in SERIES_MODELS)
 
     def _held(self, start: date, days: int) -> tuple[int, float]:
         with duckdb.connect(str(self.warehouse), read_only=True) as connection:
