@@ -1,6 +1,6 @@
 -- What raw says each engine moved on each date, per token class: the other side of the token book's balance. Reads raw and the catalogues, none
 -- of the book's steps, and no grid: a series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample,
--- and the steps over midnights are shared by time. One row per date, engine, token class and metric of a source that tells it; `preference` 1
+-- and the steps over midnights are shared by time. One row per date, engine, model, token class and metric of a source that tells it; `preference` 1
 -- ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
@@ -81,7 +81,7 @@ known_spans as (
 
     select
         metric_days.*,
-        coalesce(lag(last_us) over (partition by engine, token_class, source, metric order by date), first_us) as since_us
+        coalesce(lag(last_us) over (partition by engine, model, namespace, token_class, source, metric order by date), first_us) as since_us
     from metric_days
 
 ),
@@ -98,7 +98,8 @@ known_times as (
         known_spans.metric,
         known_spans.rank,
         dates.date,
-        sum(least(known_spans.last_us, dates.end_us) - greatest(known_spans.since_us, dates.start_us)) as known_us
+        min(greatest(known_spans.since_us, dates.start_us)) as known_from_us,
+        max(least(known_spans.last_us, dates.end_us)) as known_to_us
     from known_spans
     inner join dates on known_spans.since_us < dates.end_us and known_spans.last_us >= dates.start_us
     group by all
@@ -123,14 +124,21 @@ nearer as (
 
 ),
 
-compared as (
+-- A metric of an engine is known as long as any of its models was served.
+metric_times as (
 
     select
-        known_times.*,
-        nearer.engine is not null as is_farther,
-        max(known_us) over (partition by known_times.date, known_times.engine, token_class) as most_known_us
+        known_times.date,
+        known_times.engine,
+        known_times.token_class,
+        known_times.source,
+        known_times.metric,
+        known_times.rank,
+        max(case when nearer.engine is not null then 1 else 0 end) = 1 as is_farther,
+        max(known_times.known_to_us) - min(known_times.known_from_us) as known_us
     from known_times
     left join nearer on known_times.date = nearer.date and known_times.engine = nearer.engine
+    group by all
 
 ),
 
@@ -142,7 +150,7 @@ preferred as (
             partition by date, engine, token_class
             order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
         ) end as preference
-    from compared
+    from (select *, max(known_us) over (partition by date, engine, token_class) as most_known_us from metric_times) as compared
 
 ),
 
@@ -314,6 +322,8 @@ metered as (
     select
         parts.date,
         series.engine,
+        series.model,
+        series.namespace,
         series.token_class,
         series.source,
         series.metric,
@@ -328,23 +338,31 @@ metered as (
 final as (
 
     select
-        preferred.date,
-        preferred.engine,
-        preferred.level,
-        preferred.model,
-        preferred.namespace,
-        preferred.token_class,
-        preferred.source,
-        preferred.metric,
+        known_times.date,
+        known_times.engine,
+        known_times.level,
+        known_times.model,
+        known_times.namespace,
+        known_times.token_class,
+        known_times.source,
+        known_times.metric,
         preferred.preference,
         metered.metered_tokens
-    from preferred
+    from known_times
+    inner join preferred
+        on known_times.date = preferred.date
+        and known_times.engine = preferred.engine
+        and known_times.token_class = preferred.token_class
+        and known_times.source = preferred.source
+        and known_times.metric = preferred.metric
     left join metered
-        on preferred.date = metered.date
-        and preferred.engine = metered.engine
-        and preferred.token_class = metered.token_class
-        and preferred.source = metered.source
-        and preferred.metric = metered.metric
+        on known_times.date = metered.date
+        and known_times.engine = metered.engine
+        and known_times.model is not distinct from metered.model
+        and known_times.namespace is not distinct from metered.namespace
+        and known_times.token_class = metered.token_class
+        and known_times.source = metered.source
+        and known_times.metric = metered.metric
 
 )
 
