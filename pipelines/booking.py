@@ -45,14 +45,17 @@ def note(
     before: pa.Table,
     after: pa.Table,
     device_labels: list[tuple[str, str, int]],
+    *,
     is_head: bool = False,
+    booked_dates: tuple[date, date | None] | None = None,
 ) -> int:
     """Mark as due the dates that became stale when one (source, day) changed from `before` to `after`.
 
     Both are rows of raw.series_chunks of that day, the warehouse already holds `after`. `device_labels` are
     (source kind, label, rank) of the labels that hold a device's UUID: a device's counter runs on when its labels
     change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it will be
-    booked when it has landed. Returns how many entities changed their ends.
+    booked when it has landed. Dates outside `booked_dates` [start, end) are never due. Returns how many entities
+    changed their ends.
     """
     with registered(connection, chunks_before=before, chunks_after=after):
         connection.execute(
@@ -65,7 +68,8 @@ def note(
         return 0
     if is_head and last == day:
         last -= timedelta(days=1)
-    _mark(connection, BOOKING, first, last + timedelta(days=1))
+    start, end = booked_dates or (first, None)
+    _mark(connection, BOOKING, max(first, start), min(last + timedelta(days=1), end or date.max))
     return changed
 
 

@@ -83,7 +83,14 @@ def _heal(
         landing.remember_series(connection, series)
         landing.replace_chunks(connection, manifest.source, day, chunks)
         is_head = manifest.end_at < day.end_at
-        booking.note(connection, before, chunks, catalogue.device_labels, is_head)
+        booking.note(
+            connection,
+            before,
+            chunks,
+            catalogue.device_labels,
+            is_head=is_head,
+            booked_dates=catalogue.booked_dates,
+        )
         stores.remember(connection, manifest.source, manifest.date, manifest.landing_id)
         landing.audit(connection, healed, run_id, now)
         connection.execute("commit")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import duckdb
 import pyarrow as pa
@@ -65,10 +65,12 @@ class Landing:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What landing knows about meaning: the families to ask for and the labels that identify a device."""
+    """What landing knows about meaning: the families to ask for, the labels that identify a device, and the dates
+    [start, end) that the fleet books. Rows of other dates are only their neighbours."""
 
     families: Mapping[str, Family]
     device_labels: list[tuple[str, str, int]]
+    booked_dates: tuple[date, date | None] | None = None
 
 
 def land(
@@ -80,7 +82,7 @@ def land(
     run_id: str,
     store: Store | None = None,
     replica_labels: Collection[str] = (),
-    is_head: bool = False,
+    is_neighbour: bool = False,
     force: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Landing:
@@ -88,13 +90,13 @@ def land(
 
     One transaction replaces the (source, day)'s samples and chunks, or, for a source that `is_additive`, merges into
     them. An answer with fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an
-    outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stand. `is_head` says
-    that the window only opens the day, to give the day before its neighbour. `store` is where samples lie: by default
-    the warehouse.
+    outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stand. `is_neighbour`
+    says that the window only opens or closes its day, to give the day beside it its neighbour: a source that has
+    nothing there has not failed. `store` is where samples lie: by default the warehouse.
     """
     register = SeriesRegister(collector.source, window, replica_labels)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
-    unit = _Unit(connection, samples, collector, window, catalogue, register, is_head)
+    unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour)
     connection.execute("begin")
     try:
         landing = unit.merge() if getattr(collector, "is_additive", False) else unit.replace(force)
@@ -171,7 +173,7 @@ class _Unit:
     window: Window
     catalogue: Catalogue
     register: SeriesRegister
-    is_head: bool
+    is_neighbour: bool
 
     def __post_init__(self) -> None:
         self.source = self.collector.source
@@ -248,7 +250,7 @@ class _Unit:
 
     def _empty(self) -> Landing:
         """Nothing to land: an empty source, or one of which nothing can be read."""
-        if unreadable := self._unreadable():
+        if (unreadable := self._unreadable()) and not self.is_neighbour:
             first = self.register.first_unreadable
             reason = "; the first: ".join(filter(None, [unreadable, first]))
             raise _SourceFailed(getattr(self.collector, "url", ""), None, reason)
@@ -301,7 +303,14 @@ class _Unit:
     def _settled(self, rows: int) -> Landing:
         """Note in the same transaction which dates became stale."""
         after = self.chunks()
-        changed = booking.note(self.connection, self.before, after, self.catalogue.device_labels, self.is_head)
+        changed = booking.note(
+            self.connection,
+            self.before,
+            after,
+            self.catalogue.device_labels,
+            is_head=self.is_neighbour,
+            booked_dates=self.catalogue.booked_dates,
+        )
         is_same = changed == 0 and rows_of(after) == self.rows_held()
         return self._landing("unchanged" if is_same else "landed", rows)
 

@@ -19,6 +19,7 @@ from pipelines.fleet import Fleet
 from pipelines.keys import asset_key
 from pipelines.landing import Landing
 from pipelines.raw_tables import FLEET_TABLES, create_tables
+from pipelines.sources import Source
 
 POOL = "warehouse"
 TELEMETRY_TABLES = {
@@ -32,7 +33,8 @@ TELEMETRY_TABLES = {
 GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
 MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
 PRICE_CHECK = "price_lists_are_sound"
-HEAD = timedelta(hours=1)
+# What is landed beyond the run's days, to have the sample before the period and the one after each run.
+NEIGHBOUR = timedelta(hours=1)
 # A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
 FAILURES_IN_A_ROW = 3
 
@@ -185,21 +187,25 @@ def land_days(
     force: bool = False,
     now: datetime | None = None,
 ) -> list[Landing]:
-    """Land the UTC days [start, end) of every source, and the head of day `end`, by which the last midnight is known.
+    """Land the UTC days [start, end) of every source, and their neighbours: the head of day `end`, by which the last
+    midnight is known, and before the period's first day the tail of the day before it.
 
     A source that keeps late data (a spool) also lands the other days that wait in it.
     """
     now = now or datetime.now(UTC)
     store = stores.store_of(fleet)
-    catalogue = landing.Catalogue(catalog.families(), catalog.device_labels())
+    catalogue = landing.Catalogue(catalog.families(), catalog.device_labels(), (fleet.period.start, fleet.period.end))
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
         windows = [_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
-        head = _head(fleet, end, now)
-        if head is not None and not landing.has_rows(connection, source.name, head):
-            windows.append(head)
+        neighbours = [
+            window
+            for window in _neighbours(fleet, source, start, end, now)
+            if not landing.has_rows(connection, source.name, window)
+        ]
+        windows += neighbours
         failures, answers = 0, []
         for window in windows:
             if failures >= FAILURES_IN_A_ROW:
@@ -215,7 +221,7 @@ def land_days(
                     run_id=run_id,
                     store=store,
                     replica_labels=source.replica_labels,
-                    is_head=window is head,
+                    is_neighbour=any(window is neighbour for neighbour in neighbours),
                     force=force,
                 )
             failures = failures + 1 if result.outcome == "failed" else 0
@@ -241,12 +247,18 @@ def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequ
     return [day for day in days if fleet.period.start <= day < last and day < end and not start <= day]
 
 
-def _head(fleet: Fleet, day: date, now: datetime) -> Window | None:
-    """The first hour of a day, as far as it is over; None outside the fleet's period."""
-    start_at = datetime.combine(day, time(), UTC)
-    if (fleet.period.end is not None and day >= fleet.period.end) or now <= start_at:
-        return None
-    return Window(start_at, min(start_at + HEAD, now))
+def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
+    """The last hour before the period, if the run begins with it, and the first one after the run, if it has begun.
+
+    A source that is read more seldom than every half hour is asked for two of its intervals.
+    """
+    length = min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
+    if start <= fleet.period.start:
+        start_at = _day(fleet.period.start).start_at
+        yield Window(start_at - length, start_at)
+    end_at = _day(end).start_at
+    if now > end_at:
+        yield Window(end_at, min(end_at + length, now))
 
 
 def _day(day: date) -> Window:

@@ -194,12 +194,12 @@ def test_joules_of_unknown_time_leave_coverage_a_ratio(book: Book) -> None:
         (on("10-22"), "__unknown__", 2 * own, 1),
         (on("10-23"), "__unknown__", 2 * own, 1),
         (on("10-24"), "__unknown__", 2 * own, 1),
-        # The period ends with the last sample before midnight.
-        (on("10-25"), "__unknown__", own + half - 300, pytest.approx((own + half - 300) / (own + half))),
-        (on("10-25"), "outage", half - 300, pytest.approx((half - 300) / own)),
+        # The sample at the midnight that ends the period closes its last interval.
+        (on("10-25"), "__unknown__", own + half, 1),
+        (on("10-25"), "outage", half, 0.5),
     ]
     ((joules,),) = book.query("select sum(energy_joules)::double from marts.model_daily where model = '__unknown__'")
-    assert joules == WATTS_FREE * (6 * DAY_SECONDS - 300) + WATTS_OUTAGE * 4 * DAY_SECONDS
+    assert joules == WATTS_FREE * 6 * DAY_SECONDS + WATTS_OUTAGE * 4 * DAY_SECONDS
     # `outage` served tokens all the time. On which joules is unknown, so they have no active time; the 7
     # boards whose use is known were active all day.
     day = "select known_seconds::double, active_seconds::double, idle_time_ratio from marts.fleet_daily"

@@ -66,12 +66,17 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     window = (at("10-20 00:00"), at("10-21 00:00"))
     names = "api/v1/label/__name__/values"
     assert book.query(
-        "select source, outcome, url, status, window_start_at, window_end_at, rows > 0 from raw.landings order by 1"
+        "select source, outcome, url, status, window_start_at, window_end_at, rows > 0 from raw.landings"
+        " where window_start_at = ? and window_end_at = ? order by 1",
+        window,
     ) == [
         ("down", "failed", f"http://127.0.0.1:{port}/prometheus/{names}", None, *window, False),
         ("good", "landed", None, None, *window, True),
         ("refusing", "failed", f"{refusing}/api/v1/query", "403", *window, False),
     ]
+    # The hours before and after the period are asked for too; the good source has nothing there.
+    around = "select source, outcome, count(*) from raw.landings where window_start_at <> ? group by 1, 2 order by 1"
+    assert book.query(around, window[:1]) == [("down", "failed", 2), ("good", "empty", 2), ("refusing", "failed", 2)]
     assert book.query("select count(*) from raw.landings where concat(url, status, detail) like '%s3cret%'") == [(0,)]
     assert "s3cret" not in done.stdout + done.stderr
     # Booked, balanced and published.
@@ -102,7 +107,7 @@ def test_an_answer_with_fewer_rows_erases_nothing(tmp_path: Path) -> None:
     book.run()
     before = book.hashes()
     record(samples.slice(0, samples.num_rows // 2), tmp_path / "recorded")
-    (landing,) = book.land(DAY, DAY + timedelta(days=1))
+    landing, *_ = book.land(DAY, DAY + timedelta(days=1))
     assert (landing.outcome, landing.is_answered, landing.rows_before) == ("refused_fewer", False, samples.num_rows)
     book.write(DAY, DAY + timedelta(days=1))
     assert book.hashes() == before

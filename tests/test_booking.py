@@ -101,17 +101,17 @@ def test_a_head_makes_the_days_before_it_due_and_not_its_own(held: duckdb.DuckDB
     everything = counter(1, 49)
     land(held, everything, day(0))
     heal(held)
-    land(held, everything, Window(at(2), at(2, hours=1.5)), is_head=True)
+    land(held, everything, Window(at(2), at(2, hours=1.5)), is_neighbour=True)
     assert due(held) == dates(0, 1)
 
 
 def test_a_normal_day_after_its_head_is_booked_once(held: duckdb.DuckDBPyConnection) -> None:
     everything = counter(*(h + 0.25 for h in range(72)))
     land(held, everything, day(0))
-    land(held, everything, Window(at(1), at(1, hours=1)), is_head=True)
+    land(held, everything, Window(at(1), at(1, hours=1)), is_neighbour=True)
     heal(held)
     land(held, everything, day(1))
-    land(held, everything, Window(at(2), at(2, hours=1)), is_head=True)
+    land(held, everything, Window(at(2), at(2, hours=1)), is_neighbour=True)
     assert due(held) == dates(1)
 
 

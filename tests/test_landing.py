@@ -194,7 +194,7 @@ def test_two_sources_do_not_touch_each_other(held: Held) -> None:
 
 def test_the_whole_day_replaces_its_head(held: Held) -> None:
     source = Samples().put(WATTS, GPU, [(at(1, seconds=600 * i), float(i)) for i in range(100)])
-    land(held, source, Window(at(1), at(1, hours=1)), is_head=True)
+    land(held, source, Window(at(1), at(1, hours=1)), is_neighbour=True)
     assert rows(held, "select samples, chunk_end_at from raw.series_chunks") == [(6, at(1, hours=1))]
     land(held, source, day(1))
     assert rows(held, "select samples, chunk_end_at from raw.series_chunks") == [(100, at(2))]

@@ -68,16 +68,43 @@ def test_a_run_lands_its_days_and_the_head_of_the_next(tmp_path: Path, held: duc
     assert land(fleet, held, 2, 4) == [
         ("wall", 2, 0, "landed", 24),
         ("wall", 3, 0, "landed", 24),
-        ("wall", 4, 1, "landed", 1),
+        ("wall", 4, 2, "landed", 2),  # two of the source's intervals
     ]
-    # The head is there already; the last day of the period has none.
+    # The head is there already.
     assert land(fleet, held, 3, 4) == [("wall", 3, 0, "unchanged", 24)]
-    assert land(fleet, held, 7, 8) == [("wall", 7, 0, "landed", 24)]
+
+
+def test_a_period_lands_the_samples_around_it_and_books_only_its_own_dates(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    fleet = fleet_of(tmp_path, WALL, "{start: 2026-10-03, end: 2026-10-05}")
+    assert land(fleet, held, 3, 5) == [
+        ("wall", 3, 0, "landed", 24),
+        ("wall", 4, 0, "landed", 24),
+        ("wall", 2, 0, "landed", 2),
+        ("wall", 5, 2, "landed", 2),
+    ]
+    due = "select date::varchar from raw.due_dates order by date"
+    assert held.execute(due).fetchall() == [("2026-10-03",), ("2026-10-04",)]
+    # Landed again, the neighbours are there already.
+    assert land(fleet, held, 3, 5) == [("wall", 3, 0, "unchanged", 24), ("wall", 4, 0, "unchanged", 24)]
+
+
+def test_a_file_that_holds_the_period_alone_has_no_neighbours_and_that_is_no_failure(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    fleet = fleet_of(tmp_path, WALL)
+    (tmp_path / "power.csv").write_text(CSV + "soon,n1,5\n2026-10-07T12:00:00Z\n")
+    results = land(fleet, held, 1, 8)
+    assert [outcome for *_, outcome, _ in results] == ["landed"] * 7 + ["empty"] * 2
 
 
 def test_a_head_reaches_no_further_than_now(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
     fleet = fleet_of(tmp_path, WALL, "{start: 2026-10-01}")
-    assert land(fleet, held, 1, 2, now=datetime(2026, 10, 2, tzinfo=UTC)) == [("wall", 1, 0, "landed", 24)]
+    assert land(fleet, held, 1, 2, now=datetime(2026, 10, 2, tzinfo=UTC)) == [
+        ("wall", 1, 0, "landed", 24),
+        ("wall", 30, 0, "empty", 0),  # before the period
+    ]
     land(fleet, held, 1, 2, now=datetime(2026, 10, 2, 0, 45, tzinfo=UTC))
     assert held.execute("select max(chunk_end_at) from raw.series_chunks").fetchall() == [
         (datetime(2026, 10, 2, 0, 45, tzinfo=UTC),)
@@ -90,7 +117,7 @@ def test_a_source_that_cannot_be_reached_is_asked_three_times_and_recorded_for_e
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between attempts
     down = f'  - {{name: cluster, kind: prometheus, url: "{unreachable}/", interval_seconds: 15}}\n'
     fleet = fleet_of(tmp_path, WALL + down)
-    results = land(fleet, held, 1, 6)
+    results = land(fleet, held, 2, 7)
     assert [r[3] for r in results if r[0] == "wall"] == ["landed"] * 6
     assert [r[3] for r in results if r[0] == "cluster"] == ["failed"] * 6
     audit = held.execute(
@@ -191,7 +218,10 @@ def test_a_few_unreadable_rows_land_with_the_others_and_are_noted_as_before(
     results = telemetry.land_days(
         held, fleet, date(2026, 10, 7), date(2026, 10, 8), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
-    assert [(r.outcome, r.rows, r.detail) for r in results] == [("landed", 25, "1 rows cannot be read")]
+    assert [(r.outcome, r.rows, r.detail) for r in results] == [
+        ("landed", 25, "1 rows cannot be read"),
+        ("empty", 0, "1 rows cannot be read"),
+    ]
 
 
 def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:
