@@ -4,7 +4,7 @@
 {% set claimed_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
     'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
-    'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us'
+    'claim_basis', 'held_by', 'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us'
 ] %}
 {% set claimant_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
@@ -113,6 +113,7 @@ claimed as (
         claims.team,
         claims.role,
         claims.claim_basis,
+        claims.held_by,
         claims.members,
         claims.claims_of_day,
         claims.mig_instance,
@@ -285,6 +286,15 @@ rows_of_members as (
             when has_token_telemetry or is_tokens_complete then 'parked'
             else 'unknown'
         end as state,
+        -- Why the claimant is unknown; where it is not, its tokens are.
+        case
+            when overspread_joules > 0 then 'over_max_spread'
+            when claim_basis = 'silence' then 'claimant_changed_in_silence'
+            when engine = {{ unknown() }} and held_by is not null then 'no_engine_for_pod'
+            when engine = {{ unknown() }} then 'no_claimant'
+            else 'token_telemetry_missing'
+        end as possible_reason,
+        held_by,
         case when members = 1 then energy_joules
             else {{ exact('cast(energy_joules as double) * share_to') }} - {{ exact('cast(energy_joules as double) * share_from') }}
         end as energy_joules,
@@ -310,6 +320,8 @@ rows_of_claimants as (
 
     select
         {{ claimant_columns | join(',\n        ') }},
+        case when state = 'unknown' then possible_reason end as unknown_reason,
+        case when state = 'unknown' then held_by end as held_by,
         energy_joules,
         covered_seconds,
         active_seconds,
@@ -322,6 +334,8 @@ rows_of_claimants as (
     union all
     select
         {{ claimant_columns | join(',\n        ') }},
+        min(case when state = 'unknown' then possible_reason end) as unknown_reason,
+        {{ joined_in_order("case when state = 'unknown' then held_by end") }} as held_by,
         {{ exact_sum('energy_joules') }} as energy_joules,
         {{ exact_sum('covered_seconds') }} as covered_seconds,
         {{ exact_sum('active_seconds') }} as active_seconds,

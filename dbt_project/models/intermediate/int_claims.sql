@@ -1,6 +1,6 @@
 -- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member. By pod labels, else by the fleet file,
 -- else by the node where one model is alone there; else nobody is known. `members` claimants share a slice. A pod works for the engine that
--- the fleet file gives it, else for its own.
+-- the fleet file gives it, else for its own. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
 with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
@@ -37,63 +37,23 @@ engine_pods as (
 
 ),
 
-assignments as (
+file_claims as (
 
-    select
-        *,
-        {{ epoch_us('start_at') }} as start_us,
-        coalesce({{ epoch_us('end_at') }}, 9000000000000000000) as end_us
-    from {{ source('fleet', 'assignments') }}
-    where device_uuid is not null or node is not null
+    select * from {{ ref('int_file_claims') }}
 
 ),
 
-run_dates as (
+series_days as (
 
-    select * from {{ ref('stg_run_dates') }}
-
-),
-
-meters as (
-
-    select date, meter_scope, meter, node, false as is_unmetered from booked_meters
-    union all
-    select date, meter_scope, meter, node, true as is_unmetered from unmetered_boards
-
-),
-
-labelled_meters as (
-
-    select distinct date, meter from label_claims
-
-),
-
-file_devices as (
-
-    select distinct device_uuid from assignments where device_uuid is not null
-
-),
-
-file_nodes as (
-
-    select distinct node from assignments where device_uuid is null
+    select * from {{ ref('stg_series_days') }}
 
 ),
 
 booked_days as (
 
-    select
-        meters.date,
-        meters.meter_scope,
-        meters.meter,
-        meters.node,
-        meters.is_unmetered,
-        run_dates.start_us as day_start_us,
-        run_dates.end_us as day_end_us,
-        labelled_meters.meter is not null as is_labelled
-    from meters
-    inner join run_dates on meters.date = run_dates.date
-    left join labelled_meters on meters.date = labelled_meters.date and meters.meter = labelled_meters.meter
+    select date, meter_scope, meter, node, false as is_unmetered from booked_meters
+    union all
+    select date, meter_scope, meter, node, true as is_unmetered from unmetered_boards
 
 ),
 
@@ -142,7 +102,10 @@ by_labels as (
         booked_days.node,
         label_claims.slice_start_us,
         label_claims.slice_end_us,
+        label_claims.held_start_us,
+        label_claims.held_end_us,
         case
+            when label_claims.is_silence then 'silence'
             when lone_jobs.pod = label_claims.pod and pod_owners.engine is null and engine_jobs.pod is null then 'lone_job'
             else 'pod_labels'
         end as claim_basis,
@@ -155,7 +118,8 @@ by_labels as (
         cast(null as {{ dbt.type_string() }}) as model,
         pod_owners.deployment,
         pod_owners.team,
-        pod_owners.role
+        pod_owners.role,
+        label_claims.held_by
     from booked_days
     inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
     left join pod_owners
@@ -166,97 +130,11 @@ by_labels as (
 
 ),
 
-file_spans as (
-
-    select
-        booked_days.date,
-        booked_days.meter_scope,
-        booked_days.meter,
-        greatest(assignments.start_us, booked_days.day_start_us) as start_us,
-        least(assignments.end_us, booked_days.day_end_us) as end_us,
-        assignments.namespace,
-        assignments.engine,
-        assignments.model,
-        assignments.deployment,
-        assignments.team,
-        assignments.role
-    from booked_days
-    inner join assignments
-        on (booked_days.meter = assignments.device_uuid or (assignments.device_uuid is null and booked_days.node = assignments.node))
-    where not booked_days.is_labelled
-
-),
-
-file_edges as (
-
-    select date, meter_scope, meter, start_us as edge_us from file_spans where start_us < end_us
-    union
-    select date, meter_scope, meter, end_us as edge_us from file_spans where start_us < end_us
-    union
-    select date, meter_scope, meter, day_start_us as edge_us from booked_days where not is_labelled
-    union
-    select date, meter_scope, meter, day_end_us as edge_us from booked_days where not is_labelled
-
-),
-
-file_slices as (
-
-    select
-        date,
-        meter_scope,
-        meter,
-        edge_us as slice_start_us,
-        lead(edge_us) over (partition by date, meter_scope, meter order by edge_us) as slice_end_us
-    from file_edges
-
-),
-
-by_file as (
-
-    select
-        file_slices.date,
-        file_slices.meter_scope,
-        file_slices.meter,
-        booked_days.node,
-        file_slices.slice_start_us,
-        file_slices.slice_end_us,
-        case
-            when file_spans.meter is not null then 'fleet_file'
-            when file_devices.device_uuid is not null or file_nodes.node is not null then 'fleet_file_unallocated'
-            else 'none'
-        end as claim_basis,
-        file_spans.namespace,
-        cast(null as {{ dbt.type_string() }}) as pod,
-        cast(null as {{ dbt.type_string() }}) as container,
-        cast(null as {{ dbt.type_string() }}) as mig_instance,
-        cast(null as {{ dbt.type_string() }}) as mig_profile,
-        file_spans.engine,
-        file_spans.model,
-        file_spans.deployment,
-        file_spans.team,
-        file_spans.role
-    from file_slices
-    inner join booked_days
-        on file_slices.date = booked_days.date
-        and file_slices.meter_scope = booked_days.meter_scope
-        and file_slices.meter = booked_days.meter
-    left join file_spans
-        on file_slices.date = file_spans.date
-        and file_slices.meter_scope = file_spans.meter_scope
-        and file_slices.meter = file_spans.meter
-        and file_slices.slice_start_us >= file_spans.start_us
-        and file_slices.slice_end_us <= file_spans.end_us
-    left join file_devices on file_slices.meter = file_devices.device_uuid
-    left join file_nodes on booked_days.node = file_nodes.node
-    where file_slices.slice_end_us is not null
-
-),
-
 claims as (
 
     select * from by_labels
     union all
-    select * from by_file
+    select * from file_claims
 
 ),
 
@@ -274,6 +152,104 @@ lone_models as (
 
 ),
 
+pods_without_engines as (
+
+    select distinct
+        claims.date,
+        claims.namespace,
+        claims.pod,
+        claims.engine
+    from claims
+    left join engine_days
+        on claims.date = engine_days.date
+        and (
+            claims.engine = engine_days.engine
+            or (claims.engine is null and claims.namespace is not distinct from engine_days.namespace and claims.pod = engine_days.pod)
+        )
+    where claims.claim_basis = 'pod_labels' and claims.pod is not null and engine_days.engine is null
+
+),
+
+engine_series as (
+
+    select
+        pods.date,
+        pods.namespace as claimed_namespace,
+        pods.pod as claimed_pod,
+        series.*
+    from pods_without_engines as pods
+    inner join series on pods.engine = series.engine
+    where series.stream = 'tokens' and series.model is not null
+    union all
+    select
+        pods.date,
+        pods.namespace as claimed_namespace,
+        pods.pod as claimed_pod,
+        series.*
+    from pods_without_engines as pods
+    inner join series on pods.pod = series.pod and coalesce(pods.namespace, '') = coalesce(series.namespace, '')
+    where pods.engine is null and series.stream = 'tokens' and series.model is not null
+
+),
+
+-- A silence between two samples is known from both sides, whichever landed first; what ends is not.
+neighboured_series_days as (
+
+    select
+        *,
+        lead(first_us) over (partition by series_id order by date) as next_first_us,
+        lead(date) over (partition by series_id order by date) as next_date
+    from series_days
+
+),
+
+-- A pod whose engine is silent all date is known by what it reported last, if it comes back.
+silent_engines as (
+
+    select engine_series.*
+    from engine_series
+    inner join neighboured_series_days as silences
+        on engine_series.series_id = silences.series_id
+        and silences.date < engine_series.date
+        and engine_series.date < silences.next_date
+    where silences.next_first_us - silences.last_us <= {{ var('max_spread_seconds') | int * 1000000 }}
+    qualify row_number() over (
+        partition by engine_series.date, engine_series.claimed_namespace, engine_series.claimed_pod
+        order by silences.last_us desc, engine_series.engine, engine_series.model, engine_series.series_id
+    ) = 1
+
+),
+
+known_engines_of_dates as (
+
+    select
+        date,
+        engine,
+        model,
+        namespace,
+        pod,
+        container,
+        node,
+        deployment,
+        team,
+        role
+    from engine_days
+    union all
+    select
+        date,
+        engine,
+        model,
+        claimed_namespace as namespace,
+        claimed_pod as pod,
+        cast(null as {{ dbt.type_string() }}) as container,
+        cast(null as {{ dbt.type_string() }}) as node,
+        deployment,
+        team,
+        role
+    from silent_engines
+
+),
+
 matched as (
 
     select
@@ -288,7 +264,7 @@ matched as (
     from claims
     left join lone_models
         on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis in ('none', 'lone_job')
-    left join engine_days
+    left join known_engines_of_dates as engine_days
         on claims.date = engine_days.date
         and (
             (claims.claim_basis = 'pod_labels' and claims.engine = engine_days.engine)
@@ -322,8 +298,10 @@ named as (
         matched.meter,
         matched.slice_start_us,
         matched.slice_end_us,
+        matched.held_start_us,
+        matched.held_end_us,
         case
-            when claim_basis = 'fleet_file_unallocated' then {{ unallocated() }}
+            when claim_basis in ('fleet_file_unallocated', 'watched_unallocated') then {{ unallocated() }}
             when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
             else coalesce(matched_engine, matched.engine, {{ unknown() }})
         end as engine,
@@ -333,6 +311,7 @@ named as (
         coalesce(team, matched_team) as team,
         coalesce(role, matched_role) as role,
         coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
+        held_by,
         mig_instance,
         mig_profile,
         case when is_by_node then 'node' else claim_basis end as claim_basis,
@@ -356,6 +335,8 @@ final as (
         named.meter,
         named.slice_start_us,
         named.slice_end_us,
+        named.held_start_us,
+        named.held_end_us,
         named.engine,
         case when named.engine = {{ unallocated() }} then {{ unallocated() }} else coalesce(named.model, {{ unknown() }}) end as model,
         named.namespace,
@@ -371,6 +352,12 @@ final as (
         named.mig_instance,
         named.mig_profile,
         named.claim_basis,
+        case
+            when named.engine = {{ unallocated() }} then null
+            when named.claim_basis = 'silence' then named.held_by
+            when named.engine <> {{ unknown() }} then named.engine
+            else named.pod
+        end as held_by,
         named.is_tokens_complete,
         booked_days.is_unmetered,
         count(*) over (partition by named.date, named.meter_scope, named.meter, named.slice_start_us) as members,
