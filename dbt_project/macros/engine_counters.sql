@@ -1,6 +1,65 @@
 -- How an engine's own counters are read, of tokens as of requests: no limit says what is possible, and they begin at zero with their process.
 
-{# CTEs from `counters` (series_id, reading_id, engine, source, factor), `series` and `series_days` to `started_readings`: the readings of an
+{# CTEs from `series` and `series_days` to `process_spans` (engine, start_us, first_seen_us, last_seen_us): which process starts an engine
+   reported, and when. #}
+{% macro process_span_ctes() %}
+start_days as (
+
+    select
+        series.engine,
+        series_days.*
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.quantity = 'process_start'
+
+),
+
+-- A date on which the process changed is read sample by sample.
+changing_days as (
+
+    select
+        engine,
+        series_id,
+        {{ int_div('first_us', day_us()) }} as day_number
+    from start_days
+    where is_in_run and (first_value <> last_value or falls > 0)
+
+),
+
+start_points as (
+
+    select engine, first_us as seen_us, first_value as value from start_days
+    union all
+    select engine, last_us as seen_us, last_value as value from start_days
+    union all
+    select
+        changing_days.engine,
+        {{ epoch_us('samples.observed_at') }} as seen_us,
+        samples.value
+    from {{ source('raw', 'token_samples') }} as samples
+    inner join changing_days
+        on samples.series_id = changing_days.series_id
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = changing_days.day_number
+    where {{ is_valid_sample('samples.value') }}
+        and samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+
+),
+
+process_spans as (
+
+    select
+        engine,
+        cast(value * 1e6 as bigint) as start_us,
+        min(seen_us) as first_seen_us,
+        max(seen_us) as last_seen_us
+    from start_points
+    group by engine, cast(value * 1e6 as bigint)
+
+)
+{% endmacro %}
+
+{# CTEs from `counters` (series_id, reading_id, engine, source, factor), `series`, `series_days` and `glitches` to `started_readings`: the readings of an
    engine's counters, and a zero where its process is known to have begun. A first sample counts from zero only where the process is known
    to have started after the engine was last seen or, for an engine never seen before, while its source was watched or just now; elsewhere
    it is a baseline. #}
@@ -25,6 +84,12 @@ dated_limits as (
 
 ),
 
+glitch_days as (
+
+    select distinct series_id, day_number from glitches
+
+),
+
 counter_series_days as (
 
     select
@@ -33,7 +98,9 @@ counter_series_days as (
         counters.factor,
         {{ int_div('series_days.first_us', day_us()) }} as day_number,
         series_days.is_in_run,
-        series_days.falls > 0 or (series_days.is_in_run and series_days.duplicates > 0) as needs_every_sample,
+        series_days.falls > 0
+        or (series_days.is_in_run and series_days.duplicates > 0)
+        or glitch_days.series_id is not null as needs_every_sample,
         series_days.date,
         series_days.first_us,
         series_days.first_value,
@@ -41,10 +108,28 @@ counter_series_days as (
         series_days.last_value
     from {{ counters }} as counters
     inner join series_days on counters.series_id = series_days.series_id
+    left join glitch_days
+        on series_days.series_id = glitch_days.series_id
+        and {{ int_div('series_days.first_us', day_us()) }} = glitch_days.day_number
 
 ),
 
 {{ counter_reading_ctes(source('raw', 'token_samples'), unlimited_dips_are_glitches=false) }},
+
+-- Without what one bad scrape made.
+sound_readings as (
+
+    select counter_readings.*
+    from counter_readings
+    left join (
+        select distinct counters.reading_id, glitches.observed_us
+        from glitches
+        inner join {{ counters }} as counters on glitches.series_id = counters.series_id
+    ) as reading_glitches
+        on counter_readings.reading_id = reading_glitches.reading_id and counter_readings.first_us = reading_glitches.observed_us
+    where reading_glitches.reading_id is null
+
+),
 
 first_readings as (
 
@@ -53,7 +138,7 @@ first_readings as (
         counters.engine,
         counters.source,
         min(counter_readings.first_us) as first_us
-    from counter_readings
+    from sound_readings as counter_readings
     inner join {{ counters }} as counters on counter_readings.reading_id = counters.reading_id
     group by counter_readings.reading_id, counters.engine, counters.source
 
@@ -148,7 +233,7 @@ readings_from_zero as (
 
 started_readings as (
 
-    select * from counter_readings
+    select * from sound_readings
     union all
     select
         reading_id,

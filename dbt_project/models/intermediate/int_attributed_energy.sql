@@ -4,7 +4,7 @@
 {% set claimed_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
     'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
-    'claim_basis', 'held_by', 'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us'
+    'claim_basis', 'held_by', 'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us', 'silent_us'
 ] %}
 {% set claimant_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
@@ -122,6 +122,7 @@ claimed as (
         engine_intervals.is_active,
         engine_intervals.is_asleep,
         engine_intervals.active_us,
+        engine_intervals.unknown_us as silent_us,
         engine_intervals.moved_tokens,
         -- A profile's leading number is its share of the board: 3g.40gb is three of seven slices.
         {{ exact("mig_activity.activity_ratio * cast(split_part(claims.mig_profile, 'g', 1) as double)") }} as mig_weight
@@ -305,6 +306,11 @@ rows_of_members as (
         case when overspread_joules > 0 then {{ exact('0') }}
             else {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }}
         end as active_seconds,
+        case when overspread_joules > 0 then {{ exact('0') }}
+            else {{ exact(
+                'least(coalesce(silent_us, 0), covered_us - least(coalesce(active_us, 0), covered_us)) / 1e6 * (share_to - share_from)'
+            ) }}
+        end as silent_seconds,
         interval_share_from,
         interval_share_to,
         {{ exact('covered_us / 1e6') }} as slice_covered_seconds,
@@ -325,6 +331,7 @@ rows_of_claimants as (
         energy_joules,
         covered_seconds,
         active_seconds,
+        silent_seconds,
         interval_share_from,
         interval_share_to,
         slice_covered_seconds,
@@ -339,6 +346,7 @@ rows_of_claimants as (
         {{ exact_sum('energy_joules') }} as energy_joules,
         {{ exact_sum('covered_seconds') }} as covered_seconds,
         {{ exact_sum('active_seconds') }} as active_seconds,
+        {{ exact_sum('silent_seconds') }} as silent_seconds,
         min(interval_share_from) as interval_share_from,
         max(interval_share_to) as interval_share_to,
         max(slice_covered_seconds) as slice_covered_seconds,

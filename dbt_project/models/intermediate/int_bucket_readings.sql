@@ -14,6 +14,12 @@ series_days as (
 
 ),
 
+glitches as (
+
+    select * from {{ ref('int_token_glitches') }}
+
+),
+
 choices as (
 
     select * from {{ ref('int_bucket_choices') }}

@@ -92,12 +92,12 @@ final as (
         -- Energy is idle by its joules, capacity by its time; what is unknown is neither.
         {{ exact('it_kwh * pue * usd_per_kwh * idle_ratio') }} as idle_energy_cost_usd,
         case when state = 'unknown' then {{ exact('0') }} else {{ exact(
-            'cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour * (1 - ' ~ ratio('active_seconds', 'covered_seconds') ~ ')'
+            'cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour * (1 - ' ~ ratio('active_seconds + unknown_seconds', 'covered_seconds') ~ ')'
         ) }} end as idle_capacity_cost_usd,
         {{ exact(row_capacity_cost_usd() ~ ' + ' ~ row_charged_energy_cost_usd()) }} as allocation_cost_usd,
         {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
         as reference_idle_joules,
-        case when state = 'unknown' then {{ exact('0') }} else covered_seconds end as known_seconds,
+        covered_seconds - unknown_seconds as known_seconds,
         {{ exact('cast(energy_joules as double) * energy_error_ratio') }} as error_joules
     from factored
 

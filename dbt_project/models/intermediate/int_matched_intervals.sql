@@ -34,6 +34,8 @@ final as (
     left join engine_intervals
         on powered.engine = engine_intervals.engine and powered.interval_number = engine_intervals.interval_number
     where powered.least_covered_seconds * 1000000 >= 0.9 * coalesce(engine_intervals.covered_us, 0)
+        -- A source that tells nothing of an interval moved nothing if it is complete; one that tells requests alone may have moved tokens.
+        and coalesce(engine_intervals.is_countable, true)
 
 )
 

@@ -1,6 +1,6 @@
 -- What raw says each engine moved on each date, per token class: the other side of the token book's balance. Reads raw and the catalogues, none
--- of the book's steps, and no grid: a series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample,
--- and the steps over midnights are shared by time. One row per date, engine, token class and metric of a source that tells it; `preference` 1
+-- of the book's steps, and no grid: a series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample
+-- (without what one bad scrape made), and the steps over midnights are shared by time. One row per date, engine, model, token class and metric of a source that tells it; `preference` 1
 -- ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
@@ -43,14 +43,198 @@ series_days as (
 
 ),
 
+told_days as (
+
+    select
+        *,
+        lag(date) over series_window as previous_date,
+        lag(last_value) over series_window as previous_value,
+        lead(date) over series_window as next_date,
+        lead(first_value) over series_window as next_value
+    from series_days
+    where quantity = 'tokens'
+    window series_window as (partition by series_id order by date)
+
+),
+
+-- Dates of the run, and those next to them, whose chunk facts do not add up by themselves.
+troubled_days as (
+
+    select
+        told_days.series_id,
+        told_days.engine,
+        told_days.date,
+        counters.factor
+    from told_days
+    inner join counters on told_days.series_id = counters.series_id
+    where (told_days.troubles > 0 or told_days.first_value < told_days.previous_value or told_days.next_value < told_days.last_value)
+        and ({{ in_run('told_days.date') }} or {{ in_run('told_days.previous_date') }} or {{ in_run('told_days.next_date') }})
+
+),
+
+troubled_span as (
+
+    select
+        min(cast(date as {{ timestamp_type() }})) as start_at,
+        max(cast(date as {{ timestamp_type() }})) + interval 1 day as end_at
+    from troubled_days
+
+),
+
+troubled_samples as (
+
+    select
+        troubled_days.date,
+        troubled_days.series_id,
+        troubled_days.engine,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        max(samples.value * troubled_days.factor) as value
+    from {{ source('raw', 'token_samples') }} as samples
+    inner join troubled_days
+        on samples.series_id = troubled_days.series_id
+        and cast(samples.observed_at as date) = troubled_days.date
+    where samples.observed_at >= (select start_at from troubled_span)
+        and samples.observed_at < (select end_at from troubled_span)
+        and {{ is_valid_sample('samples.value') }}
+    group by troubled_days.date, troubled_days.series_id, troubled_days.engine, samples.observed_at
+
+),
+
+-- Of the other dates of these series only the ends are looked at.
+points as (
+
+    select date, series_id, engine, observed_us, value from troubled_samples
+    union all
+    select told_days.date, told_days.series_id, told_days.engine, told_days.first_us as observed_us, told_days.first_value as value
+    from told_days
+    inner join (select distinct series_id from troubled_days) as troubled_series on told_days.series_id = troubled_series.series_id
+    left join troubled_days on told_days.series_id = troubled_days.series_id and told_days.date = troubled_days.date
+    where troubled_days.series_id is null
+    union
+    select told_days.date, told_days.series_id, told_days.engine, told_days.last_us as observed_us, told_days.last_value as value
+    from told_days
+    inner join (select distinct series_id from troubled_days) as troubled_series on told_days.series_id = troubled_series.series_id
+    left join troubled_days on told_days.series_id = troubled_days.series_id and told_days.date = troubled_days.date
+    where troubled_days.series_id is null
+
+),
+
+dips as (
+
+    select *
+    from (
+        select
+            *,
+            lag(value) over point_window as before_value,
+            lag(observed_us) over point_window as before_us,
+            lead(value) over point_window as after_value,
+            lead(observed_us) over point_window as after_us
+        from points
+        window point_window as (partition by series_id order by observed_us)
+    ) as neighboured
+    where value < before_value and after_value >= before_value
+
+),
+
+-- Process starts as they were reported around the dips: the ends of each date, and every sample of the dates of a dip.
+reported_starts as (
+
+    select engine, first_us as observed_us, first_value as start_seconds from series_days where quantity = 'process_start'
+    union all
+    select engine, last_us as observed_us, last_value as start_seconds from series_days where quantity = 'process_start'
+    union all
+    select
+        counters.engine,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        samples.value as start_seconds
+    from {{ source('raw', 'token_samples') }} as samples
+    inner join counters on samples.series_id = counters.series_id and counters.quantity = 'process_start'
+    inner join (select distinct engine, date from dips) as dip_days
+        on counters.engine = dip_days.engine and cast(samples.observed_at as date) = dip_days.date
+    where samples.observed_at >= (select start_at from troubled_span)
+        and samples.observed_at < (select end_at from troubled_span)
+        and {{ is_valid_sample('samples.value') }}
+
+),
+
+processes as (
+
+    select
+        engine,
+        start_seconds,
+        min(observed_us) as seen_from_us,
+        max(observed_us) as seen_to_us
+    from reported_starts
+    group by engine, start_seconds
+
+),
+
+-- A process that goes on cannot lose what it counted: the scrape was bad.
+bad_scrapes as (
+
+    select
+        dips.series_id,
+        dips.observed_us
+    from dips
+    inner join processes on dips.engine = processes.engine
+    where processes.start_seconds * 1e6 <= dips.after_us
+    group by dips.series_id, dips.observed_us, dips.before_us, dips.after_us
+    having max(cast(processes.start_seconds * 1e6 as bigint)) <= dips.before_us
+        and max(case when processes.seen_from_us <= dips.after_us and processes.seen_to_us >= dips.before_us then 1 else 0 end) = 1
+
+),
+
+sound_samples as (
+
+    select troubled_samples.*
+    from troubled_samples
+    left join bad_scrapes
+        on troubled_samples.series_id = bad_scrapes.series_id and troubled_samples.observed_us = bad_scrapes.observed_us
+    where bad_scrapes.series_id is null
+
+),
+
+sound_ends as (
+
+    select
+        series_id,
+        date,
+        min(observed_us) as first_us,
+        min_by(value, observed_us) as first_value,
+        max(observed_us) as last_us,
+        max_by(value, observed_us) as last_value
+    from sound_samples
+    group by series_id, date
+
+),
+
+sound_days as (
+
+    select
+        told_days.series_id,
+        told_days.engine,
+        told_days.source,
+        told_days.metric,
+        told_days.date,
+        coalesce(sound_ends.first_us, told_days.first_us) as first_us,
+        coalesce(sound_ends.first_value, told_days.first_value) as first_value,
+        coalesce(sound_ends.last_us, told_days.last_us) as last_us,
+        coalesce(sound_ends.last_value, told_days.last_value) as last_value,
+        troubled_days.series_id is not null as is_troubled,
+        told_days.typical_interval_seconds
+    from told_days
+    left join troubled_days on told_days.series_id = troubled_days.series_id and told_days.date = troubled_days.date
+    left join sound_ends on told_days.series_id = sound_ends.series_id and told_days.date = sound_ends.date
+
+),
+
 token_days as (
 
     select
         *,
         lag(last_us) over series_window as previous_us,
         lag(last_value) over series_window as previous_value
-    from series_days
-    where quantity = 'tokens'
+    from sound_days
     window series_window as (partition by series_id order by date)
 
 ),
@@ -81,7 +265,7 @@ known_spans as (
 
     select
         metric_days.*,
-        coalesce(lag(last_us) over (partition by engine, token_class, source, metric order by date), first_us) as since_us
+        coalesce(lag(last_us) over (partition by engine, model, namespace, token_class, source, metric order by date), first_us) as since_us
     from metric_days
 
 ),
@@ -98,7 +282,8 @@ known_times as (
         known_spans.metric,
         known_spans.rank,
         dates.date,
-        sum(least(known_spans.last_us, dates.end_us) - greatest(known_spans.since_us, dates.start_us)) as known_us
+        min(greatest(known_spans.since_us, dates.start_us)) as known_from_us,
+        max(least(known_spans.last_us, dates.end_us)) as known_to_us
     from known_spans
     inner join dates on known_spans.since_us < dates.end_us and known_spans.last_us >= dates.start_us
     group by all
@@ -123,14 +308,21 @@ nearer as (
 
 ),
 
-compared as (
+-- A metric of an engine is known as long as any of its models was served.
+metric_times as (
 
     select
-        known_times.*,
-        nearer.engine is not null as is_farther,
-        max(known_us) over (partition by known_times.date, known_times.engine, token_class) as most_known_us
+        known_times.date,
+        known_times.engine,
+        known_times.token_class,
+        known_times.source,
+        known_times.metric,
+        known_times.rank,
+        max(case when nearer.engine is not null then 1 else 0 end) = 1 as is_farther,
+        max(known_times.known_to_us) - min(known_times.known_from_us) as known_us
     from known_times
     left join nearer on known_times.date = nearer.date and known_times.engine = nearer.engine
+    group by all
 
 ),
 
@@ -142,7 +334,7 @@ preferred as (
             partition by date, engine, token_class
             order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
         ) end as preference
-    from compared
+    from (select *, max(known_us) over (partition by date, engine, token_class) as most_known_us from metric_times) as compared
 
 ),
 
@@ -258,52 +450,22 @@ shared_steps as (
 
 ),
 
-troubled_days as (
-
-    select
-        token_days.series_id,
-        token_days.date,
-        counters.factor
-    from token_days
-    inner join counters on token_days.series_id = counters.series_id
-    where token_days.troubles > 0 and {{ in_run('token_days.date') }}
-
-),
-
-troubled_samples as (
-
-    select
-        troubled_days.date,
-        troubled_days.series_id,
-        samples.observed_at,
-        max(samples.value * troubled_days.factor) as value
-    from {{ source('raw', 'token_samples') }} as samples
-    inner join troubled_days
-        on samples.series_id = troubled_days.series_id
-        and cast(samples.observed_at as date) = troubled_days.date
-    where samples.observed_at >= {{ run_start_at() }}
-        and samples.observed_at < {{ run_end_at() }}
-        and {{ is_valid_sample('samples.value') }}
-    group by troubled_days.date, troubled_days.series_id, samples.observed_at
-
-),
-
 troubled_steps as (
 
     select
         *,
-        lag(value) over (partition by series_id, date order by observed_at) as before_value
-    from troubled_samples
+        lag(value) over (partition by series_id, date order by observed_us) as before_value
+    from sound_samples
 
 ),
 
 parts as (
 
-    select date, series_id, last_value - first_value as tokens from token_days where troubles = 0 and {{ in_run('date') }}
+    select date, series_id, last_value - first_value as tokens from token_days where not is_troubled and {{ in_run('date') }}
     union all
     select date, series_id, case when value >= before_value then value - before_value else value end as tokens
     from troubled_steps
-    where before_value is not null
+    where before_value is not null and {{ in_run('date') }}
     union all
     select date, series_id, tokens from shared_steps
 
@@ -314,6 +476,8 @@ metered as (
     select
         parts.date,
         series.engine,
+        series.model,
+        series.namespace,
         series.token_class,
         series.source,
         series.metric,
@@ -328,23 +492,31 @@ metered as (
 final as (
 
     select
-        preferred.date,
-        preferred.engine,
-        preferred.level,
-        preferred.model,
-        preferred.namespace,
-        preferred.token_class,
-        preferred.source,
-        preferred.metric,
+        known_times.date,
+        known_times.engine,
+        known_times.level,
+        known_times.model,
+        known_times.namespace,
+        known_times.token_class,
+        known_times.source,
+        known_times.metric,
         preferred.preference,
         metered.metered_tokens
-    from preferred
+    from known_times
+    inner join preferred
+        on known_times.date = preferred.date
+        and known_times.engine = preferred.engine
+        and known_times.token_class = preferred.token_class
+        and known_times.source = preferred.source
+        and known_times.metric = preferred.metric
     left join metered
-        on preferred.date = metered.date
-        and preferred.engine = metered.engine
-        and preferred.token_class = metered.token_class
-        and preferred.source = metered.source
-        and preferred.metric = metered.metric
+        on known_times.date = metered.date
+        and known_times.engine = metered.engine
+        and known_times.model is not distinct from metered.model
+        and known_times.namespace is not distinct from metered.namespace
+        and known_times.token_class = metered.token_class
+        and known_times.source = metered.source
+        and known_times.metric = metered.metric
 
 )
 

@@ -46,7 +46,7 @@ spans as (
         coalesce(lag(last_us) over metric_window, first_us) as covers_from_us,
         coalesce(lead(first_us) over metric_window, last_us) as covers_to_us
     from metric_days
-    window metric_window as (partition by engine, token_class, source, metric order by date)
+    window metric_window as (partition by engine, model, namespace, token_class, source, metric order by date)
 
 ),
 
@@ -62,7 +62,8 @@ candidates as (
         spans.source,
         spans.metric,
         spans.rank,
-        max(least(spans.covers_to_us, run_dates.end_us) - greatest(spans.covers_from_us, run_dates.start_us)) as coverage_us
+        min(greatest(spans.covers_from_us, run_dates.start_us)) as covers_from_us,
+        max(least(spans.covers_to_us, run_dates.end_us)) as covers_to_us
     from spans
     inner join run_dates
         on spans.date = run_dates.date
@@ -83,9 +84,17 @@ frontend_models as (
 
 ),
 
+-- An engine may serve one model after another: its metric covers both.
 nearest as (
 
-    select candidates.*
+    select
+        candidates.date,
+        candidates.engine,
+        candidates.token_class,
+        candidates.source,
+        candidates.metric,
+        candidates.rank,
+        max(candidates.covers_to_us) - min(candidates.covers_from_us) as coverage_us
     from candidates
     left join engine_models
         on candidates.level = 'frontend'
@@ -95,6 +104,7 @@ nearest as (
     left join frontend_models
         on candidates.level = 'gateway' and candidates.date = frontend_models.date and candidates.model = frontend_models.model
     where engine_models.model is null and frontend_models.model is null
+    group by all
 
 ),
 

@@ -12,6 +12,23 @@ booked as (
 
 ),
 
+-- An engine's counters against each other: all of its models together.
+engine_days as (
+
+    select
+        date,
+        engine,
+        token_class,
+        source,
+        metric,
+        preference,
+        {{ exact_sum('metered_tokens') }} as metered_tokens
+    from token_days
+    where preference <= 2
+    group by date, engine, token_class, source, metric, preference
+
+),
+
 runners_up as (
 
     select
@@ -22,10 +39,10 @@ runners_up as (
         runners_up.metric,
         runners_up.metered_tokens as cross_check_tokens,
         booked.metered_tokens as checked_tokens
-    from token_days as runners_up
-    inner join booked
+    from engine_days as runners_up
+    inner join engine_days as booked
         on runners_up.date = booked.date and runners_up.engine = booked.engine and runners_up.token_class = booked.token_class
-    where runners_up.preference = 2
+    where runners_up.preference = 2 and booked.preference = 1
 
 ),
 

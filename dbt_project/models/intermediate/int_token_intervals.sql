@@ -1,4 +1,5 @@
--- Tokens per date, engine, interval and class: counters differenced per series (an engine's data-parallel ranks add up) and cut at the grid.
+-- Tokens per date, engine, model, interval and class: counters differenced per series (an engine's data-parallel ranks add up) and cut at the
+-- grid. A model is its series' own: an engine serves several, one after the other or a base model and its LoRAs at once.
 with readings as (
 
     select * from {{ ref('int_token_readings') }}
@@ -17,11 +18,18 @@ choices as (
 
 ),
 
+engine_days as (
+
+    select * from {{ ref('int_engine_days') }}
+
+),
+
 token_readings as (
 
     select distinct
         reading_id,
         engine,
+        model,
         token_class,
         source,
         metric
@@ -39,6 +47,8 @@ final as (
     select
         choices.date,
         choices.engine,
+        -- A series that names no model counts for the one that the engine's others name.
+        coalesce(token_readings.model, engine_days.model, {{ unknown() }}) as model,
         counter_cells.cell_number as interval_number,
         choices.token_class,
         choices.source as token_source,
@@ -54,6 +64,7 @@ final as (
         and token_readings.source = choices.source
         and token_readings.metric = choices.metric
         and {{ int_div('counter_cells.cell_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+    left join engine_days on choices.date = engine_days.date and choices.engine = engine_days.engine
     group by all
 
 )

@@ -77,6 +77,13 @@ final as (
         {{ from_epoch_us('greatest(coalesce(accounts.slice_start_us, 0), accounts.interval_start_us)') }} as claim_start_at,
         cast(accounts.covered_seconds as {{ exact_type() }}) as covered_seconds,
         cast(accounts.active_seconds as {{ exact_type() }}) as active_seconds,
+        -- Rounded apart, the parts of a share may exceed it by a millionth.
+        cast(
+            case
+                when accounts.state = 'unknown' then accounts.covered_seconds
+                else least(accounts.silent_seconds, accounts.covered_seconds - accounts.active_seconds)
+            end as {{ exact_type() }}
+        ) as unknown_seconds,
         cast(accounts.covered_seconds * accounts.gpu_count as {{ exact_type() }}) as gpu_seconds,
         accounts.site,
         accounts.rack,

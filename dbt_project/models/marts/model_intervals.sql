@@ -51,6 +51,7 @@ engine_tokens as (
     select
         interval_start_at,
         engine,
+        model,
         role,
         {{ exact_sum("case when token_class = 'input' then tokens end") }} as input_tokens,
         {{ exact_sum("case when token_class = 'cached_input' then tokens end") }} as cached_input_tokens,
@@ -60,7 +61,7 @@ engine_tokens as (
         -- A decoder's input stands with its prefill engine.
         max(case when token_class = 'input' or role = 'decode' then 1 else 0 end) as has_input
     from tokens
-    group by interval_start_at, engine, role
+    group by interval_start_at, engine, model, role
 
 ),
 
@@ -107,6 +108,7 @@ final as (
     inner join told_tokens as engine_tokens
         on engine_energy.interval_start_at = engine_tokens.interval_start_at
         and engine_energy.engine = engine_tokens.engine
+        and engine_energy.model = engine_tokens.model
         and engine_energy.role = engine_tokens.role
     where engine_tokens.told_output_tokens is not null
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9

@@ -121,15 +121,16 @@ token_readings as (
         series.reading_id,
         series.token_class
     from windows
-    inner join engine_days
-        on case when windows.engine is not null then engine_days.engine = windows.engine else engine_days.model = windows.model end
+    inner join engine_days on coalesce(windows.engine = engine_days.engine, windows.model is not null)
     inner join token_choices on engine_days.engine = token_choices.engine and engine_days.date = token_choices.date
     inner join series
         on token_choices.engine = series.engine
         and token_choices.token_class = series.token_class
         and token_choices.source = series.source
         and token_choices.metric = series.metric
-    where series.quantity = 'tokens' and series.token_class in ('input', 'output')
+    where series.quantity = 'tokens'
+        and series.token_class in ('input', 'output')
+        and (windows.engine is not null or coalesce(series.model, engine_days.model) = windows.model)
 
 ),
 

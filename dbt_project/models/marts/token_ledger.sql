@@ -31,12 +31,29 @@ teams as (
 
 -- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names. Behind a frontend that
 -- alone counts tokens, prefill and decode pods are one engine: its tokens stand with the decoders.
+claimed_models as (
+
+    select
+        date,
+        engine,
+        model,
+        min(deployment) as deployment,
+        min(team) as team,
+        min(role) as role
+    from claims
+    group by date, engine, model
+
+),
+
+-- Of a model that no claim names: what its engine's claims say, but for a deployment that is only called after another model.
 claimed_engines as (
 
     select
         date,
         engine,
+        min(case when deployment is distinct from coalesce(namespace || '/', '') || model then deployment end) as stated_deployment,
         min(deployment) as deployment,
+        min(model) as model,
         min(team) as team,
         min(role) as role,
         max(case when is_unmetered then 0 else 1 end) = 1 as has_power
@@ -56,15 +73,20 @@ final as (
         engine_days.node,
         token_intervals.engine,
         coalesce(
-            claimed_engines.deployment,
+            claimed_models.deployment,
+            claimed_engines.stated_deployment,
             engine_days.deployment,
-            coalesce(engine_days.namespace || '/', '') || engine_days.model,
+            case
+                when token_intervals.model <> {{ unknown() }} then coalesce(engine_days.namespace || '/', '') || token_intervals.model
+                else claimed_engines.deployment
+            end,
             {{ unknown() }}
         ) as deployment,
         engine_days.namespace,
-        coalesce(claimed_engines.team, engine_days.team, teams.team) as team,
-        coalesce(engine_days.model, {{ unknown() }}) as model,
-        coalesce(claimed_engines.role, engine_days.role, 'unified') as role,
+        coalesce(claimed_models.team, claimed_engines.team, engine_days.team, teams.team) as team,
+        -- An engine whose labels name no model serves the one of its claim.
+        case when token_intervals.model = {{ unknown() }} then coalesce(claimed_engines.model, {{ unknown() }}) else token_intervals.model end as model,
+        coalesce(claimed_models.role, claimed_engines.role, engine_days.role, 'unified') as role,
         token_intervals.token_class,
         token_intervals.token_source,
         token_intervals.token_metric,
@@ -74,6 +96,10 @@ final as (
         cast(token_intervals.tokens as {{ exact_type() }}) as tokens
     from token_intervals
     left join engine_days on token_intervals.date = engine_days.date and token_intervals.engine = engine_days.engine
+    left join claimed_models
+        on token_intervals.date = claimed_models.date
+        and token_intervals.engine = claimed_models.engine
+        and token_intervals.model = claimed_models.model
     left join claimed_engines on token_intervals.date = claimed_engines.date and token_intervals.engine = claimed_engines.engine
     left join matched_intervals
         on token_intervals.date = matched_intervals.date

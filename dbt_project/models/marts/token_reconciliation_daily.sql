@@ -15,7 +15,16 @@ with booked_engines as (
 
 metered as (
 
-    select * from {{ ref('int_metered_token_days') }} where preference = 1
+    select
+        date,
+        engine,
+        token_class,
+        source,
+        metric,
+        {{ exact_sum('metered_tokens') }} as metered_tokens
+    from {{ ref('int_metered_token_days') }}
+    where preference = 1
+    group by date, engine, token_class, source, metric
 
 ),
 
