@@ -207,7 +207,7 @@ final as (
     left join members
         on slices.date = members.date
         and slices.meter = members.meter
-        and ',' || slices.claim_keys || ',' like '%,' || members.claim_key || ',%'
+        and position(',' || members.claim_key || ',' in ',' || slices.claim_keys || ',') > 0
 
 )
 

@@ -120,8 +120,9 @@ final as (
         finest.coverage_seconds,
         meter_attributes.device_uuid,
         meter_attributes.device_type,
-        meter_attributes.site,
-        meter_attributes.rack,
+        -- Another reading of the meter may know what the booked one does not.
+        case when finest.site = {{ unknown() }} then coalesce(meter_attributes.site, finest.site) else finest.site end as site,
+        case when finest.node is null then coalesce(finest.rack, meter_attributes.rack) else finest.rack end as rack,
         coalesce(device_types.gpus, 1) as gpu_count,
         case when finest.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when finest.meter_scope = 'board'

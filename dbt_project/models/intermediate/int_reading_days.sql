@@ -19,7 +19,7 @@ run_dates as (
 
 power_readings as (
 
-    select
+    select distinct
         reading_id,
         source,
         source_kind,
@@ -28,13 +28,9 @@ power_readings as (
         kind,
         rank,
         meter,
-        meter_scope,
-        max(node) as node,
-        max(rack) as rack,
-        max(site) as site
+        meter_scope
     from series
     where stream = 'power' and quantity in ('energy', 'power') and meter is not null
-    group by all
 
 ),
 
@@ -43,6 +39,9 @@ ordered_series_days as (
     select
         series_days.*,
         power_readings.kind,
+        series.node,
+        series.rack,
+        series.site,
         max(series_days.last_us) over (
             partition by series_days.reading_id, series_days.date
             order by series_days.first_us, series_days.series_id
@@ -50,6 +49,7 @@ ordered_series_days as (
         ) as earlier_series_last_us
     from series_days
     inner join power_readings on series_days.reading_id = power_readings.reading_id
+    inner join series on series_days.series_id = series.series_id
 
 ),
 
@@ -62,6 +62,10 @@ sampled_days as (
         min(first_us) as first_us,
         max(last_us) as last_us,
         sum(rejects) as rejects,
+        -- Where the meter is belongs to the date, not to its history; int_board_places cuts the date on which it moves.
+        max(node) as node,
+        max(rack) as rack,
+        max(site) as site,
         min(typical_interval_seconds) as typical_interval_seconds,
         -- Only these are differenced sample by sample: the date's own facts decide, so that any order of booking decides alike.
         -- A gauge falls all the time.
@@ -91,6 +95,9 @@ spans as (
         bracketed_days.date as sampled_date,
         bracketed_days.samples,
         bracketed_days.rejects,
+        bracketed_days.node,
+        bracketed_days.rack,
+        bracketed_days.site,
         bracketed_days.typical_interval_seconds,
         bracketed_days.needs_every_sample,
         bracketed_days.first_us,
