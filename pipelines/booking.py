@@ -203,21 +203,37 @@ with entities as (
     group by series.series_id, series.source, series.metric
 ),
 ends_before as (
-    select entities.entity, min(first_at) as first_at, max(last_at) as last_at,
+    select entity, min(first_at) as first_at, max(last_at) as last_at,
         min_by(first_value, row(first_at, -first_value)) as first_value,
-        max_by(last_value, row(last_at, last_value)) as last_value
-    from chunks_before join entities using (series_id) where samples > 0 group by entities.entity
+        max_by(last_value, row(last_at, last_value)) as last_value,
+        list_sort(list(series_id) filter (where first_at = entity_first_at)) as first_series,
+        list_sort(list(series_id) filter (where last_at = entity_last_at)) as last_series
+    from (
+        select *, min(first_at) over (partition by entity) as entity_first_at,
+            max(last_at) over (partition by entity) as entity_last_at
+        from chunks_before join entities using (series_id) where samples > 0
+    ) as seen
+    group by entity
 ),
 ends_after as (
-    select entities.entity, min(first_at) as first_at, max(last_at) as last_at,
+    select entity, min(first_at) as first_at, max(last_at) as last_at,
         min_by(first_value, row(first_at, -first_value)) as first_value,
-        max_by(last_value, row(last_at, last_value)) as last_value
-    from chunks_after join entities using (series_id) where samples > 0 group by entities.entity
+        max_by(last_value, row(last_at, last_value)) as last_value,
+        list_sort(list(series_id) filter (where first_at = entity_first_at)) as first_series,
+        list_sort(list(series_id) filter (where last_at = entity_last_at)) as last_series
+    from (
+        select *, min(first_at) over (partition by entity) as entity_first_at,
+            max(last_at) over (partition by entity) as entity_last_at
+        from chunks_after join entities using (series_id) where samples > 0
+    ) as seen
+    group by entity
 ),
 changed as (
     select entity,
-        row(b.first_at, b.first_value) is distinct from row(a.first_at, a.first_value) as is_first_changed,
-        row(b.last_at, b.last_value) is distinct from row(a.last_at, a.last_value) as is_last_changed
+        row(b.first_at, b.first_value, b.first_series)
+            is distinct from row(a.first_at, a.first_value, a.first_series) as is_first_changed,
+        row(b.last_at, b.last_value, b.last_series)
+            is distinct from row(a.last_at, a.last_value, a.last_series) as is_last_changed
     from ends_before as b full join ends_after as a using (entity)
     where is_first_changed or is_last_changed
 ),

@@ -20,7 +20,12 @@ HOUR_SECONDS = 3600
 
 # Board -> node, watts, labels of its workload. Half the nodes say Hostname, half hostname.
 BOARDS = {
-    "GPU-solo": ("n1", 300, {"exported_namespace": "llm", "exported_pod": "solo-0", "exported_container": "engine"}),
+    # Its own scrape job: of one that carries exported_ labels, the others are the exporter's.
+    "GPU-solo": (
+        "n1",
+        300,
+        {"job": "operator", "exported_namespace": "llm", "exported_pod": "solo-0", "exported_container": "engine"},
+    ),
     "GPU-big-0": ("n2", 400, {"namespace": "llm", "pod": "big-0", "container": "engine"}),
     "GPU-big-1": ("n2", 410, {"namespace": "llm", "pod": "big-0", "container": "engine"}),
     "GPU-big-2": ("n3", 420, {"namespace": "llm", "pod": "big-0-1", "container": "engine"}),

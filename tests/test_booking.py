@@ -129,9 +129,18 @@ def test_a_label_change_within_the_day_changes_no_neighbour(held: duckdb.DuckDBP
     land(held, counter(1), day(0))
     land(held, counter(25, 30, 40), day(1))
     heal(held)
-    moved = counter(25, 30).put(ENERGY, {"UUID": "GPU-1", "pod": "b"}, [(at(hours=40), 40000.0)])
+    moved = counter(25, 40).put(ENERGY, {"UUID": "GPU-1", "pod": "b"}, [(at(hours=30), 30000.0)])
     land(held, moved, day(1))
     assert due(held) == []
+
+
+def test_another_holder_at_the_end_of_a_day_reaches_on_to_the_next_sample(held: duckdb.DuckDBPyConnection) -> None:
+    for n in (0, 1, 3):
+        land(held, counter(1, 25, 30, 40, 24 * 3 + 1), day(n))
+    heal(held)
+    moved = counter(25, 30).put(ENERGY, {"UUID": "GPU-1", "pod": "b"}, [(at(hours=40), 40000.0)])
+    land(held, moved, day(1))
+    assert due(held) == dates(1, 2, 3)
 
 
 def test_rejected_samples_are_no_neighbours(held: duckdb.DuckDBPyConnection) -> None:

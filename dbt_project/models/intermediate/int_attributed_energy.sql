@@ -4,12 +4,11 @@
 {% set claimed_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
     'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
-    'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us',
-    'silent_us'
+    'place_node', 'place_rack', 'place_site', 'claim_basis', 'held_by', 'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us', 'silent_us'
 ] %}
 {% set claimant_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
-    'has_gap', 'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence', 'has_token_telemetry', 'state'
+    'has_gap', 'place_node', 'place_rack', 'place_site', 'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence', 'has_token_telemetry', 'state'
 ] %}
 
 with energy as (
@@ -30,64 +29,32 @@ engine_intervals as (
 
 ),
 
+model_intervals as (
+
+    select * from {{ ref('int_model_tokens') }}
+
+),
+
+mig_activity as (
+
+    select * from {{ ref('int_mig_activity') }}
+
+),
+
 meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
 
 ),
 
-series as (
-
-    select * from {{ ref('stg_series') }}
-
-),
-
-power_samples as (
-
-    select * from {{ source('raw', 'power_samples') }}
-
-),
-
-shared_boards as (
+model_days as (
 
     select distinct
         date,
-        meter
-    from claims
-    where members > 1 and mig_instance is not null
-
-),
-
-activity_series as (
-
-    select
-        shared_boards.date,
-        series.series_id,
-        series.meter,
-        series.mig_instance,
-        series.factor
-    from series
-    inner join shared_boards on series.device_uuid = shared_boards.meter
-    where series.quantity = 'activity' and series.mig_instance is not null
-    qualify rank() over (partition by shared_boards.date, series.meter order by series.rank) = 1
-
-),
-
-mig_activity as (
-
-    select
-        activity_series.date,
-        activity_series.meter,
-        activity_series.mig_instance,
-        {{ int_div(epoch_us('power_samples.observed_at'), grid_us()) }} as interval_number,
-        {{ ratio(exact_sum('power_samples.value * activity_series.factor'), 'count(*)') }} as activity_ratio
-    from power_samples
-    inner join activity_series on power_samples.series_id = activity_series.series_id
-    where power_samples.observed_at >= {{ run_start_at() }}
-        and power_samples.observed_at < {{ run_end_at() }}
-        and {{ is_valid_sample('power_samples.value') }}
-        and {{ int_div(epoch_us('power_samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(activity_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
-    group by all
+        engine,
+        model,
+        moved_tokens_of_date
+    from model_intervals
 
 ),
 
@@ -113,7 +80,12 @@ claimed as (
         claims.deployment,
         claims.team,
         claims.role,
+        claims.models_of_engine,
+        claims.place_node,
+        claims.place_rack,
+        claims.place_site,
         claims.claim_basis,
+        claims.held_by,
         claims.members,
         claims.claims_of_day,
         claims.mig_instance,
@@ -123,7 +95,12 @@ claimed as (
         engine_intervals.is_asleep,
         engine_intervals.active_us,
         engine_intervals.unknown_us as silent_us,
-        engine_intervals.moved_tokens,
+        case
+            when claims.models_of_engine > 1 and engine_intervals.moved_tokens is not null
+                then coalesce(model_intervals.moved_tokens, {{ exact('0') }})
+            else engine_intervals.moved_tokens
+        end as moved_tokens,
+        coalesce(model_days.moved_tokens_of_date, {{ exact('0') }}) as moved_tokens_of_date,
         -- A profile's leading number is its share of the board: 3g.40gb is three of seven slices.
         {{ exact("mig_activity.activity_ratio * cast(split_part(claims.mig_profile, 'g', 1) as double)") }} as mig_weight
     from energy
@@ -134,6 +111,17 @@ claimed as (
         and (energy.slice_start_us is null or energy.slice_start_us = claims.slice_start_us)
     left join engine_intervals
         on claims.engine = engine_intervals.engine and energy.interval_number = engine_intervals.interval_number
+    left join model_intervals
+        on claims.models_of_engine > 1
+        and energy.date = model_intervals.date
+        and claims.engine = model_intervals.engine
+        and claims.model = model_intervals.model
+        and energy.interval_number = model_intervals.interval_number
+    left join model_days
+        on claims.models_of_engine > 1
+        and energy.date = model_days.date
+        and claims.engine = model_days.engine
+        and claims.model = model_days.model
     left join mig_activity
         on claims.members > 1
         and energy.date = mig_activity.date
@@ -167,15 +155,37 @@ lone as (
 
 ),
 
+-- A model's part of what its engine has of the slice: by the interval's tokens, else by the date's, else evenly.
+modelled as (
+
+    select
+        *,
+        case
+            when coalesce(models_of_engine, 1) = 1 then 1
+            else coalesce(
+                {{ ratio('moved_tokens', 'sum(moved_tokens) over engine_window') }},
+                {{ ratio('moved_tokens_of_date', 'sum(moved_tokens_of_date) over engine_window') }},
+                cast(1 as double) / models_of_engine
+            )
+        end as model_share
+    from claimed
+    where claims_of_day > 1
+    window engine_window as (
+        partition by date, meter_scope, meter, interval_number, slice_start_us, engine, coalesce(namespace, ''), coalesce(mig_instance, '')
+    )
+
+),
+
 weighed as (
 
     select
         *,
         case
             when members = 1 then {{ exact('1') }}
-            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then mig_weight
+            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members
+                then {{ exact('cast(mig_weight as double) * model_share') }}
             when sum(moved_tokens) over slice_window > 0 then coalesce(moved_tokens, {{ exact('0') }})
-            else {{ exact('1') }}
+            else {{ exact('model_share') }}
         end as weight,
         case
             when engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
@@ -193,8 +203,7 @@ weighed as (
             when sum(moved_tokens) over slice_window > 0 and count(moved_tokens) over slice_window = members then 'medium'
             else 'low'
         end as attribution_confidence
-    from claimed
-    where claims_of_day > 1
+    from modelled
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
 
 ),
@@ -210,7 +219,7 @@ shares as (
         slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
         member_window as (
             partition by date, meter_scope, meter, interval_number, slice_start_us
-            order by engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, coalesce(mig_instance, '')
+            order by engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, model, coalesce(mig_instance, '')
             rows unbounded preceding
         )
 
@@ -242,7 +251,8 @@ contended as (
         row_window as (
             partition by date, meter_scope, meter, interval_number
             order by
-                coalesce(slice_start_us, 0), engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, coalesce(mig_instance, '')
+                coalesce(slice_start_us, 0), engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, model,
+                coalesce(mig_instance, '')
             rows unbounded preceding
         )
 
@@ -269,6 +279,9 @@ rows_of_members as (
         shared.has_reset,
         shared.has_glitch,
         shared.has_gap,
+        shared.place_node,
+        shared.place_rack,
+        shared.place_site,
         case when overspread_joules > 0 then {{ unknown() }} else engine end as engine,
         case when overspread_joules > 0 then {{ unknown() }} else model end as model,
         case when overspread_joules > 0 then {{ unknown() }} else deployment end as deployment,
@@ -287,6 +300,15 @@ rows_of_members as (
             when has_token_telemetry or is_tokens_complete then 'parked'
             else 'unknown'
         end as state,
+        -- Why the claimant is unknown; where it is not, its tokens are.
+        case
+            when overspread_joules > 0 then 'over_max_spread'
+            when claim_basis = 'silence' then 'claimant_changed_in_silence'
+            when engine = {{ unknown() }} and held_by is not null then 'no_engine_for_pod'
+            when engine = {{ unknown() }} then 'no_claimant'
+            else 'token_telemetry_missing'
+        end as possible_reason,
+        held_by,
         case when members = 1 then energy_joules
             else {{ exact('cast(energy_joules as double) * share_to') }} - {{ exact('cast(energy_joules as double) * share_from') }}
         end as energy_joules,
@@ -317,6 +339,8 @@ rows_of_claimants as (
 
     select
         {{ claimant_columns | join(',\n        ') }},
+        case when state = 'unknown' then possible_reason end as unknown_reason,
+        case when state = 'unknown' then held_by end as held_by,
         energy_joules,
         covered_seconds,
         active_seconds,
@@ -330,6 +354,8 @@ rows_of_claimants as (
     union all
     select
         {{ claimant_columns | join(',\n        ') }},
+        min(case when state = 'unknown' then possible_reason end) as unknown_reason,
+        {{ joined_in_order("case when state = 'unknown' then held_by end") }} as held_by,
         {{ exact_sum('energy_joules') }} as energy_joules,
         {{ exact_sum('covered_seconds') }} as covered_seconds,
         {{ exact_sum('active_seconds') }} as active_seconds,
@@ -348,9 +374,9 @@ final as (
 
     select
         rows_of_claimants.*,
-        meters.site,
-        meters.rack,
-        meters.node,
+        case when place_node is not null then place_site else meters.site end as site,
+        case when place_node is not null then place_rack else meters.rack end as rack,
+        coalesce(place_node, meters.node) as node,
         meters.device_uuid,
         meters.device_type,
         meters.gpu_count

@@ -1,384 +1,197 @@
--- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member. By pod labels, else by the fleet file,
--- else by the node where one model is alone there; else nobody is known. `members` claimants share a slice. A pod works for the engine that
--- the fleet file gives it, else for its own.
-with booked_meters as (
+-- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member, which is an engine with one of its models. A slice
+-- is cut where an engine changes its model, and where the board moves to another node. `members` claimants share a slice.
+with claimants as (
 
-    select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
-
-),
-
-unmetered_boards as (
-
-    select * from {{ ref('int_unmetered_boards') }}
+    select * from {{ ref('int_claimants') }}
 
 ),
 
-label_claims as (
+engine_models as (
 
-    select * from {{ ref('int_label_claims') }}
-
-),
-
-engine_days as (
-
-    select * from {{ ref('int_engine_days') }}
+    select * from {{ ref('int_engine_models') }}
 
 ),
 
-series as (
+places as (
 
-    select * from {{ ref('stg_series') }}
-
-),
-
-engine_pods as (
-
-    select * from {{ source('fleet', 'engine_pods') }}
+    select * from {{ ref('int_board_places') }}
 
 ),
 
-assignments as (
+models_of_claims as (
 
     select
-        *,
-        {{ epoch_us('start_at') }} as start_us,
-        coalesce({{ epoch_us('end_at') }}, 9000000000000000000) as end_us
-    from {{ source('fleet', 'assignments') }}
-    where device_uuid is not null or node is not null
+        claimants.date,
+        claimants.meter_scope,
+        claimants.meter,
+        claimants.engine,
+        engine_models.slice_start_us,
+        engine_models.slice_end_us,
+        engine_models.model,
+        engine_models.models
+    from (select distinct date, meter_scope, meter, engine from claimants) as claimants
+    inner join engine_models on claimants.date = engine_models.date and claimants.engine = engine_models.engine
 
 ),
 
-run_dates as (
+cut_meters as (
 
-    select * from {{ ref('stg_run_dates') }}
-
-),
-
-meters as (
-
-    select date, meter_scope, meter, node, false as is_unmetered from booked_meters
-    union all
-    select date, meter_scope, meter, node, true as is_unmetered from unmetered_boards
-
-),
-
-labelled_meters as (
-
-    select distinct date, meter from label_claims
-
-),
-
-file_devices as (
-
-    select distinct device_uuid from assignments where device_uuid is not null
-
-),
-
-file_nodes as (
-
-    select distinct node from assignments where device_uuid is null
-
-),
-
-booked_days as (
-
-    select
-        meters.date,
-        meters.meter_scope,
-        meters.meter,
-        meters.node,
-        meters.is_unmetered,
-        run_dates.start_us as day_start_us,
-        run_dates.end_us as day_end_us,
-        labelled_meters.meter is not null as is_labelled
-    from meters
-    inner join run_dates on meters.date = run_dates.date
-    left join labelled_meters on meters.date = labelled_meters.date and meters.meter = labelled_meters.meter
-
-),
-
-pod_owners as (
-
-    select
-        pods.namespace,
-        pods.pod,
-        engine_pods.engine,
-        engine_pods.deployment,
-        engine_pods.team,
-        engine_pods.role
-    from (select distinct namespace, pod from label_claims where pod is not null) as pods
-    inner join engine_pods
-        on {{ fits("coalesce(pods.namespace || '/', '') || pods.pod", 'engine_pods.pod', 'engine_pods.is_prefix') }}
-    qualify row_number() over (partition by pods.namespace, pods.pod order by engine_pods.entry) = 1
-
-),
-
-engine_jobs as (
-
-    select distinct date, pod from engine_days where namespace is null and pod is not null
-
-),
-
-lone_jobs as (
-
-    select
-        label_claims.date,
-        booked_days.node,
-        min(label_claims.pod) as pod
-    from label_claims
-    inner join booked_days on label_claims.date = booked_days.date and label_claims.meter = booked_days.meter
-    group by label_claims.date, booked_days.node
-    having min(label_claims.pod) = max(label_claims.pod) and max(label_claims.namespace) is null and max(label_claims.container) is null
-
-),
-
--- A batch job has no namespace and its engine seldom says which job it is: alone on its node, it is whatever serves there.
-by_labels as (
-
-    select
-        booked_days.date,
-        booked_days.meter_scope,
-        booked_days.meter,
-        booked_days.node,
-        label_claims.slice_start_us,
-        label_claims.slice_end_us,
-        case
-            when lone_jobs.pod = label_claims.pod and pod_owners.engine is null and engine_jobs.pod is null then 'lone_job'
-            else 'pod_labels'
-        end as claim_basis,
-        label_claims.namespace,
-        label_claims.pod,
-        label_claims.container,
-        label_claims.mig_instance,
-        label_claims.mig_profile,
-        pod_owners.engine,
-        cast(null as {{ dbt.type_string() }}) as model,
-        pod_owners.deployment,
-        pod_owners.team,
-        pod_owners.role
-    from booked_days
-    inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
-    left join pod_owners
-        on label_claims.namespace is not distinct from pod_owners.namespace and label_claims.pod = pod_owners.pod
-    left join engine_jobs
-        on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
-    left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
-
-),
-
-file_spans as (
-
-    select
-        booked_days.date,
-        booked_days.meter_scope,
-        booked_days.meter,
-        greatest(assignments.start_us, booked_days.day_start_us) as start_us,
-        least(assignments.end_us, booked_days.day_end_us) as end_us,
-        assignments.namespace,
-        assignments.engine,
-        assignments.model,
-        assignments.deployment,
-        assignments.team,
-        assignments.role
-    from booked_days
-    inner join assignments
-        on (booked_days.meter = assignments.device_uuid or (assignments.device_uuid is null and booked_days.node = assignments.node))
-    where not booked_days.is_labelled
-
-),
-
-file_edges as (
-
-    select date, meter_scope, meter, start_us as edge_us from file_spans where start_us < end_us
+    select date, meter_scope, meter from models_of_claims
     union
-    select date, meter_scope, meter, end_us as edge_us from file_spans where start_us < end_us
-    union
-    select date, meter_scope, meter, day_start_us as edge_us from booked_days where not is_labelled
-    union
-    select date, meter_scope, meter, day_end_us as edge_us from booked_days where not is_labelled
+    select date, meter_scope, meter from places
 
 ),
 
-file_slices as (
+edges as (
+
+    select claimants.date, claimants.meter_scope, claimants.meter, claimants.slice_start_us as edge_us
+    from claimants
+    inner join cut_meters
+        on claimants.date = cut_meters.date and claimants.meter_scope = cut_meters.meter_scope and claimants.meter = cut_meters.meter
+    union
+    select claimants.date, claimants.meter_scope, claimants.meter, claimants.slice_end_us as edge_us
+    from claimants
+    inner join cut_meters
+        on claimants.date = cut_meters.date and claimants.meter_scope = cut_meters.meter_scope and claimants.meter = cut_meters.meter
+    union
+    -- Where an engine changes its model while it holds the meter.
+    select claimants.date, claimants.meter_scope, claimants.meter, engine_models.slice_start_us as edge_us
+    from claimants
+    inner join engine_models
+        on claimants.date = engine_models.date
+        and claimants.engine = engine_models.engine
+        and engine_models.slice_start_us > claimants.slice_start_us
+        and engine_models.slice_start_us < claimants.slice_end_us
+    union
+    select date, meter_scope, meter, slice_start_us as edge_us from places
+
+),
+
+elements as (
 
     select
         date,
         meter_scope,
         meter,
-        edge_us as slice_start_us,
-        lead(edge_us) over (partition by date, meter_scope, meter order by edge_us) as slice_end_us
-    from file_edges
+        edge_us as start_us,
+        lead(edge_us) over (partition by date, meter_scope, meter order by edge_us) as end_us
+    from edges
 
 ),
 
-by_file as (
+recut as (
 
     select
-        file_slices.date,
-        file_slices.meter_scope,
-        file_slices.meter,
-        booked_days.node,
-        file_slices.slice_start_us,
-        file_slices.slice_end_us,
-        case
-            when file_spans.meter is not null then 'fleet_file'
-            when file_devices.device_uuid is not null or file_nodes.node is not null then 'fleet_file_unallocated'
-            else 'none'
-        end as claim_basis,
-        file_spans.namespace,
-        cast(null as {{ dbt.type_string() }}) as pod,
-        cast(null as {{ dbt.type_string() }}) as container,
-        cast(null as {{ dbt.type_string() }}) as mig_instance,
-        cast(null as {{ dbt.type_string() }}) as mig_profile,
-        file_spans.engine,
-        file_spans.model,
-        file_spans.deployment,
-        file_spans.team,
-        file_spans.role
-    from file_slices
-    inner join booked_days
-        on file_slices.date = booked_days.date
-        and file_slices.meter_scope = booked_days.meter_scope
-        and file_slices.meter = booked_days.meter
-    left join file_spans
-        on file_slices.date = file_spans.date
-        and file_slices.meter_scope = file_spans.meter_scope
-        and file_slices.meter = file_spans.meter
-        and file_slices.slice_start_us >= file_spans.start_us
-        and file_slices.slice_end_us <= file_spans.end_us
-    left join file_devices on file_slices.meter = file_devices.device_uuid
-    left join file_nodes on booked_days.node = file_nodes.node
-    where file_slices.slice_end_us is not null
+        claimants.*,
+        elements.start_us as element_start_us,
+        elements.end_us as element_end_us,
+        models_of_claims.model as model_of_slice,
+        models_of_claims.models as models_of_slice,
+        places.node as place_node,
+        places.rack as place_rack,
+        places.site as place_site
+    from elements
+    inner join claimants
+        on elements.date = claimants.date
+        and elements.meter_scope = claimants.meter_scope
+        and elements.meter = claimants.meter
+        and elements.start_us >= claimants.slice_start_us
+        and elements.end_us <= claimants.slice_end_us
+    left join models_of_claims
+        on elements.date = models_of_claims.date
+        and elements.meter_scope = models_of_claims.meter_scope
+        and elements.meter = models_of_claims.meter
+        and claimants.engine = models_of_claims.engine
+        and elements.start_us >= models_of_claims.slice_start_us
+        and elements.end_us <= models_of_claims.slice_end_us
+    left join places
+        on elements.date = places.date
+        and elements.meter_scope = places.meter_scope
+        and elements.meter = places.meter
+        and elements.start_us >= places.slice_start_us
+        and elements.end_us <= places.slice_end_us
 
 ),
 
-claims as (
+uncut as (
 
-    select * from by_labels
+    select claimants.*
+    from claimants
+    left join cut_meters
+        on claimants.date = cut_meters.date and claimants.meter_scope = cut_meters.meter_scope and claimants.meter = cut_meters.meter
+    where cut_meters.meter is null
+
+),
+
+{% set kept = [
+    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'deployment', 'team', 'role', 'pod', 'mig_instance', 'mig_profile', 'claim_basis',
+    'held_by', 'is_tokens_complete', 'is_unmetered'
+] %}
+members as (
+
+    select
+        {{ kept | join(',\n        ') }},
+        slice_start_us,
+        slice_end_us,
+        held_start_us,
+        held_end_us,
+        model,
+        1 as models_of_engine,
+        cast(null as {{ dbt.type_string() }}) as place_node,
+        cast(null as {{ dbt.type_string() }}) as place_rack,
+        cast(null as {{ dbt.type_string() }}) as place_site
+    from uncut
     union all
-    select * from by_file
-
-),
-
--- One engine, or several of one model, alone on the node.
-lone_models as (
-
     select
-        date,
-        node,
-        min(model) as model
-    from engine_days
-    where node is not null
-    group by date, node
-    having min(model) = max(model)
-
-),
-
-matched as (
-
-    select
-        claims.*,
-        engine_days.engine as matched_engine,
-        engine_days.model as matched_model,
-        engine_days.namespace as matched_namespace,
-        engine_days.deployment as matched_deployment,
-        engine_days.team as matched_team,
-        engine_days.role as matched_role,
-        case when claims.claim_basis in ('none', 'lone_job') and engine_days.engine is not null then true else false end as is_by_node
-    from claims
-    left join lone_models
-        on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis in ('none', 'lone_job')
-    left join engine_days
-        on claims.date = engine_days.date
-        and (
-            (claims.claim_basis = 'pod_labels' and claims.engine = engine_days.engine)
-            or (claims.claim_basis = 'pod_labels'
-                and claims.engine is null
-                and claims.namespace is not distinct from engine_days.namespace
-                and (claims.pod = engine_days.pod or (engine_days.pod is null and claims.container = engine_days.container)))
-            or (claims.claim_basis = 'fleet_file'
-                and (claims.engine = engine_days.engine or (claims.engine is null and claims.model = engine_days.model)))
-            or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
-        )
-
-),
-
-known_engines as (
-
-    select
-        engine,
-        max(case when is_tokens_complete then 1 else 0 end) = 1 as is_tokens_complete
-    from series
-    where stream = 'tokens'
-    group by engine
-
-),
-
-named as (
-
-    select
-        matched.date,
-        matched.meter_scope,
-        matched.meter,
-        matched.slice_start_us,
-        matched.slice_end_us,
-        case
-            when claim_basis = 'fleet_file_unallocated' then {{ unallocated() }}
-            when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
-            else coalesce(matched_engine, matched.engine, {{ unknown() }})
-        end as engine,
-        coalesce(matched_model, model) as model,
-        coalesce(matched_namespace, namespace) as namespace,
-        coalesce(matched.deployment, matched_deployment) as deployment,
-        coalesce(team, matched_team) as team,
-        coalesce(role, matched_role) as role,
-        coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
-        mig_instance,
-        mig_profile,
-        case when is_by_node then 'node' else claim_basis end as claim_basis,
-        coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete
-    from matched
-    left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
-
-),
-
-teams as (
-
-    select * from {{ source('fleet', 'teams') }}
+        {{ kept | join(',\n        ') }},
+        element_start_us as slice_start_us,
+        element_end_us as slice_end_us,
+        least(greatest(held_start_us, element_start_us), element_end_us) as held_start_us,
+        greatest(least(held_end_us, element_end_us), element_start_us) as held_end_us,
+        coalesce(model_of_slice, model) as model,
+        coalesce(models_of_slice, 1) as models_of_engine,
+        place_node,
+        place_rack,
+        place_site
+    from recut
 
 ),
 
 final as (
 
     select
-        named.date,
-        named.meter_scope,
-        named.meter,
-        named.slice_start_us,
-        named.slice_end_us,
-        named.engine,
-        case when named.engine = {{ unallocated() }} then {{ unallocated() }} else coalesce(named.model, {{ unknown() }}) end as model,
-        named.namespace,
+        date,
+        meter_scope,
+        meter,
+        slice_start_us,
+        slice_end_us,
+        held_start_us,
+        held_end_us,
+        engine,
+        case when engine = {{ unallocated() }} then {{ unallocated() }} else coalesce(model, {{ unknown() }}) end as model,
+        models_of_engine,
+        namespace,
         case
-            when named.engine = {{ unallocated() }} then {{ unallocated() }}
-            when named.deployment is not null then named.deployment
-            when named.model is null then {{ unknown() }}
-            else coalesce(named.namespace || '/', '') || named.model
+            when engine = {{ unallocated() }} then {{ unallocated() }}
+            when deployment is not null then deployment
+            when model is null then {{ unknown() }}
+            else coalesce(namespace || '/', '') || model
         end as deployment,
-        coalesce(named.team, teams.team) as team,
-        coalesce(named.role, 'unified') as role,
-        named.pod,
-        named.mig_instance,
-        named.mig_profile,
-        named.claim_basis,
-        named.is_tokens_complete,
-        booked_days.is_unmetered,
-        count(*) over (partition by named.date, named.meter_scope, named.meter, named.slice_start_us) as members,
-        count(*) over (partition by named.date, named.meter_scope, named.meter) as claims_of_day
-    from named
-    inner join booked_days
-        on named.date = booked_days.date and named.meter_scope = booked_days.meter_scope and named.meter = booked_days.meter
-    left join teams on named.namespace = teams.namespace
+        team,
+        role,
+        pod,
+        mig_instance,
+        mig_profile,
+        place_node,
+        place_rack,
+        place_site,
+        claim_basis,
+        held_by,
+        is_tokens_complete,
+        is_unmetered,
+        count(*) over (partition by date, meter_scope, meter, slice_start_us) as members,
+        count(*) over (partition by date, meter_scope, meter) as claims_of_day
+    from members
 
 )
 

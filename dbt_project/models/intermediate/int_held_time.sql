@@ -1,4 +1,4 @@
--- How long each model held each booked meter, the time without samples included: what its covered time is measured against. Members of a
+-- How long each model held each booked meter, silences included, until the board is gone: what its covered time is measured against. Members of a
 -- slice hold it by the share of its covered time that the book gave them, so that all of them are covered as well as the board is. Joules
 -- over a silence longer than max_spread are booked to `__unknown__`, not to the claimant: that time is held by `__unknown__` as well. A node's
 -- meter that books while its boards are silent holds the seconds that it booked; its boards are held all the time.
@@ -31,7 +31,7 @@ holders as (
         meter,
         slice_start_us,
         {{ holder | join(',\n        ') }},
-        max(slice_end_us - slice_start_us) / 1e6 as slice_seconds,
+        max(held_end_us - held_start_us) / 1e6 as slice_seconds,
         max(members) as members,
         count(*) as own_members
     from claims

@@ -25,7 +25,7 @@ sources as (
 
 power_readings as (
 
-    select
+    select distinct
         reading_id,
         source,
         source_kind,
@@ -34,13 +34,9 @@ power_readings as (
         kind,
         rank,
         meter,
-        meter_scope,
-        max(node) as node,
-        max(rack) as rack,
-        max(site) as site
+        meter_scope
     from series
     where stream = 'power' and quantity in ('energy', 'power') and meter is not null
-    group by all
 
 ),
 
@@ -50,6 +46,9 @@ ordered_series_days as (
         series_days.*,
         power_readings.kind,
         sources.interval_seconds,
+        series.node,
+        series.rack,
+        series.site,
         max(series_days.last_us) over (
             partition by series_days.reading_id, series_days.date
             order by series_days.first_us, series_days.series_id
@@ -58,6 +57,7 @@ ordered_series_days as (
     from series_days
     inner join power_readings on series_days.reading_id = power_readings.reading_id
     left join sources on power_readings.source = sources.source
+    inner join series on series_days.series_id = series.series_id
 
 ),
 
@@ -70,6 +70,10 @@ sampled_days as (
         min(first_us) as first_us,
         max(last_us) as last_us,
         sum(rejects) as rejects,
+        -- Where the meter is belongs to the date, not to its history; int_board_places cuts the date on which it moves.
+        max(node) as node,
+        max(rack) as rack,
+        max(site) as site,
         min(typical_interval_seconds) as typical_interval_seconds,
         {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us,
         greatest(max(longest_gap_seconds) * 1e6, coalesce(max(first_us - earlier_series_last_us), 0)) as longest_gap_us,
@@ -102,6 +106,9 @@ spans as (
         bracketed_days.date as sampled_date,
         bracketed_days.samples,
         bracketed_days.rejects,
+        bracketed_days.node,
+        bracketed_days.rack,
+        bracketed_days.site,
         bracketed_days.typical_interval_seconds,
         bracketed_days.needs_every_sample,
         bracketed_days.first_us,

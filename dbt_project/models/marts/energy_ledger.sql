@@ -99,6 +99,8 @@ final as (
         accounts.model,
         accounts.role,
         accounts.state,
+        accounts.unknown_reason,
+        accounts.held_by,
         accounts.attribution_method,
         accounts.attribution_confidence,
         accounts.energy_source,

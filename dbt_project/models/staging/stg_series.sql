@@ -102,7 +102,7 @@ attributes as (
         {% for attribute in [
             'device_uuid', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
-            'bucket_le'
+            'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job'
         ] -%}
         max(case when attribute = '{{ attribute }}' then value end) as {{ attribute }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -142,14 +142,17 @@ located as (
         series_id,
         {% for attribute in [
             'device_uuid', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
-            'pdu', 'pdu_input', 'bucket_le'
+            'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
         ] -%}
         {{ attribute }},
         {% endfor -%}
-        {% for attribute in ['namespace', 'pod', 'container', 'job', 'engine', 'instance', 'deployment', 'rack', 'facility'] -%}
+        {% for attribute in [
+            'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'deployment', 'rack', 'facility', 'workload_namespace', 'workload_pod',
+            'workload_container'
+        ] -%}
         {{ name_of_source(attribute) }} as {{ attribute }},
         {% endfor -%}
-        split_part(coalesce(node, case when pod is null then instance end), ':', 1) as named_node
+        split_part(coalesce(node, case when coalesce(workload_pod, pod) is null then instance end), ':', 1) as named_node
     from attributes
 
 ),
@@ -165,6 +168,12 @@ placed as (
         -- A batch job holds its boards as a pod does.
         coalesce(located.pod, located.job) as pod,
         located.container,
+        -- Whether the names above are the workload's or the exporter's own is decided per date: int_board_labels.
+        located.workload_namespace,
+        located.workload_pod,
+        located.workload_container,
+        located.job as batch_job,
+        located.scrape_job,
         located.mig_instance,
         located.mig_profile,
         located.deployment,
@@ -249,6 +258,11 @@ described as (
         heard.namespace,
         heard.pod,
         heard.container,
+        heard.workload_namespace,
+        heard.workload_pod,
+        heard.workload_container,
+        heard.batch_job,
+        heard.scrape_job,
         heard.mig_instance,
         heard.mig_profile,
         coalesce(described_engines.deployment, heard.deployment) as deployment,
@@ -292,6 +306,11 @@ final as (
         described.namespace,
         described.pod,
         described.container,
+        described.workload_namespace,
+        described.workload_pod,
+        described.workload_container,
+        described.batch_job,
+        described.scrape_job,
         described.mig_instance,
         described.mig_profile,
         described.deployment,

@@ -1,0 +1,262 @@
+-- Whom the labels of each board name, on a date, at its last sample before and at its first one after: one row per date, board and series of
+-- the reading whose labels count. `place` is `own`, `before` or `after`. The labels that the scraper put in the place of a workload's own
+-- (honor_labels: false) name the exporter's pod: the scrape job decides per date, and where it does not, the container.
+with series as (
+
+    select * from {{ ref('stg_series') }} where stream = 'power' and meter_scope = 'board' and meter is not null
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+unmetered_boards as (
+
+    select * from {{ ref('int_unmetered_boards') }}
+
+),
+
+exporter_containers as (
+
+    select * from {{ ref('exporter_containers') }}
+
+),
+
+board_series_days as (
+
+    select
+        series_days.date,
+        series_days.is_in_run,
+        series_days.first_us,
+        series_days.last_us,
+        series_days.typical_interval_seconds,
+        series.*
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+
+),
+
+reading_days as (
+
+    select
+        reading_id,
+        date,
+        max(case when is_in_run then 1 else 0 end) = 1 as is_in_run,
+        min(first_us) as first_us,
+        max(last_us) as last_us
+    from board_series_days
+    where quantity in ('energy', 'power', 'activity', 'memory_used')
+    group by reading_id, date
+
+),
+
+neighboured_days as (
+
+    select
+        *,
+        lag(date) over reading_window as date_before,
+        lead(date) over reading_window as date_after,
+        lead(first_us) over reading_window as next_first_us
+    from reading_days
+    window reading_window as (partition by reading_id order by date)
+
+),
+
+-- A date within a silence has no samples of its own.
+days_of_readings as (
+
+    select
+        date,
+        reading_id,
+        date as own_date,
+        date_before,
+        date_after
+    from neighboured_days
+    where is_in_run
+    union all
+    select
+        run_dates.date,
+        neighboured_days.reading_id,
+        cast(null as date) as own_date,
+        neighboured_days.date as date_before,
+        neighboured_days.date_after
+    from neighboured_days
+    inner join run_dates
+        on neighboured_days.date < run_dates.date and run_dates.date < neighboured_days.date_after
+    where neighboured_days.next_first_us - neighboured_days.last_us <= {{ var('max_spread_seconds') | int * 1000000 }}
+
+),
+
+placed_days as (
+
+    select date, reading_id, own_date as sampled_date, 'own' as place from days_of_readings where own_date is not null
+    union all
+    select date, reading_id, date_before as sampled_date, 'before' as place from days_of_readings where date_before is not null
+    union all
+    select date, reading_id, date_after as sampled_date, 'after' as place from days_of_readings where date_after is not null
+
+),
+
+scrape_jobs as (
+
+    select
+        date,
+        source,
+        source_kind,
+        coalesce(scrape_job, '') as scrape_job,
+        max(case when workload_pod is not null then 1 else 0 end) = 1 as carries_workloads
+    from board_series_days
+    where is_in_run
+    group by date, source, source_kind, coalesce(scrape_job, '')
+
+),
+
+candidates as (
+
+    select
+        placed_days.date,
+        placed_days.place,
+        board_series_days.meter,
+        board_series_days.reading_id,
+        board_series_days.series_id,
+        board_series_days.source,
+        board_series_days.source_kind,
+        board_series_days.node,
+        board_series_days.rank,
+        board_series_days.quantity in ('energy', 'power') as is_power,
+        board_series_days.first_us,
+        board_series_days.last_us,
+        board_series_days.typical_interval_seconds,
+        board_series_days.namespace,
+        board_series_days.pod,
+        board_series_days.container,
+        board_series_days.workload_namespace,
+        board_series_days.workload_pod,
+        board_series_days.workload_container,
+        board_series_days.batch_job,
+        board_series_days.mig_instance,
+        board_series_days.mig_profile,
+        coalesce(scrape_jobs.carries_workloads, false) as job_carries_workloads,
+        coalesce(scrape_jobs.carries_workloads, false) or exporter_containers.container is not null as is_bare_exporters,
+        max(board_series_days.last_us) over place_window as place_last_us,
+        min(board_series_days.first_us) over place_window as place_first_us
+    from placed_days
+    inner join board_series_days
+        on placed_days.reading_id = board_series_days.reading_id and placed_days.sampled_date = board_series_days.date
+    left join unmetered_boards
+        on placed_days.date = unmetered_boards.date and board_series_days.meter = unmetered_boards.meter
+    left join scrape_jobs
+        on placed_days.date = scrape_jobs.date
+        and board_series_days.source = scrape_jobs.source
+        and board_series_days.source_kind = scrape_jobs.source_kind
+        and coalesce(board_series_days.scrape_job, '') = scrape_jobs.scrape_job
+    left join exporter_containers
+        on board_series_days.source_kind = exporter_containers.source_kind and board_series_days.container = exporter_containers.container
+    -- Of a board without a power meter, what it reports of itself carries the labels.
+    where board_series_days.quantity in ('energy', 'power')
+        or (unmetered_boards.meter is not null and board_series_days.quantity in ('activity', 'memory_used'))
+    window place_window as (partition by placed_days.date, placed_days.reading_id, placed_days.place)
+
+),
+
+named as (
+
+    select
+        date,
+        place,
+        meter,
+        reading_id,
+        series_id,
+        source,
+        source_kind,
+        node,
+        rank,
+        is_power,
+        first_us,
+        last_us,
+        typical_interval_seconds,
+        mig_instance,
+        mig_profile,
+        job_carries_workloads,
+        is_bare_exporters,
+        case
+            when workload_pod is not null then workload_namespace
+            when not is_bare_exporters then namespace
+        end as namespace,
+        case
+            when workload_pod is not null then workload_pod
+            when is_bare_exporters then batch_job
+            else pod
+        end as pod,
+        case
+            when workload_pod is not null then workload_container
+            when not is_bare_exporters then container
+        end as container
+    from candidates
+    where place = 'own'
+        or (place = 'before' and last_us = place_last_us)
+        or (place = 'after' and first_us = place_first_us)
+
+),
+
+mapped as (
+
+    select
+        *,
+        coalesce(namespace, '') || '/' || coalesce(pod, '') || '/' || coalesce(container, '') || '/' || coalesce(mig_instance, '') as claim_key,
+        -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated. So does a scrape job.
+        job_carries_workloads
+        or max(case when pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped
+    from named
+
+),
+
+preferred_readings as (
+
+    select distinct
+        date,
+        meter,
+        reading_id
+    from mapped
+    qualify dense_rank() over (
+        partition by date, meter order by case when is_mapped then 0 else 1 end, rank, source, reading_id
+    ) = 1
+
+),
+
+final as (
+
+    select
+        mapped.date,
+        mapped.meter,
+        mapped.place,
+        mapped.series_id,
+        mapped.first_us,
+        mapped.last_us,
+        mapped.typical_interval_seconds,
+        mapped.claim_key,
+        mapped.namespace,
+        mapped.pod,
+        mapped.container,
+        mapped.mig_instance,
+        mapped.mig_profile,
+        mapped.is_mapped,
+        mapped.is_bare_exporters
+    from mapped
+    inner join preferred_readings
+        on mapped.date = preferred_readings.date
+        and mapped.meter = preferred_readings.meter
+        and mapped.reading_id = preferred_readings.reading_id
+
+)
+
+select * from final

@@ -1,0 +1,365 @@
+-- Which engine claims each booked meter, in slices of a date: one row per date, meter, slice and engine. By pod labels, else by the fleet file,
+-- else by the node where one model is alone there; else nobody is known. A pod works for the engine that
+-- the fleet file gives it, else for its own. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
+with booked_meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
+
+),
+
+unmetered_boards as (
+
+    select * from {{ ref('int_unmetered_boards') }}
+
+),
+
+label_claims as (
+
+    select * from {{ ref('int_label_claims') }}
+
+),
+
+engine_days as (
+
+    select * from {{ ref('int_engine_days') }}
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+engine_pods as (
+
+    select * from {{ source('fleet', 'engine_pods') }}
+
+),
+
+file_claims as (
+
+    select * from {{ ref('int_file_claims') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+booked_days as (
+
+    select date, meter_scope, meter, node, false as is_unmetered from booked_meters
+    union all
+    select date, meter_scope, meter, node, true as is_unmetered from unmetered_boards
+
+),
+
+pod_owners as (
+
+    select
+        pods.namespace,
+        pods.pod,
+        engine_pods.engine,
+        engine_pods.deployment,
+        engine_pods.team,
+        engine_pods.role
+    from (select distinct namespace, pod from label_claims where pod is not null) as pods
+    inner join engine_pods
+        on {{ fits("coalesce(pods.namespace || '/', '') || pods.pod", 'engine_pods.pod', 'engine_pods.is_prefix') }}
+    qualify row_number() over (partition by pods.namespace, pods.pod order by engine_pods.entry) = 1
+
+),
+
+engine_jobs as (
+
+    select distinct date, pod from engine_days where namespace is null and pod is not null
+
+),
+
+lone_jobs as (
+
+    select
+        label_claims.date,
+        booked_days.node,
+        min(label_claims.pod) as pod
+    from label_claims
+    inner join booked_days on label_claims.date = booked_days.date and label_claims.meter = booked_days.meter
+    group by label_claims.date, booked_days.node
+    having min(label_claims.pod) = max(label_claims.pod) and max(label_claims.namespace) is null and max(label_claims.container) is null
+
+),
+
+-- A batch job has no namespace and its engine seldom says which job it is: alone on its node, it is whatever serves there.
+by_labels as (
+
+    select
+        booked_days.date,
+        booked_days.meter_scope,
+        booked_days.meter,
+        booked_days.node,
+        label_claims.slice_start_us,
+        label_claims.slice_end_us,
+        label_claims.held_start_us,
+        label_claims.held_end_us,
+        case
+            when label_claims.is_silence then 'silence'
+            when lone_jobs.pod = label_claims.pod and pod_owners.engine is null and engine_jobs.pod is null then 'lone_job'
+            else 'pod_labels'
+        end as claim_basis,
+        label_claims.namespace,
+        label_claims.pod,
+        label_claims.container,
+        label_claims.mig_instance,
+        label_claims.mig_profile,
+        pod_owners.engine,
+        cast(null as {{ dbt.type_string() }}) as model,
+        pod_owners.deployment,
+        pod_owners.team,
+        pod_owners.role,
+        label_claims.held_by
+    from booked_days
+    inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
+    left join pod_owners
+        on label_claims.namespace is not distinct from pod_owners.namespace and label_claims.pod = pod_owners.pod
+    left join engine_jobs
+        on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
+    left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
+
+),
+
+claims as (
+
+    select * from by_labels
+    union all
+    select * from file_claims
+
+),
+
+-- One engine, or several of one model, alone on the node.
+lone_models as (
+
+    select
+        date,
+        node,
+        min(model) as model
+    from engine_days
+    where node is not null
+    group by date, node
+    having min(model) = max(model)
+
+),
+
+pods_without_engines as (
+
+    select distinct
+        claims.date,
+        claims.namespace,
+        claims.pod,
+        claims.engine
+    from claims
+    left join engine_days
+        on claims.date = engine_days.date
+        and (
+            claims.engine = engine_days.engine
+            or (claims.engine is null and claims.namespace is not distinct from engine_days.namespace and claims.pod = engine_days.pod)
+        )
+    where claims.claim_basis = 'pod_labels' and claims.pod is not null and engine_days.engine is null
+
+),
+
+engine_series as (
+
+    select
+        pods.date,
+        pods.namespace as claimed_namespace,
+        pods.pod as claimed_pod,
+        series.*
+    from pods_without_engines as pods
+    inner join series on pods.engine = series.engine
+    where series.stream = 'tokens' and series.model is not null
+    union all
+    select
+        pods.date,
+        pods.namespace as claimed_namespace,
+        pods.pod as claimed_pod,
+        series.*
+    from pods_without_engines as pods
+    inner join series on pods.pod = series.pod and coalesce(pods.namespace, '') = coalesce(series.namespace, '')
+    where pods.engine is null and series.stream = 'tokens' and series.model is not null
+
+),
+
+-- A silence between two samples is known from both sides, whichever landed first; what ends is not.
+neighboured_series_days as (
+
+    select
+        *,
+        lead(first_us) over (partition by series_id order by date) as next_first_us,
+        lead(date) over (partition by series_id order by date) as next_date
+    from series_days
+
+),
+
+-- A pod whose engine is silent all date is known by what it reported last, if it comes back.
+silent_engines as (
+
+    select engine_series.*
+    from engine_series
+    inner join neighboured_series_days as silences
+        on engine_series.series_id = silences.series_id
+        and silences.date < engine_series.date
+        and engine_series.date < silences.next_date
+    where silences.next_first_us - silences.last_us <= {{ var('max_spread_seconds') | int * 1000000 }}
+    qualify row_number() over (
+        partition by engine_series.date, engine_series.claimed_namespace, engine_series.claimed_pod
+        order by silences.last_us desc, engine_series.engine, engine_series.model, engine_series.series_id
+    ) = 1
+
+),
+
+known_engines_of_dates as (
+
+    select
+        date,
+        engine,
+        model,
+        namespace,
+        pod,
+        container,
+        node,
+        deployment,
+        team,
+        role
+    from engine_days
+    union all
+    select
+        date,
+        engine,
+        model,
+        claimed_namespace as namespace,
+        claimed_pod as pod,
+        cast(null as {{ dbt.type_string() }}) as container,
+        cast(null as {{ dbt.type_string() }}) as node,
+        deployment,
+        team,
+        role
+    from silent_engines
+
+),
+
+matched as (
+
+    select
+        claims.*,
+        engine_days.engine as matched_engine,
+        engine_days.model as matched_model,
+        engine_days.namespace as matched_namespace,
+        engine_days.deployment as matched_deployment,
+        engine_days.team as matched_team,
+        engine_days.role as matched_role,
+        case when claims.claim_basis in ('none', 'lone_job') and engine_days.engine is not null then true else false end as is_by_node
+    from claims
+    left join lone_models
+        on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis in ('none', 'lone_job')
+    left join known_engines_of_dates as engine_days
+        on claims.date = engine_days.date
+        and (
+            (claims.claim_basis = 'pod_labels' and claims.engine = engine_days.engine)
+            or (claims.claim_basis = 'pod_labels'
+                and claims.engine is null
+                and claims.namespace is not distinct from engine_days.namespace
+                and (claims.pod = engine_days.pod or (engine_days.pod is null and claims.container = engine_days.container)))
+            or (claims.claim_basis = 'fleet_file'
+                and (claims.engine = engine_days.engine or (claims.engine is null and claims.model = engine_days.model)))
+            or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
+        )
+
+),
+
+known_engines as (
+
+    select
+        engine,
+        max(case when is_tokens_complete then 1 else 0 end) = 1 as is_tokens_complete
+    from series
+    where stream = 'tokens'
+    group by engine
+
+),
+
+named as (
+
+    select
+        matched.date,
+        matched.meter_scope,
+        matched.meter,
+        matched.slice_start_us,
+        matched.slice_end_us,
+        matched.held_start_us,
+        matched.held_end_us,
+        case
+            when claim_basis in ('fleet_file_unallocated', 'watched_unallocated') then {{ unallocated() }}
+            when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
+            else coalesce(matched_engine, matched.engine, {{ unknown() }})
+        end as engine,
+        coalesce(matched_model, model) as model,
+        coalesce(matched_namespace, namespace) as namespace,
+        coalesce(matched.deployment, matched_deployment) as deployment,
+        coalesce(team, matched_team) as team,
+        coalesce(role, matched_role) as role,
+        coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
+        held_by,
+        mig_instance,
+        mig_profile,
+        case when is_by_node then 'node' else claim_basis end as claim_basis,
+        coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete
+    from matched
+    left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
+
+),
+
+teams as (
+
+    select * from {{ source('fleet', 'teams') }}
+
+),
+
+final as (
+
+    select
+        named.date,
+        named.meter_scope,
+        named.meter,
+        named.slice_start_us,
+        named.slice_end_us,
+        named.held_start_us,
+        named.held_end_us,
+        named.engine,
+        named.model,
+        named.namespace,
+        named.deployment,
+        coalesce(named.team, teams.team) as team,
+        coalesce(named.role, 'unified') as role,
+        named.pod,
+        named.mig_instance,
+        named.mig_profile,
+        named.claim_basis,
+        case
+            when named.engine = {{ unallocated() }} then null
+            when named.claim_basis = 'silence' then named.held_by
+            when named.engine <> {{ unknown() }} then named.engine
+            else named.pod
+        end as held_by,
+        named.is_tokens_complete,
+        booked_days.is_unmetered
+    from named
+    inner join booked_days
+        on named.date = booked_days.date and named.meter_scope = booked_days.meter_scope and named.meter = booked_days.meter
+    left join teams on named.namespace = teams.namespace
+
+)
+
+select * from final

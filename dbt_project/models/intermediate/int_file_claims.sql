@@ -1,0 +1,213 @@
+-- What the fleet file claims of the meters whose own labels name nobody, in slices of a date; and who is left: one row per date, meter, slice and
+-- member. A board that would be held if anything ran on its node is unallocated; of any other, nobody knows (`none`).
+with booked_meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
+
+),
+
+unmetered_boards as (
+
+    select * from {{ ref('int_unmetered_boards') }}
+
+),
+
+label_claims as (
+
+    select * from {{ ref('int_label_claims') }}
+
+),
+
+board_labels as (
+
+    select * from {{ ref('int_board_labels') }}
+
+),
+
+engine_days as (
+
+    select * from {{ ref('int_engine_days') }}
+
+),
+
+devices as (
+
+    select * from {{ source('fleet', 'devices') }}
+
+),
+
+assignments as (
+
+    select
+        *,
+        {{ epoch_us('start_at') }} as start_us,
+        coalesce({{ epoch_us('end_at') }}, 9000000000000000000) as end_us
+    from {{ source('fleet', 'assignments') }}
+    where device_uuid is not null or node is not null
+
+),
+
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+meters as (
+
+    select date, meter_scope, meter, node from booked_meters
+    union all
+    select date, meter_scope, meter, node from unmetered_boards
+
+),
+
+labelled_meters as (
+
+    select distinct date, meter from label_claims
+
+),
+
+-- Boards that somebody would hold if anything ran: the fleet file lists them, or their exporter maps pods and had none to name.
+watched_boards as (
+
+    select
+        run_dates.date,
+        devices.device_uuid as meter
+    from devices
+    cross join run_dates
+    union
+    select
+        date,
+        meter
+    from board_labels
+    where is_bare_exporters and pod is null
+
+),
+
+serving_nodes as (
+
+    select distinct date, node from engine_days where node is not null
+
+),
+
+file_devices as (
+
+    select distinct device_uuid from assignments where device_uuid is not null
+
+),
+
+file_nodes as (
+
+    select distinct node from assignments where device_uuid is null
+
+),
+
+booked_days as (
+
+    select
+        meters.date,
+        meters.meter_scope,
+        meters.meter,
+        meters.node,
+        run_dates.start_us as day_start_us,
+        run_dates.end_us as day_end_us,
+        labelled_meters.meter is not null as is_labelled
+    from meters
+    inner join run_dates on meters.date = run_dates.date
+    left join labelled_meters on meters.date = labelled_meters.date and meters.meter = labelled_meters.meter
+
+),
+
+file_spans as (
+
+    select
+        booked_days.date,
+        booked_days.meter_scope,
+        booked_days.meter,
+        greatest(assignments.start_us, booked_days.day_start_us) as start_us,
+        least(assignments.end_us, booked_days.day_end_us) as end_us,
+        assignments.namespace,
+        assignments.engine,
+        assignments.model,
+        assignments.deployment,
+        assignments.team,
+        assignments.role
+    from booked_days
+    inner join assignments
+        on (booked_days.meter = assignments.device_uuid or (assignments.device_uuid is null and booked_days.node = assignments.node))
+    where not booked_days.is_labelled
+
+),
+
+file_edges as (
+
+    select date, meter_scope, meter, start_us as edge_us from file_spans where start_us < end_us
+    union
+    select date, meter_scope, meter, end_us as edge_us from file_spans where start_us < end_us
+    union
+    select date, meter_scope, meter, day_start_us as edge_us from booked_days where not is_labelled
+    union
+    select date, meter_scope, meter, day_end_us as edge_us from booked_days where not is_labelled
+
+),
+
+file_slices as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        edge_us as slice_start_us,
+        lead(edge_us) over (partition by date, meter_scope, meter order by edge_us) as slice_end_us
+    from file_edges
+
+),
+
+final as (
+
+    select
+        file_slices.date,
+        file_slices.meter_scope,
+        file_slices.meter,
+        booked_days.node,
+        file_slices.slice_start_us,
+        file_slices.slice_end_us,
+        file_slices.slice_start_us as held_start_us,
+        file_slices.slice_end_us as held_end_us,
+        case
+            when file_spans.meter is not null then 'fleet_file'
+            when file_devices.device_uuid is not null or file_nodes.node is not null then 'fleet_file_unallocated'
+            when watched_boards.meter is not null and serving_nodes.node is null then 'watched_unallocated'
+            else 'none'
+        end as claim_basis,
+        file_spans.namespace,
+        cast(null as {{ dbt.type_string() }}) as pod,
+        cast(null as {{ dbt.type_string() }}) as container,
+        cast(null as {{ dbt.type_string() }}) as mig_instance,
+        cast(null as {{ dbt.type_string() }}) as mig_profile,
+        file_spans.engine,
+        file_spans.model,
+        file_spans.deployment,
+        file_spans.team,
+        file_spans.role,
+        cast(null as {{ dbt.type_string() }}) as held_by
+    from file_slices
+    inner join booked_days
+        on file_slices.date = booked_days.date
+        and file_slices.meter_scope = booked_days.meter_scope
+        and file_slices.meter = booked_days.meter
+    left join file_spans
+        on file_slices.date = file_spans.date
+        and file_slices.meter_scope = file_spans.meter_scope
+        and file_slices.meter = file_spans.meter
+        and file_slices.slice_start_us >= file_spans.start_us
+        and file_slices.slice_end_us <= file_spans.end_us
+    left join file_devices on file_slices.meter = file_devices.device_uuid
+    left join file_nodes on booked_days.node = file_nodes.node
+    left join watched_boards on file_slices.date = watched_boards.date and file_slices.meter = watched_boards.meter
+    left join serving_nodes on file_slices.date = serving_nodes.date and booked_days.node = serving_nodes.node
+    where file_slices.slice_end_us is not null
+
+)
+
+select * from final
