@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from collectors.samples import Window
-from pipelines import settings
+from pipelines import catalog, settings
 
 BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
 HELD_BACK, PUBLISHED = "held_back", "published"  # to be booked again by themselves; published by this warehouse once
@@ -54,8 +54,9 @@ def note(
     Both are rows of raw.series_chunks of that day, the warehouse already holds `after`. `device_labels` are
     (source kind, label, rank) of the labels that hold a device's UUID: a device's counter runs on when its labels
     change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it will be
-    booked when it has landed. Dates outside `booked_dates` [start, end) are never due. Returns how many entities
-    changed their ends.
+    booked when it has landed. Where another meter of the device changed while its counter was silent, all dates of the
+    silence are due: the counter's difference is the sum over them. Dates outside `booked_dates` [start, end) are never
+    due. Returns how many entities changed their ends.
     """
     with registered(connection, chunks_before=before, chunks_after=after):
         connection.execute(
@@ -64,12 +65,15 @@ def note(
         if device_labels:
             connection.executemany("insert into device_labels values (?, ?, ?)", device_labels)
         changed, day, first, last = connection.execute(_STALE).fetchall()[0]
-    if not changed:
-        return 0
-    if is_head and last == day:
-        last -= timedelta(days=1)
-    start, end = booked_dates or (first, None)
-    _mark(connection, BOOKING, max(first, start), min(last + timedelta(days=1), end or date.max))
+        counters = catalog.metrics(quantity="energy")
+        silent_from, silent_to = connection.execute(
+            _SILENT, {"counters": counters, "meters": [*counters, *catalog.metrics(quantity="power")]}
+        ).fetchall()[0]
+    start, end = booked_dates or (date.min, None)
+    spans = [span for span in ((first, last), (silent_from, silent_to)) if span[0] is not None]
+    for since, until in spans:
+        last_end = until if is_head and until == day else until + timedelta(days=1)
+        _mark(connection, BOOKING, max(since, start), min(last_end, end or date.max))
     return changed
 
 
@@ -188,6 +192,58 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
         for name in tables:
             connection.unregister(name)
 
+
+# Counters that were silent over an edge of the landed day, and of whose device another reading changed on it.
+_SILENT = """
+with touched as (
+    select series_id from (
+        (select series_id, samples, first_at, first_value, last_at, last_value from chunks_before
+            except select series_id, samples, first_at, first_value, last_at, last_value from chunks_after)
+        union all
+        (select series_id, samples, first_at, first_value, last_at, last_value from chunks_after
+            except select series_id, samples, first_at, first_value, last_at, last_value from chunks_before)
+    ) as changes
+),
+landed as (
+    select date_trunc('day', min(chunk_start_at)) as start_at
+    from (select chunk_start_at from chunks_before union all select chunk_start_at from chunks_after) as either
+),
+named as (
+    select series.series_id, series.source, series.metric, min_by(
+        json_extract_string(series.labels, '$."' || device_labels.label || '"'), device_labels.rank
+    ) filter (where json_extract_string(series.labels, '$."' || device_labels.label || '"') is not null) as device
+    from raw.series as series
+    left join device_labels on device_labels.source_kind = series.source_kind
+    where exists (select 1 from touched) and list_contains($meters, series.metric)
+    group by series.series_id, series.source, series.metric
+),
+touched_readings as (
+    select distinct source, metric, device from named join touched using (series_id)
+),
+counters as (
+    select distinct named.* from named
+    join touched_readings as other
+        on named.device is not distinct from other.device
+        and row(named.source, named.metric) is distinct from row(other.source, other.metric)
+    where list_contains($counters, named.metric)
+),
+edges as (
+    select start_at as edge_at from landed union all select start_at + interval 1 day from landed
+),
+silences as (
+    select edges.edge_at,
+        max(held.last_at) filter (where held.last_at < edges.edge_at) as from_at,
+        min(held.first_at) filter (where held.first_at >= edges.edge_at) as to_at,
+        min_by(held.typical_interval_seconds, held.first_at) filter (where held.first_at >= edges.edge_at) as interval_seconds
+    from counters
+    join raw.series_chunks as held on held.series_id = counters.series_id and held.samples > 0
+    cross join edges
+    group by edges.edge_at, counters.source, counters.metric, coalesce(counters.device, cast(counters.series_id as varchar))
+)
+select min(cast(from_at as date)), max(cast(to_at as date))
+from silences
+where epoch(to_at) - epoch(from_at) > 3 * coalesce(interval_seconds, 0)
+"""
 
 # The ends of an entity's day are compared, not of its series': a pod that hands its GPU on changes no neighbour.
 # Among equal times the larger value stands, as everywhere.

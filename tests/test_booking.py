@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collectors.samples import Window
 from pipelines import booking, landing, warehouse
 from pipelines.raw_tables import create_tables
-from tests.given import CATALOGUE, ENERGY, Samples, at, day
+from tests.given import CATALOGUE, ENERGY, WATTS, Samples, at, day
 
 GPU = {"UUID": "GPU-1", "pod": "a"}
 
@@ -141,6 +141,32 @@ def test_another_holder_at_the_end_of_a_day_reaches_on_to_the_next_sample(held: 
     moved = counter(25, 30).put(ENERGY, {"UUID": "GPU-1", "pod": "b"}, [(at(hours=40), 40000.0)])
     land(held, moved, day(1))
     assert due(held) == dates(1, 2, 3)
+
+
+def test_a_gauge_that_lands_while_its_counter_is_silent_makes_all_of_the_silence_due(
+    held: duckdb.DuckDBPyConnection,
+) -> None:
+    # The counter is silent from day 1 to day 4; its difference is the sum over all of it, shaped by the gauge.
+    silent = counter(*range(24, 31), *range(24 * 4 + 12, 24 * 5))
+    for n in range(1, 5):
+        land(held, silent, day(n))
+    heal(held)
+    gauge = Samples("agent").put(WATTS, GPU, [(at(hours=24 * 2 + n), 200.0) for n in range(24)])
+    land(held, gauge, day(2))
+    assert due(held) == dates(1, 2, 3, 4)
+
+
+def test_a_gauge_that_lands_beside_a_counter_makes_its_own_days_due(held: duckdb.DuckDBPyConnection) -> None:
+    steady = counter(*range(24 * 6))
+    for n in range(6):
+        land(held, steady, day(n))
+    other = Samples("other").put(ENERGY, {"UUID": "GPU-2"}, [(at(hours=1), 0.0), (at(hours=24 * 5), 9.0)])
+    for n in (0, 5):
+        land(held, other, day(n))
+    heal(held)
+    gauge = Samples("agent").put(WATTS, GPU, [(at(hours=24 * 2 + n), 200.0) for n in range(24)])
+    land(held, gauge, day(2))
+    assert due(held) == dates(2)
 
 
 def test_rejected_samples_are_no_neighbours(held: duckdb.DuckDBPyConnection) -> None:
