@@ -44,7 +44,7 @@ def note(
     connection: duckdb.DuckDBPyConnection,
     before: pa.Table,
     after: pa.Table,
-    device_labels: list[tuple[str, str, int]],
+    device_labels: list[tuple[str, str, int, str]],
     *,
     is_head: bool = False,
     booked_dates: tuple[date, date | None] | None = None,
@@ -52,17 +52,18 @@ def note(
     """Mark as due the dates that became stale when one (source, day) changed from `before` to `after`.
 
     Both are rows of raw.series_chunks of that day, the warehouse already holds `after`. `device_labels` are
-    (source kind, label, rank) of the labels that hold a device's UUID: a device's counter runs on when its labels
-    change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it will be
-    booked when it has landed. Dates outside `booked_dates` [start, end) are never due. Returns how many entities
-    changed their ends.
+    (source kind, label, rank, attribute) of the labels that identify a device: a device's counter runs on when its
+    labels change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it
+    will be booked when it has landed. Dates outside `booked_dates` [start, end) are never due. Returns how many
+    entities changed their ends.
     """
     with registered(connection, chunks_before=before, chunks_after=after):
         connection.execute(
-            "create or replace temp table device_labels (source_kind varchar, label varchar, rank integer)"
+            "create or replace temp table device_labels"
+            " (source_kind varchar, label varchar, rank integer, attribute varchar)"
         )
         if device_labels:
-            connection.executemany("insert into device_labels values (?, ?, ?)", device_labels)
+            connection.executemany("insert into device_labels values (?, ?, ?, ?)", device_labels)
         changed, day, first, last = connection.execute(_STALE).fetchall()[0]
     if not changed:
         return 0
@@ -192,15 +193,34 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
 # The ends of an entity's day are compared, not of its series': a pod that hands its GPU on changes no neighbour.
 # Among equal times the larger value stands, as everywhere.
 _STALE = """
-with entities as (
-    select series.series_id, concat_ws(chr(31), series.source, series.metric, coalesce(
+with labelled as (
+    select series.series_id, series.source, series.source_kind, series.metric, series.labels,
         min_by(json_extract_string(series.labels, '$."' || device_labels.label || '"'), device_labels.rank)
-            filter (where json_extract_string(series.labels, '$."' || device_labels.label || '"') is not null),
-        cast(series.series_id as varchar))) as entity
+            filter (where json_extract_string(series.labels, '$."' || device_labels.label || '"') is not null) as uuid
     from raw.series as series
-    left join device_labels on device_labels.source_kind = series.source_kind
+    left join device_labels on device_labels.source_kind = series.source_kind and attribute = 'device_uuid'
     where series.source in (select source from chunks_before union select source from chunks_after)
-    group by series.series_id, series.source, series.metric
+    group by all
+),
+-- A board without UUID is known by its index on its node (stg_series).
+indexed as (
+    select labelled.series_id,
+        coalesce(min_by(value, rank) filter (where attribute = 'device_index'), any_value(labelled.uuid)) as index,
+        min_by(value, rank) filter (where attribute = 'node') as node
+    from labelled
+    join lateral (
+        select device_labels.*, json_extract_string(labelled.labels, '$."' || device_labels.label || '"') as value
+        from device_labels
+        where device_labels.source_kind = labelled.source_kind and device_labels.attribute <> 'device_uuid'
+    ) as named on true
+    where value <> ''
+        and (labelled.uuid is null or regexp_full_match(labelled.uuid, '(card|nvidia|gpu|accel)?[0-9]{1,3}'))
+    group by labelled.series_id
+),
+entities as (
+    select labelled.series_id, concat_ws(chr(31), labelled.source, labelled.metric,
+        coalesce(indexed.node || '/' || indexed.index, labelled.uuid, cast(labelled.series_id as varchar))) as entity
+    from labelled left join indexed using (series_id)
 ),
 ends_before as (
     select entities.entity, min(first_at) as first_at, max(last_at) as last_at,
