@@ -299,3 +299,11 @@ counter_cells as (
 
 )
 {% endmacro %}
+
+{# The exact joules that a step (start_us, end_us, energy_joules, slope_watts) has between two moments. #}
+{% macro clipped_joules(step, from_us, to_us) %}
+    {%- set length = '(' ~ step ~ '.end_us - ' ~ step ~ '.start_us)' -%}
+    {%- set quantity, slope = step ~ '.energy_joules', step ~ '.slope_watts' -%}
+    {{ accumulated(quantity, slope, 'least(' ~ step ~ '.end_us, ' ~ to_us ~ ') - ' ~ step ~ '.start_us', length) }}
+    - {{ accumulated(quantity, slope, 'greatest(' ~ step ~ '.start_us, ' ~ from_us ~ ') - ' ~ step ~ '.start_us', length) }}
+{% endmacro %}

@@ -58,6 +58,7 @@ whole_pieces as (
 
     select
         reading_id,
+        handed_over_as,
         first_interval as interval_number,
         cast(null as bigint) as slice_start_us,
         {{ exact('coalesce(energy_joules, 0)') }} as energy_joules,
@@ -65,7 +66,7 @@ whole_pieces as (
         energy_source,
         is_reset,
         is_impossible,
-        end_us - start_us as segment_us
+        length_us as segment_us
     from gridded_segments
     where first_interval = last_interval and not is_cut
 
@@ -103,7 +104,7 @@ sliced_pieces as (
         least(spread_pieces.piece_end_us, coalesce(cut_slices.slice_end_us, spread_pieces.piece_end_us)) as to_us
     from spread_pieces
     left join (
-        select
+        select distinct
             meters.reading_id,
             slices.slice_start_us,
             slices.slice_end_us
@@ -124,6 +125,7 @@ pieces as (
     union all
     select
         reading_id,
+        handed_over_as,
         interval_number,
         slice_start_us,
         {{ accumulated('coalesce(energy_joules, 0)', 'slope_watts', 'to_us - start_us', '(end_us - start_us)') }}
@@ -132,7 +134,7 @@ pieces as (
         energy_source,
         is_reset,
         is_impossible,
-        end_us - start_us as segment_us
+        length_us as segment_us
     from sliced_pieces
 
 ),
@@ -141,6 +143,7 @@ intervals as (
 
     select
         reading_id,
+        handed_over_as,
         interval_number,
         slice_start_us,
         {{ exact_sum('energy_joules') }} as energy_joules,
@@ -152,7 +155,7 @@ intervals as (
         max(case when is_impossible then 1 else 0 end) = 1 as has_glitch,
         max(segment_us) as longest_segment_us
     from pieces
-    group by reading_id, interval_number, slice_start_us
+    group by reading_id, handed_over_as, interval_number, slice_start_us
 
 ),
 
@@ -181,6 +184,7 @@ final as (
     from intervals
     inner join meters
         on intervals.reading_id = meters.reading_id
+        and case when meters.is_handover then meters.purpose else 'not' end = coalesce(intervals.handed_over_as, 'not')
         and {{ int_div('intervals.interval_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(meters.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
 
 )

@@ -69,7 +69,7 @@ cut_meter_days as (
 -- The date's own facts decide how it is read, so that any order of booking reads it alike.
 slow_reading_days as (
 
-    select
+    select distinct
         meters.reading_id,
         meters.date
     from meters

@@ -1,5 +1,6 @@
 -- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments are differences,
--- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: nobody knows.
+-- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: nobody knows. On dates on which a meter is
+-- handed over, its own segments stand for those of its readings.
 {# Only int_energy_intervals reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
@@ -42,6 +43,12 @@ power_samples as (
         value
     from {{ source('raw', 'power_samples') }}
     where {{ is_valid_sample('value') }}
+
+),
+
+handovers as (
+
+    select * from {{ ref('int_handover_segments') }}
 
 ),
 
@@ -235,9 +242,30 @@ gauge_segments as (
 
 final as (
 
-    select * from counter_segments
+    select
+        *,
+        cast(null as {{ dbt.type_string() }}) as handed_over_as,
+        end_us - start_us as length_us
+    from counter_segments
     union all
-    select * from gauge_segments
+    select
+        *,
+        cast(null as {{ dbt.type_string() }}) as handed_over_as,
+        end_us - start_us as length_us
+    from gauge_segments
+    union all
+    select
+        reading_id,
+        start_us,
+        end_us,
+        energy_joules,
+        slope_watts,
+        energy_source,
+        is_reset,
+        is_impossible,
+        purpose as handed_over_as,
+        length_us
+    from handovers
 
 )
 

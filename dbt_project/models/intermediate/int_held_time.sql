@@ -1,6 +1,7 @@
 -- How long each model held each booked meter, the time without samples included: what its covered time is measured against. Members of a
 -- slice hold it by the share of its covered time that the book gave them, so that all of them are covered as well as the board is. Joules
--- over a silence longer than max_spread are booked to `__unknown__`, not to the claimant: that time is held by `__unknown__` as well.
+-- over a silence longer than max_spread are booked to `__unknown__`, not to the claimant: that time is held by `__unknown__` as well. A node's
+-- meter that books while its boards are silent holds the seconds that it booked; its boards are held all the time.
 {% set holder = ['deployment', 'namespace', 'team', 'model', 'role'] %}
 
 with claims as (
@@ -115,7 +116,8 @@ held as (
         meter_scope,
         meter,
         {{ holder | join(',\n        ') }},
-        case when own_members = members then {{ exact('slice_seconds') }} else covered_seconds + uncovered_seconds end as held_seconds
+        case when own_members = members then {{ exact('slice_seconds') }} else covered_seconds + uncovered_seconds end as held_seconds,
+        false as is_of_node
     from slices
     union all
     select
@@ -123,9 +125,20 @@ held as (
         meter_scope,
         meter,
         {{ holder | join(',\n        ') }},
-        undated_seconds as held_seconds
+        undated_seconds as held_seconds,
+        false as is_of_node
     from attributed
     where undated_seconds > 0
+    union all
+    select
+        date,
+        meter_scope,
+        meter,
+        {{ holder | join(',\n        ') }},
+        covered_seconds as held_seconds,
+        true as is_of_node
+    from attributed
+    where meter_scope = 'node'
 
 ),
 
@@ -142,7 +155,11 @@ final as (
         {% endfor -%}
         {{ exact_sum('held.held_seconds * meters.gpu_count') }} as held_gpu_seconds
     from held
-    inner join meters on held.date = meters.date and held.meter_scope = meters.meter_scope and held.meter = meters.meter
+    inner join meters
+        on held.date = meters.date
+        and held.meter_scope = meters.meter_scope
+        and held.meter = meters.meter
+        and held.is_of_node = (coalesce(meters.is_mixed, false) and held.meter_scope = 'node')
     group by
         held.date,
         held.meter_scope,

@@ -1,5 +1,5 @@
--- Host joules per date, interval and booked meter: the node meter above its boards where there is one (never below 0), else the node's stated
--- watts, else a stated ratio to board energy; 0 where the meter of the node, or of more, is booked itself. Boards of a node share it by the time they cover.
+-- Host joules per date, interval and booked meter: the node meter above its boards where there is one (never below 0), else the mean of what it
+-- measured on that date, else the node's stated watts, else a stated ratio to board energy; 0 where the meter of the node, or of more, is booked itself. Boards of a node share it by the time they cover.
 with energy as (
 
     select * from {{ ref('int_energy_intervals') }}
@@ -50,16 +50,27 @@ node_meters as (
 
 ),
 
+metered_nodes as (
+
+    select distinct
+        date,
+        node
+    from node_meters
+
+),
+
 known as (
 
     select
         booked.*,
+        metered_nodes.node is not null as is_node_metered,
         node_meters.node_watts,
         node_meters.node_meter_covered_us,
         nodes.host_watts
     from booked
     left join node_meters
         on booked.date = node_meters.date and booked.node = node_meters.node and booked.interval_number = node_meters.interval_number
+    left join metered_nodes on booked.date = metered_nodes.date and booked.node = metered_nodes.node
     left join nodes on booked.node = nodes.node
 
 ),
@@ -74,7 +85,7 @@ beside_boards as (
         max(covered_us) over node_window as node_covered_us,
         coalesce(sum(covered_us) over meter_window, 0) as covered_to_us
     from known
-    where meter_scope in ('board', 'module') and (node_watts is not null or host_watts is not null)
+    where meter_scope in ('board', 'module') and (is_node_metered or host_watts is not null)
     window
         node_window as (partition by date, node, interval_number),
         meter_window as (partition by date, node, interval_number order by meter rows unbounded preceding)
@@ -91,17 +102,46 @@ judged as (
 
 ),
 
+-- Each interval of a node counts once, whatever boards it has.
+node_intervals as (
+
+    select
+        date,
+        node,
+        interval_number,
+        max(greatest(node_watts - boards_watts, 0) * node_covered_us / 1e6) as node_host_joules,
+        max(node_covered_us) as node_covered_us
+    from judged
+    where is_measured and boards_covered_us > 0
+    group by date, node, interval_number
+
+),
+
+mean_hosts as (
+
+    select
+        date,
+        node,
+        {{ ratio(exact_sum(exact('node_host_joules')), 'sum(node_covered_us)') }} * 1e6 as mean_host_watts
+    from node_intervals
+    group by date, node
+
+),
+
 hosts as (
 
     select
-        *,
+        judged.*,
         case
             when is_measured then 'measured'
+            when mean_hosts.mean_host_watts is not null then 'measured_mean'
             when host_watts is not null then 'stated_watts'
             else 'stated_ratio'
         end as host_basis,
-        case when is_measured then greatest(node_watts - boards_watts, 0) else host_watts end * node_covered_us / 1e6 as node_host_joules
+        case when is_measured then greatest(node_watts - boards_watts, 0) else coalesce(mean_hosts.mean_host_watts, host_watts) end
+        * node_covered_us / 1e6 as node_host_joules
     from judged
+    left join mean_hosts on judged.date = mean_hosts.date and judged.node = mean_hosts.node
 
 ),
 
@@ -134,7 +174,7 @@ final as (
             else {{ exact('0') }}
         end as host_overhead_joules
     from known
-    where meter_scope not in ('board', 'module') or (node_watts is null and host_watts is null)
+    where meter_scope not in ('board', 'module') or (not is_node_metered and host_watts is null)
 
 )
 

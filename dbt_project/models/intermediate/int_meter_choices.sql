@@ -1,6 +1,7 @@
--- One meter books each device and day: by rank (counter before gauge) among the readings that cover at least half of what the best one
--- covers, then by coverage. Each node is booked from its finest scope; a node meter above booked boards measures the host. A rack's or a hall's
--- meter books only what nothing finer meters there.
+-- One meter books each device and second: by rank (counter before gauge), then by coverage. Each node's second is booked from its finest scope
+-- that reports; a node meter above booked boards measures the host. A rack's or a hall's meter books only what nothing finer meters there.
+-- Where the best reading has a gap that another one may fill, or no board of a node reports all day, `is_handover` says that
+-- int_handover_segments decides second by second (decision 0011).
 with reading_days as (
 
     select * from {{ ref('int_reading_days') }}
@@ -25,38 +26,19 @@ device_types as (
 
 ),
 
-covered as (
-
-    select
-        *,
-        max(coverage_seconds) over (partition by date, meter_scope, meter) as best_coverage_seconds
-    from reading_days
-
-),
-
 preferred as (
 
     select
         *,
         row_number() over (
             partition by date, meter_scope, meter
-            order by
-                case when coverage_seconds >= 0.5 * best_coverage_seconds then 0 else 1 end,
-                rank,
-                coverage_seconds desc,
-                source,
-                metric
-        ) as preference
-    from covered
-
-),
-
-scoped as (
-
-    select
-        *,
+            order by rank, case when has_gap then 1 else 0 end, coverage_seconds desc, source, metric
+        ) as preference,
+        count(*) over (partition by date, meter_scope, meter) as readings,
+        min(first_known_us) over (partition by date, meter_scope, meter) as meter_first_known_us,
+        max(last_known_us) over (partition by date, meter_scope, meter) as meter_last_known_us,
         case meter_scope when 'board' then 1 when 'module' then 2 when 'node' then 3 when 'rack' then 4 else 5 end as coarseness
-    from preferred
+    from reading_days
 
 ),
 
@@ -68,8 +50,73 @@ finest as (
             when coarseness <= 3 then min(coarseness) over (partition by date, coalesce(node, meter))
             when coarseness = 4 then min(coarseness) over (partition by date, coalesce(rack, meter))
             else min(coarseness) over (partition by date, site)
-        end as finest_coarseness
-    from scoped
+        end as finest_coarseness,
+        min(case when coarseness = 3 then first_known_us end) over (partition by date, node) as node_first_known_us,
+        max(case when coarseness = 3 then last_known_us end) over (partition by date, node) as node_last_known_us
+    from preferred
+
+),
+
+-- Boards (else modules) below a node meter: does one of them know all that the node meter knows? Without a cap nothing is known of gaps.
+node_days as (
+
+    select
+        date,
+        node,
+        max(case
+            when coalesce(has_gap, false) then 0
+            when first_known_us - node_first_known_us > cap_us or node_last_known_us - last_known_us > cap_us then 0
+            else 1
+        end) = 0 as is_mixed,
+        max(cap_us) as node_cap_us
+    from finest
+    where coarseness < 3 and coarseness = finest_coarseness and node_first_known_us is not null
+    group by date, node
+
+),
+
+judged as (
+
+    select
+        finest.*,
+        coalesce(node_days.is_mixed, false) as is_mixed,
+        node_days.node_cap_us,
+        (
+            finest.readings > 1
+            and coalesce(
+                finest.has_gap
+                or finest.first_known_us - finest.meter_first_known_us > finest.cap_us
+                or finest.meter_last_known_us - finest.last_known_us > finest.cap_us,
+                false
+            )
+        )
+        or coalesce(node_days.is_mixed, false) as is_handover
+    from finest
+    left join node_days
+        on finest.date = node_days.date
+        and finest.node = node_days.node
+        and (finest.coarseness = 3 or finest.coarseness = finest.finest_coarseness)
+
+),
+
+purposes as (
+
+    select
+        *,
+        case
+            when preference > 1 then 'cross_check'
+            when coarseness = finest_coarseness then 'booked'
+            when meter_scope = 'node' then 'host'
+            else 'cross_check'
+        end as purpose
+    from judged
+    union all
+    -- The seconds in which no board of the node reports are its own meter's.
+    select
+        *,
+        'booked' as purpose
+    from judged
+    where is_mixed and coarseness = 3 and preference = 1
 
 ),
 
@@ -104,40 +151,40 @@ measured_limits as (
 final as (
 
     select
-        finest.reading_id,
-        finest.date,
-        finest.source,
-        finest.source_kind,
-        finest.metric,
-        finest.quantity,
-        finest.meter,
-        finest.meter_scope,
-        finest.node,
-        finest.samples,
-        finest.rejects,
-        finest.typical_interval_seconds,
-        finest.needs_every_sample,
-        finest.coverage_seconds,
+        purposes.reading_id,
+        purposes.date,
+        purposes.source,
+        purposes.source_kind,
+        purposes.metric,
+        purposes.quantity,
+        purposes.meter,
+        purposes.meter_scope,
+        purposes.node,
+        purposes.samples,
+        purposes.rejects,
+        purposes.typical_interval_seconds,
+        purposes.needs_every_sample,
+        purposes.coverage_seconds,
         meter_attributes.device_uuid,
         meter_attributes.device_type,
         meter_attributes.site,
         meter_attributes.rack,
         coalesce(device_types.gpus, 1) as gpu_count,
-        case when finest.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
-        case when finest.meter_scope = 'board'
+        case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
+        case when purposes.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)
         end as possible_watts,
-        case
-            when finest.preference > 1 then 'cross_check'
-            when finest.coarseness = finest.finest_coarseness then 'booked'
-            when finest.meter_scope = 'node' then 'host'
-            else 'cross_check'
-        end as purpose
-    from finest
+        purposes.purpose,
+        purposes.is_handover and purposes.purpose <> 'cross_check' as is_handover,
+        purposes.is_mixed,
+        purposes.node_cap_us,
+        purposes.known_from_us,
+        purposes.known_to_us
+    from purposes
     left join meter_attributes
-        on finest.meter_scope = meter_attributes.meter_scope and finest.meter = meter_attributes.meter
+        on purposes.meter_scope = meter_attributes.meter_scope and purposes.meter = meter_attributes.meter
     left join device_types on meter_attributes.device_type = device_types.device_type
-    left join measured_limits on finest.date = measured_limits.date and finest.meter = measured_limits.meter
+    left join measured_limits on purposes.date = measured_limits.date and purposes.meter = measured_limits.meter
 
 )
 

@@ -7,6 +7,12 @@ with readings as (
 
 ),
 
+handovers as (
+
+    select * from {{ ref('int_metered_handovers') }}
+
+),
+
 series as (
 
     select * from {{ ref('stg_series') }}
@@ -44,7 +50,7 @@ calm as (
             ~ ' + case when first_us is null then (next_value - previous_value) * ((end_us - start_us) / cast(next_us - previous_us as double)) else 0 end'
         ) }} as metered_joules
     from chosen
-    where is_calm
+    where is_calm and not is_shared
 
 ),
 
@@ -56,7 +62,7 @@ troubled as (
         row_number() over (order by date, meter_scope, meter) as place,
         {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds as cap_us
     from chosen
-    where not is_calm
+    where not is_calm and not is_shared
 
 ),
 
@@ -275,6 +281,8 @@ totals as (
     select date, meter_scope, meter, metered_joules from calm
     union all
     select date, meter_scope, meter, metered_joules from added_up
+    union all
+    select date, meter_scope, meter, metered_joules from handovers
 
 ),
 
@@ -354,6 +362,8 @@ final as (
         on chosen.date = totals.date and chosen.meter_scope = totals.meter_scope and chosen.meter = totals.meter
     left join cross_checks
         on chosen.date = cross_checks.date and chosen.meter_scope = cross_checks.meter_scope and chosen.meter = cross_checks.meter
+    -- A node's meter is booked only for the seconds in which its boards are silent, if there are any.
+    where not (chosen.meter_scope = 'node' and chosen.is_node_shared and totals.metered_joules is null)
     group by chosen.date, chosen.site, chosen.meter, chosen.meter_scope, chosen.source, chosen.metric, totals.metered_joules
 
 )

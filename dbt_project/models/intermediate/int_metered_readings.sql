@@ -26,7 +26,12 @@ chunks as (
         chunks.samples,
         chunks.falls + chunks.duplicates as troubles,
         chunks.duplicates,
-        chunks.typical_interval_seconds
+        chunks.typical_interval_seconds,
+        chunks.longest_gap_seconds,
+        {{ epoch_us('chunks.first_at') }} - max({{ epoch_us('chunks.last_at') }}) over (
+            partition by series.reading_id, cast(chunks.chunk_start_at as date)
+            order by chunks.first_at, series.series_id rows between unbounded preceding and 1 preceding
+        ) as seam_us
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join series on chunks.series_id = series.series_id
     where chunks.samples > 0
@@ -36,6 +41,12 @@ chunks as (
 dates as (
 
     select * from {{ ref('stg_run_dates') }}
+
+),
+
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
 
 ),
 
@@ -63,20 +74,23 @@ device_types as (
 readings as (
 
     select
-        reading_id,
-        source,
-        metric,
-        kind,
-        rank,
-        meter,
-        meter_scope,
-        coarseness,
-        max(node) as node,
-        max(rack) as rack,
-        max(site) as site,
-        max(meter_device_type) as device_type
+        series.reading_id,
+        series.source,
+        series.metric,
+        series.kind,
+        series.rank,
+        series.meter,
+        series.meter_scope,
+        series.coarseness,
+        max(series.node) as node,
+        max(series.rack) as rack,
+        max(series.site) as site,
+        max(series.meter_device_type) as device_type,
+        max(sources.interval_seconds) as interval_seconds
     from series
-    group by reading_id, source, metric, kind, rank, meter, meter_scope, coarseness
+    left join sources on series.source = sources.source
+    group by
+        series.reading_id, series.source, series.metric, series.kind, series.rank, series.meter, series.meter_scope, series.coarseness
 
 ),
 
@@ -92,7 +106,8 @@ reading_dates as (
         sum(troubles) + count(*) - 1 as troubles,
         sum(duplicates) + count(*) - 1 as repeats,
         sum(samples) as samples,
-        min(typical_interval_seconds) as typical_interval_seconds
+        min(typical_interval_seconds) as typical_interval_seconds,
+        greatest(max(longest_gap_seconds) * 1e6, coalesce(max(seam_us), 0)) as longest_silence_us
     from chunks
     group by reading_id, date
 
@@ -106,6 +121,7 @@ neighboured_dates as (
         lag(last_value) over date_window as previous_value,
         lead(first_us) over date_window as next_us,
         lead(first_value) over date_window as next_value,
+        lead(typical_interval_seconds) over date_window as next_interval_seconds,
         coalesce(lag(troubles) over date_window, 0) as previous_troubles,
         coalesce(lead(troubles) over date_window, 0) as next_troubles
     from reading_dates
@@ -132,7 +148,9 @@ day_facts as (
         neighboured_dates.troubles + neighboured_dates.previous_troubles + neighboured_dates.next_troubles as troubles,
         neighboured_dates.repeats > 0 as has_repeats,
         neighboured_dates.samples,
-        neighboured_dates.typical_interval_seconds
+        neighboured_dates.typical_interval_seconds,
+        neighboured_dates.next_interval_seconds,
+        neighboured_dates.longest_silence_us
     from neighboured_dates
     inner join dates on neighboured_dates.date = dates.date
     inner join readings on neighboured_dates.reading_id = readings.reading_id
@@ -153,7 +171,9 @@ day_facts as (
         neighboured_dates.troubles + neighboured_dates.next_troubles as troubles,
         false as has_repeats,
         0 as samples,
-        null as typical_interval_seconds
+        null as typical_interval_seconds,
+        null as next_interval_seconds,
+        null as longest_silence_us
     from neighboured_dates
     inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
     inner join readings on neighboured_dates.reading_id = readings.reading_id
@@ -173,7 +193,17 @@ coverage as (
             when kind = 'counter'
                 then least(coalesce(next_us, last_us, previous_us), end_us) - greatest(coalesce(previous_us, first_us, next_us), start_us)
             when first_us is not null then least(last_us - first_us, samples * coalesce(typical_interval_seconds, 0) * 1e6)
-        end as coverage_us
+        end as coverage_us,
+        {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, interval_seconds) as cap_us,
+        first_us is null
+        or coalesce(
+            greatest(longest_silence_us, coalesce(first_us - previous_us, 0))
+            > {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, interval_seconds)
+            or next_us - last_us > {{ gauge_gap_factor() }} * 1e6 * coalesce(next_interval_seconds, typical_interval_seconds, interval_seconds),
+            false
+        ) as is_silent_once,
+        greatest(start_us, coalesce(previous_us, first_us, next_us)) as knows_from_us,
+        least(end_us, coalesce(next_us, last_us, previous_us)) as knows_to_us
     from day_facts
     left join device_types on day_facts.device_type = device_types.device_type
     left join limits on day_facts.date = limits.date and day_facts.meter = limits.meter
@@ -184,25 +214,49 @@ best as (
 
     select
         *,
-        max(coverage_us) over (partition by date, meter_scope, meter) as best_coverage_us,
         -- What a meter stands for: its node, its rack, or all of its site.
         min(coarseness) over (partition by date, coalesce(node, meter)) as finest_of_node,
         min(coarseness) over (partition by date, coalesce(rack, meter)) as finest_of_rack,
-        min(coarseness) over (partition by date, site) as finest_of_site
+        min(coarseness) over (partition by date, site) as finest_of_site,
+        min(case when coarseness = 3 then knows_from_us end) over (partition by date, node) as node_knows_from_us,
+        max(case when coarseness = 3 then knows_to_us end) over (partition by date, node) as node_knows_to_us
     from coverage
+
+),
+
+-- Nodes with a meter of their own of whose boards none is there all the time.
+shared_nodes as (
+
+    select
+        date,
+        node,
+        max(cap_us) as node_cap_us
+    from best
+    where coarseness < 3 and coarseness = finest_of_node and node_knows_from_us is not null
+    group by date, node
+    having min(case
+        when is_silent_once or knows_from_us - node_knows_from_us > cap_us or node_knows_to_us - knows_to_us > cap_us then 1 else 0
+    end) = 1
 
 ),
 
 preferred as (
 
     select
-        *,
+        best.*,
+        shared_nodes.node is not null as is_node_shared,
+        shared_nodes.node_cap_us,
         row_number() over (
-            partition by date, meter_scope, meter
-            order by case when coverage_us >= 0.5 * best_coverage_us then 0 else 1 end, rank, coverage_us desc, source, metric
-        ) as preference
+            partition by best.date, meter_scope, meter order by rank, case when is_silent_once then 1 else 0 end, coverage_us desc, source, metric
+        ) as preference,
+        min(knows_from_us) over (partition by best.date, meter_scope, meter) as meter_knows_from_us,
+        max(knows_to_us) over (partition by best.date, meter_scope, meter) as meter_knows_to_us,
+        count(*) over (partition by best.date, meter_scope, meter) as readings
     from best
-    where coarseness = case when coarseness <= 3 then finest_of_node when coarseness = 4 then finest_of_rack else finest_of_site end
+    left join shared_nodes
+        on best.date = shared_nodes.date and best.node = shared_nodes.node and (coarseness = 3 or coarseness = finest_of_node)
+    where (shared_nodes.node is not null and coarseness = 3)
+        or coarseness = case when coarseness <= 3 then finest_of_node when coarseness = 4 then finest_of_rack else finest_of_site end
 
 ),
 
@@ -232,7 +286,22 @@ final as (
         typical_interval_seconds,
         possible_watts,
         coverage_us,
-        preference
+        preference,
+        node,
+        rank,
+        device_type,
+        is_node_shared,
+        node_cap_us,
+        -- One reading alone does not tell this meter's day.
+        max(case
+            when preference = 1 and (
+                is_node_shared
+                or (readings > 1 and (
+                    is_silent_once or knows_from_us - meter_knows_from_us > cap_us or meter_knows_to_us - knows_to_us > cap_us
+                ))
+            ) then 1
+            else 0
+        end) over (partition by date, meter_scope, meter) = 1 as is_shared
     from preferred
 
 )

@@ -17,6 +17,12 @@ run_dates as (
 
 ),
 
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
 power_readings as (
 
     select
@@ -43,6 +49,7 @@ ordered_series_days as (
     select
         series_days.*,
         power_readings.kind,
+        sources.interval_seconds,
         max(series_days.last_us) over (
             partition by series_days.reading_id, series_days.date
             order by series_days.first_us, series_days.series_id
@@ -50,6 +57,7 @@ ordered_series_days as (
         ) as earlier_series_last_us
     from series_days
     inner join power_readings on series_days.reading_id = power_readings.reading_id
+    left join sources on power_readings.source = sources.source
 
 ),
 
@@ -63,6 +71,8 @@ sampled_days as (
         max(last_us) as last_us,
         sum(rejects) as rejects,
         min(typical_interval_seconds) as typical_interval_seconds,
+        {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us,
+        greatest(max(longest_gap_seconds) * 1e6, coalesce(max(first_us - earlier_series_last_us), 0)) as longest_gap_us,
         -- Only these are differenced sample by sample: the date's own facts decide, so that any order of booking decides alike.
         -- A gauge falls all the time.
         max(case
@@ -78,7 +88,8 @@ bracketed_days as (
     select
         *,
         lag(last_us) over (partition by reading_id order by date) as previous_last_us,
-        lead(first_us) over (partition by reading_id order by date) as next_first_us
+        lead(first_us) over (partition by reading_id order by date) as next_first_us,
+        lead(cap_us) over (partition by reading_id order by date) as next_cap_us
     from sampled_days
 
 ),
@@ -95,6 +106,15 @@ spans as (
         bracketed_days.needs_every_sample,
         bracketed_days.first_us,
         bracketed_days.last_us,
+        bracketed_days.cap_us,
+        -- A silence longer than three of the reading's own intervals, on the date or over its edges.
+        coalesce(bracketed_days.longest_gap_us > bracketed_days.cap_us, false)
+        or coalesce(bracketed_days.first_us - bracketed_days.previous_last_us > bracketed_days.cap_us, false)
+        or coalesce(
+            bracketed_days.next_first_us - bracketed_days.last_us > coalesce(bracketed_days.next_cap_us, bracketed_days.cap_us), false
+        ) as has_gap,
+        coalesce(bracketed_days.previous_last_us, bracketed_days.first_us) as known_from_us,
+        coalesce(bracketed_days.next_first_us, bracketed_days.last_us) as known_to_us,
         case when power_readings.kind = 'counter' then coalesce(bracketed_days.previous_last_us, bracketed_days.first_us)
             else bracketed_days.first_us
         end as covers_from_us,
@@ -145,6 +165,12 @@ final as (
         case when sampled_date = date then rejects else 0 end as rejects,
         typical_interval_seconds,
         sampled_date = date and needs_every_sample as needs_every_sample,
+        sampled_date <> date or has_gap as has_gap,
+        cap_us,
+        known_from_us,
+        known_to_us,
+        greatest(known_from_us, day_start_us) as first_known_us,
+        least(known_to_us, day_end_us) as last_known_us,
         case
             when kind = 'counter' then least(covers_to_us, day_end_us) - greatest(covers_from_us, day_start_us)
             else least(last_us - first_us, coalesce(samples * typical_interval_seconds * 1e6, 0))

@@ -1,0 +1,278 @@
+-- Sample by sample, what each reading of a meter knows where the best one has a gap: one row per reading and step between two of its samples.
+-- Also of the dates outside the run over which a counter of the meter is silent: its difference is the sum over all of them.
+with handovers as (
+
+    select distinct
+        date,
+        meter_scope,
+        meter
+    from {{ ref('int_meter_choices') }}
+    where is_handover
+
+),
+
+choices as (
+
+    select * from {{ ref('int_meter_choices') }}
+
+),
+
+series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
+chunks as (
+
+    select
+        *,
+        {{ int_div(epoch_us('chunk_start_at'), day_us()) }} as day_number
+    from {{ source('raw', 'series_chunks') }}
+    where samples > 0
+
+),
+
+-- The dates that are handed over, and on both sides those over which a counter of the meter is silent.
+spans as (
+
+    select
+        handovers.meter_scope,
+        handovers.meter,
+        min(least(
+            {{ epoch_us('cast(handovers.date as ' ~ timestamp_type() ~ ')') }},
+            case when choices.quantity = 'energy' then choices.known_from_us end
+        )) as from_us,
+        max(greatest(
+            {{ epoch_us('cast(handovers.date as ' ~ timestamp_type() ~ ')') }} + {{ day_us() }} - 1,
+            case when choices.quantity = 'energy' then choices.known_to_us end
+        )) as to_us,
+        max(choices.type_possible_watts) as type_possible_watts
+    from handovers
+    inner join choices
+        on handovers.date = choices.date and handovers.meter_scope = choices.meter_scope and handovers.meter = choices.meter
+    group by handovers.meter_scope, handovers.meter
+
+),
+
+-- The same order on all dates: a gap may cross midnight.
+meter_readings as (
+
+    select
+        series.reading_id,
+        series.meter_scope,
+        series.meter,
+        series.quantity = 'energy' as is_counter,
+        max(sources.interval_seconds) as interval_seconds,
+        max(spans.type_possible_watts) as type_possible_watts,
+        {{ int_div('min(spans.from_us)', day_us()) }} as first_day,
+        {{ int_div('max(spans.to_us)', day_us()) }} as last_day,
+        row_number() over (
+            partition by series.meter_scope, series.meter order by min(series.rank), series.source, series.metric, series.reading_id
+        ) as reading_order
+    from series
+    inner join spans on series.meter_scope = spans.meter_scope and series.meter = spans.meter
+    left join sources on series.source = sources.source
+    where series.stream = 'power' and series.quantity in ('energy', 'power')
+    group by series.reading_id, series.meter_scope, series.meter, series.quantity, series.source, series.metric
+
+),
+
+limit_days as (
+
+    select
+        spans.meter,
+        chunks.day_number,
+        max({{ possible_power_factor() }} * chunks.last_value * series.factor) as possible_watts
+    from spans
+    inner join series on spans.meter = series.meter and series.quantity = 'power_limit'
+    inner join chunks on series.series_id = chunks.series_id
+    where spans.meter_scope = 'board' and spans.type_possible_watts is null
+    group by spans.meter, chunks.day_number
+
+),
+
+chunk_days as (
+
+    select
+        meter_readings.reading_id,
+        meter_readings.first_day,
+        meter_readings.last_day,
+        chunks.series_id,
+        series.factor,
+        chunks.day_number,
+        chunks.falls,
+        chunks.typical_interval_seconds,
+        {{ epoch_us('chunks.first_at') }} as first_us,
+        chunks.first_value * series.factor as first_value,
+        {{ epoch_us('chunks.last_at') }} as last_us,
+        chunks.last_value * series.factor as last_value
+    from chunks
+    inner join series on chunks.series_id = series.series_id
+    inner join meter_readings on series.reading_id = meter_readings.reading_id
+
+),
+
+neighbour_days as (
+
+    select
+        reading_id,
+        max(case when day_number < first_day then day_number end) as previous_day,
+        min(case when day_number > last_day then day_number end) as next_day
+    from chunk_days
+    group by reading_id
+
+),
+
+-- Of the neighbours one sample is enough, unless a fall beside it has to be understood.
+read_days as (
+
+    select
+        chunk_days.*,
+        chunk_days.falls > 0 or chunk_days.day_number between chunk_days.first_day and chunk_days.last_day as is_read_whole
+    from chunk_days
+    inner join neighbour_days on chunk_days.reading_id = neighbour_days.reading_id
+    where chunk_days.day_number between chunk_days.first_day and chunk_days.last_day
+        or chunk_days.day_number = neighbour_days.previous_day
+        or chunk_days.day_number = neighbour_days.next_day
+
+),
+
+caps as (
+
+    select
+        read_days.reading_id,
+        read_days.day_number,
+        {{ gauge_gap_factor() }} * 1e6 * coalesce(min(read_days.typical_interval_seconds), max(meter_readings.interval_seconds)) as cap_us
+    from read_days
+    inner join meter_readings on read_days.reading_id = meter_readings.reading_id
+    group by read_days.reading_id, read_days.day_number
+
+),
+
+read_span as (
+
+    select
+        {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} as start_at,
+        {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} as end_at
+    from read_days
+    where is_read_whole
+
+),
+
+values_read as (
+
+    select
+        read_days.reading_id,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        samples.value * read_days.factor as value
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join read_days
+        on samples.series_id = read_days.series_id
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = read_days.day_number
+    where read_days.is_read_whole
+        and {{ is_valid_sample('samples.value') }}
+        and samples.observed_at >= (select start_at from read_span)
+        and samples.observed_at < (select end_at from read_span)
+    union all
+    select reading_id, first_us as observed_us, first_value as value from read_days
+    where not is_read_whole and day_number > last_day
+    union all
+    select reading_id, last_us as observed_us, last_value as value from read_days
+    where not is_read_whole and day_number < first_day
+
+),
+
+points as (
+
+    select
+        meter_readings.reading_id,
+        meter_readings.is_counter,
+        values_read.observed_us,
+        max(values_read.value) as value,
+        max(coalesce(meter_readings.type_possible_watts, limit_days.possible_watts)) as possible_watts
+    from values_read
+    inner join meter_readings on values_read.reading_id = meter_readings.reading_id
+    left join limit_days
+        on meter_readings.meter = limit_days.meter and {{ int_div('values_read.observed_us', day_us()) }} = limit_days.day_number
+    where meter_readings.is_counter or values_read.value <= coalesce(meter_readings.type_possible_watts, 1e300)
+    group by meter_readings.reading_id, meter_readings.is_counter, values_read.observed_us
+
+),
+
+bracketed as (
+
+    select
+        *,
+        lag(value) over point_window as previous_value,
+        lag(observed_us) over point_window as previous_us,
+        lead(value) over point_window as next_value,
+        lead(observed_us) over point_window as next_us
+    from points
+    window point_window as (partition by reading_id order by observed_us)
+
+),
+
+steps as (
+
+    select
+        reading_id,
+        is_counter,
+        lag(observed_us) over (partition by reading_id order by observed_us) as start_us,
+        observed_us as end_us,
+        lag(value) over (partition by reading_id order by observed_us) as start_value,
+        value as end_value,
+        possible_watts
+    from bracketed
+    where not (
+        is_counter
+        and {{ is_dip('value', 'observed_us', 'previous_value', 'previous_us', 'next_value', 'next_us', true) }}
+    )
+
+),
+
+measured as (
+
+    select
+        *,
+        case
+            when not is_counter then (start_value + end_value) / 2 * (end_us - start_us) / 1e6
+            when end_value >= start_value then end_value - start_value
+            else end_value
+        end as energy_joules,
+        is_counter and end_value < start_value as is_reset
+    from steps
+    where start_us is not null
+
+),
+
+final as (
+
+    select
+        meter_readings.meter_scope,
+        meter_readings.meter,
+        meter_readings.reading_order,
+        measured.is_counter,
+        measured.start_us,
+        measured.end_us,
+        measured.energy_joules,
+        case when measured.is_counter then cast(0 as double) else measured.end_value - measured.start_value end as slope_watts,
+        measured.possible_watts,
+        measured.is_reset,
+        measured.is_counter
+        and measured.energy_joules > coalesce(measured.possible_watts * (measured.end_us - measured.start_us) / 1e6, 1e300) as is_impossible,
+        measured.end_us - measured.start_us > caps.cap_us as is_gap
+    from measured
+    inner join meter_readings on measured.reading_id = meter_readings.reading_id
+    inner join caps
+        on measured.reading_id = caps.reading_id and {{ int_div('measured.end_us', day_us()) }} = caps.day_number
+
+)
+
+select * from final
