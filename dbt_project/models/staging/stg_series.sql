@@ -62,7 +62,7 @@ label_catalog as (
 
 device_type_aliases as (
 
-    select * from {{ ref('device_type_aliases') }}
+    select * from {{ ref('stg_device_type_aliases') }}
 
 ),
 
