@@ -66,7 +66,7 @@ whole_pieces as (
         energy_source,
         is_reset,
         is_impossible,
-        length_us as segment_us
+        coalesce(gap_us, end_us - start_us) as segment_us
     from gridded_segments
     where first_interval = last_interval and not is_cut
 
@@ -134,7 +134,7 @@ pieces as (
         energy_source,
         is_reset,
         is_impossible,
-        length_us as segment_us
+        coalesce(gap_us, end_us - start_us) as segment_us
     from sliced_pieces
 
 ),

@@ -245,13 +245,13 @@ final as (
     select
         *,
         cast(null as {{ dbt.type_string() }}) as handed_over_as,
-        end_us - start_us as length_us
+        cast(null as bigint) as gap_us
     from counter_segments
     union all
     select
         *,
         cast(null as {{ dbt.type_string() }}) as handed_over_as,
-        end_us - start_us as length_us
+        cast(null as bigint) as gap_us
     from gauge_segments
     union all
     select
@@ -264,7 +264,7 @@ final as (
         is_reset,
         is_impossible,
         purpose as handed_over_as,
-        length_us
+        gap_us
     from handovers
 
 )

@@ -216,7 +216,7 @@ covered_segments as (
         end as energy_source,
         steps.is_reset,
         cells.is_impossible,
-        least(steps.end_us, cells.end_us) - greatest(steps.start_us, cells.start_us) as length_us
+        cast(null as bigint) as gap_us
     from purposed_cells as cells
     inner join steps
         on cells.meter_scope = steps.meter_scope
@@ -242,7 +242,7 @@ final as (
         case when uncovered_joules is null then 'unknown' else 'counter' end as energy_source,
         is_reset,
         is_impossible,
-        gap_us as length_us
+        gap_us
     from purposed_cells
     where covered_by is null and (uncovered_joules is not null or is_impossible)
 
