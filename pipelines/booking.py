@@ -44,7 +44,7 @@ def note(
     connection: duckdb.DuckDBPyConnection,
     before: pa.Table,
     after: pa.Table,
-    device_labels: list[tuple[str, str, int]],
+    device_labels: list[tuple[str, str, int, str]],
     *,
     is_head: bool = False,
     booked_dates: tuple[date, date | None] | None = None,
@@ -52,18 +52,19 @@ def note(
     """Mark as due the dates that became stale when one (source, day) changed from `before` to `after`.
 
     Both are rows of raw.series_chunks of that day, the warehouse already holds `after`. `device_labels` are
-    (source kind, label, rank) of the labels that hold a device's UUID: a device's counter runs on when its labels
-    change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it will be
-    booked when it has landed. Where another meter of the device changed while its counter was silent, all dates of the
-    silence are due: the counter's difference is the sum over them. Dates outside `booked_dates` [start, end) are never
-    due. Returns how many entities changed their ends.
+    (source kind, label, rank, attribute) of the labels that identify a device: a device's counter runs on when its
+    labels change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it
+    will be booked when it has landed. Where another meter of the device changed while its counter was silent, all dates
+    of the silence are due: the counter's difference is the sum over them. Dates outside `booked_dates` [start, end) are
+    never due. Returns how many entities changed their ends.
     """
     with registered(connection, chunks_before=before, chunks_after=after):
         connection.execute(
-            "create or replace temp table device_labels (source_kind varchar, label varchar, rank integer)"
+            "create or replace temp table device_labels"
+            " (source_kind varchar, label varchar, rank integer, attribute varchar)"
         )
         if device_labels:
-            connection.executemany("insert into device_labels values (?, ?, ?)", device_labels)
+            connection.executemany("insert into device_labels values (?, ?, ?, ?)", device_labels)
         changed, day, first, last = connection.execute(_STALE).fetchall()[0]
         counters = catalog.metrics(quantity="energy")
         silent_from, silent_to = connection.execute(
@@ -193,8 +194,42 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
             connection.unregister(name)
 
 
+def _named(which: str) -> str:
+    """CTEs up to `named` (series_id, source, metric, device), of the series that a condition picks. A board without a
+    UUID is known by its index on its node, as in stg_series; what is no device has NULL."""
+    return f"""labelled as (
+    select series.series_id, series.source, series.source_kind, series.metric, series.labels,
+        min_by(json_extract_string(series.labels, '$."' || device_labels.label || '"'), device_labels.rank)
+            filter (where json_extract_string(series.labels, '$."' || device_labels.label || '"') is not null) as uuid
+    from raw.series as series
+    left join device_labels on device_labels.source_kind = series.source_kind and attribute = 'device_uuid'
+    where {which}
+    group by all
+),
+indexed as (
+    select labelled.series_id,
+        coalesce(min_by(value, rank) filter (where attribute = 'device_index'), any_value(labelled.uuid)) as index,
+        min_by(value, rank) filter (where attribute = 'node') as node
+    from labelled
+    join lateral (
+        select device_labels.*, json_extract_string(labelled.labels, '$."' || device_labels.label || '"') as value
+        from device_labels
+        where device_labels.source_kind = labelled.source_kind and device_labels.attribute <> 'device_uuid'
+    ) as told on true
+    where value <> ''
+        and (labelled.uuid is null or regexp_full_match(labelled.uuid, '(card|nvidia|gpu|accel)?[0-9]{{1,3}}'))
+    group by labelled.series_id
+),
+named as (
+    select labelled.series_id, labelled.source, labelled.metric,
+        coalesce(indexed.node || '/' || indexed.index, labelled.uuid) as device
+    from labelled left join indexed using (series_id)
+)"""
+
+
 # Counters that were silent over an edge of the landed day, and of whose device another reading changed on it.
-_SILENT = """
+_SILENT = (
+    """
 with touched as (
     select series_id from (
         (select series_id, samples, first_at, first_value, last_at, last_value from chunks_before
@@ -208,15 +243,9 @@ landed as (
     select date_trunc('day', min(chunk_start_at)) as start_at
     from (select chunk_start_at from chunks_before union all select chunk_start_at from chunks_after) as either
 ),
-named as (
-    select series.series_id, series.source, series.metric, min_by(
-        json_extract_string(series.labels, '$."' || device_labels.label || '"'), device_labels.rank
-    ) filter (where json_extract_string(series.labels, '$."' || device_labels.label || '"') is not null) as device
-    from raw.series as series
-    left join device_labels on device_labels.source_kind = series.source_kind
-    where exists (select 1 from touched) and list_contains($meters, series.metric)
-    group by series.series_id, series.source, series.metric
-),
+"""
+    + _named("exists (select 1 from touched) and list_contains($meters, series.metric)")
+    + """,
 touched_readings as (
     select distinct source, metric, device from named join touched using (series_id)
 ),
@@ -234,29 +263,29 @@ silences as (
     select edges.edge_at,
         max(held.last_at) filter (where held.last_at < edges.edge_at) as from_at,
         min(held.first_at) filter (where held.first_at >= edges.edge_at) as to_at,
-        min_by(held.typical_interval_seconds, held.first_at) filter (where held.first_at >= edges.edge_at) as interval_seconds
+        min_by(held.typical_interval_seconds, held.first_at)
+            filter (where held.first_at >= edges.edge_at) as interval_seconds
     from counters
     join raw.series_chunks as held on held.series_id = counters.series_id and held.samples > 0
     cross join edges
-    group by edges.edge_at, counters.source, counters.metric, coalesce(counters.device, cast(counters.series_id as varchar))
+    group by edges.edge_at, counters.source, counters.metric,
+        coalesce(counters.device, cast(counters.series_id as varchar))
 )
 select min(cast(from_at as date)), max(cast(to_at as date))
 from silences
 where epoch(to_at) - epoch(from_at) > 3 * coalesce(interval_seconds, 0)
 """
+)
 
 # The ends of an entity's day are compared, not of its series': a pod that hands its GPU on changes no neighbour.
 # Among equal times the larger value stands, as everywhere.
-_STALE = """
-with entities as (
-    select series.series_id, concat_ws(chr(31), series.source, series.metric, coalesce(
-        min_by(json_extract_string(series.labels, '$."' || device_labels.label || '"'), device_labels.rank)
-            filter (where json_extract_string(series.labels, '$."' || device_labels.label || '"') is not null),
-        cast(series.series_id as varchar))) as entity
-    from raw.series as series
-    left join device_labels on device_labels.source_kind = series.source_kind
-    where series.source in (select source from chunks_before union select source from chunks_after)
-    group by series.series_id, series.source, series.metric
+_STALE = (
+    "with "
+    + _named("series.source in (select source from chunks_before union select source from chunks_after)")
+    + """,
+entities as (
+    select series_id, concat_ws(chr(31), source, metric, coalesce(device, cast(series_id as varchar))) as entity
+    from named
 ),
 ends_before as (
     select entity, min(first_at) as first_at, max(last_at) as last_at,
@@ -312,3 +341,4 @@ select count(*) as changed, cast(any_value(landed.start_at) as date) as day,
     max(cast(case when is_last_changed then coalesce(next_at, landed.start_at) else landed.start_at end as date))
 from neighbours cross join landed
 """
+)

@@ -28,12 +28,15 @@ def families(seeds: Path = SEEDS) -> Mapping[str, Family]:
     return found
 
 
-def device_labels(seeds: Path = SEEDS) -> list[tuple[str, str, int]]:
-    """(source kind, label, rank) of every label that holds a device's UUID."""
+def device_labels(seeds: Path = SEEDS) -> list[tuple[str, str, int, str]]:
+    """(source kind, label, rank, attribute) of every label that identifies a device: by its UUID, or by its index and
+    its node."""
+    rows = _rows(seeds / "label_catalog.csv")
+    kinds = {row["source_kind"] for row in rows if row["attribute"] in ("device_uuid", "device_index")}
     return [
-        (row["source_kind"], row["label"], int(row["rank"]))
-        for row in _rows(seeds / "label_catalog.csv")
-        if row["attribute"] == "device_uuid"
+        (row["source_kind"], row["label"], int(row["rank"]), row["attribute"])
+        for row in rows
+        if row["source_kind"] in kinds and row["attribute"] in ("device_uuid", "device_index", "node")
     ]
 
 

@@ -112,6 +112,24 @@ class Device(Part):
     device_type: GivenName | None = None
 
 
+class DeviceType(Part):
+    """A device type that the seed `device_types` lacks, or describes wrongly: what is not said here is the seed's.
+
+    `aliases` are the names that exporters give it. Watts and memory are those of one device, a board, or of a whole
+    node where only its wall meter is read (`gpus` says how many accelerators it holds).
+    """
+
+    name: GivenName
+    aliases: tuple[Name, ...] = ()
+    gpus: Annotated[int, Field(strict=True, gt=0)] | None = None
+    memory_gib: Positive | None = None
+    memory_bandwidth_gb_per_second: Positive | None = None
+    power_limit_watts: Positive | None = None
+    idle_watts_bare: NonNegative | None = None
+    idle_watts_loaded: NonNegative | None = None
+    embodied_kgco2e: NonNegative | None = None
+
+
 class Slo(Part):
     """What a good request keeps to: its time to first token, its mean time per output token after it, and the share of
     requests that has to be good for a load to count as served."""
@@ -263,6 +281,7 @@ class Fleet(Part):
     sites: tuple[Site, ...] = ()
     nodes: tuple[Node, ...] = ()
     devices: tuple[Device, ...] = ()
+    device_types: tuple[DeviceType, ...] = ()
     models: tuple[Model, ...] = ()
     engines: tuple[Engine, ...] = ()
     teams: dict[GivenName, GivenName] = Field(default_factory=dict)
@@ -335,6 +354,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("nodes", [name for node in fleet.nodes for name in (node.name, *node.aliases)]),
         ("devices", [device.device_uuid for device in fleet.devices]),
         ("engines[].targets", [target for engine in fleet.engines for target in engine.targets]),
+        ("device_types", [name for kind in fleet.device_types for name in {kind.name, *kind.aliases}]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),

@@ -69,7 +69,7 @@ class Catalogue:
     [start, end) that the fleet books. Rows of other dates are only their neighbours."""
 
     families: Mapping[str, Family]
-    device_labels: list[tuple[str, str, int]]
+    device_labels: list[tuple[str, str, int, str]]
     booked_dates: tuple[date, date | None] | None = None
 
 

@@ -69,6 +69,9 @@ FLEET_TABLES = {
     "nodes": "node varchar, site varchar, rack varchar, device_type varchar, host_watts double",
     "node_aliases": "alias varchar, node varchar",
     "devices": "device_uuid varchar, node varchar, device_type varchar",
+    "device_types": "device_type varchar, gpus integer, memory_gib double, memory_bandwidth_gb_per_second double,"
+    " power_limit_watts double, idle_watts_bare double, idle_watts_loaded double, embodied_kgco2e double",
+    "device_type_aliases": "alias varchar, device_type varchar",
     "model_aliases": "alias varchar, model varchar",
     "models": "model varchar, ttft_slo_seconds double, tpot_slo_seconds double, slo_attainment_ratio double,"
     " min_replicas integer, cold_start_seconds double, keep_apart varchar, weights_gib double,"

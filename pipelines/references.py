@@ -62,6 +62,14 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         "nodes": [{"node": node.name, **node.model_dump(exclude={"name", "aliases"})} for node in fleet.nodes],
         "node_aliases": [{"alias": alias, "node": node.name} for node in fleet.nodes for alias in node.aliases],
         "devices": [device.model_dump() for device in fleet.devices],
+        "device_types": [
+            {"device_type": kind.name, **kind.model_dump(exclude={"name", "aliases"})} for kind in fleet.device_types
+        ],
+        "device_type_aliases": [
+            {"alias": alias, "device_type": kind.name}
+            for kind in fleet.device_types
+            for alias in dict.fromkeys((kind.name, *kind.aliases))
+        ],
         "model_aliases": [
             {"alias": alias, "model": model.name}
             for model in fleet.models

@@ -115,6 +115,12 @@ COLUMNS = {
 
 # A date that is held back is evidence of nothing.
 NOT_HELD_BACK = "date not in (select date from marts.held_back_dates)"
+# As stg_device_types has it.
+_FIGURES = ("gpus", "memory_gib", "memory_bandwidth_gb_per_second", "idle_watts_bare", "power_limit_watts")
+_DEVICE_TYPES = f"""
+    select device_type, {", ".join(f"coalesce(stated.{name}, seed.{name}) as {name}" for name in _FIGURES)}
+    from reference.device_types as seed full join fleet.device_types as stated using (device_type)
+"""
 _USAGE = f"""
 with pressure as (
     select site, deployment, model, role, count(*) as hours,
@@ -131,17 +137,17 @@ with pressure as (
 )
 select usage.*, footprints.* exclude (model), pressure.*,
     models.min_replicas, models.cold_start_seconds,
-    device_types.memory_gib / device_types.gpus as memory_gib,
-    device_types.memory_bandwidth_gb_per_second / device_types.gpus as memory_bandwidth_gb_per_second,
-    device_types.idle_watts_bare / device_types.gpus as idle_watts_bare,
-    device_types.power_limit_watts / device_types.gpus as power_limit_watts,
+    device_types.memory_gib / coalesce(device_types.gpus, 1) as memory_gib,
+    device_types.memory_bandwidth_gb_per_second / coalesce(device_types.gpus, 1) as memory_bandwidth_gb_per_second,
+    device_types.idle_watts_bare / coalesce(device_types.gpus, 1) as idle_watts_bare,
+    device_types.power_limit_watts / coalesce(device_types.gpus, 1) as power_limit_watts,
     -- The last quarter of the lookback is held back.
     usage.as_of_date + 1 - cast(greatest(usage.span_days // 4, 1) as integer) as held_start_date
 from marts.deployment_usage as usage
 left join pressure using (site, deployment, model, role)
 left join marts.model_footprints as footprints on usage.model = footprints.model
 left join fleet.models as models on usage.model = models.model
-left join reference.device_types as device_types on usage.device_type = device_types.device_type
+left join ({_DEVICE_TYPES}) as device_types on usage.device_type = device_types.device_type
 order by site, deployment, model, usage.device_type, meter_scope, role
 """
 # As the macro moved_tokens() has it; what is not told is not parked.

@@ -53,6 +53,13 @@ OF_FLEET = {
         select date, 'devices', cast((device_uuid, node, device_type) as varchar)
         from fleet.devices {_named("device", "named.name = device_uuid")}
     """,
+    "device_types": f"""
+        select distinct date, 'device_types', cast((
+            device_type, gpus, memory_gib, memory_bandwidth_gb_per_second, power_limit_watts, idle_watts_bare,
+            idle_watts_loaded, embodied_kgco2e, alias) as varchar)
+        from fleet.device_types join fleet.device_type_aliases using (device_type)
+        {_named("device_type", "named.name in (device_type, alias)")}
+    """,
     "models": f"""
         select distinct date, 'models', cast((alias, model, ttft_slo_seconds, tpot_slo_seconds) as varchar)
         from fleet.models join fleet.model_aliases using (model)

@@ -20,7 +20,12 @@ WATTS = Family("DCGM_FI_DEV_POWER_USAGE", "power", "dcgm_exporter")
 TOKENS = Family("vllm:generation_tokens_total", "tokens", "vllm")
 CATALOGUE = Catalogue(
     {family.metric: family for family in (ENERGY, WATTS, TOKENS)},
-    [("dcgm_exporter", "UUID", 10), ("dcgm_exporter", "uuid", 20)],
+    [
+        ("dcgm_exporter", "UUID", 10, "device_uuid"),
+        ("dcgm_exporter", "uuid", 20, "device_uuid"),
+        ("dcgm_exporter", "gpu", 10, "device_index"),
+        ("dcgm_exporter", "Hostname", 10, "node"),
+    ],
 )
 
 

@@ -93,7 +93,8 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert "every source failed" in done.stderr
     assert (book.fleet.published / "latest").resolve() == published
     assert book.hashes() == before
-    assert book.query("select outcome, detail like '%no such file%' from raw.landings where source = 'good'") == [
+    told = "select outcome, detail like '%no such file%' from raw.landings where source = 'good'"
+    assert book.query(f"{told} and window_start_at = ? and window_end_at = ?", window) == [
         ("landed", None),
         ("failed", True),
     ]

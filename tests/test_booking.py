@@ -125,6 +125,17 @@ def test_a_device_whose_labels_changed_has_the_neighbour_of_its_old_series(held:
     assert due(held) == dates(4)
 
 
+def test_an_index_is_a_device_of_its_own_node(held: duckdb.DuckDBPyConnection) -> None:
+    land(held, counter(1, 5, labels={"gpu": "0", "Hostname": "n1", "pod": "a"}), day(0))
+    heal(held)
+    # The same index on another node is another board; on the same node it is the same, whatever else its labels say.
+    land(held, counter(24 * 2 + 1, labels={"gpu": "0", "Hostname": "n2", "pod": "b"}), day(2))
+    assert due(held) == dates(2)
+    heal(held)
+    land(held, counter(24 * 3 + 1, labels={"UUID": "0", "Hostname": "n1", "pod": "b"}), day(3))
+    assert due(held) == dates(0, 1, 2, 3)
+
+
 def test_a_label_change_within_the_day_changes_no_neighbour(held: duckdb.DuckDBPyConnection) -> None:
     land(held, counter(1), day(0))
     land(held, counter(25, 30, 40), day(1))

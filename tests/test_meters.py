@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.books import Book
-from tests.planted import DAY, DAY_SECONDS, ENERGY, WATTS, board, plant, pod, rising, steady
+from tests.planted import A100, DAY, DAY_SECONDS, ENERGY, WATTS, board, plant, pod, rising, steady
 
 EARLY, LATE = -630, DAY_SECONDS + 630  # 10.5 minutes around the day: no sample is at a midnight
 DAY_ONLY = (30, DAY_SECONDS - 30)
@@ -43,3 +43,87 @@ def test_a_closed_period_has_all_its_seconds(closed: Book) -> None:
 def test_neighbours_of_a_closed_period_are_never_due(closed: Book) -> None:
     copy = "select date from raw.due_dates where date < ? or date >= ?"
     assert closed.query(copy, [closed.fleet.period.start, closed.fleet.period.end]) == []
+
+
+# --- boards without an identity of their own --------------------------------------------------------------------------
+
+AMD_WATTS, NVML_WATTS = "gpu_package_power", "nvml_power_watts"
+OF_DAY = (EARLY, LATE)
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Boards that their exporters number, and boards with UUIDs that look alike."""
+    half = DAY_SECONDS / 2
+    noon_on = rising(100_000, half + 60, LATE, start=1e6 + 100_000 * (half + 60 - EARLY))
+
+    def numbered(host: str, **labels: str) -> dict[str, str]:
+        return {"Hostname": host, "modelName": A100, **labels}
+
+    series = [
+        # Two hosts, one board each, of the same number and without a UUID: 200 and 100 W.
+        (ENERGY, numbered("h1", gpu="0", UUID=""), rising(200_000, *OF_DAY)),
+        (ENERGY, numbered("h2", gpu="0", UUID=""), rising(100_000, *OF_DAY)),
+        # The number under the label of the UUID, as a file's column often is.
+        (NVML_WATTS, {"uuid": "0", "node": "h3", "device_type": A100}, steady(200, *OF_DAY)),
+        (NVML_WATTS, {"uuid": "0", "node": "h4", "device_type": A100}, steady(100, *OF_DAY)),
+        (NVML_WATTS, {"uuid": "card0", "node": "h5", "device_type": A100}, steady(100, *OF_DAY)),
+        (AMD_WATTS, {"gpu_id": "0", "hostname": "h6"}, steady(120, *OF_DAY)),
+        (AMD_WATTS, {"gpu_id": "0", "hostname": "h7"}, steady(130, *OF_DAY)),
+        (AMD_WATTS, {"gpu_id": "0", "serial_number": "692251001124", "hostname": "h8"}, steady(140, *OF_DAY)),
+        # Neither UUID nor host: the address that was scraped.
+        (ENERGY, {"gpu": "0", "modelName": A100, "instance": "10.0.0.9:9400"}, rising(150_000, *OF_DAY)),
+        # Numbers that nobody else has are qualified too.
+        (WATTS, numbered("h9", gpu="7"), steady(110, *OF_DAY)),
+        # A pod comes and goes: one meter, its counter runs on.
+        (ENERGY, numbered("h10", gpu="3", **pod("p3")), rising(100_000, EARLY, half)),
+        (ENERGY, numbered("h10", gpu="3"), noon_on),
+        # A board that moved at noon keeps its UUID and its counter.
+        (ENERGY, board("GPU-moved", "h11", gpu="0"), rising(100_000, EARLY, half)),
+        (
+            ENERGY,
+            board("GPU-moved", "h12", gpu="1"),
+            rising(100_000, half + 60, LATE, start=1e6 + 100_000 * (half + 60 - EARLY)),
+        ),
+        # Two exporters of one board disagree: dcgm-exporter says 200 W, the agent 300.
+        (WATTS, board("GPU-two", "h13"), steady(200, *OF_DAY)),
+        (NVML_WATTS, {"uuid": "GPU-two", "node": "h13", "device_type": A100}, steady(300, *OF_DAY)),
+    ]
+    book = plant(tmp_path_factory.mktemp("identities"), {"cluster": series[:-1], "agents": series[-1:]})
+    book.run()
+    return book
+
+
+def test_a_board_without_a_uuid_is_qualified_by_its_node_else_its_address(identities: Book) -> None:
+    watts = identities.query(
+        "select device_uuid, meter, sum(energy_joules)::double / 86400 from marts.energy_ledger group by all"
+    )
+    found = {device: joules for device, meter, joules in watts if device == meter}
+    assert len(found) == len(watts)
+    assert found == pytest.approx(
+        {
+            "h1/0": 200,
+            "h2/0": 100,
+            "h3/0": 200,
+            "h4/0": 100,
+            "h5/card0": 100,
+            "h6/0": 120,
+            "h7/0": 130,
+            "692251001124": 140,
+            "10.0.0.9/0": 150,
+            "h9/7": 110,
+            "h10/3": 100,
+            "GPU-moved": 100,
+            "GPU-two": 200,  # not 300, and not 500
+        }
+    )
+    assert identities.broken() == {}
+
+
+def test_two_exporters_that_disagree_about_one_board_are_named_with_their_watts(identities: Book) -> None:
+    rows = identities.query(
+        "select meter, source, cross_check_source, metered_joules::double / 86400, cross_check_joules::double / 86400"
+        " from marts.reconciliation_daily where abs(cross_check_ratio) > 0.05"
+    )
+    assert rows == [("GPU-two", "cluster", "agents", pytest.approx(200), pytest.approx(300, rel=1e-3))]
+    assert identities.failed_tests("cross_checks_agree") == {"cross_checks_agree"}

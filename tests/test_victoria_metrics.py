@@ -280,7 +280,7 @@ def test_replicas_far_apart_in_the_stream_land_as_through_selectors(tmp_path, mo
         status = 200 if part else 404
         reply(handler, status, orjson.dumps({"status": "success", "data": found.get(part)}))
 
-    known = Catalogue({POWER: FAMILIES[POWER]}, [("dcgm_exporter", "UUID", 10)])
+    known = Catalogue({POWER: FAMILIES[POWER]}, [("dcgm_exporter", "UUID", 10, "device_uuid")])
     landed = []
     for name, server in (("export", exporting(exported)[0]), ("selectors", http_server(selected))):
         with server as url, closing(warehouse.connect(tmp_path / f"{name}.duckdb")) as connection:

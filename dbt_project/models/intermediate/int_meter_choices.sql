@@ -22,7 +22,7 @@ series_days as (
 
 device_types as (
 
-    select * from {{ ref('device_types') }}
+    select * from {{ ref('stg_device_types') }}
 
 ),
 

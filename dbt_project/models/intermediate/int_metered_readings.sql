@@ -67,7 +67,7 @@ limits as (
 
 device_types as (
 
-    select * from {{ ref('device_types') }}
+    select * from {{ ref('stg_device_types') }}
 
 ),
 

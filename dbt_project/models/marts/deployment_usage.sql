@@ -52,7 +52,7 @@ slo_capacity as (
 
 device_types as (
 
-    select * from {{ ref('device_types') }}
+    select * from {{ ref('stg_device_types') }}
 
 ),
 

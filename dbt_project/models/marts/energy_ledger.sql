@@ -25,7 +25,7 @@ baselines as (
 
 device_types as (
 
-    select * from {{ ref('device_types') }}
+    select * from {{ ref('stg_device_types') }}
 
 ),
 

@@ -39,7 +39,7 @@ parked as (
 
 device_types as (
 
-    select * from {{ ref('device_types') }}
+    select * from {{ ref('stg_device_types') }}
 
 ),
 

@@ -68,7 +68,7 @@ label_catalog as (
 
 device_type_aliases as (
 
-    select * from {{ ref('device_type_aliases') }}
+    select * from {{ ref('stg_device_type_aliases') }}
 
 ),
 
@@ -78,20 +78,34 @@ labels as (
 
 ),
 
-preferred_labels as (
+-- An index under a label that should hold a UUID is an index: unique on its host alone.
+named_labels as (
 
     select
         series.series_id,
-        label_catalog.attribute,
+        case
+            when label_catalog.attribute = 'device_uuid' and {{ is_bare_index('labels.value') }} then 'device_index'
+            else label_catalog.attribute
+        end as attribute,
+        label_catalog.rank,
+        labels.label,
         labels.value
     from labels
     inner join series on labels.series_id = series.series_id
     inner join label_catalog
         on series.source_kind = label_catalog.source_kind and labels.label = label_catalog.label
-    where labels.value <> ''
-    qualify row_number() over (
-        partition by series.series_id, label_catalog.attribute order by label_catalog.rank, labels.label
-    ) = 1
+    where labels.value <> '' and not (label_catalog.attribute = 'device_uuid' and {{ is_no_identity('labels.value') }})
+
+),
+
+preferred_labels as (
+
+    select
+        series_id,
+        attribute,
+        value
+    from named_labels
+    qualify row_number() over (partition by series_id, attribute order by rank, label) = 1
 
 ),
 
@@ -100,7 +114,7 @@ attributes as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
+            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
             'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job'
         ] -%}
@@ -141,7 +155,7 @@ located as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
+            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
             'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
         ] -%}
         {{ attribute }},
@@ -157,12 +171,27 @@ located as (
 
 ),
 
+-- What is unique on its host alone is a device of its node, whatever its values are elsewhere.
+identified as (
+
+    select
+        located.*,
+        coalesce(node_aliases.node, located.named_node) as own_node,
+        coalesce(
+            located.device_uuid, coalesce(node_aliases.node, located.named_node, series.source) || '/' || located.device_index
+        ) as device
+    from located
+    inner join series on located.series_id = series.series_id
+    left join node_aliases on located.named_node = node_aliases.alias
+
+),
+
 placed as (
 
     select
         catalogued.*,
-        located.device_uuid,
-        coalesce(devices.node, node_aliases.node, located.named_node) as node,
+        located.device as device_uuid,
+        coalesce(devices.node, located.own_node) as node,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('located.device_type') }}) as device_type,
         located.namespace,
         -- A batch job holds its boards as a pod does.
@@ -193,17 +222,17 @@ placed as (
             else coalesce(engine_targets.engine, located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
         end as engine,
         case catalogued.meter_scope
-            when 'board' then located.device_uuid
-            when 'module' then coalesce(devices.node, node_aliases.node, located.named_node) || '/' || coalesce(located.module, located.device_uuid)
-            when 'node' then coalesce(devices.node, node_aliases.node, located.named_node)
+            when 'board' then located.device
+            when 'module'
+                then coalesce(devices.node, located.own_node) || '/' || coalesce(located.module, located.device_uuid, located.device_index)
+            when 'node' then coalesce(devices.node, located.own_node)
             -- A rack has several feeds, each with a meter of its own.
             when 'rack' then coalesce(located.rack, {{ unknown() }}) || coalesce('/' || located.pdu, '') || coalesce('/' || located.pdu_input, '')
             when 'facility' then coalesce(located.facility, sources.site, {{ unknown() }})
         end as meter
     from catalogued
-    left join located on catalogued.series_id = located.series_id
-    left join devices on located.device_uuid = devices.device_uuid
-    left join node_aliases on located.named_node = node_aliases.alias
+    left join identified as located on catalogued.series_id = located.series_id
+    left join devices on located.device = devices.device_uuid
     left join device_type_aliases on located.device_type = device_type_aliases.alias
     left join model_aliases on located.model = model_aliases.alias
     left join engine_targets on located.instance = engine_targets.target
