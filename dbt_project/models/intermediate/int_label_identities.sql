@@ -21,7 +21,7 @@ label_catalog as (
 
 device_type_aliases as (
 
-    select * from {{ ref('device_type_aliases') }}
+    select * from {{ ref('stg_device_type_aliases') }}
 
 ),
 
@@ -52,6 +52,12 @@ devices as (
 engines as (
 
     select * from {{ source('fleet', 'engines') }}
+
+),
+
+engine_targets as (
+
+    select * from {{ source('fleet', 'engine_targets') }}
 
 ),
 
@@ -91,17 +97,34 @@ known_series as (
 
 ),
 
--- What a label says, alias by alias; the alias of the lowest rank that says anything speaks.
-said as (
+-- What the labels say, alias by alias. What should be globally unique and is a bare number is unique on its host alone.
+told as (
 
     select
         known_series.series_id,
-        label_catalog.attribute,
-        min_by({{ label_value('known_series.labels', 'label_catalog.label') }}, label_catalog.rank) as name
+        label_catalog.rank,
+        {{ label_value('known_series.labels', 'label_catalog.label') }} as name,
+        case
+            when label_catalog.attribute = 'device_uuid'
+                and {{ is_bare_index(label_value('known_series.labels', 'label_catalog.label')) }}
+                then 'device_index'
+            else label_catalog.attribute
+        end as attribute
     from (select distinct series_id, source_kind, labels from known_series) as known_series
     inner join label_catalog on known_series.source_kind = label_catalog.source_kind
-    where {{ label_value('known_series.labels', 'label_catalog.label') }} <> ''
-    group by known_series.series_id, label_catalog.attribute
+
+),
+
+-- The alias of the lowest rank that says anything speaks.
+said as (
+
+    select
+        series_id,
+        attribute,
+        min_by(name, rank) as name
+    from told
+    where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
+    group by series_id, attribute
 
 ),
 
@@ -109,10 +132,10 @@ names as (
 
     select
         series_id,
-        {% for attribute in ['device_uuid', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'role', 'data_rank'] -%}
+        {% for attribute in ['device_uuid', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'role', 'data_rank'] -%}
         max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
         {% endfor -%}
-        {% for attribute in ['node', 'instance', 'namespace', 'pod', 'job', 'engine', 'rack', 'facility'] -%}
+        {% for attribute in ['node', 'instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
         max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
         {% endfor -%}
         -- Ranks that tell the same tokens: the first of them is heard, pipeline before tensor.
@@ -123,13 +146,21 @@ names as (
 
 ),
 
--- A bare engine or a node's meter is often known by its address alone.
+-- A bare engine, a node's meter or a board without a host's name is often known by its address alone.
 addressed as (
 
     select
-        *,
-        split_part(coalesce(node, case when pod is null then instance end), ':', 1) as host
+        names.*,
+        coalesce(node_aliases.node, hosts.host) as own_node
     from names
+    inner join (
+        select
+            series_id,
+            split_part(coalesce(node, case when workload_pod is null and pod is null then instance end), ':', 1) as host
+        from names
+    ) as hosts
+        on names.series_id = hosts.series_id
+    left join node_aliases on hosts.host = node_aliases.alias
 
 ),
 
@@ -137,8 +168,8 @@ named as (
 
     select
         known_series.*,
-        names.device_uuid,
-        names.module,
+        coalesce(names.device_uuid, coalesce(names.own_node, known_series.source) || '/' || names.device_index) as device,
+        coalesce(names.module, names.device_uuid, names.device_index) as module,
         names.pdu,
         names.pdu_input,
         names.namespace,
@@ -146,11 +177,12 @@ named as (
         names.facility,
         coalesce(names.data_rank, '0') as data_rank,
         coalesce(names.place_among_ranks, 0) as place_among_ranks,
-        coalesce(devices.node, node_aliases.node, names.host) as named_node,
+        coalesce(devices.node, names.own_node) as named_node,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
         coalesce(model_aliases.model, {{ name_of_source('names.model') }}) as named_model,
         case when names.role in ('prefill', 'decode') then names.role end as named_role,
         coalesce(
+            engine_targets.engine,
             names.engine,
             names.namespace || '/' || names.pod,
             names.pod,
@@ -159,8 +191,9 @@ named as (
         ) as engine_by_labels
     from known_series
     left join addressed as names on known_series.series_id = names.series_id
-    left join devices on names.device_uuid = devices.device_uuid
-    left join node_aliases on names.host = node_aliases.alias
+    left join devices
+        on coalesce(names.device_uuid, coalesce(names.own_node, known_series.source) || '/' || names.device_index) = devices.device_uuid
+    left join engine_targets on names.instance = engine_targets.target
     left join device_type_aliases on names.device_type = device_type_aliases.alias
     left join model_aliases on names.model = model_aliases.alias
 
@@ -199,8 +232,8 @@ placed as (
         coalesce(nodes.rack, described.named_rack) as rack,
         coalesce(described.named_device_type, nodes.device_type) as meter_device_type,
         case described.meter_scope
-            when 'board' then described.device_uuid
-            when 'module' then described.node || '/' || coalesce(described.module, described.device_uuid)
+            when 'board' then described.device
+            when 'module' then described.node || '/' || described.module
             when 'node' then described.node
             when 'rack'
                 then coalesce(described.named_rack, {{ unknown() }})

@@ -168,8 +168,8 @@ final as (
         meter_attributes.device_uuid,
         meter_attributes.device_type,
         -- Another reading of the meter may know what the booked one does not.
-        case when finest.site = {{ unknown() }} then coalesce(meter_attributes.site, finest.site) else finest.site end as site,
-        case when finest.node is null then coalesce(finest.rack, meter_attributes.rack) else finest.rack end as rack,
+        case when purposes.site = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
+        case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
         coalesce(device_types.gpus, 1) as gpu_count,
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when purposes.meter_scope = 'board'
