@@ -86,6 +86,9 @@ def boards() -> Iterator[Series]:
     # Silent 22:00 to 02:00 of the next day; the gauge 23:00 to 01:00.
     over_midnight = resumed(22 * HOURS, 26 * HOURS, 2 * HOUR_JOULES + 2 * 300 * HOURS)
     yield from of("GPU-resume", over_midnight, silent(gauge, (23, 25)))
+    # The same, with a gauge that dies at 23:00: on the second day the counter is alone.
+    over_midnight = resumed(22 * HOURS, 26 * HOURS, HOUR_JOULES + 3 * 300 * HOURS)
+    yield from of("GPU-part", over_midnight, steady(200, 0, 23 * HOURS))
     # Restarted at noon, seen again at 14:00, with a gauge and without.
     restarted = counter(200, 0, 10 * HOURS) + counter(200, 14 * HOURS, start=1000 * 2 * HOUR_JOULES)
     yield from of("GPU-fall", restarted, partly)
@@ -220,6 +223,9 @@ def test_a_gap_over_midnight_belongs_to_both_days(book: Book) -> None:
     first, second = hours(book, "GPU-resume"), hours(book, "GPU-resume", day=1)
     assert (first[21], first[22], first[23]) == (near(HOUR_JOULES), near(HOUR_JOULES), near(300 * HOURS))
     assert (second[0], second[1], second[2]) == (near(300 * HOURS), near(HOUR_JOULES), near(HOUR_JOULES))
+    first, second = hours(book, "GPU-part"), hours(book, "GPU-part", day=1)
+    assert (first[21], first[22], first[23]) == (near(HOUR_JOULES), near(HOUR_JOULES), near(300 * HOURS))
+    assert (second[0], second[1], second[2]) == (near(300 * HOURS), near(300 * HOURS), near(HOUR_JOULES))
 
 
 def test_after_a_fall_in_the_gap_the_gauge_stands(book: Book) -> None:
@@ -357,7 +363,7 @@ def apart(folder: Path) -> Book:
     """Counters and gauges from two sources, and a node's wall meter above a board that comes back."""
     counters, gauges = [], []
     for metric, labels, samples in boards():
-        if labels.get("UUID", "GPU-resume") in ("GPU-resume", "GPU-dead", "GPU-wall-gauge", "GPU-noon"):
+        if labels.get("UUID", "GPU-resume") in ("GPU-resume", "GPU-part", "GPU-dead", "GPU-wall-gauge", "GPU-noon"):
             (counters if metric == ENERGY else gauges).append((metric, labels, samples))
     return plant(folder, {"counters": counters, "gauges": gauges}, days=2, max_spread_days=0.25)
 
