@@ -88,7 +88,7 @@ def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_pat
         sound,
         tmp_path,
         "models/intermediate/int_meter_choices.sql",
-        "when finest.preference > 1 then 'cross_check'",
+        "when preference > 1 then 'cross_check'",
         "when false then 'cross_check'",
     )
     assert ENERGY_BALANCE in book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE)

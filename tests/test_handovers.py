@@ -85,6 +85,9 @@ def boards() -> Iterator[Series]:
     # Silent 22:00 to 02:00 of the next day; the gauge 23:00 to 01:00.
     over_midnight = resumed(22 * HOURS, 26 * HOURS, 2 * HOUR_JOULES + 2 * 300 * HOURS)
     yield from of("GPU-resume", over_midnight, silent(gauge, (23, 25)))
+    # The same, with a gauge that dies at 23:00: on the second day the counter is alone.
+    over_midnight = resumed(22 * HOURS, 26 * HOURS, HOUR_JOULES + 3 * 300 * HOURS)
+    yield from of("GPU-part", over_midnight, steady(200, 0, 23 * HOURS))
     # Restarted at noon, seen again at 14:00, with a gauge and without.
     restarted = counter(200, 0, 10 * HOURS) + counter(200, 14 * HOURS, start=1000 * 2 * HOUR_JOULES)
     yield from of("GPU-fall", restarted, partly)
@@ -219,6 +222,9 @@ def test_a_gap_over_midnight_belongs_to_both_days(book: Book) -> None:
     first, second = hours(book, "GPU-resume"), hours(book, "GPU-resume", day=1)
     assert (first[21], first[22], first[23]) == (near(HOUR_JOULES), near(HOUR_JOULES), near(300 * HOURS))
     assert (second[0], second[1], second[2]) == (near(300 * HOURS), near(HOUR_JOULES), near(HOUR_JOULES))
+    first, second = hours(book, "GPU-part"), hours(book, "GPU-part", day=1)
+    assert (first[21], first[22], first[23]) == (near(HOUR_JOULES), near(HOUR_JOULES), near(300 * HOURS))
+    assert (second[0], second[1], second[2]) == (near(300 * HOURS), near(300 * HOURS), near(HOUR_JOULES))
 
 
 def test_after_a_fall_in_the_gap_the_gauge_stands(book: Book) -> None:
@@ -327,3 +333,62 @@ def test_the_balance_holds(book: Book) -> None:
         " where abs(difference_joules) > 0.01 or metered_joules is null or booked_joules is null"
     )
     assert rows == []
+
+
+def test_a_sum_of_a_gap_that_is_lost_turns_the_balance_red(book: Book, tmp_path: Path) -> None:
+    project = broken_project(
+        tmp_path,
+        "dbt_project/models/intermediate/int_handover_cells.sql".removeprefix("dbt_project/"),
+        "coalesce(solved.scale, 1) as scale",
+        "cast(1 as double) as scale",
+    )
+    wrong = book.copy(tmp_path / "data", project)
+    wrong.write(DAY, DAY + timedelta(days=2))
+    rows = wrong.query(
+        "select meter, difference_joules::double from held_back.reconciliation_daily"
+        " where abs(difference_joules) > 1 order by 1"
+    )
+    assert rows == [
+        ("GPU-less", near(0.2 * 2_160_000)),
+        ("GPU-more", near(-0.1 * 2_160_000)),
+        ("GPU-scaled", near(-4 * 50 * HOURS)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    book = apart(tmp_path_factory.mktemp("at-once"))
+    book.run()
+    return book
+
+
+def apart(folder: Path) -> Book:
+    """Counters and gauges from two sources, and a node's wall meter above a board that comes back."""
+    counters, gauges = [], []
+    for metric, labels, samples in boards():
+        if labels.get("UUID", "GPU-resume") in ("GPU-resume", "GPU-part", "GPU-dead", "GPU-wall-gauge", "GPU-noon"):
+            (counters if metric == ENERGY else gauges).append((metric, labels, samples))
+    return plant(folder, {"counters": counters, "gauges": gauges}, days=2, max_spread_days=0.25)
+
+
+def test_day_by_day_gives_the_same_book(at_once: Book, tmp_path: Path) -> None:
+    book = apart(tmp_path)
+    book.run(DAY, DAY + timedelta(days=1))
+    assert hours(book, "GPU-resume")[22] == near(HOUR_JOULES)
+    assert 23 not in hours(book, "GPU-resume")  # the gauge is silent, and the counter has not come back
+    # When it comes back, the day on which it fell silent is booked again.
+    assert book.run(DAY + timedelta(days=1), DAY + timedelta(days=2)) == (DAY, DAY + timedelta(days=2))
+    assert book.hashes() == at_once.hashes()
+
+
+def test_a_gauge_that_lands_last_gives_the_same_book(at_once: Book, tmp_path: Path) -> None:
+    book = apart(tmp_path)
+    recorded, away = tmp_path / "recorded" / "gauges", tmp_path / "away"
+    recorded.rename(away)
+    book.run(DAY + timedelta(days=1), DAY + timedelta(days=2))
+    book.run(DAY, DAY + timedelta(days=1))
+    away.rename(recorded)
+    # The gauge of the second day changes what the first day has of the counter's gap.
+    assert book.run(DAY + timedelta(days=1), DAY + timedelta(days=2)) == (DAY, DAY + timedelta(days=2))
+    book.run(DAY, DAY + timedelta(days=1))
+    assert book.hashes() == at_once.hashes()

@@ -75,23 +75,54 @@ node_days as (
 
 ),
 
+power_readings as (
+
+    select distinct
+        reading_id,
+        meter_scope,
+        meter
+    from series
+    where stream = 'power' and quantity in ('energy', 'power')
+
+),
+
+-- Gaps that another reading may fill, be it on another date: the counter's difference is the sum over all of the gap.
+filled_gaps as (
+
+    select distinct
+        preferred.date,
+        preferred.reading_id
+    from preferred
+    inner join power_readings
+        on preferred.meter_scope = power_readings.meter_scope
+        and preferred.meter = power_readings.meter
+        and preferred.reading_id <> power_readings.reading_id
+    inner join series_days
+        on power_readings.reading_id = series_days.reading_id
+        and series_days.last_us > preferred.known_from_us
+        and series_days.first_us < preferred.known_to_us
+    where preferred.preference = 1 and preferred.has_gap
+
+),
+
 judged as (
 
     select
         finest.*,
         coalesce(node_days.is_mixed, false) as is_mixed,
         node_days.node_cap_us,
-        (
+        filled_gaps.reading_id is not null
+        or (
             finest.readings > 1
             and coalesce(
-                finest.has_gap
-                or finest.first_known_us - finest.meter_first_known_us > finest.cap_us
+                finest.first_known_us - finest.meter_first_known_us > finest.cap_us
                 or finest.meter_last_known_us - finest.last_known_us > finest.cap_us,
                 false
             )
         )
         or coalesce(node_days.is_mixed, false) as is_handover
     from finest
+    left join filled_gaps on finest.date = filled_gaps.date and finest.reading_id = filled_gaps.reading_id
     left join node_days
         on finest.date = node_days.date
         and finest.node = node_days.node

@@ -260,14 +260,32 @@ preferred as (
 
 ),
 
+-- Silences in which another reading of the meter saw something, on whatever date.
+filled_silences as (
+
+    select distinct
+        preferred.date,
+        preferred.meter_scope,
+        preferred.meter
+    from preferred
+    inner join readings as others
+        on preferred.meter_scope = others.meter_scope and preferred.meter = others.meter and preferred.reading_id <> others.reading_id
+    inner join reading_dates
+        on others.reading_id = reading_dates.reading_id
+        and reading_dates.last_us > coalesce(preferred.previous_us, preferred.first_us)
+        and reading_dates.first_us < coalesce(preferred.next_us, preferred.last_us)
+    where preferred.preference = 1 and preferred.is_silent_once
+
+),
+
 final as (
 
     select
-        date,
+        preferred.date,
         start_us,
         end_us,
-        meter_scope,
-        meter,
+        preferred.meter_scope,
+        preferred.meter,
         site,
         reading_id,
         source,
@@ -296,13 +314,16 @@ final as (
         max(case
             when preference = 1 and (
                 is_node_shared
-                or (readings > 1 and (
-                    is_silent_once or knows_from_us - meter_knows_from_us > cap_us or meter_knows_to_us - knows_to_us > cap_us
-                ))
+                or filled_silences.meter is not null
+                or (readings > 1 and (knows_from_us - meter_knows_from_us > cap_us or meter_knows_to_us - knows_to_us > cap_us))
             ) then 1
             else 0
-        end) over (partition by date, meter_scope, meter) = 1 as is_shared
+        end) over (partition by preferred.date, preferred.meter_scope, preferred.meter) = 1 as is_shared
     from preferred
+    left join filled_silences
+        on preferred.date = filled_silences.date
+        and preferred.meter_scope = filled_silences.meter_scope
+        and preferred.meter = filled_silences.meter
 
 )
 
