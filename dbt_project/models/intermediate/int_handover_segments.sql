@@ -1,6 +1,7 @@
 -- Segments of the meters that are handed over, on the dates of the run: one row per date, purpose, meter and segment, as in
--- int_energy_segments. Seconds in which no board of a node reports are booked by the node's own meter; in all others it measures the host.
-{# Only int_energy_segments reads it. #}
+-- int_energy_segments, and the reading that covers it. Seconds in which no board of a node reports are booked by the node's own meter; in all others it measures the
+-- host.
+{# int_energy_segments reads it, and series_daily. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
 with cells as (
@@ -203,6 +204,7 @@ covered_segments as (
         cells.date,
         cells.purpose,
         cells.reading_id,
+        steps.reading_id as covering_reading_id,
         greatest(steps.start_us, cells.start_us) as start_us,
         least(steps.end_us, cells.end_us) as end_us,
         cells.scale * cast({{ clipped_joules('steps', 'cells.start_us', 'cells.end_us') }} as double) as energy_joules,
@@ -235,6 +237,7 @@ final as (
         date,
         purpose,
         reading_id,
+        cast(null as bigint) as covering_reading_id,
         start_us,
         end_us,
         uncovered_joules as energy_joules,

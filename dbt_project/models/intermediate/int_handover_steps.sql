@@ -258,6 +258,7 @@ final as (
         meter_readings.meter_scope,
         meter_readings.meter,
         meter_readings.reading_order,
+        measured.reading_id,
         measured.is_counter,
         measured.start_us,
         measured.end_us,

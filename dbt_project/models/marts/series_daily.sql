@@ -31,9 +31,21 @@ meter_choices as (
 
 ),
 
+handover_segments as (
+
+    select * from {{ ref('int_handover_segments') }}
+
+),
+
 token_choices as (
 
     select * from {{ ref('int_token_choices') }}
+
+),
+
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
 
 ),
 
@@ -49,29 +61,62 @@ token_ledger as (
 
 ),
 
--- What the book made of it. Several series of one reading follow each other (a pod moves) or repeat each other (MIG rows): each moment is the
--- first one's.
-power_choices as (
+-- What the book made of each reading. Of a meter that is handed over within the date, the seconds that each reading covers.
+reading_purposes as (
 
     select
-        meter_choices.date,
-        book_series.series_id,
-        meter_choices.reading_id,
-        meter_choices.metric,
-        meter_choices.meter_scope,
-        meter_choices.meter,
-        meter_choices.purpose,
-        min(case when meter_choices.purpose in ('booked', 'host') then meter_choices.metric end)
-            over (partition by meter_choices.date, meter_choices.meter_scope, meter_choices.meter) as booked_metric
+        date,
+        reading_id,
+        metric,
+        meter_scope,
+        meter,
+        max(case when purpose = 'booked' then 1 else 0 end) = 1 as is_booked,
+        max(case when purpose = 'host' then 1 else 0 end) = 1 as is_host,
+        max(case when is_handover then 1 else 0 end) = 1 as is_handover
     from meter_choices
-    inner join book_series on meter_choices.reading_id = book_series.reading_id and book_series.stream = 'power'
+    group by date, reading_id, metric, meter_scope, meter
 
 ),
 
+covering_readings as (
+
+    select
+        date,
+        covering_reading_id as reading_id,
+        sum(case when purpose = 'booked' then end_us - start_us else 0 end) as booked_us
+    from handover_segments
+    where covering_reading_id is not null
+    group by date, covering_reading_id
+
+),
+
+power_choices as (
+
+    select
+        reading_purposes.date,
+        book_series.series_id,
+        reading_purposes.reading_id,
+        reading_purposes.metric,
+        reading_purposes.meter,
+        reading_purposes.is_host,
+        reading_purposes.is_booked and not reading_purposes.is_handover as is_booked_alone,
+        covering_readings.booked_us as handover_us,
+        min(case when reading_purposes.is_booked or reading_purposes.is_host then reading_purposes.metric end) over (
+            partition by reading_purposes.date, reading_purposes.meter_scope, reading_purposes.meter
+        ) as booked_metric
+    from reading_purposes
+    inner join book_series on reading_purposes.reading_id = book_series.reading_id and book_series.stream = 'power'
+    left join covering_readings
+        on reading_purposes.date = covering_readings.date and reading_purposes.reading_id = covering_readings.reading_id
+
+),
+
+-- Several series of one reading follow each other (a pod moves) or repeat each other (MIG rows): each moment is the first one's.
 power_spans as (
 
     select
         power_choices.*,
+        measured.covered_seconds,
         greatest(
             measured.last_us - greatest(
                 measured.first_us,
@@ -85,11 +130,24 @@ power_spans as (
                 )
             ),
             0
-        ) / 1e6 as own_seconds,
-        measured.covered_seconds
+        ) as own_us
     from power_choices
     inner join measured on power_choices.date = measured.date and power_choices.series_id = measured.series_id
     where measured.samples > 0
+
+),
+
+booked_spans as (
+
+    select
+        *,
+        case
+            when is_booked_alone then least(own_us / 1e6, covered_seconds)
+            when handover_us > 0
+                then least({{ ratio('handover_us * own_us', 'sum(own_us) over (partition by date, reading_id)') }} / 1e6, covered_seconds)
+            else 0
+        end as booked_seconds
+    from power_spans
 
 ),
 
@@ -100,22 +158,23 @@ power_outcomes as (
         series_id,
         meter as booked_for,
         case
-            when purpose = 'booked' and own_seconds > 0 then 'booked'
-            when purpose = 'booked' then 'redundant'
-            when purpose = 'host' or booked_metric is null then 'coarser_scope'
+            when booked_seconds > 0 and booked_seconds >= 0.5 * covered_seconds then 'booked'
+            when is_booked_alone then 'redundant'
+            when is_host or booked_metric is null then 'coarser_scope'
             when metric = booked_metric then 'redundant'
             else 'cross_check'
         end as outcome,
         case
-            when purpose = 'booked' and own_seconds > 0 then null
-            when purpose = 'booked' then 'repeats_a_series'
-            when purpose = 'host' then 'measures_the_host'
+            when booked_seconds > 0 and booked_seconds >= 0.5 * covered_seconds then null
+            when is_booked_alone then 'repeats_a_series'
+            when is_host then 'measures_the_host'
             when booked_metric is null then 'finer_scope_speaks'
             when metric = booked_metric then 'another_source_speaks'
             else 'better_metric_speaks'
         end as reason,
-        case when purpose = 'booked' then least(own_seconds, covered_seconds) else 0 end as booked_seconds
-    from power_spans
+        booked_seconds,
+        is_host
+    from booked_spans
 
 ),
 
@@ -124,20 +183,22 @@ class_outcomes as (
     select
         measured.date,
         measured.series_id,
-        book_series.engine,
+        coalesce(copies.engine, book_series.engine) as engine,
         case
+            when copies.is_redundant then 2
             when token_choices.source = book_series.source and token_choices.metric = book_series.metric then 1
-            when token_choices.metric = book_series.metric then 2
-            when token_choices.metric is not null then 3
-            when book_series.quantity = 'tokens_handed_over' then 4
-            when book_series.level <> 'engine' then 5
-            else 6
+            when token_choices.metric = book_series.metric then 3
+            when token_choices.metric is not null then 4
+            when book_series.quantity = 'tokens_handed_over' then 5
+            when book_series.level <> 'engine' then 6
+            else 7
         end as place
     from measured
     inner join book_series on measured.series_id = book_series.series_id and book_series.stream = 'tokens'
+    left join copies on measured.date = copies.date and measured.series_id = copies.series_id
     left join token_choices
         on measured.date = token_choices.date
-        and book_series.engine = token_choices.engine
+        and coalesce(copies.engine, book_series.engine) = token_choices.engine
         and book_series.token_class = token_choices.token_class
         and book_series.quantity = 'tokens'
     where measured.samples > 0
@@ -151,14 +212,16 @@ token_outcomes as (
         series_id,
         max(engine) as booked_for,
         case min(place)
-            when 1 then 'booked' when 2 then 'redundant' when 3 then 'cross_check' when 5 then 'coarser_scope' else 'unused'
+            when 1 then 'booked' when 2 then 'redundant' when 3 then 'redundant' when 4 then 'cross_check' when 6 then 'coarser_scope'
+            else 'unused'
         end as outcome,
         case min(place)
-            when 2 then 'another_source_speaks'
-            when 3 then 'better_metric_speaks'
-            when 4 then 'counted_at_the_other_role'
-            when 5 then 'nearer_source_speaks'
-            when 6 then 'not_read'
+            when 2 then 'scraped_twice'
+            when 3 then 'another_source_speaks'
+            when 4 then 'better_metric_speaks'
+            when 5 then 'counted_at_the_other_role'
+            when 6 then 'nearer_source_speaks'
+            when 7 then 'not_read'
         end as reason
     from class_outcomes
     group by date, series_id
@@ -177,15 +240,33 @@ booked_joules as (
 
 ),
 
+-- A copy stands behind what is booked for the process that it copies.
+engines_of_series as (
+
+    select distinct
+        measured.date,
+        measured.series_id,
+        identities.token_class,
+        coalesce(copies.engine, identities.engine) as engine
+    from measured
+    inner join identities on measured.series_id = identities.series_id
+    left join copies on measured.date = copies.date and measured.series_id = copies.series_id
+    where measured.stream = 'tokens'
+
+),
+
 booked_tokens as (
 
     select
-        identities.series_id,
+        engines_of_series.series_id,
         token_ledger.date,
         {{ exact_sum('token_ledger.tokens') }} as tokens
     from token_ledger
-    inner join identities on token_ledger.engine = identities.engine and token_ledger.token_class = identities.token_class
-    group by identities.series_id, token_ledger.date, token_ledger.token_class
+    inner join engines_of_series
+        on token_ledger.date = engines_of_series.date
+        and token_ledger.engine = engines_of_series.engine
+        and token_ledger.token_class = engines_of_series.token_class
+    group by engines_of_series.series_id, token_ledger.date, token_ledger.token_class
 
 ),
 
@@ -204,7 +285,8 @@ judged as (
 
     select
         measured.*,
-        case when outcomes.outcome = 'booked' then outcomes.booked_for end as booked_for,
+        case when outcomes.booked_seconds > 0 then outcomes.booked_for end as booked_for,
+        coalesce(outcomes.is_host, false) as is_host,
         case
             when measured.samples = 0 then 'refused'
             when outcomes.outcome is not null then outcomes.outcome
@@ -233,7 +315,8 @@ judged as (
             token_outcomes.booked_for,
             token_outcomes.outcome,
             token_outcomes.reason,
-            case when token_outcomes.outcome = 'booked' then measured.covered_seconds else 0 end as booked_seconds
+            case when token_outcomes.outcome = 'booked' then measured.covered_seconds else 0 end as booked_seconds,
+            false as is_host
         from token_outcomes
         inner join measured on token_outcomes.date = measured.date and token_outcomes.series_id = measured.series_id
     ) as outcomes
@@ -271,7 +354,7 @@ final as (
         cast({{ exact('judged.own_joules') }} as {{ exact_type() }}) as own_joules,
         cast({{ exact('judged.own_tokens') }} as {{ exact_type() }}) as own_tokens,
         case
-            when judged.own_joules is null or judged.outcome in ('refused', 'coarser_scope') then null
+            when judged.own_joules is null or judged.is_host or judged.outcome in ('refused', 'coarser_scope') then null
             when judged.own_joules > 1.05 * coalesce(cast(judged.meter_joules as double), 0)
                 then cast({{ exact('judged.own_joules - coalesce(cast(judged.meter_joules as double), 0)') }} as {{ exact_type() }})
             else cast(0 as {{ exact_type() }})
