@@ -184,10 +184,9 @@ class Engine(Part):
         for name in (self.engine, *self.pods):
             if "*" in name[:-1]:
                 raise ValueError(f"got {name!r}, expected '*' at the end only")
-        if (self.pods or self.targets) and self.engine.endswith("*"):
-            raise ValueError(
-                f"engine: got {self.engine!r}, expected one engine's whole name because it has pods or targets"
-            )
+        for key in ("pods", "targets"):
+            if getattr(self, key) and self.engine.endswith("*"):
+                raise ValueError(f"engine: got {self.engine!r}, expected one engine's whole name because it has {key}")
         return self
 
 

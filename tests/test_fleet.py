@@ -126,6 +126,14 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "engines[0]: engine: got 'llm/*', expected one engine's whole name because it has pods or targets",
         ),
         (
+            'engines: [{engine: llm/*, targets: ["10.1.2.3:8000"]}]',
+            "engines[0]: engine: got 'llm/*', expected one engine's whole name because it has targets",
+        ),
+        (
+            'engines: [{engine: a, targets: ["10.1.2.3:8000"]}, {engine: b, targets: ["10.1.2.3:8000"]}]',
+            "engines[].targets: '10.1.2.3:8000' stands more than once, expected unique names",
+        ),
+        (
             "landing: {engine: spark}",
             "landing.target: got 'duckdb', expected 'lake' because engine is spark, which reads files",
         ),
@@ -417,7 +425,9 @@ models:
   - {name: gpt-oss-120b, aliases: [openai/gpt-oss-120b], slo: {ttft_seconds: 2, tpot_seconds: 0.05}, keep_apart: chat}
   - {name: whisper}
 nodes: [{name: n1, aliases: [10.0.0.5, bmc-1]}]
-engines: [{engine: llm/big-0, role: decode, pods: [llm/big-0-*, llm/extra]}, {engine: llm/*, team: chat}]
+engines:
+  - {engine: llm/big-0, role: decode, pods: [llm/big-0-*, llm/extra], targets: ["10.1.2.3:8000"]}
+  - {engine: llm/*, team: chat}
 assignments: [{node: n1, model: gpt-oss-120b, start_at: "2026-10-01T02:00:00+02:00"}]
 run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model, start_at: from, end_at: to}}]}
 """
@@ -458,6 +468,7 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
         (0, "llm/big-0-", True, "llm/big-0", "decode"),
         (0, "llm/extra", False, "llm/big-0", "decode"),
     ]
+    assert rows("select target, engine from fleet.engine_targets") == [("10.1.2.3:8000", "llm/big-0")]
     midnight = datetime(2026, 10, 1, tzinfo=UTC)
     assert rows("select node, model, start_at, end_at from fleet.assignments") == [
         ("n1", "gpt-oss-120b", midnight, None)

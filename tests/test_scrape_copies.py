@@ -6,6 +6,9 @@ values are others at other moments; tokens are worked out from the rate that was
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 
 from tests.books import Book
@@ -217,3 +220,64 @@ def test_copies_balance(book: Book) -> None:
         " and abs(difference_tokens) > 0.001"
     )
     assert rows == []
+
+
+def changing() -> list[Series]:
+    """Three days on which copies come and go, a process restarts, one scrape is bad at midnight and one is silent."""
+    first, second, end = monitor("a-0", "10.0.0.1:8000"), annotated("a-0", "10.0.0.1:8000"), 3 * DAY_SECONDS
+    bare = {"job": "static", "instance": "b-0:8000"}
+    dip = [(at, 0.0 if at == moment(2 * DAY_SECONDS) else value) for at, value in counted(3, last=end)]
+    return [
+        board_of("a-0"),
+        *process("a", first, 2, last=DAY_SECONDS + 18 * HOURS),
+        *process("a", second, 2, later=LATER, first=6 * HOURS, last=end),
+        # A copy without the pod's name, alone on the third day.
+        board_of("b-0"),
+        *process("b", monitor("b-0", "10.0.0.2:8000"), 2, last=2 * DAY_SECONDS - 600),
+        *process("b", bare, 2, later=LATER, last=end),
+        board_of("c-0"),
+        (OUTPUT, {**page("c"), **monitor("c-0", "10.0.0.3:8000")}, dip),
+        (START_TIME, monitor("c-0", "10.0.0.3:8000"), steady(BOOT, 0, end)),
+        # Silent over midnight, and restarted meanwhile.
+        board_of("d-0"),
+        *process("d", monitor("d-0", "10.0.0.4:8000"), 2, last=DAY_SECONDS - 1_800),
+        *process(
+            "d",
+            annotated("d-0", "10.0.0.4:8000"),
+            2,
+            first=DAY_SECONDS + 1_800,
+            last=end,
+            boot=moment(DAY_SECONDS - 900),
+        ),
+        board_of("e-0"),
+        *process("e", monitor("e-0", "10.0.0.5:8000"), 2, last=DAY_SECONDS - 3_600),
+        *process("e", monitor("e-0", "10.0.0.5:8000"), 2, first=DAY_SECONDS + 3_600, last=end),
+    ]
+
+
+def test_any_order_of_booking_gives_the_same_book(tmp_path: Path) -> None:
+    at_once = plant(tmp_path / "at_once", changing(), days=3)
+    at_once.run()
+    by_day = plant(tmp_path / "by_day", changing(), days=3)
+    for number in (2, 0, 1):
+        by_day.run(DAY + timedelta(days=number), DAY + timedelta(days=number + 1))
+    assert by_day.hashes() == at_once.hashes()
+    rows = at_once.query(
+        "select date::varchar, engine, round(sum(tokens)::double, 3) from marts.token_ledger where model in ('a', 'b')"
+        f" and {HOUR} = 12 group by all order by 1, 2"
+    )
+    assert rows == [
+        ("2026-10-15", "llm/a-0", 2 * HOURS),
+        ("2026-10-15", "llm/b-0", 2 * HOURS),
+        ("2026-10-16", "llm/a-0", 2 * HOURS),
+        ("2026-10-16", "llm/b-0", 2 * HOURS),
+        ("2026-10-17", "b-0:8000", 2 * HOURS),
+        ("2026-10-17", "llm/a-0", 2 * HOURS),
+    ]
+    # Over both midnights: nothing is lost where a copy hands over to itself.
+    assert at_once.query(
+        "select count(*) from marts.token_reconciliation_daily where abs(difference_tokens) > 0.001"
+    ) == [(0,)]
+    assert at_once.query(
+        "select round(sum(tokens)::double, 3) from marts.token_ledger where model = 'b' and date = '2026-10-16'"
+    ) == [(2 * DAY_SECONDS,)]

@@ -5,7 +5,8 @@
 {% macro dated_marts() %}
     {{ return([
         'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices', 'power_limits_daily',
-        'pressure_hourly', 'reconciliation_daily', 'series_daily', 'site_carbon_hourly', 'token_ledger', 'token_reconciliation_daily', 'unmetered_devices'
+        'pressure_hourly', 'reconciliation_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'token_ledger', 'token_reconciliation_daily',
+        'unmetered_devices'
     ]) }}
 {% endmacro %}
 

@@ -107,7 +107,7 @@ member_series as (
 
 ),
 
--- What the kept target calls the engine of a series that only another one has.
+-- What the kept target calls the engine of a series that only another one has; the page of a Ray agent holds several engines.
 kept_engines as (
 
     select
@@ -116,6 +116,7 @@ kept_engines as (
     from targets
     where targets.level = 'engine'
     group by targets.target
+    having min(targets.engine) = max(targets.engine)
 
 ),
 

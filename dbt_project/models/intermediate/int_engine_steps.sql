@@ -1,0 +1,328 @@
+-- What each engine's token series say of each moment: one row per engine, grid interval and step between two samples, cut at the interval's edges.
+-- A gap is longer than three of a series' own intervals. Over it the counter stood `still`, was `bridged` (it moved, nobody knows when), or is
+-- `lost`: the process began anew in it, or had begun and still loaded.
+{# Only int_engine_intervals reads it: DuckDB need not write it down, and Spark would plan these steps each time that they are used. #}
+{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+
+with series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }}
+
+),
+
+glitches as (
+
+    select * from {{ ref('int_token_glitches') }}
+
+),
+
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
+choices as (
+
+    select * from {{ ref('int_token_choices') }}
+
+),
+
+token_samples as (
+
+    select
+        series_id,
+        {{ epoch_us('observed_at') }} as observed_us,
+        value
+    from {{ source('raw', 'token_samples') }}
+    where observed_at >= {{ run_start_at() }}
+        and observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('value') }}
+
+),
+
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
+{{ process_span_ctes() }},
+
+-- Under its own name, and on a date with copies under theirs.
+named_series as (
+
+    select distinct series_id, engine from series
+    union
+    select distinct series_id, engine from copies
+
+),
+
+watched_series as (
+
+    select
+        series.series_id,
+        series.engine,
+        series.quantity,
+        max(case when series.is_tokens_complete then 1 else 0 end) = 1 as is_complete,
+        max({{ gauge_gap_factor() }} * 1e6 * coalesce(sources.interval_seconds, {{ var('grid_seconds') }})) as cap_us
+    from series
+    inner join named_series on series.series_id = named_series.series_id
+    left join choices
+        on named_series.engine = choices.engine
+        and series.token_class = choices.token_class
+        and series.source = choices.source
+        and series.metric = choices.metric
+    left join sources on series.source = sources.source
+    where series.quantity in ('requests_running', 'awake')
+        or (series.token_class in ('input', 'computed_input', 'output') and choices.engine is not null)
+    group by series.series_id, series.engine, series.quantity
+
+),
+
+all_points as (
+
+    select
+        watched_series.series_id,
+        watched_series.engine,
+        watched_series.quantity,
+        watched_series.is_complete,
+        watched_series.cap_us,
+        token_samples.observed_us,
+        token_samples.value
+    from token_samples
+    inner join watched_series on token_samples.series_id = watched_series.series_id
+    union all
+    select
+        watched_series.series_id,
+        watched_series.engine,
+        watched_series.quantity,
+        watched_series.is_complete,
+        watched_series.cap_us,
+        case when series_days.date < date '{{ start_date() }}' then series_days.last_us else series_days.first_us end as observed_us,
+        case when series_days.date < date '{{ start_date() }}' then series_days.last_value else series_days.first_value end as value
+    from series_days
+    inner join watched_series on series_days.series_id = watched_series.series_id
+    where not series_days.is_in_run
+
+),
+
+points as (
+
+    select all_points.*
+    from all_points
+    left join glitches on all_points.series_id = glitches.series_id and all_points.observed_us = glitches.observed_us
+    where glitches.series_id is null
+
+),
+
+steps as (
+
+    select
+        series_id,
+        engine,
+        quantity,
+        is_complete,
+        cap_us,
+        lag(observed_us) over series_window as start_us,
+        observed_us as end_us,
+        lag(value) over series_window as previous_value,
+        value
+    from points
+    window series_window as (partition by series_id order by observed_us)
+
+),
+
+sampled_steps as (
+
+    select
+        series_id,
+        engine,
+        start_us,
+        end_us,
+        'sampled' as kind,
+        case quantity
+            when 'tokens' then value <> previous_value
+            when 'requests_running' then value > 0 or previous_value > 0
+            else false
+        end as is_active,
+        case when quantity = 'awake' then value = 0 and previous_value = 0 else false end as is_asleep,
+        quantity <> 'awake' as tells_activity
+    from steps
+    where end_us > start_us and end_us - start_us <= cap_us
+
+),
+
+-- Longer than three intervals as the source states them: still no gap where the series' own are as long.
+long_steps as (
+
+    select
+        steps.series_id,
+        steps.engine,
+        steps.quantity,
+        steps.start_us,
+        steps.end_us,
+        steps.previous_value,
+        steps.value,
+        steps.end_us - steps.start_us <= {{ gauge_gap_factor() }} * 1e6 * max(coalesce(series_days.typical_interval_seconds, 0)) as is_sampled
+    from steps
+    left join series_days
+        on steps.series_id = series_days.series_id
+        and {{ int_div('steps.end_us', day_us()) }} = {{ int_div('series_days.first_us', day_us()) }}
+    where steps.end_us - steps.start_us > steps.cap_us and not steps.is_complete
+    group by
+        steps.series_id, steps.engine, steps.quantity, steps.start_us, steps.end_us, steps.previous_value, steps.value
+
+),
+
+restarted_gaps as (
+
+    select distinct
+        long_steps.series_id,
+        long_steps.start_us
+    from long_steps
+    inner join process_spans
+        on long_steps.engine = process_spans.engine
+        and process_spans.start_us > long_steps.start_us
+        and process_spans.start_us <= long_steps.end_us
+
+),
+
+gaps as (
+
+    select
+        long_steps.series_id,
+        long_steps.engine,
+        long_steps.start_us,
+        long_steps.end_us,
+        case
+            when long_steps.is_sampled then 'sampled'
+            when long_steps.value < long_steps.previous_value or restarted_gaps.series_id is not null then 'lost'
+            when long_steps.value > long_steps.previous_value then 'bridged'
+            else 'still'
+        end as kind,
+        long_steps.is_sampled and long_steps.value <> long_steps.previous_value as is_active
+    from long_steps
+    left join restarted_gaps on long_steps.series_id = restarted_gaps.series_id and long_steps.start_us = restarted_gaps.start_us
+    where long_steps.quantity = 'tokens'
+
+),
+
+-- A series' first sample, and the start of its process before it.
+births as (
+
+    select
+        steps.series_id,
+        steps.engine,
+        steps.cap_us,
+        steps.end_us,
+        max(process_spans.start_us) as process_start_us
+    from steps
+    inner join process_spans on steps.engine = process_spans.engine and process_spans.start_us < steps.end_us
+    where steps.start_us is null and steps.quantity = 'tokens' and not steps.is_complete
+    group by steps.series_id, steps.engine, steps.cap_us, steps.end_us
+
+),
+
+loading as (
+
+    select
+        series_id,
+        engine,
+        greatest(process_start_us, {{ int_div('end_us', day_us()) }} * {{ day_us() }}) as start_us,
+        end_us
+    from births
+    where end_us - process_start_us > cap_us
+
+),
+
+told_steps as (
+
+    select * from sampled_steps
+    union all
+    select series_id, engine, start_us, end_us, kind, is_active, false as is_asleep, true as tells_activity from gaps
+    union all
+    select series_id, engine, start_us, end_us, 'lost' as kind, false as is_active, false as is_asleep, true as tells_activity
+    from loading
+    where end_us > start_us
+
+),
+
+judged_steps as (
+
+    select
+        *,
+        {{ int_div('start_us', grid_us()) }} as first_interval,
+        {{ int_div('end_us - 1', grid_us()) }} as last_interval
+    from told_steps
+    where end_us > {{ run_start_us() }} and start_us < {{ run_end_us() }}
+
+),
+
+pieces as (
+
+    select
+        series_id,
+        engine,
+        first_interval as interval_number,
+        start_us as from_us,
+        end_us as to_us,
+        kind,
+        is_active,
+        is_asleep,
+        tells_activity
+    from judged_steps
+    where first_interval = last_interval
+    union all
+    select
+        series_id,
+        engine,
+        interval_number,
+        greatest(start_us, interval_number * {{ grid_us() }}) as from_us,
+        least(end_us, (interval_number + 1) * {{ grid_us() }}) as to_us,
+        kind,
+        is_active,
+        is_asleep,
+        tells_activity
+    from (
+        select
+            *,
+            {{ integers_between(
+                'greatest(first_interval, ' ~ int_div(run_start_us(), grid_us()) ~ ')',
+                'least(last_interval, ' ~ int_div(run_end_us() ~ ' - 1', grid_us()) ~ ')'
+            ) }} as interval_number
+        from judged_steps
+        where first_interval < last_interval
+    ) as spread
+
+),
+
+-- Several series of one engine are scraped at the same moments: one step counts once.
+final as (
+
+    select
+        coalesce(copies.engine, pieces.engine) as engine,
+        pieces.interval_number,
+        pieces.from_us,
+        pieces.to_us,
+        max(case when is_active then 1 else 0 end) as is_active,
+        max(case when is_asleep then 1 else 0 end) as is_asleep,
+        max(case when kind = 'sampled' and (tells_activity or is_asleep) then 1 else 0 end) as is_sampled,
+        max(case when kind = 'still' then 1 else 0 end) as is_still,
+        max(case when kind = 'bridged' then 1 else 0 end) as is_bridged,
+        max(case when kind = 'lost' then 1 else 0 end) as is_lost
+    from pieces
+    left join copies
+        on pieces.series_id = copies.series_id
+        and {{ date_of_us('pieces.interval_number * ' ~ grid_us()) }} = copies.date
+    group by coalesce(copies.engine, pieces.engine), pieces.interval_number, pieces.from_us, pieces.to_us
+
+)
+
+select * from final
