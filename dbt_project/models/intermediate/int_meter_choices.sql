@@ -121,7 +121,7 @@ final as (
         meter_attributes.device_uuid,
         meter_attributes.device_type,
         -- Another reading of the meter may know what the booked one does not.
-        case when finest.site = {{ unknown() }} then coalesce(meter_attributes.site, finest.site) else finest.site end as site,
+        case when coalesce(finest.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, finest.site) else finest.site end as site,
         case when finest.node is null then coalesce(finest.rack, meter_attributes.rack) else finest.rack end as rack,
         coalesce(device_types.gpus, 1) as gpu_count,
         case when finest.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
