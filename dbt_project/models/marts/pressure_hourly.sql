@@ -53,11 +53,11 @@ engines as (
 
 ),
 
--- A frontend's queue is that of all engines of its model behind it.
+-- A frontend's queue is that of all engines of its model behind it. A queue that names no model is that of all models of its engine.
 watched as (
 
     {% for heard in [
-        'series.engine = engines.engine',
+        'series.engine = engines.engine and coalesce(series.model, engines.model) = engines.model',
         "series.level = 'frontend' and series.engine <> engines.engine and series.model = engines.model and series.namespace is not distinct from engines.namespace"
     ] -%}
     select
