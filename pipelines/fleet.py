@@ -148,7 +148,8 @@ class Engine(Part):
     """What telemetry does not say of an engine. `engine` is its name in the ledger (namespace/pod, a pod, host:port).
 
     `pods` (namespace/pod, or a Slurm job) work for it beside its own: the other nodes of a tensor-parallel engine, the
-    workers behind a frontend. Both may end with `*`; the first entry that fits an engine counts.
+    workers behind a frontend. Both may end with `*`; the first entry that fits an engine counts. `targets` are the
+    addresses (label `instance`) under which its page is scraped, where nothing else shows that it is one process.
     """
 
     engine: GivenName
@@ -158,14 +159,17 @@ class Engine(Part):
     role: Role | None = None
     node: Name | None = None
     pods: tuple[GivenName, ...] = ()
+    targets: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _pods_work_for_one(self) -> Engine:
         for name in (self.engine, *self.pods):
             if "*" in name[:-1]:
                 raise ValueError(f"got {name!r}, expected '*' at the end only")
-        if self.pods and self.engine.endswith("*"):
-            raise ValueError(f"engine: got {self.engine!r}, expected one engine's whole name because it has pods")
+        if (self.pods or self.targets) and self.engine.endswith("*"):
+            raise ValueError(
+                f"engine: got {self.engine!r}, expected one engine's whole name because it has pods or targets"
+            )
         return self
 
 
@@ -330,6 +334,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("sites", [site.name for site in fleet.sites]),
         ("nodes", [name for node in fleet.nodes for name in (node.name, *node.aliases)]),
         ("devices", [device.device_uuid for device in fleet.devices]),
+        ("engines[].targets", [target for engine in fleet.engines for target in engine.targets]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 
 # Raised with every change of the tables below, so that older code refuses a warehouse that it would take columns from.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 RAW_TABLES = {
     # One row. Warehouses of before this table are version 1.
@@ -78,6 +78,7 @@ FLEET_TABLES = {
     " role varchar, node varchar",
     "engine_pods": "entry integer, pod varchar, is_prefix boolean, engine varchar, deployment varchar, team varchar,"
     " role varchar",
+    "engine_targets": "target varchar, engine varchar",
     "teams": "namespace varchar, team varchar",
     "assignments": "device_uuid varchar, node varchar, engine varchar, model varchar, deployment varchar,"
     " namespace varchar, team varchar, role varchar, start_at timestamptz, end_at timestamptz",

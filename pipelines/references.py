@@ -72,13 +72,16 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             for model in fleet.models
         ],
         "engines": [
-            {**engine.model_dump(exclude={"pods"}), "entry": entry, **_pattern("engine", engine.engine)}
+            {**engine.model_dump(exclude={"pods", "targets"}), "entry": entry, **_pattern("engine", engine.engine)}
             for entry, engine in enumerate(fleet.engines)
         ],
         "engine_pods": [
-            {**engine.model_dump(exclude={"pods"}), "entry": entry, **_pattern("pod", pod)}
+            {**engine.model_dump(exclude={"pods", "targets"}), "entry": entry, **_pattern("pod", pod)}
             for entry, engine in enumerate(fleet.engines)
             for pod in engine.pods
+        ],
+        "engine_targets": [
+            {"target": target, "engine": engine.engine} for engine in fleet.engines for target in engine.targets
         ],
         "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
         "assignments": [assignment.model_dump() for assignment in fleet.assignments],

@@ -68,6 +68,9 @@ OF_FLEET = {
         select distinct date, 'engines', cast((pod, is_prefix, engine, deployment, team, role) as varchar)
         from fleet.engine_pods
         {_named("engine", "(named.name in (engine, pod) or is_prefix and starts_with(named.name, pod))")}
+        union all
+        select distinct date, 'engines', cast((target, engine) as varchar)
+        from fleet.engine_targets {_named("engine", "named.name in (engine, target)")}
     """,
     "teams": f"""
         select date, 'teams', cast((namespace, team) as varchar)

@@ -59,14 +59,14 @@ process_spans as (
 )
 {% endmacro %}
 
-{# CTEs from `counters` (series_id, reading_id, engine, source, factor), `series`, `series_days` and `glitches` to `started_readings`: the readings of an
+{# CTEs from `counters` (series_id, reading_id, engine, source, factor, copied_on: the one date of a reading of copies, else NULL), `series`, `series_days` and `glitches` to `started_readings`: the readings of an
    engine's counters, and a zero where its process is known to have begun. A first sample counts from zero only where the process is known
    to have started after the engine was last seen or, for an engine never seen before, while its source was watched or just now; elsewhere
    it is a baseline. #}
 {% macro engine_counter_ctes(counters) %}
 chosen_readings as (
 
-    select
+    select distinct
         reading_id,
         cast(null as double) as possible_watts
     from {{ counters }}
@@ -100,14 +100,16 @@ counter_series_days as (
         series_days.is_in_run,
         series_days.falls > 0
         or (series_days.is_in_run and series_days.duplicates > 0)
-        or glitch_days.series_id is not null as needs_every_sample,
+        or glitch_days.series_id is not null
+        or counters.copied_on is not null as needs_every_sample,
         series_days.date,
         series_days.first_us,
         series_days.first_value,
         series_days.last_us,
         series_days.last_value
     from {{ counters }} as counters
-    inner join series_days on counters.series_id = series_days.series_id
+    inner join series_days
+        on counters.series_id = series_days.series_id and coalesce(counters.copied_on = series_days.date, true)
     left join glitch_days
         on series_days.series_id = glitch_days.series_id
         and {{ int_div('series_days.first_us', day_us()) }} = glitch_days.day_number
@@ -131,6 +133,42 @@ sound_readings as (
 
 ),
 
+-- The copies of a date have no reading of their own on other dates: what any of them showed last before it and first after it.
+copy_ends as (
+
+    select
+        counters.reading_id,
+        max(series_days.last_us) as observed_us,
+        max_by(series_days.last_value, series_days.last_us) as reading
+    from {{ counters }} as counters
+    inner join series_days on counters.series_id = series_days.series_id and series_days.date < counters.copied_on
+    group by counters.reading_id
+    union all
+    select
+        counters.reading_id,
+        min(series_days.first_us) as observed_us,
+        min_by(series_days.first_value, series_days.first_us) as reading
+    from {{ counters }} as counters
+    inner join series_days on counters.series_id = series_days.series_id and series_days.date > counters.copied_on
+    group by counters.reading_id
+
+),
+
+told_readings as (
+
+    select * from sound_readings
+    union all
+    select
+        reading_id,
+        observed_us as first_us,
+        reading as first_reading,
+        observed_us as last_us,
+        reading as last_reading,
+        cast(null as double) as possible_watts
+    from copy_ends
+
+),
+
 first_readings as (
 
     select
@@ -138,7 +176,7 @@ first_readings as (
         counters.engine,
         counters.source,
         min(counter_readings.first_us) as first_us
-    from sound_readings as counter_readings
+    from told_readings as counter_readings
     inner join {{ counters }} as counters on counter_readings.reading_id = counters.reading_id
     group by counter_readings.reading_id, counters.engine, counters.source
 
@@ -233,7 +271,7 @@ readings_from_zero as (
 
 started_readings as (
 
-    select * from sound_readings
+    select * from told_readings
     union all
     select
         reading_id,

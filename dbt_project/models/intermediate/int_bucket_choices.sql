@@ -12,6 +12,12 @@ series_days as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 models as (
 
     select * from {{ source('fleet', 'models') }} where ttft_slo_seconds is not null or tpot_slo_seconds is not null
@@ -23,7 +29,7 @@ buckets as (
 
     select
         series_days.date,
-        series.engine,
+        coalesce(copies.engine, series.engine) as engine,
         case series.quantity when 'ttft_bucket' then 'ttft' else 'tpot' end as criterion,
         case series.quantity when 'ttft_bucket' then models.ttft_slo_seconds else models.tpot_slo_seconds end as slo_seconds,
         case series.quantity when 'itl_bucket' then 'token_gaps' else 'request_means' end as latency_basis,
@@ -32,12 +38,13 @@ buckets as (
         series.source,
         series.metric,
         series.rank,
-        series.reading_id,
+        coalesce(copies.reading_id, series.reading_id) as reading_id,
         series_days.first_us,
         series_days.last_us
     from series
     inner join models on series.model = models.model
     inner join series_days on series.series_id = series_days.series_id
+    left join copies on series_days.date = copies.date and series_days.series_id = copies.series_id
 
 ),
 

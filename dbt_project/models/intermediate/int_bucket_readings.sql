@@ -20,6 +20,12 @@ glitches as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 choices as (
 
     select * from {{ ref('int_bucket_choices') }}
@@ -33,9 +39,21 @@ bucket_series as (
         series.reading_id,
         choices.engine,
         choices.source,
-        series.factor
+        series.factor,
+        cast(null as date) as copied_on
     from choices
     inner join series on choices.reading_id = series.reading_id
+    union
+    select
+        copies.series_id,
+        copies.reading_id,
+        choices.engine,
+        choices.source,
+        series.factor,
+        copies.date as copied_on
+    from choices
+    inner join copies on choices.date = copies.date and choices.reading_id = copies.reading_id
+    inner join series on copies.series_id = series.series_id
 
 ),
 

@@ -11,26 +11,45 @@ series_days as (
 
 ),
 
-final as (
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
+named_series as (
 
     select
         series_days.date,
-        series.engine,
-        max(series.model) as model,
-        max(series.namespace) as namespace,
-        max(series.pod) as pod,
-        max(series.container) as container,
-        max(series.node) as node,
-        max(series.site) as site,
-        max(series.deployment) as deployment,
-        max(series.team) as team,
-        max(series.role) as role,
-        max(series.level) as level
+        {% for name in ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] -%}
+        coalesce(copies.{{ name }}, series.{{ name }}) as {{ name }},
+        {% endfor -%}
+        series.level
     from series_days
     inner join series on series_days.series_id = series.series_id
+    left join copies on series_days.date = copies.date and series_days.series_id = copies.series_id
     where series.stream = 'tokens' and series_days.is_in_run
-    group by series_days.date, series.engine
-    having max(series.model) is not null
+
+),
+
+final as (
+
+    select
+        date,
+        engine,
+        max(model) as model,
+        max(namespace) as namespace,
+        max(pod) as pod,
+        max(container) as container,
+        max(node) as node,
+        max(site) as site,
+        max(deployment) as deployment,
+        max(team) as team,
+        max(role) as role,
+        max(level) as level
+    from named_series
+    group by date, engine
+    having max(model) is not null
 
 )
 

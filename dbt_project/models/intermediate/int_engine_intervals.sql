@@ -20,6 +20,12 @@ glitches as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 choices as (
 
     select * from {{ ref('int_token_choices') }}
@@ -53,6 +59,15 @@ sources as (
 
 {{ process_span_ctes() }},
 
+-- Under its own name, and on a date with copies under theirs.
+named_series as (
+
+    select distinct series_id, engine from series
+    union
+    select distinct series_id, engine from copies
+
+),
+
 watched_series as (
 
     select
@@ -62,8 +77,9 @@ watched_series as (
         max(case when series.is_tokens_complete then 1 else 0 end) = 1 as is_complete,
         max({{ gauge_gap_factor() }} * 1e6 * coalesce(sources.interval_seconds, {{ var('grid_seconds') }})) as cap_us
     from series
+    inner join named_series on series.series_id = named_series.series_id
     left join choices
-        on series.engine = choices.engine
+        on named_series.engine = choices.engine
         and series.token_class = choices.token_class
         and series.source = choices.source
         and series.metric = choices.metric
@@ -130,6 +146,7 @@ steps as (
 sampled_steps as (
 
     select
+        series_id,
         engine,
         start_us,
         end_us,
@@ -184,6 +201,7 @@ restarted_gaps as (
 gaps as (
 
     select
+        long_steps.series_id,
         long_steps.engine,
         long_steps.start_us,
         long_steps.end_us,
@@ -204,6 +222,7 @@ gaps as (
 births as (
 
     select
+        steps.series_id,
         steps.engine,
         steps.cap_us,
         steps.end_us,
@@ -218,6 +237,7 @@ births as (
 loading as (
 
     select
+        series_id,
         engine,
         greatest(process_start_us, {{ int_div('end_us', day_us()) }} * {{ day_us() }}) as start_us,
         end_us
@@ -230,9 +250,9 @@ told_steps as (
 
     select * from sampled_steps
     union all
-    select engine, start_us, end_us, kind, is_active, false as is_asleep, true as tells_activity from gaps
+    select series_id, engine, start_us, end_us, kind, is_active, false as is_asleep, true as tells_activity from gaps
     union all
-    select engine, start_us, end_us, 'lost' as kind, false as is_active, false as is_asleep, true as tells_activity
+    select series_id, engine, start_us, end_us, 'lost' as kind, false as is_active, false as is_asleep, true as tells_activity
     from loading
     where end_us > start_us
 
@@ -252,6 +272,7 @@ judged_steps as (
 pieces as (
 
     select
+        series_id,
         engine,
         first_interval as interval_number,
         start_us as from_us,
@@ -264,6 +285,7 @@ pieces as (
     where first_interval = last_interval
     union all
     select
+        series_id,
         engine,
         interval_number,
         greatest(start_us, interval_number * {{ grid_us() }}) as from_us,
@@ -289,10 +311,10 @@ pieces as (
 engine_steps as (
 
     select
-        engine,
-        interval_number,
-        from_us,
-        to_us,
+        coalesce(copies.engine, pieces.engine) as engine,
+        pieces.interval_number,
+        pieces.from_us,
+        pieces.to_us,
         max(case when is_active then 1 else 0 end) as is_active,
         max(case when is_asleep then 1 else 0 end) as is_asleep,
         max(case when kind = 'sampled' and (tells_activity or is_asleep) then 1 else 0 end) as is_sampled,
@@ -300,7 +322,10 @@ engine_steps as (
         max(case when kind = 'bridged' then 1 else 0 end) as is_bridged,
         max(case when kind = 'lost' then 1 else 0 end) as is_lost
     from pieces
-    group by engine, interval_number, from_us, to_us
+    left join copies
+        on pieces.series_id = copies.series_id
+        and {{ date_of_us('pieces.interval_number * ' ~ grid_us()) }} = copies.date
+    group by coalesce(copies.engine, pieces.engine), pieces.interval_number, pieces.from_us, pieces.to_us
 
 ),
 

@@ -8,6 +8,12 @@ with series as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 counters as (
 
     select distinct series_id, engine, quantity, source, metric, factor from series
@@ -240,52 +246,35 @@ token_days as (
 ),
 
 -- Which source and metric ought to be booked: the lowest rank among those that cover at least half of what the best one covers.
-metric_days as (
-
-    select
-        series.engine,
-        series.level,
-        series.model,
-        series.namespace,
-        series.token_class,
-        series.source,
-        series.metric,
-        series.rank,
-        token_days.date,
-        min(token_days.first_us) as first_us,
-        max(token_days.last_us) as last_us
-    from token_days
-    inner join series on token_days.series_id = series.series_id
-    where series.quantity = 'tokens'
-    group by all
-
-),
-
 known_spans as (
 
     select
-        metric_days.*,
-        coalesce(lag(last_us) over (partition by engine, model, namespace, token_class, source, metric order by date), first_us) as since_us
-    from metric_days
+        series_id,
+        last_us,
+        coalesce(previous_us, first_us) as since_us
+    from token_days
 
 ),
 
 known_times as (
 
     select
-        known_spans.engine,
-        known_spans.level,
-        known_spans.model,
-        known_spans.namespace,
-        known_spans.token_class,
-        known_spans.source,
-        known_spans.metric,
-        known_spans.rank,
+        coalesce(copies.engine, series.engine) as engine,
+        series.level,
+        coalesce(copies.model, series.model) as model,
+        coalesce(copies.namespace, series.namespace) as namespace,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.rank,
         dates.date,
         min(greatest(known_spans.since_us, dates.start_us)) as known_from_us,
         max(least(known_spans.last_us, dates.end_us)) as known_to_us
     from known_spans
     inner join dates on known_spans.since_us < dates.end_us and known_spans.last_us >= dates.start_us
+    inner join series on known_spans.series_id = series.series_id
+    left join copies on dates.date = copies.date and known_spans.series_id = copies.series_id
+    where series.quantity = 'tokens'
     group by all
 
 ),
@@ -471,20 +460,165 @@ parts as (
 
 ),
 
-metered as (
+own_parts as (
+
+    select parts.*
+    from parts
+    left join copies on parts.date = copies.date and parts.series_id = copies.series_id
+    where copies.series_id is null
+
+),
+
+-- Copies of one counter are added up as one: all samples of the date, what any copy showed last before it and first after it.
+copy_points as (
 
     select
-        parts.date,
+        copies.date,
+        copies.reading_id,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        max(samples.value * counters.factor) as value
+    from {{ source('raw', 'token_samples') }} as samples
+    inner join copies on samples.series_id = copies.series_id and cast(samples.observed_at as date) = copies.date
+    inner join counters on copies.series_id = counters.series_id and counters.quantity = 'tokens'
+    left join bad_scrapes
+        on samples.series_id = bad_scrapes.series_id and {{ epoch_us('samples.observed_at') }} = bad_scrapes.observed_us
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+        and bad_scrapes.series_id is null
+    group by copies.date, copies.reading_id, samples.observed_at
+
+),
+
+copy_ends as (
+
+    select
+        copies.date,
+        copies.reading_id,
+        max(token_days.last_us) as observed_us,
+        max_by(token_days.last_value, token_days.last_us) as value
+    from copies
+    inner join token_days on copies.series_id = token_days.series_id and token_days.date < copies.date
+    group by copies.date, copies.reading_id
+    union all
+    select
+        copies.date,
+        copies.reading_id,
+        min(token_days.first_us) as observed_us,
+        min_by(token_days.first_value, token_days.first_us) as value
+    from copies
+    inner join token_days on copies.series_id = token_days.series_id and token_days.date > copies.date
+    group by copies.date, copies.reading_id
+
+),
+
+copy_births as (
+
+    select
+        copies.date,
+        copies.reading_id,
+        born_steps.from_us,
+        born_steps.to_us,
+        born_steps.tokens
+    from copies
+    inner join born_steps
+        on copies.series_id = born_steps.series_id and copies.date = {{ date_of_us('born_steps.to_us') }}
+    left join copy_ends on copies.date = copy_ends.date and copies.reading_id = copy_ends.reading_id and copy_ends.observed_us < born_steps.to_us
+    where copy_ends.reading_id is null
+    qualify row_number() over (partition by copies.date, copies.reading_id order by born_steps.to_us) = 1
+
+),
+
+copy_steps as (
+
+    select
+        date,
+        reading_id,
+        lag(observed_us) over (partition by date, reading_id order by observed_us) as from_us,
+        observed_us as to_us,
+        case
+            when value >= lag(value) over (partition by date, reading_id order by observed_us)
+                then value - lag(value) over (partition by date, reading_id order by observed_us)
+            else value
+        end as tokens
+    from (select * from copy_points union all select * from copy_ends) as all_points
+    union all
+    select date, reading_id, from_us, to_us, tokens from copy_births
+
+),
+
+copy_parts as (
+
+    select
+        copy_steps.date,
+        copy_steps.reading_id,
+        copy_steps.tokens * (
+            (least(copy_steps.to_us, dates.end_us) - greatest(copy_steps.from_us, dates.start_us))
+            / cast(copy_steps.to_us - copy_steps.from_us as double)
+        ) as tokens
+    from copy_steps
+    inner join dates on copy_steps.date = dates.date and copy_steps.from_us < dates.end_us and copy_steps.to_us > dates.start_us
+
+),
+
+copy_readings as (
+
+    select distinct
+        copies.date,
+        copies.reading_id,
+        copies.engine,
+        copies.model,
+        copies.namespace,
+        series.token_class,
+        series.source,
+        series.metric
+    from copies
+    inner join series on copies.series_id = series.series_id
+    where series.quantity = 'tokens'
+
+),
+
+named_parts as (
+
+    select
+        own_parts.date,
         series.engine,
         series.model,
         series.namespace,
         series.token_class,
         series.source,
         series.metric,
-        sum({{ exact('parts.tokens') }}) as metered_tokens
-    from parts
-    inner join series on parts.series_id = series.series_id
+        own_parts.tokens
+    from own_parts
+    inner join series on own_parts.series_id = series.series_id
     where series.quantity = 'tokens'
+    union all
+    select
+        copy_parts.date,
+        copy_readings.engine,
+        copy_readings.model,
+        copy_readings.namespace,
+        copy_readings.token_class,
+        copy_readings.source,
+        copy_readings.metric,
+        copy_parts.tokens
+    from copy_parts
+    inner join copy_readings on copy_parts.date = copy_readings.date and copy_parts.reading_id = copy_readings.reading_id
+
+),
+
+metered as (
+
+    select
+        date,
+        engine,
+        model,
+        namespace,
+        token_class,
+        source,
+        metric,
+        sum({{ exact('tokens') }}) as metered_tokens
+    from named_parts
     group by all
 
 ),

@@ -18,35 +18,25 @@ run_dates as (
 
 ),
 
-metric_days as (
+copies as (
 
-    select
-        series.engine,
-        series.level,
-        series.model,
-        series.namespace,
-        series.token_class,
-        series.source,
-        series.metric,
-        series.rank,
-        series_days.date,
-        min(series_days.first_us) as first_us,
-        max(series_days.last_us) as last_us
-    from series_days
-    inner join series on series_days.series_id = series.series_id
-    where series.quantity = 'tokens'
-    group by all
+    select * from {{ ref('int_scrape_copies') }}
 
 ),
 
-spans as (
+series_spans as (
 
     select
-        *,
-        coalesce(lag(last_us) over metric_window, first_us) as covers_from_us,
-        coalesce(lead(first_us) over metric_window, last_us) as covers_to_us
-    from metric_days
-    window metric_window as (partition by engine, model, namespace, token_class, source, metric order by date)
+        series_id,
+        date,
+        coalesce(lag(last_us) over series_window, first_us) as covers_from_us,
+        coalesce(lead(first_us) over series_window, last_us) as covers_to_us
+    from (
+        select series_id, date, min(first_us) as first_us, max(last_us) as last_us
+        from series_days
+        group by series_id, date
+    ) as days
+    window series_window as (partition by series_id order by date)
 
 ),
 
@@ -54,20 +44,23 @@ candidates as (
 
     select
         run_dates.date,
-        spans.engine,
-        spans.level,
-        spans.model,
-        spans.namespace,
-        spans.token_class,
-        spans.source,
-        spans.metric,
-        spans.rank,
-        min(greatest(spans.covers_from_us, run_dates.start_us)) as covers_from_us,
-        max(least(spans.covers_to_us, run_dates.end_us)) as covers_to_us
-    from spans
+        coalesce(copies.engine, series.engine) as engine,
+        series.level,
+        coalesce(copies.model, series.model) as model,
+        coalesce(copies.namespace, series.namespace) as namespace,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.rank,
+        min(greatest(series_spans.covers_from_us, run_dates.start_us)) as covers_from_us,
+        max(least(series_spans.covers_to_us, run_dates.end_us)) as covers_to_us
+    from series_spans
     inner join run_dates
-        on spans.date = run_dates.date
-        or (spans.covers_from_us < run_dates.end_us and spans.covers_to_us > run_dates.start_us)
+        on series_spans.date = run_dates.date
+        or (series_spans.covers_from_us < run_dates.end_us and series_spans.covers_to_us > run_dates.start_us)
+    inner join series on series_spans.series_id = series.series_id
+    left join copies on run_dates.date = copies.date and series_spans.series_id = copies.series_id
+    where series.quantity = 'tokens'
     group by all
 
 ),

@@ -12,6 +12,12 @@ series as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 choices as (
 
     select * from {{ ref('int_token_choices') }}
@@ -32,9 +38,28 @@ token_readings as (
         model,
         token_class,
         source,
-        metric
+        metric,
+        cast(null as date) as copied_on
     from series
     where quantity = 'tokens'
+    union
+    select
+        copies.reading_id,
+        copies.engine,
+        copies.model,
+        series.token_class,
+        series.source,
+        series.metric,
+        copies.date as copied_on
+    from series
+    inner join copies on series.series_id = copies.series_id
+    where series.quantity = 'tokens'
+
+),
+
+copied_series as (
+
+    select distinct date, series_id from copies
 
 ),
 
@@ -64,7 +89,14 @@ final as (
         and token_readings.source = choices.source
         and token_readings.metric = choices.metric
         and {{ int_div('counter_cells.cell_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and coalesce(token_readings.copied_on = choices.date, true)
+    -- On a date with copies a series has no reading of its own.
+    left join copied_series
+        on choices.date = copied_series.date
+        and token_readings.reading_id = copied_series.series_id
+        and token_readings.copied_on is null
     left join engine_days on choices.date = engine_days.date and choices.engine = engine_days.engine
+    where copied_series.series_id is null
     group by all
 
 )

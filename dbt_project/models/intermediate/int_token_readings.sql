@@ -21,6 +21,12 @@ glitches as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 choices as (
 
     select * from {{ ref('int_token_choices') }}
@@ -35,10 +41,29 @@ token_series as (
         series.engine,
         series.source,
         series.metric,
-        series.factor
+        series.factor,
+        cast(null as date) as copied_on
     from series
     inner join choices
         on series.engine = choices.engine
+        and series.token_class = choices.token_class
+        and series.source = choices.source
+        and series.metric = choices.metric
+    where series.quantity = 'tokens'
+    union
+    select
+        series.series_id,
+        copies.reading_id,
+        copies.engine,
+        series.source,
+        series.metric,
+        series.factor,
+        copies.date as copied_on
+    from series
+    inner join copies on series.series_id = copies.series_id
+    inner join choices
+        on copies.date = choices.date
+        and copies.engine = choices.engine
         and series.token_class = choices.token_class
         and series.source = choices.source
         and series.metric = choices.metric

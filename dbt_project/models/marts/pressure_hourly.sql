@@ -37,6 +37,12 @@ neighbours as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 engines as (
 
     select distinct
@@ -53,7 +59,8 @@ engines as (
 
 ),
 
--- A frontend's queue is that of all engines of its model behind it. A queue that names no model is that of all models of its engine.
+-- A frontend's queue is that of all engines of its model behind it; one that names no model is that of all models of its engine. What a process
+-- throws out is counted once, however often it is scraped.
 watched as (
 
     {% for heard in [
@@ -73,6 +80,8 @@ watched as (
         series.factor
     from series
     inner join engines on {{ heard }}
+    left join copies on engines.date = copies.date and series.series_id = copies.series_id
+    where series.quantity <> 'preemptions' or not coalesce(copies.is_redundant, false)
     {% if not loop.last -%}
     union
     {% endif -%}

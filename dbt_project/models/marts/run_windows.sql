@@ -57,6 +57,13 @@ engine_days as (
 
 ),
 
+-- Of a process that is scraped more than once, the target that gives its name is read here.
+redundant_series as (
+
+    select distinct series_id from {{ ref('int_scrape_copies') }} where is_redundant
+
+),
+
 window_meters as (
 
     select distinct
@@ -128,7 +135,9 @@ token_readings as (
         and token_choices.token_class = series.token_class
         and token_choices.source = series.source
         and token_choices.metric = series.metric
+    left join redundant_series on series.series_id = redundant_series.series_id
     where series.quantity = 'tokens'
+        and redundant_series.series_id is null
         and series.token_class in ('input', 'output')
         and (windows.engine is not null or coalesce(series.model, engine_days.model) = windows.model)
 

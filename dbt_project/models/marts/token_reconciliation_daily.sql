@@ -39,12 +39,14 @@ refused as (
 
     select
         cast(chunks.chunk_start_at as date) as date,
-        series.engine,
+        coalesce(copies.engine, series.engine) as engine,
         series.token_class,
         sum(chunks.rejects + chunks.duplicates) as rejected_samples,
         sum(chunks.out_of_order) as out_of_order_samples
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join {{ ref('stg_series') }} as series on chunks.series_id = series.series_id
+    left join {{ ref('int_scrape_copies') }} as copies
+        on chunks.series_id = copies.series_id and cast(chunks.chunk_start_at as date) = copies.date
     where chunks.chunk_start_at >= {{ run_start_at() }}
         and chunks.chunk_start_at < {{ run_end_at() }}
         and series.stream = 'tokens'

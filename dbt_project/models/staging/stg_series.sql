@@ -36,6 +36,12 @@ engines as (
 
 ),
 
+engine_targets as (
+
+    select * from {{ source('fleet', 'engine_targets') }}
+
+),
+
 model_aliases as (
 
     select * from {{ source('fleet', 'model_aliases') }}
@@ -184,7 +190,7 @@ placed as (
             when catalogued.level in ('frontend', 'gateway')
                 then catalogued.level || ':' || coalesce(located.namespace || '/', '')
                     || coalesce(model_aliases.model, {{ name_of_source('located.model') }}, {{ unknown() }})
-            else coalesce(located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
+            else coalesce(engine_targets.engine, located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
         end as engine,
         case catalogued.meter_scope
             when 'board' then located.device_uuid
@@ -200,6 +206,7 @@ placed as (
     left join node_aliases on located.named_node = node_aliases.alias
     left join device_type_aliases on located.device_type = device_type_aliases.alias
     left join model_aliases on located.model = model_aliases.alias
+    left join engine_targets on located.instance = engine_targets.target
     left join sources on catalogued.source = sources.source
 
 ),

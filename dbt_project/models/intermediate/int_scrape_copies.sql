@@ -1,0 +1,148 @@
+-- Series of processes that are scraped more than once: one row per date and such series, with the engine that the date's copies are together and
+-- the reading that they share. Copies of one counter are one counter: the union of their samples. The target that names namespace and pod gives
+-- the name. A day without copies has no row.
+{% set identity = ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] %}
+
+with pairs as (
+
+    select * from {{ ref('int_scrape_pairs') }} where basis in ('fleet_file', 'same_process', 'same_address')
+
+),
+
+targets as (
+
+    select * from {{ ref('int_scrape_targets') }}
+
+),
+
+series as (
+
+    select distinct
+        series_id,
+        reading_id,
+        {{ identity | join(',\n        ') }}
+    from {{ ref('stg_series') }}
+    where stream = 'tokens'
+
+),
+
+series_days as (
+
+    select distinct
+        date,
+        series_id
+    from {{ ref('stg_series_days') }}
+    where is_in_run
+
+),
+
+names as (
+
+    select
+        target,
+        case when max(namespace) is not null and max(pod) is not null then 0 when max(pod) is not null then 1 else 2 end as name_rank
+    from targets
+    group by target
+
+),
+
+partners as (
+
+    select date, target, target as partner from pairs
+    union
+    select date, other_target as target, other_target as partner from pairs
+    union
+    select date, target, other_target as partner from pairs
+    union
+    select date, other_target as target, target as partner from pairs
+
+),
+
+best_partners as (
+
+    select
+        partners.date,
+        partners.target,
+        partners.partner
+    from partners
+    inner join names on partners.partner = names.target
+    qualify row_number() over (partition by partners.date, partners.target order by names.name_rank, partners.partner) = 1
+
+),
+
+-- A copy of a copy is a copy.
+members as (
+
+    select
+        best_partners.date,
+        best_partners.target,
+        further.partner as kept_target
+    from best_partners
+    inner join best_partners as further on best_partners.date = further.date and best_partners.partner = further.target
+
+),
+
+member_series as (
+
+    select
+        members.date,
+        members.target,
+        members.kept_target,
+        targets.series_id,
+        targets.source,
+        targets.metric,
+        targets.exporter_labels,
+        targets.level,
+        row_number() over (
+            partition by members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels
+            order by case when members.target = members.kept_target then 0 else 1 end, members.target
+        ) as copy_number,
+        first_value(targets.series_id) over (
+            partition by members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels
+            order by case when members.target = members.kept_target then 0 else 1 end, members.target
+        ) as kept_series_id
+    from members
+    inner join targets on members.target = targets.target
+    inner join series_days on members.date = series_days.date and targets.series_id = series_days.series_id
+
+),
+
+-- What the kept target calls the engine of a series that only another one has.
+kept_engines as (
+
+    select
+        targets.target,
+        max(targets.engine) as engine
+    from targets
+    where targets.level = 'engine'
+    group by targets.target
+
+),
+
+final as (
+
+    select
+        member_series.date,
+        member_series.series_id,
+        member_series.target,
+        member_series.kept_target,
+        -- A date's own: the day before may have had other copies.
+        {{ int_div('member_series.kept_series_id', '2') }}
+        + {{ int_div(epoch_us('cast(member_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }} as reading_id,
+        member_series.copy_number > 1 as is_redundant,
+        case
+            when kept.series_id <> own.series_id then kept.engine
+            when member_series.level = 'engine' then coalesce(kept_engines.engine, own.engine)
+            else own.engine
+        end as engine,
+        {% for name in identity if name != 'engine' -%}
+        coalesce(kept.{{ name }}, own.{{ name }}) as {{ name }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from member_series
+    inner join series as own on member_series.series_id = own.series_id
+    inner join series as kept on member_series.kept_series_id = kept.series_id
+    left join kept_engines on member_series.kept_target = kept_engines.target
+
+)
+
+select * from final

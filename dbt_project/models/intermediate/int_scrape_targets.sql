@@ -1,0 +1,101 @@
+-- What each token series says of itself and what its scraper added: one row per series that a date of the run has. Series of one page differ in
+-- the exporter's labels; a target is a source and the labels that are not the exporter's.
+with series as (
+
+    select distinct
+        series_id,
+        source,
+        source_kind,
+        metric,
+        quantity,
+        level,
+        engine,
+        namespace,
+        pod,
+        node
+    from {{ ref('stg_series') }}
+    where stream = 'tokens'
+
+),
+
+series_days as (
+
+    select distinct series_id from {{ ref('stg_series_days') }} where is_in_run
+
+),
+
+labels as (
+
+    {{ label_rows(source('raw', 'series')) }}
+
+),
+
+exporter_labels as (
+
+    select * from {{ ref('exporter_labels') }}
+
+),
+
+reported_series as (
+
+    select series.*
+    from series
+    inner join series_days on series.series_id = series_days.series_id
+
+),
+
+-- A server keeps a label of the page that it has a label of its own for under another name.
+page_labels as (
+
+    select
+        reported_series.series_id,
+        labels.label,
+        labels.value,
+        exporter_labels.label as exporter_label
+    from reported_series
+    inner join labels on reported_series.series_id = labels.series_id
+    left join exporter_labels
+        on reported_series.source_kind = exporter_labels.source_kind
+        and case when substr(labels.label, 1, 9) = 'exported_' then substr(labels.label, 10) else labels.label end = exporter_labels.label
+    where labels.value <> ''
+
+),
+
+told as (
+
+    select
+        series_id,
+        {{ joined_in_order("case when exporter_label is not null then exporter_label || '=' || value end") }} as exporter_labels,
+        {{ joined_in_order("case when exporter_label is null then label || '=' || value end") }} as scrape_labels,
+        max(case when label = 'instance' then value end) as instance,
+        max(case when label in ('cluster', 'cluster_name', 'k8s_cluster_name') then value end) as cluster
+    from page_labels
+    group by series_id
+
+),
+
+final as (
+
+    select
+        reported_series.series_id,
+        reported_series.source,
+        reported_series.metric,
+        reported_series.quantity,
+        reported_series.level,
+        reported_series.engine,
+        reported_series.source || '|' || coalesce(told.scrape_labels, '') as target,
+        coalesce(told.scrape_labels, '') as scrape_labels,
+        coalesce(told.exporter_labels, '') as exporter_labels,
+        told.cluster,
+        reported_series.namespace,
+        reported_series.pod,
+        reported_series.node,
+        told.instance,
+        nullif(regexp_extract(told.instance, '^(.*?)(:[^:]*)?$', 1), '') as host,
+        nullif(regexp_extract(told.instance, ':([0-9]+)$', 1), '') as port
+    from reported_series
+    left join told on reported_series.series_id = told.series_id
+
+)
+
+select * from final

@@ -1,0 +1,219 @@
+"""One process scraped twice is one engine, and two processes that look alike stay two.
+
+Each case is an engine of its own in one planted fleet. A copy is scraped 7 seconds later by another job, so that its
+values are others at other moments; tokens are worked out from the rate that was planted.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.books import Book
+from tests.planted import (
+    DAY,
+    DAY_SECONDS,
+    ENERGY,
+    HOURS,
+    OUTPUT,
+    START_TIME,
+    Samples,
+    Series,
+    board,
+    moment,
+    plant,
+    pod,
+    rising,
+    steady,
+)
+
+RUNNING = "vllm:num_requests_running"
+NOON = 12 * HOURS
+LATER = 7  # seconds from one job's scrape to the other's
+BOOT = moment(-30 * DAY_SECONDS)
+HOUR = "date_diff('hour', date_trunc('day', interval_start_at), interval_start_at)"
+
+
+def page(model: str, engine: str = "0") -> dict[str, str]:
+    """The labels that vLLM's page has."""
+    return {"model_name": model, "engine": engine}
+
+
+def monitor(name: str, address: str, **labels: str) -> dict[str, str]:
+    """What a ServiceMonitor adds."""
+    return {**pod(name), "job": "vllm", "instance": address, "endpoint": "http", "service": "vllm", **labels}
+
+
+def annotated(name: str, address: str, **labels: str) -> dict[str, str]:
+    """What annotation discovery adds."""
+    return {"namespace": "llm", "pod": name, "job": "kubernetes-pods", "instance": address, **labels}
+
+
+def counted(
+    rate: float, *, later: float = 0, first: float = 0, last: float = DAY_SECONDS, start: float = 1e6
+) -> Samples:
+    """A counter that shows `start` at midnight and rises, scraped each minute and `later` seconds from `first`."""
+    return rising(rate, first + later, last, start=start + rate * (first + later))
+
+
+def board_of(name: str) -> Series:
+    return (ENERGY, board(f"GPU-{name}", f"n-{name}", **pod(name)), rising(250_000))
+
+
+def process(
+    model: str,
+    labels: dict[str, str],
+    rate: float,
+    *,
+    later: float = 0,
+    boot: float | None = BOOT,
+    engine: str = "0",
+    **when: float,
+) -> list[Series]:
+    """What one target says of a process: its tokens, requests and start."""
+    told = {**page(model, engine), **labels}
+    times = {"first": when.get("first", 0) + later, "last": when.get("last", DAY_SECONDS)}
+    return [
+        (OUTPUT, told, counted(rate, later=later, **when)),
+        (RUNNING, told, steady(1 if rate else 0, **times)),
+        *([(START_TIME, labels, steady(boot, **times))] if boot is not None else []),
+    ]
+
+
+def merged() -> list[Series]:
+    """Processes that are scraped twice."""
+    return [
+        # A ServiceMonitor beside annotation discovery.
+        board_of("twice-0"),
+        *process("twice", monitor("twice-0", "10.0.0.1:8000"), 2),
+        *process("twice", annotated("twice-0", "10.0.0.1:8000"), 2, later=LATER),
+        # The same without a process start: address alone.
+        board_of("mute-0"),
+        *process("mute", monitor("mute-0", "10.0.0.2:8000"), 2, boot=None),
+        *process("mute", annotated("mute-0", "10.0.0.2:8000"), 2, later=LATER, boot=None),
+        # Managed monitoring beside a PodMonitoring: `pod:port` and `ip:port`, the port by its name.
+        board_of("managed-0"),
+        *process("managed", {**pod("managed-0"), "job": "managed", "instance": "managed-0:metrics"}, 2),
+        *process("managed", {"namespace": "llm", "job": "pods", "instance": "managed-0:8000"}, 2, later=LATER),
+        # A federation copies the samples and adds a label.
+        board_of("fed-0"),
+        *process("fed", monitor("fed-0", "10.0.0.4:8000"), 2),
+        *process("fed", monitor("fed-0", "10.0.0.4:8000", prometheus="monitoring/k8s"), 2),
+        # One job ends at noon and the other goes on.
+        board_of("ends-0"),
+        *process("ends", monitor("ends-0", "10.0.0.5:8000"), 2, last=NOON),
+        *process("ends", annotated("ends-0", "10.0.0.5:8000"), 2, later=LATER),
+        # Ranks of one process, scraped twice.
+        board_of("ranks-0"),
+        *(
+            series
+            for rank, rate in (("0", 2), ("1", 3))
+            for scraped, later in ((monitor, 0), (annotated, LATER))
+            for series in process("ranks", scraped("ranks-0", "10.0.0.6:8000"), rate, later=later, engine=rank)
+        ),
+        # The fleet file says so: nothing else shows it.
+        board_of("stated-0"),
+        *process("stated", monitor("stated-0", "10.0.0.7:8000"), 2, boot=None),
+        *process("stated", {"job": "static", "instance": "gateway:9000"}, 2, later=LATER, boot=None),
+    ]
+
+
+def apart() -> list[Series]:
+    """Processes that look alike."""
+    here = {"job": "bare"}
+    return [
+        # Data-parallel ranks, busy and idle.
+        board_of("dp-0"),
+        *process("dp", monitor("dp-0", "10.0.1.1:8000"), 2),
+        *process("dp", monitor("dp-0", "10.0.1.1:8001"), 2, engine="1"),
+        *process("dp", monitor("dp-0", "10.0.1.1:8002"), 0, engine="2"),
+        # Two engines on two ports of one host, of other rates, and idle.
+        *process("port", {**here, "instance": "host-1:8000"}, 2, boot=None),
+        *process("port", {**here, "instance": "host-1:8001"}, 3, later=LATER, boot=None),
+        *process("still", {**here, "instance": "host-1:8002"}, 0, boot=None),
+        *process("still", {**here, "instance": "host-1:8003"}, 0, later=LATER, boot=None),
+        # One pod's name in two clusters.
+        board_of("both-0"),
+        *process("both", monitor("both-0", "10.0.1.3:8000", cluster="a"), 2),
+        *process("both", monitor("both-0", "10.0.1.3:8000", cluster="b"), 2, later=LATER),
+        # A pod that restarted under its name on another address.
+        board_of("again-0"),
+        *process("again", monitor("again-0", "10.0.1.4:8000"), 2, last=NOON - 60),
+        *process("again", monitor("again-0", "10.0.1.5:8000"), 2, first=NOON, boot=moment(NOON - 30), start=-2 * NOON),
+    ]
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    engines = [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}]
+    planted = plant(tmp_path_factory.mktemp("copies"), [*merged(), *apart()], days=1, engines=engines)
+    planted.run()
+    return planted
+
+
+def tokens(book: Book, model: str, hour: int) -> list[tuple]:
+    """Engine and output tokens of a model's hour."""
+    return book.query(
+        f"select engine, round(sum(tokens)::double, 3) from marts.token_ledger where model = ? and {HOUR} = {hour}"
+        f" and date = '{DAY}' group by 1 order by 1",
+        [model],
+    )
+
+
+@pytest.mark.parametrize("hour", [10, 14])
+@pytest.mark.parametrize("model", ["twice", "mute", "managed", "fed", "ends", "stated"])
+def test_one_process_scraped_twice_counts_once(book: Book, model: str, hour: int) -> None:
+    assert tokens(book, model, hour) == [(f"llm/{model}-0", 2 * HOURS)]
+
+
+def test_the_hour_in_which_one_of_two_jobs_ends_is_whole(book: Book) -> None:
+    assert tokens(book, "ends", 11) == tokens(book, "ends", 12) == [("llm/ends-0", 2 * HOURS)]
+
+
+def test_ranks_of_a_process_scraped_twice_add_up(book: Book) -> None:
+    assert tokens(book, "ranks", 10) == [("llm/ranks-0", 5 * HOURS)]
+
+
+def test_joules_per_token_are_those_of_one_scrape(book: Book) -> None:
+    # 250 W over 2 tokens a second.
+    rows = book.query(
+        "select model, round(joules_per_output_token, 3), active_seconds::double from marts.model_hourly"
+        f" where model in ('twice', 'managed', 'ends') and date = '{DAY}'"
+        " and hour(hour_start_at at time zone 'UTC') = 14 order by 1"
+    )
+    assert rows == [(model, 125, HOURS) for model in ("ends", "managed", "twice")]
+
+
+def test_what_looks_alike_stays_apart(book: Book) -> None:
+    assert tokens(book, "dp", 10) == [("llm/dp-0", 4 * HOURS)]
+    assert tokens(book, "port", 10) == [("host-1:8000", 2 * HOURS), ("host-1:8001", 3 * HOURS)]
+    assert tokens(book, "still", 10) == [("host-1:8002", 0), ("host-1:8003", 0)]
+    assert tokens(book, "both", 10) == [("llm/both-0", 4 * HOURS)]
+    assert tokens(book, "again", 10) == tokens(book, "again", 14) == [("llm/again-0", 2 * HOURS)]
+
+
+def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
+    rows = dict(book.query(f"select engine, basis from marts.scrape_copies_daily where date = '{DAY}'"))
+    assert rows == {
+        "llm/twice-0": "same_process",
+        "llm/mute-0": "same_address",
+        "llm/managed-0": "same_process",
+        "llm/fed-0": "same_process",
+        "llm/ends-0": "same_process",
+        "llm/ranks-0": "same_process",
+        "llm/stated-0": "fleet_file",
+    }
+    told = "select kept_labels, redundant_labels from marts.scrape_copies_daily where engine = 'llm/managed-0'"
+    assert book.query(told) == [
+        (
+            "container=engine,instance=managed-0:metrics,job=managed,namespace=llm,pod=managed-0",
+            "instance=managed-0:8000,job=pods,namespace=llm",
+        )
+    ]
+
+
+def test_copies_balance(book: Book) -> None:
+    rows = book.query(
+        f"select engine, difference_tokens::double from marts.token_reconciliation_daily where date = '{DAY}'"
+        " and abs(difference_tokens) > 0.001"
+    )
+    assert rows == []
