@@ -116,6 +116,12 @@ def silences() -> Iterator[Series]:
     yield from (serves("mid-a", 30, DAY_SECONDS - 30), serves("mid-b", DAY_SECONDS + 30))
     yield from held("GPU-night", "c10", (pod("night-0"), 0, 22 * HOURS), (pod("night-0"), 26 * HOURS, END))
     yield serves("night-0")
+    # On bare metal: gone with the engine of the node, outlived by it, and with nobody on the node.
+    yield ENERGY, board("GPU-node-gone", "b2"), joules("GPU-node-gone", 0, two)
+    yield OUTPUT, {"model_name": "model-b2", "engine": "0", "instance": "b2:8000"}, rising(2, 0, two)
+    yield ENERGY, board("GPU-node-deaf", "b3"), joules("GPU-node-deaf", 0, two)
+    yield OUTPUT, {"model_name": "model-b3", "engine": "0", "instance": "b3:8000"}, rising(2, 0, END)
+    yield ENERGY, board("GPU-nobodys", "b4"), joules("GPU-nobodys", noon, 20 * HOURS)
     # An engine that says nothing before noon, and one whose board is silent for longer than max_spread.
     yield from held("GPU-quiet", "c12", (pod("quiet-0"), 0, END))
     yield serves("quiet-0", noon)
@@ -252,6 +258,15 @@ def test_a_model_holds_its_board_until_it_is_gone(book: Book, name: str, coverag
         [f"model-{name}", DAY],
     )
     assert rows == [(coverage,)]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "hours"),
+    [("GPU-gone", 14), ("GPU-node-gone", 14), ("GPU-node-deaf", 24), ("GPU-nobodys", 8), ("GPU-swap", 24)],
+)
+def test_nobody_pays_for_a_board_that_is_not_there(book: Book, uuid: str, hours: int) -> None:
+    held_seconds = "select sum(held_gpu_seconds)::double from intermediate.int_held_time where meter = ? and date = ?"
+    assert book.query(held_seconds, [uuid, DAY]) == [(hours * HOURS,)]
 
 
 # --- why a joule is unknown -------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from tests.planted import (
 
 END = 2 * DAY_SECONDS
 NOON = 12 * HOURS
+FREE = "__unallocated__"  # a board that the fleet file assigns at other times
+LLAMA = "llamacpp:tokens_predicted_total"
 
 
 def board_of(name: str, node: str, watts: float) -> Series:
@@ -54,6 +56,10 @@ def planted() -> Iterator[Series]:
     # A free board that stands in another node from noon on.
     yield ENERGY, board("GPU-moved", "n5"), rising(60_000, 0, NOON - 60)
     yield ENERGY, board("GPU-moved", "n6"), rising(60_000, NOON, END, start=1e6 + 60_000 * NOON)
+    # The fleet file says what these serve: one says something else, one says nothing.
+    for node, metric, labels in (("n9", OUTPUT, {"model_name": "served", "engine": "0"}), ("n10", LLAMA, {})):
+        yield ENERGY, board(f"GPU-{node}", node), rising(100_000, 0, END)
+        yield metric, {"instance": f"{node}:8000", **labels}, rising(2, 0, END)
     # One that is moved at midnight.
     yield ENERGY, board("GPU-night", "n8"), rising(60_000, 0, DAY_SECONDS - 60)
     yield ENERGY, board("GPU-night", "n7"), rising(60_000, DAY_SECONDS, END, start=1e6 + 60_000 * DAY_SECONDS)
@@ -68,13 +74,18 @@ def _stops(per_second: float, first: float, stop: float) -> list[tuple[float, fl
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     nodes = [{"name": "n5", "rack": "r5"}, {"name": "n6", "rack": "r6"}]
-    made = plant(
-        tmp_path_factory.mktemp("models"),
-        planted(),
-        days=2,
-        nodes=nodes,
-        models=[{"name": "plain", "aliases": ["org/plain"]}],
-    )
+    times = (("first", "00:00", "12:00"), ("later", "12:00", "23:00"))
+    assignments = [
+        {
+            **{"device_uuid": f"GPU-{node}", "engine": f"{node}:8000", "model": f"{node}-{model}"},
+            **{"start_at": f"{DAY} {start}:00+00:00", "end_at": f"{DAY} {end}:00+00:00"},
+        }
+        for node in ("n9", "n10")
+        for model, start, end in times
+    ]
+    models = [{"name": "plain", "aliases": ["org/plain"]}]
+    folder = tmp_path_factory.mktemp("models")
+    made = plant(folder, planted(), days=2, nodes=nodes, models=models, assignments=assignments)
     made.run()
     return made
 
@@ -149,3 +160,18 @@ def test_a_board_is_booked_on_each_node_for_its_time(book: Book) -> None:
 def test_a_board_that_moved_was_where_it_was_before(book: Book) -> None:
     rows = book.query("select distinct date, node from marts.energy_ledger where device_uuid = 'GPU-night' order by 1")
     assert [node for _, node in rows] == ["n8", "n7"]
+
+
+@pytest.mark.parametrize(("node", "otherwise"), [("n9", "served"), ("n10", "__unknown__")])
+def test_what_the_fleet_file_assigns_with_times_comes_before_labels(book: Book, node: str, otherwise: str) -> None:
+    # 100 W and 2 tokens a second: to 12:00, to 23:00 and, by the labels, to midnight.
+    assert watts_by(book, f"GPU-{node}", "model", f"date = '{DAY}'") == {
+        f"{node}-first": 100 * NOON,
+        f"{node}-later": 100 * 11 * HOURS,
+        FREE: 100 * HOURS,
+    }
+    tokens = book.query(
+        "select model, sum(tokens)::double from marts.token_ledger where engine = ? and date = ? group by 1 order by 2",
+        [f"{node}:8000", DAY],
+    )
+    assert tokens == [(otherwise, 2 * HOURS), (f"{node}-later", 22 * HOURS), (f"{node}-first", 2 * NOON)]

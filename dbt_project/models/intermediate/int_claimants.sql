@@ -51,9 +51,51 @@ series_days as (
 
 booked_days as (
 
-    select date, meter_scope, meter, node, false as is_unmetered from booked_meters
+    select
+        date,
+        meter_scope,
+        meter,
+        node,
+        {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, {{ var('grid_seconds') }}) as cap_us,
+        false as is_unmetered
+    from booked_meters
     union all
-    select date, meter_scope, meter, node, true as is_unmetered from unmetered_boards
+    select
+        date,
+        meter_scope,
+        meter,
+        node,
+        cast(null as double) as cap_us,
+        true as is_unmetered
+    from unmetered_boards
+
+),
+
+-- First and last sample, neighbours included: later ones than the date's say that the meter, or the engine, lives on.
+meter_ends as (
+
+    select
+        series.meter_scope,
+        series.meter,
+        min(series_days.first_us) as first_us,
+        max(series_days.last_us) as last_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.quantity in ('energy', 'power')
+    group by series.meter_scope, series.meter
+
+),
+
+engine_ends as (
+
+    select
+        series.engine,
+        min(series_days.first_us) as first_us,
+        max(series_days.last_us) as last_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.stream = 'tokens'
+    group by series.engine
 
 ),
 
@@ -298,8 +340,19 @@ named as (
         matched.meter,
         matched.slice_start_us,
         matched.slice_end_us,
-        matched.held_start_us,
-        matched.held_end_us,
+        -- Without labels or an assignment that last longer, a meter is held while it, or the engine of its node, has samples.
+        case
+            when claim_basis in ('none', 'watched_unallocated')
+                and least(meter_ends.first_us, coalesce(engine_ends.first_us, meter_ends.first_us)) - matched.held_start_us > booked_days.cap_us
+                then least(meter_ends.first_us, coalesce(engine_ends.first_us, meter_ends.first_us), matched.held_end_us)
+            else matched.held_start_us
+        end as held_start_us,
+        case
+            when claim_basis in ('none', 'watched_unallocated')
+                and matched.held_end_us - greatest(meter_ends.last_us, coalesce(engine_ends.last_us, meter_ends.last_us)) > booked_days.cap_us
+                then greatest(meter_ends.last_us, coalesce(engine_ends.last_us, meter_ends.last_us), matched.held_start_us)
+            else matched.held_end_us
+        end as held_end_us,
         case
             when claim_basis in ('fleet_file_unallocated', 'watched_unallocated') then {{ unallocated() }}
             when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
@@ -318,6 +371,10 @@ named as (
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete
     from matched
     left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
+    inner join booked_days
+        on matched.date = booked_days.date and matched.meter_scope = booked_days.meter_scope and matched.meter = booked_days.meter
+    left join meter_ends on matched.meter_scope = meter_ends.meter_scope and matched.meter = meter_ends.meter
+    left join engine_ends on matched.matched_engine = engine_ends.engine
 
 ),
 

@@ -1,9 +1,9 @@
--- Which models an engine serves when, for the engines that serve more than one on a date: one row per date, engine, slice of the date and model.
--- Models that follow each other cut the date at the first sample of the later one; models served at once (a base model and its LoRAs) are members
--- of one slice. Other engines have no row.
+-- Which models an engine serves when, for the engines that serve more than one on a date, or another than their labels say: one row per date,
+-- engine, slice of the date and model. Models that follow each other cut the date at the first sample of the later one; models served at once (a
+-- base model and its LoRAs) are members of one slice. What the fleet file assigns with times comes before the labels. Other engines have no row.
 with series as (
 
-    select * from {{ ref('stg_series') }} where stream = 'tokens' and model is not null
+    select * from {{ ref('stg_series') }} where stream = 'tokens'
 
 ),
 
@@ -13,24 +13,57 @@ series_days as (
 
 ),
 
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
 run_dates as (
 
     select * from {{ ref('stg_run_dates') }}
 
 ),
 
-model_days as (
+model_aliases as (
+
+    select * from {{ source('fleet', 'model_aliases') }}
+
+),
+
+assignments as (
+
+    select * from {{ source('fleet', 'assignments') }} where engine is not null and model is not null
+
+),
+
+named_days as (
 
     select
         series_days.date,
-        series.engine,
-        series.model,
-        min(series_days.first_us) as first_us,
-        max(series_days.last_us) as last_us,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(max(series_days.typical_interval_seconds), {{ var('grid_seconds') }}) as cap_us
+        coalesce(copies.engine, series.engine) as engine,
+        coalesce(copies.model, series.model) as model,
+        series_days.first_us,
+        series_days.last_us,
+        series_days.typical_interval_seconds
     from series_days
     inner join series on series_days.series_id = series.series_id
-    group by series_days.date, series.engine, series.model
+    left join copies on series_days.date = copies.date and series_days.series_id = copies.series_id
+
+),
+
+model_days as (
+
+    select
+        date,
+        engine,
+        model,
+        min(first_us) as first_us,
+        max(last_us) as last_us,
+        {{ gauge_gap_factor() }} * 1e6 * coalesce(max(typical_interval_seconds), {{ var('grid_seconds') }}) as cap_us
+    from named_days
+    where model is not null
+    group by date, engine, model
 
 ),
 
@@ -42,25 +75,40 @@ engine_days as (
         min(first_us) as first_us,
         max(last_us) as last_us,
         max(cap_us) as cap_us,
-        count(*) as models
+        count(*) as models,
+        max(model) as model
     from model_days
     group by date, engine
 
 ),
 
+assigned as (
+
+    select distinct
+        run_dates.date,
+        assignments.engine,
+        coalesce(model_aliases.model, assignments.model) as model,
+        greatest({{ epoch_us('assignments.start_at') }}, run_dates.start_us) as start_us,
+        least(coalesce({{ epoch_us('assignments.end_at') }}, run_dates.end_us), run_dates.end_us) as end_us
+    from assignments
+    inner join run_dates
+        on {{ epoch_us('assignments.start_at') }} < run_dates.end_us
+        and coalesce({{ epoch_us('assignments.end_at') }}, run_dates.end_us) > run_dates.start_us
+    left join model_aliases on assignments.model = model_aliases.alias
+
+),
+
+-- Nearly every engine has one model, and what is assigned to it is what it says.
 chosen as (
 
+    select date, engine from engine_days where models > 1
+    union
     select
-        engine_days.date,
-        engine_days.engine,
-        engine_days.first_us,
-        engine_days.last_us,
-        engine_days.cap_us,
-        run_dates.start_us as day_start_us,
-        run_dates.end_us as day_end_us
-    from engine_days
-    inner join run_dates on engine_days.date = run_dates.date
-    where engine_days.models > 1
+        assigned.date,
+        assigned.engine
+    from assigned
+    left join engine_days on assigned.date = engine_days.date and assigned.engine = engine_days.engine
+    where engine_days.model is distinct from assigned.model
 
 ),
 
@@ -71,10 +119,20 @@ labelled as (
         chosen.date,
         chosen.engine,
         model_days.model,
-        case when model_days.first_us - chosen.first_us <= chosen.cap_us then chosen.day_start_us else model_days.first_us end as start_us,
-        case when chosen.last_us - model_days.last_us <= chosen.cap_us then chosen.day_end_us else model_days.last_us end as end_us
+        case when model_days.first_us - engine_days.first_us <= engine_days.cap_us then run_dates.start_us else model_days.first_us end as start_us,
+        case when engine_days.last_us - model_days.last_us <= engine_days.cap_us then run_dates.end_us else model_days.last_us end as end_us
     from chosen
+    inner join run_dates on chosen.date = run_dates.date
+    inner join engine_days on chosen.date = engine_days.date and chosen.engine = engine_days.engine
     inner join model_days on chosen.date = model_days.date and chosen.engine = model_days.engine
+
+),
+
+stated as (
+
+    select assigned.*
+    from assigned
+    inner join chosen on assigned.date = chosen.date and assigned.engine = chosen.engine
 
 ),
 
@@ -83,6 +141,10 @@ edges as (
     select date, engine, start_us as edge_us from labelled
     union
     select date, engine, end_us as edge_us from labelled
+    union
+    select date, engine, start_us as edge_us from stated
+    union
+    select date, engine, end_us as edge_us from stated
 
 ),
 
@@ -105,8 +167,14 @@ covered as (
         elements.engine,
         elements.start_us,
         elements.end_us,
-        {{ joined_in_order('labelled.model') }} as models
+        {{ joined_in_order('stated.model') }} as stated_models,
+        {{ joined_in_order('labelled.model') }} as labelled_models
     from elements
+    left join stated
+        on elements.date = stated.date
+        and elements.engine = stated.engine
+        and elements.start_us >= stated.start_us
+        and elements.end_us <= stated.end_us
     left join labelled
         on elements.date = labelled.date
         and elements.engine = labelled.engine
@@ -121,7 +189,7 @@ counted as (
 
     select
         *,
-        count(models) over (partition by date, engine order by start_us rows unbounded preceding) as sight_number
+        count(labelled_models) over (partition by date, engine order by start_us rows unbounded preceding) as sight_number
     from covered
 
 ),
@@ -133,7 +201,8 @@ held as (
         engine,
         start_us,
         end_us,
-        max(models) over (partition by date, engine, sight_number) as models
+        stated_models is not null as is_stated,
+        coalesce(stated_models, max(labelled_models) over (partition by date, engine, sight_number)) as models
     from counted
 
 ),
@@ -142,7 +211,11 @@ compared as (
 
     select
         *,
-        case when lag(models) over (partition by date, engine order by start_us) is distinct from models then 1 else 0 end as is_change
+        case
+            when lag(models) over (partition by date, engine order by start_us) is distinct from models then 1
+            when lag(is_stated) over (partition by date, engine order by start_us) is distinct from is_stated then 1
+            else 0
+        end as is_change
     from held
 
 ),
@@ -162,10 +235,19 @@ slices as (
         date,
         engine,
         models,
+        is_stated,
         min(start_us) as slice_start_us,
         max(end_us) as slice_end_us
     from numbered
-    group by date, engine, models, slice_number
+    group by date, engine, models, is_stated, slice_number
+
+),
+
+names as (
+
+    select date, engine, model from labelled
+    union
+    select date, engine, model from stated
 
 ),
 
@@ -176,13 +258,14 @@ final as (
         slices.engine,
         slices.slice_start_us,
         slices.slice_end_us,
-        labelled.model,
+        names.model,
+        slices.is_stated,
         count(*) over (partition by slices.date, slices.engine, slices.slice_start_us) as models
     from slices
-    inner join labelled
-        on slices.date = labelled.date
-        and slices.engine = labelled.engine
-        and position(',' || labelled.model || ',' in ',' || slices.models || ',') > 0
+    inner join names
+        on slices.date = names.date
+        and slices.engine = names.engine
+        and position(',' || names.model || ',' in ',' || slices.models || ',') > 0
 
 )
 

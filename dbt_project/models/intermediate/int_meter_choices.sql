@@ -199,7 +199,7 @@ final as (
         meter_attributes.device_uuid,
         meter_attributes.device_type,
         -- Another reading of the meter may know what the booked one does not.
-        case when purposes.site = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
+        case when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
         case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
         coalesce(device_types.gpus, 1) as gpu_count,
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,

@@ -30,6 +30,13 @@ engine_days as (
 
 ),
 
+-- What the fleet file assigns to an engine with times comes before its labels; of several models at once the labels know which.
+stated_models as (
+
+    select * from {{ ref('int_engine_models') }} where is_stated and models = 1
+
+),
+
 token_readings as (
 
     select distinct
@@ -73,7 +80,7 @@ final as (
         choices.date,
         choices.engine,
         -- A series that names no model counts for the one that the engine's others name.
-        coalesce(token_readings.model, engine_days.model, {{ unknown() }}) as model,
+        coalesce(stated_models.model, token_readings.model, engine_days.model, {{ unknown() }}) as model,
         counter_cells.cell_number as interval_number,
         choices.token_class,
         choices.source as token_source,
@@ -96,6 +103,11 @@ final as (
         and token_readings.reading_id = copied_series.series_id
         and token_readings.copied_on is null
     left join engine_days on choices.date = engine_days.date and choices.engine = engine_days.engine
+    left join stated_models
+        on choices.date = stated_models.date
+        and choices.engine = stated_models.engine
+        and counter_cells.cell_number * {{ grid_us() }} >= stated_models.slice_start_us
+        and counter_cells.cell_number * {{ grid_us() }} < stated_models.slice_end_us
     where copied_series.series_id is null
     group by all
 

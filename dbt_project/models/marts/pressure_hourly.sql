@@ -59,11 +59,12 @@ engines as (
 
 ),
 
--- A frontend's queue is that of all engines of its model behind it. What a process throws out is counted once, however often it is scraped.
+-- A frontend's queue is that of all engines of its model behind it; one that names no model is that of all models of its engine. What a process
+-- throws out is counted once, however often it is scraped.
 watched as (
 
     {% for heard in [
-        'series.engine = engines.engine',
+        'series.engine = engines.engine and coalesce(series.model, engines.model) = engines.model',
         "series.level = 'frontend' and series.engine <> engines.engine and series.model = engines.model and series.namespace is not distinct from engines.namespace"
     ] -%}
     select

@@ -53,7 +53,7 @@ claimed_engines as (
         engine,
         min(case when deployment is distinct from coalesce(namespace || '/', '') || model then deployment end) as stated_deployment,
         min(deployment) as deployment,
-        min(model) as model,
+        case when min(model) = max(model) then min(model) end as model,
         min(team) as team,
         min(role) as role,
         max(case when is_unmetered then 0 else 1 end) = 1 as has_power
@@ -84,7 +84,7 @@ final as (
         ) as deployment,
         engine_days.namespace,
         coalesce(claimed_models.team, claimed_engines.team, engine_days.team, teams.team) as team,
-        -- An engine whose labels name no model serves the one of its claim.
+        -- An engine whose labels name no model serves the one of its claims, if they name one alone.
         case when token_intervals.model = {{ unknown() }} then coalesce(claimed_engines.model, {{ unknown() }}) else token_intervals.model end as model,
         coalesce(claimed_models.role, claimed_engines.role, engine_days.role, 'unified') as role,
         token_intervals.token_class,
