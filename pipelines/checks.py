@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pandas as pd
 
-from pipelines import booking, findings, warehouse
+from pipelines import booking, catalog, findings, warehouse
 from pipelines.fleet import Fleet
 from pipelines.keys import asset_key
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.books import Book, broken_project
+from tests.books import Book
 from tests.planted import (
     A100,
     DAY,
@@ -24,7 +24,6 @@ from tests.planted import (
     Samples,
     Series,
     board,
-    moment,
     plant,
     pod,
     rising,
@@ -234,12 +233,16 @@ def test_after_a_fall_in_the_gap_the_gauge_stands(book: Book) -> None:
 
 def test_beyond_max_spread_the_gauge_stands_and_the_rest_is_unknown(book: Book) -> None:
     found, unknown = hours(book, "GPU-far"), hours(book, "GPU-far", "unknown_joules")
-    assert [found[hour] for hour in range(7, 17)] == [near(j) for j in [HOUR_JOULES] * 3 + [1_080_000] * 4 + [HOUR_JOULES] * 3]
+    assert [found[hour] for hour in range(7, 17)] == [
+        near(j) for j in [HOUR_JOULES] * 3 + [1_080_000] * 4 + [HOUR_JOULES] * 3
+    ]
     assert [unknown[hour] for hour in range(7, 17)] == [near(j) for j in [0] * 3 + [1_080_000] * 4 + [0] * 3]
     assert words(book, "GPU-far", 8, 10, "model") == {"gpu-far"}
     assert words(book, "GPU-far", 10, 14, "model") == {"__unknown__"}
     less = hours(book, "GPU-far-less")
-    assert [less.get(hour, 0) for hour in range(8, 16)] == [near(j) for j in [HOUR_JOULES] * 2 + [0] * 4 + [HOUR_JOULES] * 2]
+    assert [less.get(hour, 0) for hour in range(8, 16)] == [
+        near(j) for j in [HOUR_JOULES] * 2 + [0] * 4 + [HOUR_JOULES] * 2
+    ]
 
 
 def test_a_second_exporter_takes_over_with_its_own_gaps(book: Book) -> None:
