@@ -8,13 +8,16 @@ from __future__ import annotations
 import pytest
 
 from pipelines import checks
-from tests.books import Book
+from pipelines.headline import UNMATCHED, headline
+from tests.books import Book, command
 from tests.planted import (
     A100,
     DAY,
     DAY_SECONDS,
     ENERGY,
     HOURS,
+    INPUT,
+    OUTPUT,
     WATTS,
     Samples,
     board,
@@ -23,6 +26,7 @@ from tests.planted import (
     pod,
     rising,
     steady,
+    vllm,
 )
 
 EARLY, LATE = -630, DAY_SECONDS + 630  # 10.5 minutes around the day: no sample is at a midnight
@@ -241,3 +245,73 @@ def test_counters_of_sockets_begin_anew_without_an_alarm(limits: Book) -> None:
     with limits.connection() as connection:
         landed = checks.landed_series(connection, "test")
     assert landed["falls_per_day"].fillna(0).max() == 0
+
+
+# --- scopes and names -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scopes(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Boards, sockets and wall meters in one fleet; three meters name the host of the boards otherwise than they do."""
+    folder = tmp_path_factory.mktemp("scopes")
+    noon = DAY_SECONDS / 2
+
+    def sockets(instance: str) -> dict[str, str]:
+        return {"path": "package-0", "instance": instance}
+
+    series = [
+        (ENERGY, board("GPU-a", "gpu-a", **pod("a-0")), rising(100_000, *OF_DAY)),
+        (ENERGY, board("GPU-b", "gpu-b", **pod("b-0")), rising(200_000, *OF_DAY)),
+        # 10 tokens a second: of alpha until noon, then its page is silent; of beta all day.
+        (INPUT, vllm("a-0", "alpha"), rising(9, EARLY, noon)),
+        (OUTPUT, vllm("a-0", "alpha"), rising(1, EARLY, noon)),
+        (INPUT, vllm("b-0", "beta"), rising(9, *OF_DAY)),
+        (OUTPUT, vllm("b-0", "beta"), rising(1, *OF_DAY)),
+        # The sockets and the wall of gpu-a under other names.
+        ("node_rapl_package_joules_total", sockets("GPU-A.dc.local:9100"), rising(50, *OF_DAY)),
+        ("wall_power_watts", {"node": "bmc-gpu-a"}, steady(300, *OF_DAY)),
+        ("ipmi_dcmi_power_consumption_watts", {"instance": "10.0.0.7:9290"}, steady(300, *OF_DAY)),
+        # Those of gpu-b under its own: they measure its host. And a node that has nothing but its wall meter.
+        ("node_rapl_package_joules_total", sockets("gpu-b:9100"), rising(50, *OF_DAY)),
+        ("wall_power_watts", {"node": "gpu-b"}, steady(500, *OF_DAY)),
+        ("wall_power_watts", {"node": "storage-1.dc.local"}, steady(400, *OF_DAY)),
+    ]
+    book = plant(folder, series)
+    done = command(book.fleet.path, folder / "data")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return book
+
+
+def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book) -> None:
+    printed = headline(scopes.fleet)
+    kwh = {line.split("  ")[0]: line for line in printed.splitlines()}
+    # 100, 200, 50 and 300 + 300 + 400 W over a day.
+    for name, energy in {
+        "alpha (board)": "2.4",
+        "beta (board)": "4.8",
+        "__unknown__ (module)": "1.2",
+        "__unknown__ (node)": "24.0",
+    }.items():
+        assert energy in kwh[name].split()
+    assert "kWh of different meters (board, module, node) are not added; their total is in facility energy" in printed
+
+
+def test_badly_matched_joules_per_token_are_marked(scopes: Book) -> None:
+    lines = headline(scopes.fleet).splitlines()
+    alpha, beta = (next(line for line in lines if line.startswith(model)) for model in ("alpha", "beta"))
+    # Of alpha half a day is matched, 100 W × 43,200 s, with 10 tokens a second until 11:59:30, of which 1 is output.
+    assert {"10.0069*", "100.0695*"} <= set(alpha.split())
+    assert {"20.0000", "200.0000"} <= set(beta.split())
+    assert lines.count(UNMATCHED) == 1
+
+
+def test_meters_of_one_host_under_several_names_are_named(scopes: Book) -> None:
+    assert scopes.failed_tests("nodes_have_one_name") == {"nodes_have_one_name"}
+    booked = scopes.query("select distinct node, meter_scope from marts.energy_ledger where meter_scope <> 'board'")
+    # The wall meter and the sockets of gpu-b are booked nowhere: its board is.
+    assert sorted(booked) == [
+        ("10.0.0.7", "node"),
+        ("GPU-A.dc.local", "module"),
+        ("bmc-gpu-a", "node"),
+        ("storage-1.dc.local", "node"),
+    ]
