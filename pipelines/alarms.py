@@ -97,15 +97,17 @@ ALARMS = (
     Alarm(
         ("marts", "energy_ledger"),
         "power_has_a_model",
-        "At most 1 % of a day's energy is of devices that nobody is known to use.",
+        "At most 1 % of a day's energy, by scope of its meters, is of devices that nobody is known to use.",
         """
         devices as (
-            select date, node, meter, sum(energy_joules) as joules,
+            select date, meter_scope, node, meter, sum(energy_joules) as joules,
                 sum(case when model = '__unknown__' then energy_joules end) as orphan_joules
-            from marts.energy_ledger join run_days using (date) group by date, node, meter
+            from marts.energy_ledger join run_days using (date) group by date, meter_scope, node, meter
         ),
         shares as (
-            select *, sum(orphan_joules) over (partition by date) / sum(joules) over (partition by date) as orphan_ratio
+            -- Joules of a board and of a whole node are not added.
+            select *, sum(orphan_joules) over (partition by date, meter_scope)
+                / sum(joules) over (partition by date, meter_scope) as orphan_ratio
             from devices
         )
         select meter, node, date, round(orphan_joules / 3.6e6, 3) as kwh

@@ -18,23 +18,52 @@ from pipelines.publication import DATABASE
 MISSING = "–"
 TEXT, RATIO = -1, -2
 SHOWN_ROWS = 40  # of a table; a big fleet's others are in the published tables
+# Of a model's joules, the share that has tokens beside it: below this, J/token speaks for too little of them.
+WELL_MATCHED = 0.9
+UNMATCHED = (
+    "* less than 90 % of this model's energy was measured while its tokens were counted (matched_ratio): its J/token is"
+    " that of the rest"
+)
 
-_MODELS = """
-select model,
-    -- Idle days count: they have joules and no tokens.
-    sum(matched_joules) / nullif(sum(matched_total_tokens), 0) as joules_per_total_token,
-    sum(matched_joules) / nullif(sum(matched_output_tokens), 0) as joules_per_output_token,
-    sum(idle_joules) / nullif(sum(productive_joules + idle_joules), 0) as idle_energy_ratio,
-    1 - sum(active_seconds) / nullif(sum(known_seconds), 0) as idle_time_ratio,
-    sum(reference_idle_joules) / nullif(sum(energy_joules), 0) as idle_static_ratio,
-    sum(energy_joules) / 3.6e6 as energy_kwh,
-    sum(location_gco2e) / 1000 as location_kgco2e,
-    sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
-    sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(matched_output_tokens), 0)
-        as fully_loaded_cost_usd_per_output_mtok
-from marts.model_daily
-group by model
+# Joules of a board and of a whole node are two quantities. Tokens without power (scope none) join what their model has.
+_OF_SCOPES = """
+scoped as (
+    select *, coalesce(
+        nullif(meter_scope, 'none'), min(nullif(meter_scope, 'none')) over (partition by model), 'none') as scope
+    from marts.model_daily
+),
+by_scope as (
+    select model, scope,
+        -- Idle days count: they have joules and no tokens.
+        sum(matched_joules) / nullif(sum(matched_total_tokens), 0) as joules_per_total_token,
+        sum(matched_joules) / nullif(sum(matched_output_tokens), 0) as joules_per_output_token,
+        sum(idle_joules) / nullif(sum(productive_joules + idle_joules), 0) as idle_energy_ratio,
+        1 - sum(active_seconds) / nullif(sum(known_seconds), 0) as idle_time_ratio,
+        sum(reference_idle_joules) / nullif(sum(energy_joules), 0) as idle_static_ratio,
+        sum(energy_joules) / 3.6e6 as energy_kwh,
+        sum(location_gco2e) / 1000 as location_kgco2e,
+        sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
+        sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(matched_output_tokens), 0)
+            as fully_loaded_cost_usd_per_output_mtok,
+        sum(matched_joules) / nullif(sum(energy_joules), 0) as matched_ratio
+    from scoped
+    group by model, scope
+)
+"""
+_MODELS = f"""
+with {_OF_SCOPES}
+select
+    case when (select count(distinct scope) from by_scope where energy_kwh > 0) > 1
+        then format('{{}} ({{}})', model, scope) else model end as model,
+    * exclude (model, scope)
+from by_scope
 order by starts_with(model, '__'), energy_kwh desc
+"""
+
+_FACILITY = f"""
+with {_OF_SCOPES}
+select string_agg(distinct scope, ', ' order by scope), (select sum(facility_energy_kwh) from marts.fleet_daily)
+from by_scope where energy_kwh > 0 having count(distinct scope) > 1
 """
 
 # A month of each, biggest saving first; the rest by name.
@@ -60,12 +89,14 @@ select date, string_agg(distinct invariant, ', ' order by invariant),
 from marts.held_back_dates group by date order by date
 """
 
-_WINDOWS = """
+_WINDOWS = f"""
+with {_OF_SCOPES}
 select windows.window_id, windows.mean_watts,
     windows.joules_per_total_token, models.joules_per_total_token as period_joules_per_total_token,
     windows.joules_per_output_token, models.joules_per_output_token as period_joules_per_output_token,
     windows.reason_code
-from marts.run_windows as windows left join models using (model)
+from marts.run_windows as windows
+left join by_scope as models on windows.model = models.model and windows.meter_scope = models.scope
 order by windows.start_at, windows.window_id
 """
 
@@ -115,11 +146,14 @@ def headline(fleet: Fleet) -> str:
         raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
     with closing(warehouse.connect(path, read_only=True)) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
+        models = connection.execute(_MODELS).fetchall()
+        facility = connection.execute(_FACILITY).fetchall()
         tables = [
-            _table(_TOKEN_COLUMNS, connection.execute(_MODELS).fetchall()),
+            _models(models),
+            *(_facility(*row) for row in facility),
             _table(_SIZE_COLUMNS, connection.execute(_SIZES).fetchall()),
             _table(_SHARED_COLUMNS, connection.execute(_SHARED).fetchall()),
-            _table(_WINDOW_COLUMNS, connection.execute(f"with models as ({_MODELS}) {_WINDOWS}").fetchall()),
+            _table(_WINDOW_COLUMNS, connection.execute(_WINDOWS).fetchall()),
         ]
         held_back = connection.execute(_HELD_BACK).fetchall()
     label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
@@ -141,12 +175,29 @@ def _held_back(rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
 
 
-def _table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as text under their columns; empty without rows."""
+def _models(rows: Sequence[Sequence[Any]]) -> str:
+    """The table of models; J/token of what is badly matched has an asterisk, and a line below says why."""
+    marked = [row[-1] is not None and row[-1] < WELL_MATCHED for row in rows]
+    table = _table(_TOKEN_COLUMNS, [row[:-1] for row in rows], marked)
+    has_mark = any(mark and row[2] is not None for mark, row in zip(marked, rows, strict=True))
+    return f"{table}\n{UNMATCHED}" if has_mark else table
+
+
+def _facility(scopes: str, facility_kwh: float | None) -> str:
+    total = "" if facility_kwh is None else f": {facility_kwh:,.1f} kWh for all the fleet"
+    return f"kWh of different meters ({scopes}) are not added; their total is in facility energy{total}"
+
+
+def _table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = ()) -> str:
+    """Rows as text under their columns; empty without rows. J/token of rows that are `marked` has an asterisk."""
     if not rows:
         return ""
     shown = rows[:SHOWN_ROWS]
     cells = [[_cell(value, digits) for value, digits in zip(row, columns.values(), strict=True)] for row in shown]
+    for line, is_marked in zip(cells, marked, strict=False):
+        for place, name in enumerate(columns):
+            if is_marked and name.startswith("J/") and line[place] != MISSING:
+                line[place] += "*"
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [list(columns), ["-" * width for width in widths], *cells]
     texts = [digits == TEXT for digits in columns.values()]

@@ -220,8 +220,17 @@ def _energy_picture(fleet: Fleet, made: Publication) -> str:
     sums = ", ".join(f"sum({account})::double as {account}" for account in pictures.ACCOUNTS)
     with closing(warehouse.connect(fleet.published / DATABASE, read_only=True)) as connection:
         models = connection.execute(
-            f"select model, {sums} from marts.model_daily"
-            " where date >= ? and date < ? and energy_joules is not null group by model",
+            # Joules of a board and of a whole node are two quantities: a bar for each.
+            f"""
+            with sums as (
+                select model, meter_scope, {sums} from marts.model_daily
+                where date >= ? and date < ? and energy_joules is not null group by model, meter_scope
+            )
+            select * exclude (model, meter_scope), case
+                when (select count(distinct meter_scope) from sums) > 1 then format('{{}} ({{}})', model, meter_scope)
+                else model end as model
+            from sums
+            """,
             [made.start_date, made.end_date],
         ).df()
     label = "synthetic telemetry" if made.is_synthetic else "metered"

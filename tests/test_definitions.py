@@ -35,6 +35,8 @@ RAW = {
 FLEET = {
     "fleet/assignments",
     "fleet/cost_rates",
+    "fleet/device_type_aliases",
+    "fleet/device_types",
     "fleet/devices",
     "fleet/engine_pods",
     "fleet/engine_targets",

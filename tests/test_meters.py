@@ -7,8 +7,27 @@ from __future__ import annotations
 
 import pytest
 
-from tests.books import Book
-from tests.planted import A100, DAY, DAY_SECONDS, ENERGY, WATTS, board, plant, pod, rising, steady
+from pipelines import checks
+from pipelines.headline import UNMATCHED, headline
+from tests.books import Book, command
+from tests.planted import (
+    A100,
+    DAY,
+    DAY_SECONDS,
+    ENERGY,
+    HOURS,
+    INPUT,
+    OUTPUT,
+    WATTS,
+    Samples,
+    board,
+    moment,
+    plant,
+    pod,
+    rising,
+    steady,
+    vllm,
+)
 
 EARLY, LATE = -630, DAY_SECONDS + 630  # 10.5 minutes around the day: no sample is at a midnight
 DAY_ONLY = (30, DAY_SECONDS - 30)
@@ -127,3 +146,172 @@ def test_two_exporters_that_disagree_about_one_board_are_named_with_their_watts(
     )
     assert rows == [("GPU-two", "cluster", "agents", pytest.approx(200), pytest.approx(300, rel=1e-3))]
     assert identities.failed_tests("cross_checks_agree") == {"cross_checks_agree"}
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Samples that no board can draw, and boards whose limit the seed does not know."""
+
+    def spiked(samples: Samples, value: float, *, every: int, first: int) -> Samples:
+        """The samples with `value` in place of five of them."""
+        places = range(first, first + 5 * every, every)
+        return [(at, value if n in places else told) for n, (at, told) in enumerate(samples)]
+
+    def unknown(uuid: str, node: str, kind: str = "Acme X1") -> dict[str, str]:
+        return board(uuid, node) | {"modelName": kind}
+
+    level = steady(100, *OF_DAY)
+    invalid = [(at, float("nan") if n in (50, 60) else told) for n, (at, told) in enumerate(level)]
+    leap = [(at, told + (1e18 if at >= moment(12 * HOURS) else 0)) for at, told in rising(100_000, *OF_DAY)]
+    wraps = [(at, 100 * (at % 1800)) for at, _ in level]  # 100 W; begins anew every half hour
+    series = [
+        # 5 × 700 W of a board that draws up to 600 by its limit, and 2 × NaN.
+        (WATTS, board("GPU-seven", "n1"), spiked(invalid, 700, every=100, first=100)),
+        # The same of a gauge that only checks a counter.
+        (ENERGY, board("GPU-check", "n2"), rising(100_000, *OF_DAY)),
+        (WATTS, board("GPU-check", "n2"), spiked(level, 700, every=100, first=100)),
+        # Milliwatts read as watts.
+        (WATTS, board("GPU-milli", "n3"), steady(100_000, *OF_DAY)),
+        # A type that nobody knows: 1500 W are believed, 10^15 are not, of a gauge, a counter and a node's meter.
+        (WATTS, unknown("GPU-acme", "n4"), spiked(steady(1500, *OF_DAY), 1e15, every=100, first=100)),
+        (ENERGY, unknown("GPU-leap", "n5"), leap),
+        ("wall_power_watts", {"node": "n6"}, spiked(steady(900, *OF_DAY), 1e15, every=100, first=100)),
+        # Twice the limit of the seed, all day: the seed is wrong.
+        (WATTS, board("GPU-double", "n7"), steady(800, *OF_DAY)),
+        # A type of the fleet file: 2500 W are within 1.5 × its limit; 4000 are not.
+        (WATTS, unknown("GPU-stated", "n8", "Acme X2"), spiked(steady(2500, *OF_DAY), 4000, every=100, first=100)),
+        # RAPL begins anew 48 times.
+        ("node_rapl_package_joules_total", {"path": "package-0", "instance": "n9:9100"}, wraps),
+    ]
+    stated = [{"name": "acme-x2", "aliases": ["Acme X2"], "power_limit_watts": 2000, "idle_watts_loaded": 200}]
+    book = plant(tmp_path_factory.mktemp("limits"), series, device_types=stated)
+    book.run()
+    return book
+
+
+def test_what_no_meter_can_draw_is_refused_and_the_rest_is_booked(limits: Book) -> None:
+    watts = limits.query("select meter, sum(energy_joules)::double / 86400 from marts.energy_ledger group by 1")
+    assert dict(watts) == pytest.approx(
+        {
+            "GPU-seven": 100,
+            "GPU-check": 100,
+            "GPU-acme": 1500,
+            # The step of the leap is unknown: 60 s of the day.
+            "GPU-leap": 100 * (DAY_SECONDS - 60) / DAY_SECONDS,
+            "n6": 900,
+            "GPU-stated": 2500,
+            "n9/package-0": 100 * 1770 / 1800,  # of each half hour the 30 s before the counter begins anew
+        },
+        rel=1e-3,
+    )
+    assert limits.broken() == {}
+
+
+def test_refused_samples_are_counted(limits: Book) -> None:
+    rows = limits.query("select meter, rejected_samples from marts.reconciliation_daily where rejected_samples > 0")
+    assert dict(rows) == {
+        "GPU-seven": 7,
+        "GPU-check": 5,
+        "GPU-milli": 1440,
+        "GPU-acme": 5,
+        "n6": 5,
+        "GPU-double": 1440,
+        "GPU-stated": 5,
+    }
+
+
+def test_a_limit_that_is_stated_too_low_is_named_and_a_wrong_unit_is_not(limits: Book) -> None:
+    assert limits.failed_tests("power_limits_fit_their_boards") == {"power_limits_fit_their_boards"}
+    found = limits.query("select meter, near_samples, greatest_near_watts from intermediate.int_impossible_samples")
+    assert sorted(row for row in found if row[1] >= 0.9 * 1440) == [("GPU-double", 1440, 800)]
+
+
+def test_a_type_of_the_fleet_file_has_its_idle_watts(limits: Book) -> None:
+    held = "select distinct device_type from marts.energy_ledger where meter = 'GPU-stated'"
+    assert limits.query(held) == [("acme-x2",)]
+    assert limits.query(
+        "select idle_watts_loaded, power_limit_watts, gpus from staging.stg_device_types where device_type = 'acme-x2'"
+    ) == [(200, 2000, 1)]
+    # The seed's figures stay.
+    assert limits.query(
+        "select idle_watts_loaded, power_limit_watts from staging.stg_device_types where device_type = 'a100-sxm4-80gb'"
+    ) == [(93, 400)]
+
+
+def test_counters_of_sockets_begin_anew_without_an_alarm(limits: Book) -> None:
+    with limits.connection() as connection:
+        landed = checks.landed_series(connection, "test")
+    assert landed["falls_per_day"].fillna(0).max() == 0
+
+
+# --- scopes and names -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scopes(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Boards, sockets and wall meters in one fleet; three meters name the host of the boards otherwise than they do."""
+    folder = tmp_path_factory.mktemp("scopes")
+    noon = DAY_SECONDS / 2
+
+    def sockets(instance: str) -> dict[str, str]:
+        return {"path": "package-0", "instance": instance}
+
+    series = [
+        (ENERGY, board("GPU-a", "gpu-a", **pod("a-0")), rising(100_000, *OF_DAY)),
+        (ENERGY, board("GPU-b", "gpu-b", **pod("b-0")), rising(200_000, *OF_DAY)),
+        # 10 tokens a second: of alpha until noon, then its page is silent; of beta all day.
+        (INPUT, vllm("a-0", "alpha"), rising(9, EARLY, noon)),
+        (OUTPUT, vllm("a-0", "alpha"), rising(1, EARLY, noon)),
+        (INPUT, vllm("b-0", "beta"), rising(9, *OF_DAY)),
+        (OUTPUT, vllm("b-0", "beta"), rising(1, *OF_DAY)),
+        # The sockets and the wall of gpu-a under other names.
+        ("node_rapl_package_joules_total", sockets("GPU-A.dc.local:9100"), rising(50, *OF_DAY)),
+        ("wall_power_watts", {"node": "bmc-gpu-a"}, steady(300, *OF_DAY)),
+        ("ipmi_dcmi_power_consumption_watts", {"instance": "10.0.0.7:9290"}, steady(300, *OF_DAY)),
+        # Those of gpu-b under its own: they measure its host. And a node that has nothing but its wall meter.
+        ("node_rapl_package_joules_total", sockets("gpu-b:9100"), rising(50, *OF_DAY)),
+        ("wall_power_watts", {"node": "gpu-b"}, steady(500, *OF_DAY)),
+        ("wall_power_watts", {"node": "storage-1.dc.local"}, steady(400, *OF_DAY)),
+    ]
+    book = plant(folder, series)
+    done = command(book.fleet.path, folder / "data")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return book
+
+
+def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book) -> None:
+    printed = headline(scopes.fleet)
+    kwh = {line.split("  ")[0]: line for line in printed.splitlines()}
+    # 100, 200, 50 and 300 + 300 + 400 W over a day.
+    for name, energy in {
+        "alpha (board)": "2.4",
+        "beta (board)": "4.8",
+        "__unknown__ (module)": "1.2",
+        "__unknown__ (node)": "24.0",
+    }.items():
+        assert energy in kwh[name].split()
+    assert "kWh of different meters (board, module, node) are not added; their total is in facility energy" in printed
+
+
+def test_badly_matched_joules_per_token_are_marked(scopes: Book) -> None:
+    lines = headline(scopes.fleet).splitlines()
+    alpha, beta = (next(line for line in lines if line.startswith(model)) for model in ("alpha", "beta"))
+    # Of alpha half a day is matched, 100 W × 43,200 s, with 10 tokens a second until 11:59:30, of which 1 is output.
+    assert {"10.0069*", "100.0695*"} <= set(alpha.split())
+    assert {"20.0000", "200.0000"} <= set(beta.split())
+    assert lines.count(UNMATCHED) == 1
+
+
+def test_meters_of_one_host_under_several_names_are_named(scopes: Book) -> None:
+    assert scopes.failed_tests("nodes_have_one_name") == {"nodes_have_one_name"}
+    booked = scopes.query("select distinct node, meter_scope from marts.energy_ledger where meter_scope <> 'board'")
+    # The wall meter and the sockets of gpu-b are booked nowhere: its board is.
+    assert sorted(booked) == [
+        ("10.0.0.7", "node"),
+        ("GPU-A.dc.local", "module"),
+        ("bmc-gpu-a", "node"),
+        ("storage-1.dc.local", "node"),
+    ]

@@ -17,8 +17,8 @@
 {% endmacro %}
 
 {# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample, first_us, first_value,
-   last_us, last_value), `chosen_readings` (reading_id, possible_watts) and `dated_limits` (reading_id, day_number, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
-   last_us, last_reading, possible_watts): first and last per series and interval ("aggregate first, difference second"), single samples
+   last_us, last_value), `chosen_readings` (reading_id, possible_watts, and ceiling_watts where no limit is known) and `dated_limits` (reading_id, day_number, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
+   last_us, last_reading, possible_watts, ceiling_watts): first and last per series and interval ("aggregate first, difference second"), single samples
    where a date needs every sample, and the neighbours before and after the run. #}
 {% macro counter_reading_ctes(samples, unlimited_dips_are_glitches) %}
 fast_series_days as (
@@ -141,6 +141,7 @@ bracketed as (
     select
         readings.*,
         coalesce(chosen_readings.possible_watts, dated_limits.possible_watts) as possible_watts,
+        chosen_readings.ceiling_watts,
         lag(last_reading) over reading_window as previous_reading,
         lag(last_us) over reading_window as previous_us,
         lead(first_reading) over reading_window as next_reading,
@@ -162,7 +163,8 @@ counter_readings as (
         first_reading,
         last_us,
         last_reading,
-        possible_watts
+        possible_watts,
+        ceiling_watts
     from bracketed
     where not (
         is_sample
@@ -196,7 +198,8 @@ steps as (
         last_us as end_us,
         last_reading - first_reading as difference,
         last_reading as new_reading,
-        possible_watts
+        possible_watts,
+        ceiling_watts
     from ordered_readings
     where last_us > first_us
     union all
@@ -206,7 +209,8 @@ steps as (
         first_us as end_us,
         first_reading - previous_reading as difference,
         first_reading as new_reading,
-        possible_watts
+        possible_watts,
+        ceiling_watts
     from ordered_readings
     where first_us > previous_us
 
@@ -221,7 +225,7 @@ judged_steps as (
         case when difference >= 0 then difference else new_reading end as risen,
         difference < 0 as is_reset,
         case when difference >= 0 then difference else new_reading end
-        > coalesce(possible_watts * (end_us - start_us) / 1e6, 1e300) as is_impossible
+        > coalesce(coalesce(possible_watts, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible
     from steps
 
 )

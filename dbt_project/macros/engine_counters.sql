@@ -68,7 +68,8 @@ chosen_readings as (
 
     select distinct
         reading_id,
-        cast(null as double) as possible_watts
+        cast(null as double) as possible_watts,
+        cast(null as double) as ceiling_watts
     from {{ counters }}
 
 ),
@@ -279,7 +280,8 @@ started_readings as (
         cast(0 as double) as first_reading,
         start_us as last_us,
         cast(0 as double) as last_reading,
-        cast(null as double) as possible_watts
+        cast(null as double) as possible_watts,
+        cast(null as double) as ceiling_watts
     from readings_from_zero
 
 )

@@ -9,6 +9,9 @@
 
 {# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
 {% macro possible_power_factor() %}1.5{% endmacro %}
+{# What no meter of a scope draws: it stands in where no limit is known, so that a sentinel, or milliwatts read as watts, is refused. Far above
+   what exists in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
+{% macro ceiling_watts(scope) %}case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end{% endmacro %}
 {# A gauge says nothing about a silence longer than this many of its own intervals. #}
 {% macro gauge_gap_factor() %}3{% endmacro %}
 
@@ -22,3 +25,8 @@
 
 {# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: prefixes say who serves it. #}
 {% macro name_behind_prefixes(name) %}lower(regexp_extract({{ name }}, '([^/]+)$', 1)){% endmacro %}
+
+{# `0`, `card0`, `nvidia1`: the number of a board in its host, of which every host has one. #}
+{% macro is_bare_index(value) %}regexp_extract({{ value }}, '^(card|nvidia|gpu|accel)?[0-9]{1,3}$', 0) <> ''{% endmacro %}
+{# What exporters write where a board has no serial number or UUID. #}
+{% macro is_no_identity(value) %}lower({{ value }}) in ('n/a', '[n/a]', '[not supported]', 'unknown', 'none', 'null'){% endmacro %}

@@ -72,8 +72,3 @@
     where case column_number {% for test in tests.values() %}when {{ loop.index }} then {{ test }} {% endfor %}end
     {%- endif %}
 {% endmacro %}
-
-{# `0`, `card0`, `nvidia1`: the number of a board in its host, of which every host has one. #}
-{% macro is_bare_index(value) %}regexp_extract({{ value }}, '^(card|nvidia|gpu|accel)?[0-9]{1,3}$', 0) <> ''{% endmacro %}
-{# What exporters write where a board has no serial number or UUID. #}
-{% macro is_no_identity(value) %}lower({{ value }}) in ('n/a', '[n/a]', '[not supported]', 'unknown', 'none', 'null'){% endmacro %}

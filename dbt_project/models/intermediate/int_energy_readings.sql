@@ -33,7 +33,8 @@ chosen_readings as (
     select
         reading_id,
         max(meter) as meter,
-        max(type_possible_watts) as possible_watts
+        max(type_possible_watts) as possible_watts,
+        max({{ ceiling_watts('meter_scope') }}) as ceiling_watts
     from meters
     where quantity = 'energy'
     group by reading_id

@@ -128,7 +128,7 @@ gauge_reading_days as (
         meters.reading_id,
         meters.date,
         meters.needs_every_sample as has_repeats,
-        meters.type_possible_watts as possible_watts
+        coalesce(meters.type_possible_watts, {{ ceiling_watts('meters.meter_scope') }}) as possible_watts
     from meters
     where meters.quantity = 'power'
 
@@ -175,7 +175,7 @@ gauge_samples as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and samples.value * gauge_series.factor <= coalesce(gauge_series.possible_watts, 1e300)
+        and samples.value * gauge_series.factor <= gauge_series.possible_watts
 
 ),
 
@@ -193,7 +193,7 @@ gauge_points as (
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id
     where series_days.date < date '{{ start_date() }}'
-        and series_days.last_value <= coalesce(gauge_series.possible_watts, 1e300)
+        and series_days.last_value <= gauge_series.possible_watts
     group by gauge_series.reading_id
     union all
     select
@@ -203,7 +203,7 @@ gauge_points as (
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id
     where series_days.date >= date '{{ end_date() }}'
-        and series_days.first_value <= coalesce(gauge_series.possible_watts, 1e300)
+        and series_days.first_value <= gauge_series.possible_watts
     group by gauge_series.reading_id
 
 ),

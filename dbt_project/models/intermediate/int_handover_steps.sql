@@ -201,7 +201,7 @@ points as (
     inner join meter_readings on values_read.reading_id = meter_readings.reading_id
     left join limit_days
         on meter_readings.meter = limit_days.meter and {{ int_div('values_read.observed_us', day_us()) }} = limit_days.day_number
-    where meter_readings.is_counter or values_read.value <= coalesce(meter_readings.type_possible_watts, 1e300)
+    where meter_readings.is_counter or values_read.value <= coalesce(meter_readings.type_possible_watts, {{ ceiling_watts('meter_readings.meter_scope') }})
     group by meter_readings.reading_id, meter_readings.is_counter, values_read.observed_us
 
 ),
@@ -267,7 +267,9 @@ final as (
         measured.possible_watts,
         measured.is_reset,
         measured.is_counter
-        and measured.energy_joules > coalesce(measured.possible_watts * (measured.end_us - measured.start_us) / 1e6, 1e300) as is_impossible,
+        and measured.energy_joules
+        > coalesce(measured.possible_watts, {{ ceiling_watts('meter_readings.meter_scope') }}) * (measured.end_us - measured.start_us) / 1e6
+            as is_impossible,
         measured.end_us - measured.start_us > caps.cap_us as is_gap
     from measured
     inner join meter_readings on measured.reading_id = meter_readings.reading_id

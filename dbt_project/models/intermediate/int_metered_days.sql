@@ -29,9 +29,9 @@ chosen as (
         and troubles = 0
         and coalesce(first_value >= previous_value, true)
         and coalesce(next_value >= coalesce(last_value, previous_value), true)
-        and coalesce(first_value - previous_value <= possible_watts * (first_us - previous_us) / 1e6, true)
-        and coalesce(next_value - coalesce(last_value, previous_value) <= possible_watts * (next_us - coalesce(last_us, previous_us)) / 1e6, true)
-        and coalesce(last_value - first_value <= possible_watts * (last_us - first_us) / 1e6, true) as is_calm
+        and coalesce(first_value - previous_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (first_us - previous_us) / 1e6, true)
+        and coalesce(next_value - coalesce(last_value, previous_value) <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (next_us - coalesce(last_us, previous_us)) / 1e6, true)
+        and coalesce(last_value - first_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (last_us - first_us) / 1e6, true) as is_calm
     from readings
     where preference = 1
 
@@ -105,7 +105,7 @@ samples_of_troubled as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and (troubled.kind = 'counter' or samples.value * series.factor <= coalesce(troubled.possible_watts, 1e300))
+        and (troubled.kind = 'counter' or samples.value * series.factor <= coalesce(troubled.possible_watts, {{ ceiling_watts('troubled.meter_scope') }}))
 
 ),
 
@@ -120,7 +120,7 @@ troubled_points as (
     union all
     select place, kind = 'counter' as is_counter, start_us, cap_us, {{ neighbour }}_us as observed_us, {{ neighbour }}_value as value
     from troubled
-    where {{ neighbour }}_us is not null and (kind = 'counter' or {{ neighbour }}_value <= coalesce(possible_watts, 1e300))
+    where {{ neighbour }}_us is not null and (kind = 'counter' or {{ neighbour }}_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}))
     {%- endfor %}
 
 ),
@@ -209,7 +209,8 @@ gauge_means as (
         on gauge_series.series_id = samples.series_id
         and {{ epoch_us('samples.observed_at') }} between differences.before_us and differences.observed_us
         and {{ is_valid_sample('samples.value') }}
-    where differences.risen > differences.possible_watts * (differences.observed_us - differences.before_us) / 1e6
+    where differences.risen
+        > coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }}) * (differences.observed_us - differences.before_us) / 1e6
         and samples.observed_at >= (select start_at from troubled_span)
         and samples.observed_at <= (select end_at from troubled_span)
     group by differences.place, differences.before_us
@@ -222,7 +223,7 @@ counted as (
         differences.place,
         sum({{ exact(
             "case"
-            ~ " when risen > coalesce(possible_watts * (observed_us - differences.before_us) / 1e6, 1e300)"
+            ~ " when risen > coalesce(possible_watts, " ~ ceiling_watts("meter_scope") ~ ") * (observed_us - differences.before_us) / 1e6"
             ~ " then coalesce(mean_watts, 0) * (to_us - from_us) / 1e6"
             ~ " else risen * ((to_us - from_us) / cast(observed_us - differences.before_us as double))"
             ~ " end"

@@ -149,7 +149,7 @@ sampled as (
     where {{ is_valid_sample('samples.value') }}
         and samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from whole_chunks)
         and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from whole_chunks)
-        and (whole_chunks.is_counter or samples.value * whole_chunks.factor <= coalesce(whole_chunks.type_watts, 1e300))
+        and (whole_chunks.is_counter or samples.value * whole_chunks.factor <= coalesce(whole_chunks.type_watts, {{ ceiling_watts('whole_chunks.meter_scope') }}))
     union all
     select
         meter_scope,
@@ -160,7 +160,7 @@ sampled as (
     from member_chunks
     where falls = 0
         and (day_number = day_before or day_number = day_after)
-        and (is_counter or case when day_number = day_after then first_value else last_value end * factor <= coalesce(type_watts, 1e300))
+        and (is_counter or case when day_number = day_after then first_value else last_value end * factor <= coalesce(type_watts, {{ ceiling_watts('meter_scope') }}))
 
 ),
 
@@ -325,9 +325,11 @@ told as (
         stepped.risen,
         stepped.has_fallen,
         stepped.possible_watts,
-        stepped.is_counter and stepped.risen > coalesce(stepped.possible_watts * (stepped.until_us - held_us) / 1e6, 1e300) as is_leap,
+        stepped.is_counter and stepped.risen
+            > coalesce(stepped.possible_watts, {{ ceiling_watts('held.meter_scope') }}) * (stepped.until_us - held_us) / 1e6 as is_leap,
         stepped.is_silence
-        or (stepped.is_counter and stepped.risen > coalesce(stepped.possible_watts * (stepped.until_us - held_us) / 1e6, 1e300)) as is_open,
+        or (stepped.is_counter and stepped.risen
+            > coalesce(stepped.possible_watts, {{ ceiling_watts('held.meter_scope') }}) * (stepped.until_us - held_us) / 1e6) as is_open,
         stepped.is_counter,
         case when stepped.is_counter then stepped.risen / (stepped.until_us - held_us) * 1e6
             else value + (until_value - value) * ((at_us - held_us) / cast(until_us - held_us as double))

@@ -42,6 +42,37 @@ refused as (
 
 ),
 
+impossible as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        site,
+        impossible_samples as rejected_samples,
+        cast(0 as bigint) as out_of_order_samples
+    from {{ ref('int_impossible_samples') }}
+
+),
+
+not_booked as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        max(site) as site,
+        sum(rejected_samples) as rejected_samples,
+        sum(out_of_order_samples) as out_of_order_samples
+    from (
+        select date, meter_scope, meter, site, rejected_samples, out_of_order_samples from refused
+        union all
+        select date, meter_scope, meter, site, rejected_samples, out_of_order_samples from impossible
+    ) as either
+    group by date, meter_scope, meter
+
+),
+
 balanced as (
 
     select
@@ -64,10 +95,10 @@ balanced as (
 final as (
 
     select
-        coalesce(balanced.date, refused.date) as date,
-        coalesce(balanced.site, refused.site) as site,
-        coalesce(balanced.meter, refused.meter) as meter,
-        coalesce(balanced.meter_scope, refused.meter_scope) as meter_scope,
+        coalesce(balanced.date, not_booked.date) as date,
+        coalesce(balanced.site, not_booked.site) as site,
+        coalesce(balanced.meter, not_booked.meter) as meter,
+        coalesce(balanced.meter_scope, not_booked.meter_scope) as meter_scope,
         balanced.source,
         balanced.metric,
         cast(balanced.metered_joules as {{ exact_type() }}) as metered_joules,
@@ -75,14 +106,14 @@ final as (
         cast(
             coalesce(balanced.booked_joules, {{ exact('0') }}) - coalesce(balanced.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
         ) as difference_joules,
-        cast(coalesce(refused.rejected_samples, 0) as bigint) as rejected_samples,
-        cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples,
+        cast(coalesce(not_booked.rejected_samples, 0) as bigint) as rejected_samples,
+        cast(coalesce(not_booked.out_of_order_samples, 0) as bigint) as out_of_order_samples,
         balanced.cross_check_source,
         cast(balanced.cross_check_joules as {{ exact_type() }}) as cross_check_joules,
         {{ ratio('balanced.cross_check_joules - balanced.metered_joules', 'balanced.metered_joules') }} as cross_check_ratio
     from balanced
-    full outer join refused
-        on balanced.date = refused.date and balanced.meter_scope = refused.meter_scope and balanced.meter = refused.meter
+    full outer join not_booked
+        on balanced.date = not_booked.date and balanced.meter_scope = not_booked.meter_scope and balanced.meter = not_booked.meter
 
 )
 

@@ -187,7 +187,7 @@ points as (
         on energy_readings.reading_id = raw_points.reading_id
         and raw_points.observed_us between energy_readings.start_us - 900000000 and energy_readings.end_us + 900000000
     where raw_points.stream = 'power'
-        and (energy_readings.quantity = 'energy' or raw_points.value <= coalesce(energy_readings.possible_watts, 1e300))
+        and (energy_readings.quantity = 'energy' or raw_points.value <= coalesce(energy_readings.possible_watts, {{ ceiling_watts('energy_readings.meter_scope') }}))
     union all
     select
         token_readings.window_id,
@@ -326,7 +326,7 @@ meter_watts as (
         and raw_points.stream = 'power'
         and raw_points.observed_us > windows.start_us
         and raw_points.observed_us < windows.end_us
-        and raw_points.value <= coalesce(power_readings.possible_watts, 1e300)
+        and raw_points.value <= coalesce(power_readings.possible_watts, {{ ceiling_watts('power_readings.meter_scope') }})
     group by power_readings.window_id, power_readings.meter
 
 ),

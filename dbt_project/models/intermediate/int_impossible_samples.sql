@@ -1,0 +1,75 @@
+-- Samples of power gauges above what their meter can draw (1.5 × the device type's limit, else the ceiling of the scope): they are refused, and
+-- counted here. One pass over the gauges' values; who holds few of them keeps few rows.
+with series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+device_types as (
+
+    select * from {{ ref('stg_device_types') }}
+
+),
+
+meter_types as (
+
+    select
+        meter_scope,
+        meter,
+        max(meter_device_type) as device_type,
+        max(site) as site
+    from series
+    where stream = 'power' and meter is not null
+    group by meter_scope, meter
+
+),
+
+gauges as (
+
+    select
+        series.series_id,
+        series.meter_scope,
+        series.meter,
+        meter_types.site,
+        series.factor,
+        coalesce(
+            case when series.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end,
+            {{ ceiling_watts('series.meter_scope') }}
+        ) as possible_watts
+    from series
+    inner join meter_types on series.meter_scope = meter_types.meter_scope and series.meter = meter_types.meter
+    left join device_types on meter_types.device_type = device_types.device_type
+    where series.stream = 'power' and series.quantity = 'power'
+
+),
+
+least_limit as (
+
+    select min(possible_watts / factor) as native_value from gauges
+
+),
+
+final as (
+
+    select
+        cast(samples.observed_at as date) as date,
+        gauges.meter_scope,
+        gauges.meter,
+        gauges.site,
+        count(*) as impossible_samples,
+        -- Up to three times the limit: what a limit that is stated too low looks like.
+        sum(case when samples.value * gauges.factor <= 2 * gauges.possible_watts then 1 else 0 end) as near_samples,
+        max(case when samples.value * gauges.factor <= 2 * gauges.possible_watts then samples.value * gauges.factor end) as greatest_near_watts
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join gauges on samples.series_id = gauges.series_id
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+        and samples.value > (select native_value from least_limit)
+        and samples.value * gauges.factor > gauges.possible_watts
+    group by 1, 2, 3, 4
+
+)
+
+select * from final
