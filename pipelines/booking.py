@@ -230,11 +230,13 @@ silences as (
     select edges.edge_at,
         max(held.last_at) filter (where held.last_at < edges.edge_at) as from_at,
         min(held.first_at) filter (where held.first_at >= edges.edge_at) as to_at,
-        min_by(held.typical_interval_seconds, held.first_at) filter (where held.first_at >= edges.edge_at) as interval_seconds
+        min_by(held.typical_interval_seconds, held.first_at) filter (where held.first_at >= edges.edge_at)
+            as interval_seconds
     from counters
     join raw.series_chunks as held on held.series_id = counters.series_id and held.samples > 0
     cross join edges
-    group by edges.edge_at, counters.source, counters.metric, coalesce(counters.device, cast(counters.series_id as varchar))
+    group by edges.edge_at, counters.source, counters.metric,
+        coalesce(counters.device, cast(counters.series_id as varchar))
 )
 select min(cast(from_at as date)), max(cast(to_at as date))
 from silences
