@@ -111,6 +111,9 @@ def boards() -> Iterator[Series]:
     yield ENERGY, both, counter(200)
     yield NVML_ENERGY, nvml("GPU-both"), counter(205)
     yield from of("GPU-late", counter(200, 30), steady(205, last=TWO_DAYS))
+    # The scraper was away for an hour; next to it, as long a silence of both, at different hours.
+    yield from of("GPU-outage-of-both", silent(counter(200), (10, 11)), silent(steady(205, last=TWO_DAYS), (10, 11)))
+    yield from of("GPU-by-turns", silent(counter(200), (10, 11)), silent(steady(200, last=TWO_DAYS), (14, 15)))
 
     # --- nodes with a wall meter
     yield WALL, {"node": "wall-noon"}, steady(500, last=TWO_DAYS)
@@ -242,7 +245,7 @@ def test_beyond_max_spread_the_gauge_stands_and_the_rest_is_unknown(book: Book) 
     assert [found[hour] for hour in range(7, 17)] == [
         near(j) for j in [HOUR_JOULES] * 3 + [1_080_000] * 4 + [HOUR_JOULES] * 3
     ]
-    assert [unknown[hour] for hour in range(7, 17)] == [near(j) for j in [0] * 3 + [1_080_000] * 4 + [0] * 3]
+    assert [unknown[hour] for hour in range(7, 17)] == [0] * 3 + [near(1_080_000)] * 4 + [0] * 3
     assert words(book, "GPU-far", 8, 10, "model") == {"gpu-far"}
     assert words(book, "GPU-far", 10, 14, "model") == {"__unknown__"}
     less = hours(book, "GPU-far-less")
@@ -257,13 +260,19 @@ def test_a_second_exporter_takes_over_with_its_own_gaps(book: Book) -> None:
     assert words(book, "GPU-twice", 0, 24) == {"counter"}
 
 
-@pytest.mark.parametrize("meter", ["GPU-jitter", "GPU-both", "GPU-late"])
-def test_a_counter_without_gaps_books_all_day(book: Book, meter: str) -> None:
+@pytest.mark.parametrize("meter", ["GPU-jitter", "GPU-both", "GPU-late", "GPU-outage-of-both"])
+def test_a_counter_without_gaps_of_its_own_books_all_day(book: Book, meter: str) -> None:
     late = 30 if meter == "GPU-late" else 0
     assert day_joules(book, meter) == near(200 * (DAY_SECONDS - late))
     assert words(book, meter, 0, 24) == {"counter"}
     (rows,) = book.query("select count(*) from intermediate.int_meter_choices where meter = ? and is_handover", [meter])
     assert rows == (0,)
+
+
+def test_silences_of_the_same_length_at_other_hours_are_handed_over(book: Book) -> None:
+    assert day_joules(book, "GPU-by-turns") == near(200 * DAY_SECONDS)
+    assert words(book, "GPU-by-turns", 10, 11) == {"gauge"}
+    assert words(book, "GPU-by-turns", 14, 15) == {"counter"}
 
 
 def test_a_gauge_alone_does_not_fill_its_gap(book: Book) -> None:
@@ -338,7 +347,7 @@ def test_the_balance_holds(book: Book) -> None:
 def test_a_sum_of_a_gap_that_is_lost_turns_the_balance_red(book: Book, tmp_path: Path) -> None:
     project = broken_project(
         tmp_path,
-        "dbt_project/models/intermediate/int_handover_cells.sql".removeprefix("dbt_project/"),
+        "models/intermediate/int_handover_cells.sql",
         "coalesce(solved.scale, 1) as scale",
         "cast(1 as double) as scale",
     )

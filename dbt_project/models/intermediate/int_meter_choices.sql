@@ -64,7 +64,7 @@ node_days as (
         date,
         node,
         max(case
-            when coalesce(has_gap, false) then 0
+            when has_gap and not has_only_risen then 0
             when first_known_us - node_first_known_us > cap_us or node_last_known_us - last_known_us > cap_us then 0
             else 1
         end) = 0 as is_mixed,
@@ -86,6 +86,67 @@ power_readings as (
 
 ),
 
+-- Readings with the same number of samples and the same longest gap were mostly scraped together, and are silent together: an outage of the
+-- scraper is no handover. Their times tell.
+lookalikes as (
+
+    select
+        best.date,
+        best.reading_id,
+        others.reading_id as other_reading_id
+    from preferred as best
+    inner join preferred as others
+        on best.date = others.date
+        and best.meter_scope = others.meter_scope
+        and best.meter = others.meter
+        and best.reading_id <> others.reading_id
+        and best.samples = others.samples
+        and best.longest_gap_us = others.longest_gap_us
+    where best.preference = 1 and best.has_gap
+
+),
+
+lookalike_series as (
+
+    select distinct
+        series.series_id,
+        series.reading_id
+    from series
+    inner join (select reading_id from lookalikes union select other_reading_id as reading_id from lookalikes) as either
+        on series.reading_id = either.reading_id
+
+),
+
+scrape_times as (
+
+    select
+        lookalike_series.reading_id,
+        cast(samples.observed_at as date) as date,
+        sum({{ epoch_us('samples.observed_at') }} % {{ day_us() }}) as times_us,
+        sum({{ int_div(epoch_us('samples.observed_at') ~ ' % ' ~ day_us(), '1000000') }}
+            * {{ int_div(epoch_us('samples.observed_at') ~ ' % ' ~ day_us(), '1000000') }}) as squares
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join lookalike_series on samples.series_id = lookalike_series.series_id
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+    group by lookalike_series.reading_id, cast(samples.observed_at as date)
+
+),
+
+scraped_together as (
+
+    select
+        lookalikes.date,
+        lookalikes.reading_id,
+        lookalikes.other_reading_id
+    from lookalikes
+    inner join scrape_times as own on lookalikes.reading_id = own.reading_id and lookalikes.date = own.date
+    inner join scrape_times as others on lookalikes.other_reading_id = others.reading_id and lookalikes.date = others.date
+    where own.times_us = others.times_us and own.squares = others.squares
+
+),
+
 -- Gaps that another reading may fill, be it on another date: the counter's difference is the sum over all of the gap.
 filled_gaps as (
 
@@ -101,7 +162,12 @@ filled_gaps as (
         on power_readings.reading_id = series_days.reading_id
         and series_days.last_us > preferred.known_from_us
         and series_days.first_us < preferred.known_to_us
-    where preferred.preference = 1 and preferred.has_gap
+    left join scraped_together
+        on preferred.date = scraped_together.date
+        and preferred.reading_id = scraped_together.reading_id
+        and power_readings.reading_id = scraped_together.other_reading_id
+        and series_days.date = scraped_together.date
+    where preferred.preference = 1 and preferred.has_gap and scraped_together.reading_id is null
 
 ),
 

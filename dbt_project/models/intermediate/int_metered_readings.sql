@@ -25,6 +25,7 @@ chunks as (
         chunks.last_value * series.factor as last_value,
         chunks.samples,
         chunks.falls + chunks.duplicates as troubles,
+        chunks.falls,
         chunks.duplicates,
         chunks.typical_interval_seconds,
         chunks.longest_gap_seconds,
@@ -107,7 +108,8 @@ reading_dates as (
         sum(duplicates) + count(*) - 1 as repeats,
         sum(samples) as samples,
         min(typical_interval_seconds) as typical_interval_seconds,
-        greatest(max(longest_gap_seconds) * 1e6, coalesce(max(seam_us), 0)) as longest_silence_us
+        greatest(max(longest_gap_seconds) * 1e6, coalesce(max(seam_us), 0)) as longest_silence_us,
+        sum(falls) as falls
     from chunks
     group by reading_id, date
 
@@ -150,7 +152,8 @@ day_facts as (
         neighboured_dates.samples,
         neighboured_dates.typical_interval_seconds,
         neighboured_dates.next_interval_seconds,
-        neighboured_dates.longest_silence_us
+        neighboured_dates.longest_silence_us,
+        neighboured_dates.falls
     from neighboured_dates
     inner join dates on neighboured_dates.date = dates.date
     inner join readings on neighboured_dates.reading_id = readings.reading_id
@@ -173,7 +176,8 @@ day_facts as (
         0 as samples,
         null as typical_interval_seconds,
         null as next_interval_seconds,
-        null as longest_silence_us
+        null as longest_silence_us,
+        0 as falls
     from neighboured_dates
     inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
     inner join readings on neighboured_dates.reading_id = readings.reading_id
@@ -235,7 +239,14 @@ shared_nodes as (
     where coarseness < 3 and coarseness = finest_of_node and node_knows_from_us is not null
     group by date, node
     having min(case
-        when is_silent_once or knows_from_us - node_knows_from_us > cap_us or node_knows_to_us - knows_to_us > cap_us then 1 else 0
+        when knows_from_us - node_knows_from_us > cap_us or node_knows_to_us - knows_to_us > cap_us then 1
+        when not is_silent_once then 0
+        -- The difference of a counter that never fell covers its silence.
+        when kind = 'counter'
+            and falls = 0
+            and coalesce(first_value >= previous_value, true)
+            and coalesce(next_value >= coalesce(last_value, previous_value), true) then 0
+        else 1
     end) = 1
 
 ),
@@ -260,6 +271,67 @@ preferred as (
 
 ),
 
+-- An outage of the scraper silences all readings of a meter at the same moments, and nothing is handed over.
+twins as (
+
+    select
+        first.date,
+        first.meter_scope,
+        first.meter,
+        first.reading_id,
+        second.reading_id as twin_reading_id
+    from preferred as first
+    inner join preferred as second
+        on first.date = second.date
+        and first.meter_scope = second.meter_scope
+        and first.meter = second.meter
+        and first.reading_id <> second.reading_id
+        and first.samples = second.samples
+        and first.first_us = second.first_us
+        and first.last_us = second.last_us
+        and first.longest_silence_us = second.longest_silence_us
+    where first.preference = 1 and first.is_silent_once
+
+),
+
+twin_moments as (
+
+    select
+        series.reading_id,
+        {{ int_div(epoch_us('samples.observed_at'), day_us()) }} * {{ day_us() }} as start_us,
+        count(*) as moments,
+        sum({{ epoch_us('samples.observed_at') }} % {{ day_us() }}) as moments_us,
+        sum({{ int_div(epoch_us('samples.observed_at') ~ ' % ' ~ day_us(), '1000000') }}
+            * {{ int_div(epoch_us('samples.observed_at') ~ ' % ' ~ day_us(), '1000000') }}) as moments_squared
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join series on samples.series_id = series.series_id
+    inner join (select reading_id from twins union select twin_reading_id as reading_id from twins) as either
+        on series.reading_id = either.reading_id
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+    group by series.reading_id, {{ int_div(epoch_us('samples.observed_at'), day_us()) }} * {{ day_us() }}
+
+),
+
+silent_together as (
+
+    select
+        twins.date,
+        twins.reading_id,
+        twins.twin_reading_id
+    from twins
+    inner join dates on twins.date = dates.date
+    inner join twin_moments as own on twins.reading_id = own.reading_id and dates.start_us = own.start_us
+    inner join twin_moments as other
+        on twins.twin_reading_id = other.reading_id
+        and dates.start_us = other.start_us
+        and own.moments = other.moments
+        and own.moments_us = other.moments_us
+        and own.moments_squared = other.moments_squared
+
+),
+
 -- Silences in which another reading of the meter saw something, on whatever date.
 filled_silences as (
 
@@ -274,7 +346,12 @@ filled_silences as (
         on others.reading_id = reading_dates.reading_id
         and reading_dates.last_us > coalesce(preferred.previous_us, preferred.first_us)
         and reading_dates.first_us < coalesce(preferred.next_us, preferred.last_us)
-    where preferred.preference = 1 and preferred.is_silent_once
+    left join silent_together
+        on preferred.date = silent_together.date
+        and preferred.reading_id = silent_together.reading_id
+        and others.reading_id = silent_together.twin_reading_id
+        and reading_dates.date = silent_together.date
+    where preferred.preference = 1 and preferred.is_silent_once and silent_together.reading_id is null
 
 ),
 

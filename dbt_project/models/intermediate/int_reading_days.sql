@@ -69,6 +69,9 @@ sampled_days as (
         sum(samples) as samples,
         min(first_us) as first_us,
         max(last_us) as last_us,
+        min_by(first_value, first_us) as first_value,
+        max_by(last_value, last_us) as last_value,
+        sum(falls) as falls,
         sum(rejects) as rejects,
         -- Where the meter is belongs to the date, not to its history; int_board_places cuts the date on which it moves.
         max(node) as node,
@@ -93,7 +96,9 @@ bracketed_days as (
         *,
         lag(last_us) over (partition by reading_id order by date) as previous_last_us,
         lead(first_us) over (partition by reading_id order by date) as next_first_us,
-        lead(cap_us) over (partition by reading_id order by date) as next_cap_us
+        lead(cap_us) over (partition by reading_id order by date) as next_cap_us,
+        lag(last_value) over (partition by reading_id order by date) as previous_last_value,
+        lead(first_value) over (partition by reading_id order by date) as next_first_value
     from sampled_days
 
 ),
@@ -120,6 +125,12 @@ spans as (
         or coalesce(
             bracketed_days.next_first_us - bracketed_days.last_us > coalesce(bracketed_days.next_cap_us, bracketed_days.cap_us), false
         ) as has_gap,
+        bracketed_days.longest_gap_us,
+        -- A counter that never fell knows the sum of its gaps.
+        power_readings.kind = 'counter'
+        and bracketed_days.falls = 0
+        and coalesce(bracketed_days.first_value >= bracketed_days.previous_last_value, true)
+        and coalesce(bracketed_days.next_first_value >= bracketed_days.last_value, true) as has_only_risen,
         coalesce(bracketed_days.previous_last_us, bracketed_days.first_us) as known_from_us,
         coalesce(bracketed_days.next_first_us, bracketed_days.last_us) as known_to_us,
         case when power_readings.kind = 'counter' then coalesce(bracketed_days.previous_last_us, bracketed_days.first_us)
@@ -173,6 +184,8 @@ final as (
         typical_interval_seconds,
         sampled_date = date and needs_every_sample as needs_every_sample,
         sampled_date <> date or has_gap as has_gap,
+        case when sampled_date = date then longest_gap_us end as longest_gap_us,
+        has_only_risen,
         cap_us,
         known_from_us,
         known_to_us,
