@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.books import Book
+from tests.books import Book, broken_project
 from tests.planted import (
     A100,
     DAY,

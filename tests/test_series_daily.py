@@ -22,7 +22,7 @@ ENERGY_BALANCE, TOKEN_BALANCE = "every_metered_joule_is_booked_once", "tokens_ar
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     """A board whose pod moves at noon, one without a name, one that says nothing valid, a wall meter, ranks."""
-    nameless = {"gpu": "3", "node_name": "n1"}  # Kepler below 0.10 names no board
+    nameless = {"gpu_uuid": "N/A", "node_name": "n1"}
     sglang = {"model_name": "sg", **pod("sg-0"), "mode": "decode"}
     series = [
         (ENERGY, board("GPU-a", "n1", **pod("a-0")), rising(300_000, last=NOON)),
@@ -101,7 +101,7 @@ def test_outcomes_of_the_composed_cluster(composed_book: Book) -> None:
     ("right", "wrong", "seen"),
     [
         # Two boards taken for one, a counter read at twice its unit, a rank counted beside its group's first.
-        ("'board' then located.device_uuid", "'board' then substr(located.device_uuid, 1, 4)", {ENERGY_BALANCE}),
+        ("'board' then located.device", "'board' then substr(located.device, 1, 4)", {ENERGY_BALANCE}),
         ("metric_catalog.factor,", "metric_catalog.factor * 2 as factor,", {ENERGY_BALANCE, TOKEN_BALANCE}),
         ("order by pipeline_rank, tensor_rank) = 1", "order by pipeline_rank) = 1", {TOKEN_BALANCE}),
     ],
@@ -117,9 +117,9 @@ def test_a_mistake_of_the_books_reading_of_labels_shows(
 
 
 def test_a_mistake_of_the_second_reading_shows(composed_book: Book, tmp_path: Path) -> None:
-    wrong = "when 'board' then substr(described.device_uuid, 1, 4)"
+    wrong = "when 'board' then substr(described.device, 1, 4)"
     project = broken_project(
-        tmp_path, "models/intermediate/int_label_identities.sql", "when 'board' then described.device_uuid", wrong
+        tmp_path, "models/intermediate/int_label_identities.sql", "when 'board' then described.device", wrong
     )
     copy = composed_book.copy(tmp_path / "data", project)
     copy.write(composed.DAY, copy.fleet.period.end)

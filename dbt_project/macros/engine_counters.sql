@@ -165,7 +165,8 @@ told_readings as (
         reading as first_reading,
         observed_us as last_us,
         reading as last_reading,
-        cast(null as double) as possible_watts
+        cast(null as double) as possible_watts,
+        cast(null as double) as ceiling_watts
     from copy_ends
 
 ),

@@ -9,7 +9,7 @@ with readings as (
 
 series as (
 
-    select * from {{ ref('stg_series') }} where stream = 'power'
+    select * from {{ ref('int_label_identities') }} where stream = 'power'
 
 ),
 

@@ -3,7 +3,7 @@
 -- made), and the steps over midnights are shared by time. Copies of one counter (`reading_id`) are added up as one.
 with series as (
 
-    select * from {{ ref('stg_series') }} where stream = 'tokens'
+    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_heard
 
 ),
 
