@@ -45,7 +45,7 @@ metered_nodes as (
         date,
         node
     from meter_choices
-    where purpose = 'booked' and meter_scope = 'node' and node is not null
+    where purpose = 'booked' and meter_scope = 'node' and node is not null and not coalesce(is_mixed, false)
 
 ),
 
