@@ -5,6 +5,8 @@ Add here a case of metering, with its innocent twin. Keep out who used the energ
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from pipelines import checks
@@ -20,6 +22,7 @@ from tests.planted import (
     OUTPUT,
     WATTS,
     Samples,
+    Series,
     board,
     moment,
     plant,
@@ -315,3 +318,54 @@ def test_meters_of_one_host_under_several_names_are_named(scopes: Book) -> None:
         ("bmc-gpu-a", "node"),
         ("storage-1.dc.local", "node"),
     ]
+
+
+# --- parked watts, run windows ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Boards beside a parked one, and run windows of boards whose gauge says the same as their counter or not."""
+
+    def served(name: str, model: str, per_second: float) -> list[Series]:
+        return [(metric, vllm(name, model), rising(per_second, *OF_DAY)) for metric in (INPUT, OUTPUT)]
+
+    def window(name: str, pod_name: str, seconds: int) -> dict[str, object]:
+        start_at = datetime.fromtimestamp(moment(10 * HOURS), UTC)
+        return {
+            "window_id": name,
+            "engine": f"llm/{pod_name}",
+            "start_at": start_at,
+            "end_at": start_at + timedelta(seconds=seconds),
+        }
+
+    series = [
+        (ENERGY, board("GPU-beside", "n1", **pod("beside-0")), rising(300_000, *OF_DAY)),
+        (ENERGY, board("GPU-parked", "n1", **pod("parked-0")), rising(70_000, *OF_DAY)),
+        (ENERGY, board("GPU-alone", "n2", **pod("alone-0")), rising(300_000, *OF_DAY)),
+        # The gauge says 5.5 % more than the counter, and 4.5 %.
+        (WATTS, board("GPU-beside", "n1", **pod("beside-0")), steady(316.5, *OF_DAY)),
+        (WATTS, board("GPU-alone", "n2", **pod("alone-0")), steady(313.5, *OF_DAY)),
+        *served("beside-0", "alpha", 5),
+        *served("parked-0", "beta", 0),
+        *served("alone-0", "gamma", 5),
+    ]
+    windows = {"inline": [window("differs", "beside-0", 1800), window("agrees", "alone-0", 1800)]}
+    book = plant(tmp_path_factory.mktemp("measured"), series, run_windows=windows)
+    book.run()
+    return book
+
+
+def test_watts_parked_on_the_same_node_come_before_the_reference(measured: Book) -> None:
+    floors = measured.query(
+        "select meter, idle_basis, sum(idle_floor_joules)::double / 86400 from marts.energy_ledger"
+        " where state = 'active' group by all order by 1"
+    )
+    assert floors == [("GPU-alone", "device_type_reference", 93), ("GPU-beside", "parked_p10_of_node", 70)]
+
+
+def test_a_window_whose_counter_and_gauge_differ_says_so(measured: Book) -> None:
+    rows = measured.query(
+        "select window_id, is_valid, reason_code, energy_joules::double from marts.run_windows order by 1"
+    )
+    assert rows == [("agrees", True, "ok", 540_000), ("differs", False, "counter_and_gauge_differ", 540_000)]

@@ -301,6 +301,7 @@ energy as (
         min(energy_readings.meter_scope) as meter_scope,
         max(energy_readings.meter_scope) as other_meter_scope,
         {{ exact_sum('integrated.total') }} as energy_joules,
+        max(case when energy_readings.quantity = 'energy' then 1 else 0 end) = 1 as has_counter,
         min(coalesce(integrated.covered_us, 0)) as covered_us,
         max(coalesce(integrated.gaps, 0)) as gaps,
         max(coalesce(integrated.impossible_steps, 0)) as impossible_steps
@@ -371,6 +372,7 @@ assembled as (
         energy.covered_us,
         energy.gaps,
         energy.impossible_steps,
+        energy.has_counter,
         windows.end_us - windows.start_us as window_us,
         case when watts.meters = energy.meters then 'gauge_mean' when energy.energy_joules is not null then 'energy_over_time' end as mean_watts_basis,
         case
@@ -397,6 +399,11 @@ judged as (
             when covered_us < window_us then 'window_not_bracketed'
             when gaps > 0 then 'sampling_gap_exceeded'
             when impossible_steps > 0 then 'impossible_counter_step'
+            -- Too short for one of them, or one is wrong. A gauge's energy is its own mean.
+            when has_counter
+                and mean_watts_basis = 'gauge_mean'
+                and abs(mean_watts * duration_seconds - cast(energy_joules as double)) > 0.05 * cast(energy_joules as double)
+                then 'counter_and_gauge_differ'
             when output_tokens is null and total_tokens is null then 'no_tokens'
             else 'ok'
         end as reason_code
