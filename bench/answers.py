@@ -118,7 +118,8 @@ def write_history(connection: duckdb.DuckDBPyConnection, gpus: int, end: date, d
         insert into marts.energy_ledger by name
         select intervals.date, intervals.interval_start_at, 300 as interval_seconds,
             intervals.interval_start_at as claim_start_at, 300 as covered_seconds, 300 as active_seconds,
-            300 as gpu_seconds, d.site, format('{{}}-{{}}', d.device_type, board // {GPUS_PER_NODE}) as node,
+            0 as unknown_seconds, 300 as gpu_seconds, d.site,
+            format('{{}}-{{}}', d.device_type, board // {GPUS_PER_NODE}) as node,
             format('GPU-{{}}-{{}}', d.device_type, board) as meter, 'board' as meter_scope,
             format('GPU-{{}}-{{}}', d.device_type, board) as device_uuid, d.device_type,
             format('{{}}-{{}}', d.deployment, (board - first_gpu) // width) as engine, d.deployment, d.namespace,

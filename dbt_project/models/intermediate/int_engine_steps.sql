@@ -24,7 +24,11 @@ glitches as (
 
 copies as (
 
-    select * from {{ ref('int_scrape_copies') }}
+    select
+        series_id,
+        engine,
+        {{ int_div(epoch_us('cast(date as ' ~ timestamp_type() ~ ')'), day_us()) }} as day_number
+    from {{ ref('int_scrape_copies') }}
 
 ),
 
@@ -146,14 +150,17 @@ sampled_steps as (
         engine,
         start_us,
         end_us,
-        'sampled' as kind,
-        case quantity
-            when 'tokens' then value <> previous_value
-            when 'requests_running' then value > 0 or previous_value > 0
-            else false
+        case
+            when quantity = 'tokens' and value <> previous_value then 1
+            when quantity = 'requests_running' and (value > 0 or previous_value > 0) then 1
+            else 0
         end as is_active,
-        case when quantity = 'awake' then value = 0 and previous_value = 0 else false end as is_asleep,
-        quantity <> 'awake' as tells_activity
+        case when quantity = 'awake' and value = 0 and previous_value = 0 then 1 else 0 end as is_asleep,
+        -- An engine that is awake may work or not.
+        case when quantity = 'awake' and (value > 0 or previous_value > 0) then 0 else 1 end as is_sampled,
+        0 as is_still,
+        0 as is_bridged,
+        0 as is_lost
     from steps
     where end_us > start_us and end_us - start_us <= cap_us
 
@@ -207,7 +214,7 @@ gaps as (
             when long_steps.value > long_steps.previous_value then 'bridged'
             else 'still'
         end as kind,
-        long_steps.is_sampled and long_steps.value <> long_steps.previous_value as is_active
+        case when long_steps.is_sampled and long_steps.value <> long_steps.previous_value then 1 else 0 end as is_active
     from long_steps
     left join restarted_gaps on long_steps.series_id = restarted_gaps.series_id and long_steps.start_us = restarted_gaps.start_us
     where long_steps.quantity = 'tokens'
@@ -246,9 +253,30 @@ told_steps as (
 
     select * from sampled_steps
     union all
-    select series_id, engine, start_us, end_us, kind, is_active, false as is_asleep, true as tells_activity from gaps
+    select
+        series_id,
+        engine,
+        start_us,
+        end_us,
+        is_active,
+        0 as is_asleep,
+        case when kind = 'sampled' then 1 else 0 end as is_sampled,
+        case when kind = 'still' then 1 else 0 end as is_still,
+        case when kind = 'bridged' then 1 else 0 end as is_bridged,
+        case when kind = 'lost' then 1 else 0 end as is_lost
+    from gaps
     union all
-    select series_id, engine, start_us, end_us, 'lost' as kind, false as is_active, false as is_asleep, true as tells_activity
+    select
+        series_id,
+        engine,
+        start_us,
+        end_us,
+        0 as is_active,
+        0 as is_asleep,
+        0 as is_sampled,
+        0 as is_still,
+        0 as is_bridged,
+        1 as is_lost
     from loading
     where end_us > start_us
 
@@ -273,10 +301,12 @@ pieces as (
         first_interval as interval_number,
         start_us as from_us,
         end_us as to_us,
-        kind,
         is_active,
         is_asleep,
-        tells_activity
+        is_sampled,
+        is_still,
+        is_bridged,
+        is_lost
     from judged_steps
     where first_interval = last_interval
     union all
@@ -286,10 +316,12 @@ pieces as (
         interval_number,
         greatest(start_us, interval_number * {{ grid_us() }}) as from_us,
         least(end_us, (interval_number + 1) * {{ grid_us() }}) as to_us,
-        kind,
         is_active,
         is_asleep,
-        tells_activity
+        is_sampled,
+        is_still,
+        is_bridged,
+        is_lost
     from (
         select
             *,
@@ -311,16 +343,16 @@ final as (
         pieces.interval_number,
         pieces.from_us,
         pieces.to_us,
-        max(case when is_active then 1 else 0 end) as is_active,
-        max(case when is_asleep then 1 else 0 end) as is_asleep,
-        max(case when kind = 'sampled' and (tells_activity or is_asleep) then 1 else 0 end) as is_sampled,
-        max(case when kind = 'still' then 1 else 0 end) as is_still,
-        max(case when kind = 'bridged' then 1 else 0 end) as is_bridged,
-        max(case when kind = 'lost' then 1 else 0 end) as is_lost
+        max(pieces.is_active) as is_active,
+        max(pieces.is_asleep) as is_asleep,
+        max(pieces.is_sampled) as is_sampled,
+        max(pieces.is_still) as is_still,
+        max(pieces.is_bridged) as is_bridged,
+        max(pieces.is_lost) as is_lost
     from pieces
     left join copies
         on pieces.series_id = copies.series_id
-        and {{ date_of_us('pieces.interval_number * ' ~ grid_us()) }} = copies.date
+        and {{ int_div('pieces.interval_number * ' ~ grid_us(), day_us()) }} = copies.day_number
     group by coalesce(copies.engine, pieces.engine), pieces.interval_number, pieces.from_us, pieces.to_us
 
 )
