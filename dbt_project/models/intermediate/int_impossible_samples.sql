@@ -1,5 +1,20 @@
 -- Samples of power gauges above what their meter can draw (1.5 × the device type's limit, else the ceiling of the scope): they are refused, and
--- counted here. One pass over the gauges' values; who holds few of them keeps few rows.
+-- counted here. One pass over the samples' values.
+{# As a constant the least limit is looked at while samples are read: three times as fast on DuckDB as a subquery, which is asked afterwards. #}
+{{ config(pre_hook="set variable least_impossible = (
+    select min(watts / factor)
+    from (
+        select
+            min(coalesce({{ possible_power_factor() }} * device_types.power_limit_watts, {{ ceiling_watts('series.meter_scope') }})) as watts,
+            max(case when series.quantity = 'power' then series.factor end) as factor
+        from {{ ref('stg_series') }} as series
+        left join {{ ref('stg_device_types') }} as device_types
+            on series.meter_device_type = device_types.device_type and series.meter_scope = 'board'
+        where series.stream = 'power' and series.meter is not null
+        group by series.meter_scope, series.meter
+    ) as meters
+)" if target.type == 'duckdb' else []) }}
+
 with series as (
 
     select * from {{ ref('stg_series') }}
@@ -44,12 +59,6 @@ gauges as (
 
 ),
 
-least_limit as (
-
-    select min(possible_watts / factor) as native_value from gauges
-
-),
-
 final as (
 
     select
@@ -66,7 +75,7 @@ final as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and samples.value > (select native_value from least_limit)
+        and samples.value > {{ "coalesce(getvariable('least_impossible'), 0)" if target.type == 'duckdb' else '0' }}
         and samples.value * gauges.factor > gauges.possible_watts
     group by 1, 2, 3, 4
 
