@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import duckdb
@@ -16,6 +18,10 @@ from pipelines.raw_tables import create_tables
 from tests import composed
 from tests.books import Book, command
 from tests.servers import openmetrics, prometheus_with_history
+
+# Where it is installed (`make test-spark`), pyspark takes xdist's workers for its own doctests and ends them.
+if sys.modules["__main__"].__spec__ is None:
+    sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ assignments: [{node: n1, start_at: 2026-10-01}]
         ("engines: [{engine: llm/*-0}]", "engines[0]: got 'llm/*-0', expected '*' at the end only"),
         (
             "engines: [{engine: llm/*, pods: [llm/worker-*]}]",
-            "engines[0]: engine: got 'llm/*', expected one engine's whole name because it has pods or targets",
+            "engines[0]: engine: got 'llm/*', expected one engine's whole name because it has pods",
         ),
         (
             'engines: [{engine: llm/*, targets: ["10.1.2.3:8000"]}]',
