@@ -27,6 +27,7 @@ chosen as (
         -- Nothing fell, repeated or leapt, on the date or over its edges: the counter's difference is its energy.
         kind = 'counter'
         and troubles = 0
+        and coalesce(steepest_rise_per_second <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}), true)
         and coalesce(first_value >= previous_value, true)
         and coalesce(next_value >= coalesce(last_value, previous_value), true)
         and coalesce(first_value - previous_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (first_us - previous_us) / 1e6, true)
