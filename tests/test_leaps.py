@@ -47,6 +47,11 @@ def gauge() -> Samples:
     return [(when, 200 + (when // 60 + 1) % 5 * 25) for when, _ in steady(0, EARLY, END)]
 
 
+def dipping(samples: Samples, *at: float) -> Samples:
+    """The counter reads zero at each of these moments."""
+    return [(when, 0 if when in map(moment, at) else value) for when, value in samples]
+
+
 def restarted(samples: Samples, at: float) -> Samples:
     """The counter begins at zero one sample before a moment."""
     before = next(value for when, value in samples if when == moment(at - 60))
@@ -73,6 +78,11 @@ def planted_series() -> list[Series]:
         "GPU-across": leaping(half_past, DAY_SECONDS, 20e6),
         # Of two leaps in one day each is a step of its own.
         "GPU-twice": leaping(leaping(counted(), LEAP_AT, 20e6), LEAP_AT + 3_600, 60e3),
+        # Back from zero is a leap, too, but a bad scrape and no energy: the last sample before midnight, the first
+        # after it, and the first with another at noon.
+        "GPU-last": dipping(half_past, DAY_SECONDS - 30),
+        "GPU-first": dipping(half_past, DAY_SECONDS + 30),
+        "GPU-noon": dipping(half_past, DAY_SECONDS + 30, 1.5 * DAY_SECONDS + 30),
     }
     alone = {
         "GPU-alone": leaping(counted(), LEAP_AT, 20e6),
@@ -114,7 +124,7 @@ def test_only_the_step_of_a_leap_is_the_gauges(book: Book) -> None:
         ("GPU-busy", DAY): 20_000,
     }
     boards = {uuid for uuid, _ in found}
-    assert len(boards) == 11
+    assert len(boards) == 14
     assert found == {
         (uuid, on): [
             DAY_JOULES + changed.get((uuid, on), 0),
@@ -151,7 +161,7 @@ def test_only_the_interval_of_a_leap_is_flagged(book: Book) -> None:
 
 
 def test_the_balance_finds_the_same_joules(book: Book) -> None:
-    assert book.query("select count(*), max(abs(difference_joules)) from marts.reconciliation_daily") == [(22, 0)]
+    assert book.query("select count(*), max(abs(difference_joules)) from marts.reconciliation_daily") == [(28, 0)]
 
 
 def test_booking_the_days_one_by_one_gives_the_same_book(book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
