@@ -3,22 +3,22 @@
 {# Whether a sample is a dip that the next sample takes back: a glitch of the exporter, not a reset, for after a reset the counter could not
    have come so far. Where no limit is known, an energy counter's dip is one too (it would have to draw its whole past in one step); a token
    counter's is not. #}
-{% macro is_dip(value, at_us, before, before_us, after, after_us, unlimited_dips_are_glitches) %}
+{% macro is_dip(value, at_us, before, before_us, after, after_us, unlimited_dips_are_glitches, possible_watts='possible_watts') %}
     coalesce(
         {{ value }} < {{ before }}
         and {{ after }} >= {{ before }}
         and case
-            when possible_watts is null then {{ unlimited_dips_are_glitches }}
-            else {{ after }} - {{ value }} > possible_watts * ({{ after_us }} - {{ at_us }}) / 1e6
-                and {{ after }} - {{ before }} <= possible_watts * ({{ after_us }} - {{ before_us }}) / 1e6
+            when {{ possible_watts }} is null then {{ unlimited_dips_are_glitches }}
+            else {{ after }} - {{ value }} > {{ possible_watts }} * ({{ after_us }} - {{ at_us }}) / 1e6
+                and {{ after }} - {{ before }} <= {{ possible_watts }} * ({{ after_us }} - {{ before_us }}) / 1e6
         end,
         false
     )
 {% endmacro %}
 
 {# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample, first_us, first_value,
-   last_us, last_value), `chosen_readings` (reading_id, possible_watts, and ceiling_watts where no limit is known) and `dated_limits` (reading_id, day_number, possible_watts) to `counter_readings` (reading_id, first_us, first_reading,
-   last_us, last_reading, possible_watts, ceiling_watts): first and last per series and interval ("aggregate first, difference second"), single samples
+   last_us, last_value), `chosen_readings` (reading_id, possible_watts, and ceiling_watts where no limit is known) and `dated_limits` (reading_id, day_number, possible_watts, is_doubted) to `counter_readings` (reading_id, first_us, first_reading,
+   last_us, last_reading, possible_watts, is_doubted, ceiling_watts): first and last per series and interval ("aggregate first, difference second"), single samples
    where a date needs every sample, and the neighbours before and after the run. #}
 {% macro counter_reading_ctes(samples, unlimited_dips_are_glitches) %}
 fast_series_days as (
@@ -141,6 +141,7 @@ bracketed as (
     select
         readings.*,
         coalesce(chosen_readings.possible_watts, dated_limits.possible_watts) as possible_watts,
+        coalesce(dated_limits.is_doubted, false) as is_doubted,
         chosen_readings.ceiling_watts,
         lag(last_reading) over reading_window as previous_reading,
         lag(last_us) over reading_window as previous_us,
@@ -164,12 +165,14 @@ counter_readings as (
         last_us,
         last_reading,
         possible_watts,
+        is_doubted,
         ceiling_watts
     from bracketed
     where not (
         is_sample
         and {{ is_dip(
-            'first_reading', 'first_us', 'previous_reading', 'previous_us', 'next_reading', 'next_us', unlimited_dips_are_glitches
+            'first_reading', 'first_us', 'previous_reading', 'previous_us', 'next_reading', 'next_us', unlimited_dips_are_glitches,
+            '(' ~ believed_watts('possible_watts', 'is_doubted', 'previous_us', 'next_us') ~ ')'
         ) }}
     )
 
@@ -199,6 +202,7 @@ steps as (
         last_reading - first_reading as difference,
         last_reading as new_reading,
         possible_watts,
+        is_doubted,
         ceiling_watts
     from ordered_readings
     where last_us > first_us
@@ -210,6 +214,7 @@ steps as (
         first_reading - previous_reading as difference,
         first_reading as new_reading,
         possible_watts,
+        is_doubted,
         ceiling_watts
     from ordered_readings
     where first_us > previous_us
@@ -225,7 +230,7 @@ judged_steps as (
         case when difference >= 0 then difference else new_reading end as risen,
         difference < 0 as is_reset,
         case when difference >= 0 then difference else new_reading end
-        > coalesce(coalesce(possible_watts, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible
+        > coalesce(coalesce({{ believed_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible
     from steps
 
 )

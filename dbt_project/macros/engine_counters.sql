@@ -79,7 +79,8 @@ dated_limits as (
     select
         reading_id,
         cast(0 as bigint) as day_number,
-        possible_watts
+        possible_watts,
+        false as is_doubted
     from chosen_readings
     where possible_watts is not null
 
@@ -166,6 +167,7 @@ told_readings as (
         observed_us as last_us,
         reading as last_reading,
         cast(null as double) as possible_watts,
+        false as is_doubted,
         cast(null as double) as ceiling_watts
     from copy_ends
 
@@ -282,6 +284,7 @@ started_readings as (
         start_us as last_us,
         cast(0 as double) as last_reading,
         cast(null as double) as possible_watts,
+        false as is_doubted,
         cast(null as double) as ceiling_watts
     from readings_from_zero
 

@@ -9,6 +9,15 @@
 
 {# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
 {% macro possible_power_factor() %}1.5{% endmacro %}
+{# A limit that is stated too low: on a date on which a board draws more nearly all the time, this much more is believed. What crosses a midnight
+   is always judged so: neither date must know what the other one believes. #}
+{% macro doubted_limit_factor() %}2{% endmacro %}
+{% macro believed_watts(possible_watts, is_doubted, start_us, end_us) -%}
+    {{ possible_watts }} * case
+        when {{ is_doubted }} or {{ int_div(start_us, day_us()) }} <> {{ int_div(end_us, day_us()) }} then {{ doubted_limit_factor() }}
+        else 1
+    end
+{%- endmacro %}
 {# What no meter of a scope draws: it stands in where no limit is known, so that a sentinel, or milliwatts read as watts, is refused. Far above
    what exists in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
 {% macro ceiling_watts(scope) %}case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end{% endmacro %}

@@ -42,17 +42,42 @@ chosen_readings as (
 ),
 
 -- Where the device type has no limit, the one that its driver reported on the date.
-dated_limits as (
+reported_limits as (
 
     select
         chosen_readings.reading_id,
         {{ int_div('series_days.first_us', day_us()) }} as day_number,
-        max({{ possible_power_factor() }} * series_days.last_value) as possible_watts
+        max({{ possible_power_factor() }} * series_days.last_value) as possible_watts,
+        0 as is_doubted
     from series_days
     inner join series on series_days.series_id = series.series_id
     inner join chosen_readings on series.meter = chosen_readings.meter
     where series.quantity = 'power_limit'
     group by chosen_readings.reading_id, {{ int_div('series_days.first_us', day_us()) }}
+
+),
+
+doubted_dates as (
+
+    select distinct
+        reading_id,
+        {{ int_div(epoch_us('cast(date as ' ~ timestamp_type() ~ ')'), day_us()) }} as day_number,
+        cast(null as double) as possible_watts,
+        1 as is_doubted
+    from meters
+    where is_doubted and quantity = 'energy'
+
+),
+
+dated_limits as (
+
+    select
+        reading_id,
+        day_number,
+        max(possible_watts) as possible_watts,
+        max(is_doubted) = 1 as is_doubted
+    from (select * from reported_limits union all select * from doubted_dates) as either
+    group by reading_id, day_number
 
 ),
 

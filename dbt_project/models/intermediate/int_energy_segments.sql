@@ -128,6 +128,8 @@ gauge_reading_days as (
         meters.reading_id,
         meters.date,
         meters.needs_every_sample as has_repeats,
+        meters.is_doubted,
+        meters.type_possible_watts,
         coalesce(meters.type_possible_watts, {{ ceiling_watts('meters.meter_scope') }}) as possible_watts
     from meters
     where meters.quantity = 'power'
@@ -141,25 +143,69 @@ gauge_series as (
         series.reading_id,
         series.factor,
         max(case when gauge_reading_days.has_repeats then 1 else 0 end) = 1 as has_repeats,
-        max(gauge_reading_days.possible_watts) as possible_watts
+        max(gauge_reading_days.possible_watts) as possible_watts,
+        -- Of the first and the last sample of a date.
+        max(coalesce(gauge_reading_days.type_possible_watts * {{ doubted_limit_factor() }}, gauge_reading_days.possible_watts)) as midnight_watts
     from series
     inner join gauge_reading_days on series.reading_id = gauge_reading_days.reading_id
     group by series.series_id, series.reading_id, series.factor
 
 ),
 
-caps as (
+dates_of_gauges as (
 
     select
         gauge_series.reading_id,
         {{ int_div('series_days.first_us', day_us()) }} as day_number,
+        series_days.date,
+        max(case when gauge_series.has_repeats then 1 else 0 end) = 1 as has_repeats,
+        max(gauge_series.possible_watts) as possible_watts,
+        max(gauge_series.midnight_watts) as midnight_watts,
+        min(series_days.first_us) as first_us,
+        min_by(series_days.first_value, series_days.first_us) as first_watts,
+        max(series_days.last_us) as last_us,
+        max_by(series_days.last_value, series_days.last_us) as last_watts,
         {{ gauge_gap_factor() }} * 1e6
         * coalesce(min(series_days.typical_interval_seconds), max(sources.interval_seconds)) as cap_us
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id
     inner join series on gauge_series.series_id = series.series_id
     left join sources on series.source = sources.source
-    group by gauge_series.reading_id, {{ int_div('series_days.first_us', day_us()) }}
+    group by gauge_series.reading_id, series_days.date, {{ int_div('series_days.first_us', day_us()) }}
+
+),
+
+caps as (
+
+    select
+        reading_id,
+        day_number,
+        cap_us,
+        first_us,
+        lag(last_us) over (partition by reading_id order by day_number) as previous_last_us
+    from dates_of_gauges
+
+),
+
+doubted_dates as (
+
+    select distinct
+        reading_id,
+        {{ int_div(epoch_us('cast(date as ' ~ timestamp_type() ~ ')'), day_us()) }} as day_number
+    from gauge_reading_days
+    where is_doubted
+
+),
+
+-- The first and the last sample of each date: what crosses a midnight, on both sides.
+edge_samples as (
+
+    select reading_id, date, day_number, has_repeats, first_us as observed_us, first_watts as watts, possible_watts, midnight_watts, true as is_first
+    from dates_of_gauges
+    union all
+    select reading_id, date, day_number, has_repeats, last_us as observed_us, last_watts as watts, possible_watts, midnight_watts, false as is_first
+    from dates_of_gauges
+    where last_us > first_us or date < date '{{ start_date() }}'
 
 ),
 
@@ -176,6 +222,35 @@ gauge_samples as (
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
         and samples.value * gauge_series.factor <= gauge_series.possible_watts
+    union all
+    select
+        edge_samples.reading_id,
+        edge_samples.has_repeats,
+        edge_samples.observed_us,
+        edge_samples.watts
+    from edge_samples
+    left join doubted_dates
+        on edge_samples.reading_id = doubted_dates.reading_id and edge_samples.day_number = doubted_dates.day_number
+    where doubted_dates.reading_id is null
+        and {{ in_run('edge_samples.date') }}
+        and edge_samples.watts > edge_samples.possible_watts
+        and edge_samples.watts <= edge_samples.midnight_watts
+    union all
+    select
+        gauge_series.reading_id,
+        gauge_series.has_repeats,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        samples.value * gauge_series.factor as watts
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join gauge_series on samples.series_id = gauge_series.series_id
+    inner join doubted_dates
+        on gauge_series.reading_id = doubted_dates.reading_id
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = doubted_dates.day_number
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+        and samples.value * gauge_series.factor > gauge_series.possible_watts
+        and samples.value * gauge_series.factor <= gauge_series.midnight_watts
 
 ),
 
@@ -186,25 +261,9 @@ gauge_points as (
     select reading_id, observed_us, max(watts) as watts from gauge_samples where has_repeats
     group by reading_id, observed_us
     union all
-    select
-        gauge_series.reading_id,
-        max(series_days.last_us) as observed_us,
-        max_by(series_days.last_value, series_days.last_us) as watts
-    from series_days
-    inner join gauge_series on series_days.series_id = gauge_series.series_id
-    where series_days.date < date '{{ start_date() }}'
-        and series_days.last_value <= gauge_series.possible_watts
-    group by gauge_series.reading_id
-    union all
-    select
-        gauge_series.reading_id,
-        min(series_days.first_us) as observed_us,
-        min_by(series_days.first_value, series_days.first_us) as watts
-    from series_days
-    inner join gauge_series on series_days.series_id = gauge_series.series_id
-    where series_days.date >= date '{{ end_date() }}'
-        and series_days.first_value <= gauge_series.possible_watts
-    group by gauge_series.reading_id
+    select reading_id, observed_us, watts from edge_samples
+    where watts <= midnight_watts
+        and ((date < date '{{ start_date() }}' and not is_first) or (date >= date '{{ end_date() }}' and is_first))
 
 ),
 
@@ -220,7 +279,8 @@ gauge_steps as (
 
 ),
 
--- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends.
+-- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends. Over midnight a step is from the last
+-- sample of its date to the first of the next, or it is not: the other date knows no more of this one.
 gauge_segments as (
 
     select
@@ -237,6 +297,10 @@ gauge_segments as (
         on gauge_steps.reading_id = caps.reading_id
         and {{ int_div('gauge_steps.end_us', day_us()) }} = caps.day_number
     where gauge_steps.end_us - gauge_steps.start_us <= caps.cap_us
+        and (
+            {{ int_div('gauge_steps.start_us', day_us()) }} = caps.day_number
+            or (gauge_steps.start_us = caps.previous_last_us and gauge_steps.end_us = caps.first_us)
+        )
 
 ),
 

@@ -107,6 +107,7 @@ chunk_days as (
         chunks.series_id,
         series.factor,
         chunks.day_number,
+        chunks.samples,
         chunks.falls,
         chunks.typical_interval_seconds,
         {{ epoch_us('chunks.first_at') }} as first_us,
@@ -189,6 +190,68 @@ values_read as (
 
 ),
 
+-- As int_doubted_limits has it, of all dates that are read here.
+near_days as (
+
+    select
+        meter_readings.meter,
+        {{ int_div('values_read.observed_us', day_us()) }} as day_number,
+        count(*) as near_samples
+    from values_read
+    inner join meter_readings on values_read.reading_id = meter_readings.reading_id
+    where meter_readings.meter_scope = 'board'
+        and not meter_readings.is_counter
+        and values_read.value > meter_readings.type_possible_watts
+        and values_read.value <= {{ doubted_limit_factor() }} * meter_readings.type_possible_watts
+    group by meter_readings.meter, {{ int_div('values_read.observed_us', day_us()) }}
+
+),
+
+told_days as (
+
+    select
+        meter_readings.meter,
+        read_days.day_number,
+        max(meter_readings.type_possible_watts) as type_possible_watts,
+        sum(case when meter_readings.is_counter then 0 else read_days.samples end) as gauge_samples,
+        {{ ratio(
+            exact_sum("case when meter_readings.is_counter and read_days.falls = 0 then read_days.last_value - read_days.first_value end"),
+            "sum(case when meter_readings.is_counter and read_days.falls = 0 then read_days.last_us - read_days.first_us end)"
+        ) }} * 1e6 as counted_watts
+    from read_days
+    inner join meter_readings on read_days.reading_id = meter_readings.reading_id
+    where meter_readings.meter_scope = 'board'
+    group by meter_readings.meter, read_days.day_number
+
+),
+
+doubted_days as (
+
+    select
+        told_days.meter,
+        told_days.day_number
+    from told_days
+    left join near_days on told_days.meter = near_days.meter and told_days.day_number = near_days.day_number
+    where case
+        when told_days.gauge_samples > 0 then near_days.near_samples >= 0.9 * told_days.gauge_samples
+        else told_days.counted_watts > told_days.type_possible_watts
+            and told_days.counted_watts <= {{ doubted_limit_factor() }} * told_days.type_possible_watts
+    end
+
+),
+
+day_edges as (
+
+    select
+        reading_id,
+        day_number,
+        min(first_us) as first_us,
+        max(last_us) as last_us
+    from read_days
+    group by reading_id, day_number
+
+),
+
 points as (
 
     select
@@ -196,12 +259,28 @@ points as (
         meter_readings.is_counter,
         values_read.observed_us,
         max(values_read.value) as value,
-        max(coalesce(meter_readings.type_possible_watts, limit_days.possible_watts)) as possible_watts
+        max(coalesce(meter_readings.type_possible_watts, limit_days.possible_watts)) as possible_watts,
+        max(case when doubted_days.meter is null then 0 else 1 end) = 1 as is_doubted
     from values_read
     inner join meter_readings on values_read.reading_id = meter_readings.reading_id
+    inner join day_edges
+        on values_read.reading_id = day_edges.reading_id
+        and {{ int_div('values_read.observed_us', day_us()) }} = day_edges.day_number
+    left join doubted_days
+        on meter_readings.meter = doubted_days.meter
+        and meter_readings.meter_scope = 'board'
+        and day_edges.day_number = doubted_days.day_number
     left join limit_days
         on meter_readings.meter = limit_days.meter and {{ int_div('values_read.observed_us', day_us()) }} = limit_days.day_number
-    where meter_readings.is_counter or values_read.value <= coalesce(meter_readings.type_possible_watts, {{ ceiling_watts('meter_readings.meter_scope') }})
+    where meter_readings.is_counter
+        or values_read.value <= coalesce(
+            meter_readings.type_possible_watts * case
+                when doubted_days.meter is not null or values_read.observed_us in (day_edges.first_us, day_edges.last_us)
+                    then {{ doubted_limit_factor() }}
+                else 1
+            end,
+            {{ ceiling_watts('meter_readings.meter_scope') }}
+        )
     group by meter_readings.reading_id, meter_readings.is_counter, values_read.observed_us
 
 ),
@@ -228,11 +307,15 @@ steps as (
         observed_us as end_us,
         lag(value) over (partition by reading_id order by observed_us) as start_value,
         value as end_value,
-        possible_watts
+        possible_watts,
+        is_doubted
     from bracketed
     where not (
         is_counter
-        and {{ is_dip('value', 'observed_us', 'previous_value', 'previous_us', 'next_value', 'next_us', true) }}
+        and {{ is_dip(
+            'value', 'observed_us', 'previous_value', 'previous_us', 'next_value', 'next_us', true,
+            '(' ~ believed_watts('possible_watts', 'is_doubted', 'previous_us', 'next_us') ~ ')'
+        ) }}
     )
 
 ),
@@ -264,11 +347,12 @@ final as (
         measured.end_us,
         measured.energy_joules,
         case when measured.is_counter then cast(0 as double) else measured.end_value - measured.start_value end as slope_watts,
-        measured.possible_watts,
+        -- What the uncovered seconds of a gap may share.
+        measured.possible_watts * case when measured.is_doubted then {{ doubted_limit_factor() }} else 1 end as possible_watts,
         measured.is_reset,
         measured.is_counter
         and measured.energy_joules
-        > coalesce(measured.possible_watts, {{ ceiling_watts('meter_readings.meter_scope') }}) * (measured.end_us - measured.start_us) / 1e6
+        > coalesce({{ believed_watts('measured.possible_watts', 'measured.is_doubted', 'measured.start_us', 'measured.end_us') }}, {{ ceiling_watts('meter_readings.meter_scope') }}) * (measured.end_us - measured.start_us) / 1e6
             as is_impossible,
         measured.end_us - measured.start_us > caps.cap_us as is_gap
     from measured

@@ -26,6 +26,12 @@ device_types as (
 
 ),
 
+doubted_limits as (
+
+    select * from {{ ref('int_doubted_limits') }}
+
+),
+
 preferred as (
 
     select
@@ -271,7 +277,9 @@ final as (
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when purposes.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)
+                * case when doubted_limits.meter is null then 1 else {{ doubted_limit_factor() }} end
         end as possible_watts,
+        doubted_limits.meter is not null as is_doubted,
         purposes.purpose,
         purposes.is_handover and purposes.purpose <> 'cross_check' as is_handover,
         purposes.is_mixed,
@@ -282,6 +290,8 @@ final as (
     left join meter_attributes
         on purposes.meter_scope = meter_attributes.meter_scope and purposes.meter = meter_attributes.meter
     left join device_types on meter_attributes.device_type = device_types.device_type
+    left join doubted_limits
+        on purposes.date = doubted_limits.date and purposes.meter = doubted_limits.meter and purposes.meter_scope = 'board'
     left join measured_limits on purposes.date = measured_limits.date and purposes.meter = measured_limits.meter
 
 )

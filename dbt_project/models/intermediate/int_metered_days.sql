@@ -30,8 +30,8 @@ chosen as (
         and coalesce(steepest_rise_per_second <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}), true)
         and coalesce(first_value >= previous_value, true)
         and coalesce(next_value >= coalesce(last_value, previous_value), true)
-        and coalesce(first_value - previous_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (first_us - previous_us) / 1e6, true)
-        and coalesce(next_value - coalesce(last_value, previous_value) <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (next_us - coalesce(last_us, previous_us)) / 1e6, true)
+        and coalesce(first_value - previous_value <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}) * (first_us - previous_us) / 1e6, true)
+        and coalesce(next_value - coalesce(last_value, previous_value) <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}) * (next_us - coalesce(last_us, previous_us)) / 1e6, true)
         and coalesce(last_value - first_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (last_us - first_us) / 1e6, true) as is_calm
     from readings
     where preference = 1
@@ -152,7 +152,14 @@ samples_of_troubled as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and (troubled.kind = 'counter' or samples.value * series.factor <= coalesce(troubled.possible_watts, {{ ceiling_watts('troubled.meter_scope') }}))
+        and (
+            troubled.kind = 'counter'
+            or samples.value * series.factor <= coalesce(troubled.possible_watts, {{ ceiling_watts('troubled.meter_scope') }})
+            or (
+                samples.value * series.factor <= troubled.midnight_watts
+                and {{ epoch_us('samples.observed_at') }} in (troubled.first_us, troubled.last_us)
+            )
+        )
 
 ),
 
@@ -163,11 +170,13 @@ troubled_points as (
     union all
     select place, is_counter, start_us, cap_us, observed_us, max(value) as value from samples_of_troubled where has_repeats
     group by place, is_counter, start_us, cap_us, observed_us
-    {%- for neighbour in ['previous', 'next'] %}
+    {%- for neighbour, own in [('previous', 'first'), ('next', 'last')] %}
     union all
     select place, kind = 'counter' as is_counter, start_us, cap_us, {{ neighbour }}_us as observed_us, {{ neighbour }}_value as value
     from troubled
-    where {{ neighbour }}_us is not null and (kind = 'counter' or {{ neighbour }}_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}))
+    where {{ neighbour }}_us is not null
+        -- Where one of the two samples beside a midnight is refused, nobody knows what was between them.
+        and (kind = 'counter' or greatest({{ neighbour }}_value, {{ own }}_value) <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}))
     union all
     select place, true as is_counter, start_us, cap_us, observed_us, value from beyond_{{ neighbour }}
     {%- endfor %}
@@ -205,6 +214,9 @@ kept_counts as (
         and after_value >= before_value
         and case
             when possible_watts is null then true
+            when before_us < start_us or after_us >= end_us
+                then after_value - value > midnight_watts * (after_us - observed_us) / 1e6
+                and after_value - before_value <= midnight_watts * (after_us - before_us) / 1e6
             else after_value - value > possible_watts * (after_us - observed_us) / 1e6
                 and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
         end,
@@ -236,7 +248,7 @@ differences as (
         kept_counts.*,
         troubled.meter_scope,
         troubled.meter,
-        troubled.possible_watts,
+        case when before_us < start_us or observed_us >= end_us then troubled.midnight_watts else troubled.possible_watts end as possible_watts,
         case when value >= before_value then value - before_value else value end as risen,
         greatest(before_us, start_us) as from_us,
         least(observed_us, end_us) as to_us

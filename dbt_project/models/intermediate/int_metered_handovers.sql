@@ -34,6 +34,7 @@ chunks as (
         first_value,
         {{ epoch_us('last_at') }} as last_us,
         last_value,
+        samples,
         falls,
         typical_interval_seconds
     from {{ source('raw', 'series_chunks') }}
@@ -117,6 +118,7 @@ member_chunks as (
         chunks.first_value,
         chunks.last_us,
         chunks.last_value,
+        chunks.samples,
         chunks.falls,
         min(chunks.typical_interval_seconds) over (partition by members.reading_id, chunks.day_number) as typical_interval_seconds,
         max(case when chunks.day_number < members.first_day then chunks.day_number end) over (partition by members.reading_id) as day_before,
@@ -140,6 +142,8 @@ sampled as (
         whole_chunks.meter_scope,
         whole_chunks.meter,
         whole_chunks.place,
+        whole_chunks.is_counter,
+        whole_chunks.type_watts,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         samples.value * whole_chunks.factor as value
     from {{ source('raw', 'power_samples') }} as samples
@@ -149,18 +153,20 @@ sampled as (
     where {{ is_valid_sample('samples.value') }}
         and samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from whole_chunks)
         and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from whole_chunks)
-        and (whole_chunks.is_counter or samples.value * whole_chunks.factor <= coalesce(whole_chunks.type_watts, {{ ceiling_watts('whole_chunks.meter_scope') }}))
+        and (whole_chunks.is_counter or samples.value * whole_chunks.factor <= coalesce({{ doubted_limit_factor() }} * whole_chunks.type_watts, {{ ceiling_watts('whole_chunks.meter_scope') }}))
     union all
     select
         meter_scope,
         meter,
         place,
+        is_counter,
+        type_watts,
         case when day_number = day_after then first_us else last_us end as observed_us,
         case when day_number = day_after then first_value else last_value end * factor as value
     from member_chunks
     where falls = 0
         and (day_number = day_before or day_number = day_after)
-        and (is_counter or case when day_number = day_after then first_value else last_value end * factor <= coalesce(type_watts, {{ ceiling_watts('meter_scope') }}))
+        and (is_counter or case when day_number = day_after then first_value else last_value end * factor <= coalesce({{ doubted_limit_factor() }} * type_watts, {{ ceiling_watts('meter_scope') }}))
 
 ),
 
@@ -191,6 +197,82 @@ caps as (
 
 ),
 
+-- Dates on which nearly all that the gauge says, else the counter's mean, is above the limit, but not by more than it may be wrong.
+wrong_limits as (
+
+    select
+        told.meter_scope,
+        told.meter,
+        told.day_number
+    from (
+        select
+            meter_scope,
+            meter,
+            day_number,
+            max(type_watts) as type_watts,
+            sum(case when is_counter then 0 else samples end) as gauge_samples,
+            {{ exact_sum('case when is_counter and falls = 0 then (last_value - first_value) * factor end') }} as joules,
+            sum(case when is_counter and falls = 0 then last_us - first_us end) / 1e6 as seconds
+        from member_chunks
+        group by meter_scope, meter, day_number
+    ) as told
+    left join (
+        select
+            meter_scope,
+            meter,
+            {{ int_div('observed_us', day_us()) }} as day_number,
+            count(*) as samples
+        from sampled
+        where not is_counter and value > type_watts
+        group by meter_scope, meter, {{ int_div('observed_us', day_us()) }}
+    ) as above
+        on told.meter_scope = above.meter_scope and told.meter = above.meter and told.day_number = above.day_number
+    where case
+        when told.gauge_samples > 0 then above.samples >= 0.9 * told.gauge_samples
+        else cast(told.joules as double) > told.type_watts * told.seconds
+            and cast(told.joules as double) <= told.type_watts * told.seconds * {{ doubted_limit_factor() }}
+    end
+
+),
+
+ends_of_dates as (
+
+    select
+        meter_scope,
+        meter,
+        place,
+        day_number,
+        min(first_us) as first_us,
+        max(last_us) as last_us
+    from member_chunks
+    group by meter_scope, meter, place, day_number
+
+),
+
+believed as (
+
+    select
+        sampled.*,
+        ends_of_dates.day_number,
+        wrong_limits.meter is not null as has_wrong_limit
+    from sampled
+    inner join ends_of_dates
+        on sampled.meter_scope = ends_of_dates.meter_scope
+        and sampled.meter = ends_of_dates.meter
+        and sampled.place = ends_of_dates.place
+        and {{ int_div('sampled.observed_us', day_us()) }} = ends_of_dates.day_number
+    left join wrong_limits
+        on sampled.meter_scope = wrong_limits.meter_scope
+        and sampled.meter = wrong_limits.meter
+        and ends_of_dates.day_number = wrong_limits.day_number
+    where sampled.is_counter
+        or wrong_limits.meter is not null
+        or sampled.observed_us = ends_of_dates.first_us
+        or sampled.observed_us = ends_of_dates.last_us
+        or coalesce(sampled.value <= sampled.type_watts, true)
+
+),
+
 points as (
 
     select
@@ -199,9 +281,10 @@ points as (
         sampled.place,
         sampled.observed_us,
         max(sampled.value) as value,
-        max(coalesce(places.type_watts, reported_limits.reported_watts)) as possible_watts,
+        max(coalesce(places.type_watts, reported_limits.reported_watts) * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end) as possible_watts,
+        max(coalesce(places.type_watts, reported_limits.reported_watts)) * {{ doubted_limit_factor() }} as midnight_watts,
         max(case when places.is_counter then 1 else 0 end) = 1 as is_counter
-    from sampled
+    from believed as sampled
     inner join places
         on sampled.meter_scope = places.meter_scope and sampled.meter = places.meter and sampled.place = places.place
     left join reported_limits
@@ -231,6 +314,9 @@ kept_points as (
         and after_value >= before_value
         and case
             when possible_watts is null then true
+            when {{ int_div('before_us', day_us()) }} <> {{ int_div('after_us', day_us()) }}
+                then after_value - value > midnight_watts * (after_us - observed_us) / 1e6
+                and after_value - before_value <= midnight_watts * (after_us - before_us) / 1e6
             else after_value - value > possible_watts * (after_us - observed_us) / 1e6
                 and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
         end,
@@ -251,7 +337,8 @@ paired as (
         value,
         lead(observed_us) over point_window as until_us,
         lead(value) over point_window as until_value,
-        lead(possible_watts) over point_window as possible_watts
+        lead(possible_watts) over point_window as possible_watts,
+        lead(midnight_watts) over point_window as midnight_watts
     from kept_points
     window point_window as (partition by meter_scope, meter, place order by observed_us)
 
@@ -263,6 +350,7 @@ stepped as (
         paired.*,
         case when until_value >= value then until_value - value else until_value end as risen,
         is_counter and until_value < value as has_fallen,
+        case when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }} then paired.midnight_watts else paired.possible_watts end as leap_watts,
         coalesce(until_us - observed_us > caps.cap_us, false) as is_silence
     from paired
     inner join caps
@@ -326,10 +414,10 @@ told as (
         stepped.has_fallen,
         stepped.possible_watts,
         stepped.is_counter and stepped.risen
-            > coalesce(stepped.possible_watts, {{ ceiling_watts('held.meter_scope') }}) * (stepped.until_us - held_us) / 1e6 as is_leap,
+            > coalesce(stepped.leap_watts, {{ ceiling_watts('held.meter_scope') }}) * (stepped.until_us - held_us) / 1e6 as is_leap,
         stepped.is_silence
         or (stepped.is_counter and stepped.risen
-            > coalesce(stepped.possible_watts, {{ ceiling_watts('held.meter_scope') }}) * (stepped.until_us - held_us) / 1e6) as is_open,
+            > coalesce(stepped.leap_watts, {{ ceiling_watts('held.meter_scope') }}) * (stepped.until_us - held_us) / 1e6) as is_open,
         stepped.is_counter,
         case when stepped.is_counter then stepped.risen / (stepped.until_us - held_us) * 1e6
             else value + (until_value - value) * ((at_us - held_us) / cast(until_us - held_us as double))

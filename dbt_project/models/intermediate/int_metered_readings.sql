@@ -73,6 +73,12 @@ device_types as (
 
 ),
 
+doubts as (
+
+    select * from {{ ref('int_metered_doubts') }}
+
+),
+
 readings as (
 
     select
@@ -196,7 +202,13 @@ coverage as (
         day_facts.*,
         case when day_facts.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
+                * case when doubts.meter is null then 1 else {{ doubted_limit_factor() }} end
         end as possible_watts,
+        -- Over midnight a limit is doubted on all dates.
+        case when day_facts.meter_scope = 'board'
+            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
+                * {{ doubted_limit_factor() }}
+        end as midnight_watts,
         case
             when kind = 'counter'
                 then least(coalesce(next_us, last_us, previous_us), end_us) - greatest(coalesce(previous_us, first_us, next_us), start_us)
@@ -214,6 +226,7 @@ coverage as (
         least(end_us, coalesce(next_us, last_us, previous_us)) as knows_to_us
     from day_facts
     left join device_types on day_facts.device_type = device_types.device_type
+    left join doubts on day_facts.date = doubts.date and day_facts.meter = doubts.meter and day_facts.meter_scope = 'board'
     left join limits on day_facts.date = limits.date and day_facts.meter = limits.meter
 
 ),
@@ -385,6 +398,7 @@ final as (
         steepest_rise_per_second,
         typical_interval_seconds,
         possible_watts,
+        midnight_watts,
         coverage_us,
         preference,
         node,

@@ -45,13 +45,21 @@ refused as (
 impossible as (
 
     select
-        date,
-        meter_scope,
-        meter,
-        site,
-        impossible_samples as rejected_samples,
+        impossible_samples.date,
+        impossible_samples.meter_scope,
+        impossible_samples.meter,
+        impossible_samples.site,
+        -- Those of up to twice what was believed are booked where the limit is in doubt.
+        impossible_samples.impossible_samples
+        - case when doubted_limits.meter is null then near_edge_samples else near_samples end as rejected_samples,
         cast(0 as bigint) as out_of_order_samples
-    from {{ ref('int_impossible_samples') }}
+    from {{ ref('int_impossible_samples') }} as impossible_samples
+    left join {{ ref('int_doubted_limits') }} as doubted_limits
+        on impossible_samples.date = doubted_limits.date
+        and impossible_samples.meter = doubted_limits.meter
+        and impossible_samples.meter_scope = 'board'
+    where impossible_samples.impossible_samples
+        > case when doubted_limits.meter is null then near_edge_samples else near_samples end
 
 ),
 
