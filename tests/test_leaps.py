@@ -105,6 +105,14 @@ def test_a_leap_holds_nothing_back(book: Book) -> None:
     assert book.broken() == {}
 
 
+def test_a_leap_is_no_joule_that_the_book_lost(book: Book) -> None:
+    unaccounted = "select meter, own_joules::double from marts.series_daily where unaccounted_joules > 0"
+    assert book.query(unaccounted) == []
+    own = "select own_joules::double from marts.series_daily where metric = ? and meter = 'GPU-step' and date = ?"
+    # From midnight to 23:59, without the minute of the leap.
+    assert book.query(own, [ENERGY, DAY]) == [(DAY_JOULES - 2 * 15_000,)]
+
+
 def test_only_the_step_of_a_leap_is_the_gauges(book: Book) -> None:
     """Its minute is 287.5 W for 60 s by the gauge where the counter would have had 15 kJ: 2,250 J more."""
     rows = "select device_uuid, date, sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger"

@@ -14,8 +14,14 @@ chunks as (
 
 ),
 
+device_types as (
+
+    select * from {{ ref('stg_device_types') }}
+
+),
+
 -- A counter of several token classes is one series.
-told_series as (
+identified_series as (
 
     select
         series_id,
@@ -28,10 +34,27 @@ told_series as (
         max(level) as level,
         max(meter_scope) as meter_scope,
         max(meter) as meter,
+        max(meter_device_type) as device_type,
         max(engine) as engine,
         max(case when is_heard then 1 else 0 end) = 1 as is_heard
     from identities
     group by series_id, source, metric, stream
+
+),
+
+-- What rises more steeply is no energy but a leap, which the book leaves out too.
+told_series as (
+
+    select
+        identified_series.*,
+        case when quantity = 'energy' and kind = 'counter'
+            then coalesce(
+                case when meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end,
+                {{ ceiling_watts('meter_scope') }}
+            ) / factor
+        end as possible_per_second
+    from identified_series
+    left join device_types on identified_series.device_type = device_types.device_type
 
 ),
 
@@ -48,6 +71,7 @@ series_days as (
         max({{ epoch_us('chunks.last_at') }}) as last_us,
         max_by(chunks.last_value, chunks.last_at) as last_value,
         min(chunks.typical_interval_seconds) as typical_interval_seconds,
+        coalesce(max(chunks.steepest_rise_per_second) > max(told_series.possible_per_second), false) as has_leapt,
         max(chunks.longest_gap_seconds) > {{ gauge_gap_factor() }} * min(chunks.typical_interval_seconds) or count(*) > 1 as has_gaps
     from chunks
     inner join told_series on chunks.series_id = told_series.series_id
@@ -79,17 +103,18 @@ gauge_means as (
 
 ),
 
--- Counters that fell and gauges that paused are looked at sample by sample.
+-- Counters that fell or leapt and gauges that paused are looked at sample by sample.
 troubled_days as (
 
     select
         series_days.date,
         series_days.series_id,
         told_series.stream,
+        told_series.possible_per_second,
         {{ gauge_gap_factor() }} * 1e6 * series_days.typical_interval_seconds as cap_us
     from series_days
     inner join told_series on series_days.series_id = told_series.series_id
-    where (told_series.kind = 'counter' and series_days.troubles > 0) or (told_series.kind = 'gauge' and series_days.has_gaps)
+    where (told_series.kind = 'counter' and (series_days.troubles > 0 or series_days.has_leapt)) or (told_series.kind = 'gauge' and series_days.has_gaps)
 
 ),
 
@@ -99,6 +124,7 @@ troubled_samples as (
     select
         troubled_days.date,
         troubled_days.cap_us,
+        troubled_days.possible_per_second,
         samples.series_id,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         samples.value
@@ -135,6 +161,7 @@ looked_at as (
         series_id,
         {{ exact_sum('case
             when before_value < earlier_value and value >= earlier_value then value - earlier_value
+            when value - before_value > possible_per_second * step_us / 1e6 then 0
             when value > before_value then value - before_value
             else 0
         end') }} as risen,
