@@ -12,8 +12,22 @@ from pathlib import Path
 import pytest
 
 from tests.books import Book, broken_project
-from tests.planted import DAY, DAY_SECONDS, ENERGY, HOURS, WATTS, Samples, Series, board, moment, plant, pod, rising
-from tests.planted import steady, without
+from tests.planted import (
+    DAY,
+    DAY_SECONDS,
+    ENERGY,
+    HOURS,
+    WATTS,
+    Samples,
+    Series,
+    board,
+    moment,
+    plant,
+    pod,
+    rising,
+    steady,
+    without,
+)
 
 EARLY, LATE = -630, 2 * DAY_SECONDS + 630  # 10.5 minutes around the days: no sample is at a midnight
 DAYS = (EARLY, LATE)
@@ -84,8 +98,19 @@ def planted() -> Iterator[Series]:
 
 
 DOUBTED = {
-    DAY: "gauge counter both walled mostly gauge-first counter-first pause night night-first".split(),
-    NEXT: "gauge counter both walled mostly gauge-second counter-second pause night often".split(),
+    DAY: [
+        "gauge",
+        "counter",
+        "both",
+        "walled",
+        "mostly",
+        "gauge-first",
+        "counter-first",
+        "pause",
+        "night",
+        "night-first",
+    ],
+    NEXT: ["gauge", "counter", "both", "walled", "mostly", "gauge-second", "counter-second", "pause", "night", "often"],
 }
 
 
