@@ -30,13 +30,17 @@ class Facts:
         self.out_of_order = np.zeros(size, np.int64)
         self.rejects = np.zeros(size, np.int64)
         self.longest_gap_us = np.zeros(size, np.int64)
+        # Per second between consecutive times, of any sign; minus infinity where there are no two.
+        self.steepest_rise = np.full(size, -np.inf)
         self.first_seen = np.full(size, ALWAYS)
         self.last_seen = np.full(size, NEVER)
-        # The open ascending run. `before_value` is the value one time before the last one (NaN: none): a later row of
-        # the last time may still raise that time's value, and with it undo the fall that led there.
+        # The open ascending run. `before_value` is the value one time before the last one (NaN: none) and
+        # `before_us` that time's distance: a later row of the last time may still raise that time's value, and with it
+        # undo the fall that led there or make its rise steeper.
         self.run_first_at = np.full(size, NEVER)
         self.run_first_value = np.full(size, np.nan)
         self.before_value = np.full(size, np.nan)
+        self.before_us = np.ones(size, np.int64)
         self.last_at = np.full(size, NEVER)
         self.last_value = np.full(size, np.nan)
         self.steps = _Steps(size)
@@ -90,8 +94,15 @@ class Facts:
         is_fall &= ~is_break
         self.falls[rows] += np.add.reduceat(is_fall, starts, dtype=np.int64)
         self.longest_gap_us[rows] = np.maximum(self.longest_gap_us[rows], np.maximum.reduceat(steps, starts))
-
         ends = np.append(starts[1:], len(times)) - 1
+        self.before_value[rows] = np.where(is_break[ends], np.nan, before[ends])
+        self.before_us[rows] = steps[ends]
+        # In place: a new array of a batch's size costs more than its arithmetic.
+        rises = np.subtract(values, before, out=before)
+        rises /= steps / 1e6
+        rises[is_break] = -np.inf
+        self.steepest_rise[rows] = np.maximum(self.steepest_rise[rows], np.maximum.reduceat(rises, starts))
+
         breaks = np.flatnonzero(is_break)
         late = np.add.reduceat(is_break, starts, dtype=np.int64) - is_new
         closed = []
@@ -108,7 +119,6 @@ class Facts:
             # Later breaks of a group overwrite earlier ones: the open run begins at its last break.
             self.run_first_at[rows[group_of_break]] = times[breaks]
             self.run_first_value[rows[group_of_break]] = values[breaks]
-        self.before_value[rows] = np.where(is_break[ends], np.nan, before[ends])
         self.last_at[rows] = times[ends]
         self.last_value[rows] = values[ends]
         return closed
@@ -128,6 +138,8 @@ class Facts:
         raised = np.maximum(self.last_value[row], merged[starts[groups]])
         was_fall = self.last_value[row] < self.before_value[row]
         self.falls[row] += (raised < self.before_value[row]).astype(np.int64) - was_fall
+        rises = (raised - self.before_value[row]) / (self.before_us[row] / 1e6)
+        self.steepest_rise[row] = np.fmax(self.steepest_rise[row], rises)
         is_first = self.run_first_at[row] == self.last_at[row]
         self.run_first_value[row[is_first]] = raised[is_first]
         self.last_value[row] = raised

@@ -45,7 +45,8 @@ class SeriesRegister:
     each series. Among rows of one time the largest value stands. A series that arrives in time order, or in ascending
     runs that do not overlap in time (a later file first, a file written backwards), has exact facts. Where late runs
     overlap earlier ones (`overlapping_series`), steps are those along each run and from one run's end to the next
-    run's start: `longest_gap_seconds` is then an upper bound, `duplicates` a lower one, `falls` near.
+    run's start: `longest_gap_seconds` is then an upper bound, `duplicates` a lower one, `falls` and
+    `steepest_rise_per_second` near.
     """
 
     def __init__(self, source: str, window: Window, replica_labels: Collection[str] = ()) -> None:
@@ -163,15 +164,17 @@ class SeriesRegister:
         first_at, first_value = facts.run_first_at[seen], facts.run_first_value[seen]
         last_at, last_value = facts.last_at[seen], facts.last_value[seen]
         falls, duplicates, gap_us = facts.falls[seen], facts.duplicates[seen], facts.longest_gap_us[seen]
+        rises = facts.steepest_rise[seen]
         interval_us = facts.steps.medians(seen)
         place = {int(row): i for i, row in enumerate(seen)}
         for row, runs in self._runs_by_row().items():
             i = place[row]
             first_at[i], first_value[i], last_at[i], last_value[i] = _ends(runs)
-            seams_us, seam_falls, seam_duplicates = _seams(runs)
+            seams_us, seam_falls, seam_duplicates, seam_rises = _seams(runs)
             falls[i] += seam_falls
             duplicates[i] += seam_duplicates
             gap_us[i] = max([gap_us[i], *seams_us])
+            rises[i] = max([rises[i], *seam_rises])
             interval_us[i] = facts.steps.median_with(row, seams_us)
         is_empty, is_single = samples == 0, np.isnan(interval_us)
         start, end = self.window.start_us, self.window.end_us
@@ -192,6 +195,7 @@ class SeriesRegister:
                 "rejects": pa.array(facts.rejects[seen], pa.int64()),
                 "longest_gap_seconds": pa.array(gap_us / 1e6, pa.float64(), mask=is_empty),
                 "typical_interval_seconds": pa.array(interval_us / 1e6, pa.float64(), mask=is_single),
+                "steepest_rise_per_second": pa.array(rises, pa.float64(), mask=np.isneginf(rises)),
             }
         )
 
@@ -237,20 +241,21 @@ def _ends(runs: np.ndarray) -> tuple[int, float, int, float]:
     )
 
 
-def _seams(runs: np.ndarray) -> tuple[list[int], int, int]:
-    """Steps in microseconds, falls and duplicates between the runs of one series, which come sorted by start."""
+def _seams(runs: np.ndarray) -> tuple[list[int], int, int, list[float]]:
+    """Steps in microseconds, falls, duplicates and rises per second between the runs of one series, by their start."""
     newest_at, newest_value = int(runs["last_at"][0]), float(runs["last_value"][0])
-    steps_us, falls, duplicates = [], 0, 0
+    steps_us, falls, duplicates, rises = [], 0, 0, []
     for run in runs[1:]:
         if run["first_at"] > newest_at:
             steps_us.append(int(run["first_at"]) - newest_at)
             falls += int(run["first_value"] < newest_value)
+            rises.append((float(run["first_value"]) - newest_value) / (steps_us[-1] / 1e6))
         elif run["first_at"] == newest_at:
             duplicates += 1
         if run["last_at"] >= newest_at:
             newest_value = max(run["last_value"], newest_value) if run["last_at"] == newest_at else run["last_value"]
             newest_at = int(run["last_at"])
-    return steps_us, falls, duplicates
+    return steps_us, falls, duplicates, rises
 
 
 def _times(microseconds: np.ndarray, mask: np.ndarray | None = None) -> pa.Array:

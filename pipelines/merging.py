@@ -60,7 +60,8 @@ valid as (
         min(observed_at) as first_at, min_by(value, observed_at) as first_value,
         max(observed_at) as last_at, max_by(value, observed_at) as last_value,
         count(*) filter (where step < 0) as falls, coalesce(max(gap_us), 0) / 1e6 as longest_gap_seconds,
-        median(gap_us) / 1e6 as typical_interval_seconds
+        median(gap_us) / 1e6 as typical_interval_seconds,
+        max(step / (gap_us / 1e6)) as steepest_rise_per_second
     from stepped group by series_id
 ),
 rejected as (
@@ -74,7 +75,7 @@ select came.series_id, ? as source,
     coalesce(valid.falls, 0) as falls, coalesce(valid.duplicates, 0) as duplicates,
     greatest(came.out_of_order, held.out_of_order) as out_of_order,
     greatest(came.rejects, rejected.rejects) as rejects,
-    valid.longest_gap_seconds, valid.typical_interval_seconds
+    valid.longest_gap_seconds, valid.typical_interval_seconds, valid.steepest_rise_per_second
 from chunks_came as came
 join rejected on rejected.series_id = came.series_id
 left join valid on valid.series_id = came.series_id

@@ -21,7 +21,7 @@ RAW_TABLES = {
     "series_chunks": "series_id bigint, source varchar, chunk_start_at timestamptz, chunk_end_at timestamptz,"
     " samples bigint, first_at timestamptz, first_value double, last_at timestamptz, last_value double,"
     " falls bigint, duplicates bigint, out_of_order bigint, rejects bigint,"
-    " longest_gap_seconds double, typical_interval_seconds double",
+    " longest_gap_seconds double, typical_interval_seconds double, steepest_rise_per_second double",
     # Average direct, average life-cycle and marginal are three quantities; a row holds those that its source states.
     "grid_intensity": "zone varchar, start_at timestamptz, end_at timestamptz, direct_gco2e_per_kwh double,"
     " lifecycle_gco2e_per_kwh double, marginal_gco2e_per_kwh double, is_estimated boolean, source varchar,"

@@ -127,8 +127,8 @@ def test_rows_that_overlap_as_they_come_are_counted_in_time_order(held: Held) ->
     assert rows(
         held,
         "select samples, first_value, last_value, falls, duplicates, out_of_order, rejects, longest_gap_seconds,"
-        " typical_interval_seconds from raw.series_chunks",
-    ) == [(7, 10.0, 50.0, 1, 1, 1, 1, 60.0, 60.0)]
+        " typical_interval_seconds, steepest_rise_per_second from raw.series_chunks",
+    ) == [(7, 10.0, 50.0, 1, 1, 1, 1, 60.0, 60.0, 0.5)]
     assert rows(held, "select count(*) from raw.power_samples") == [(8,)]
 
 
@@ -223,9 +223,9 @@ def test_a_spool_merges_and_forgets_only_after_the_commit(held: Held) -> None:
     assert rows(held, "select count(*), sum(value) from raw.power_samples") == [(6, 15000.0)]
     assert rows(
         held,
-        "select samples, first_at, first_value, last_value, falls, duplicates, longest_gap_seconds"
-        " from raw.series_chunks",
-    ) == [(6, at(), 0.0, 5000.0, 0, 0, 3600.0)]
+        "select samples, first_at, first_value, last_value, falls, duplicates, longest_gap_seconds,"
+        " steepest_rise_per_second * 3600 from raw.series_chunks",
+    ) == [(6, at(), 0.0, 5000.0, 0, 0, 3600.0, 1000.0)]
     assert (morning.forgotten, evening.forgotten) == ([day(0), day(0)], [day(0)])
     assert outcomes(held) == [("landed", 4, 0), ("landed", 3, 4), ("unchanged", 3, 6)]
     late = Samples(is_additive=True, error=SourceError("spool", None, "torn file"), fails_after=1)

@@ -46,7 +46,7 @@ def facts_of(rows, cuts=()):
 
 FACTS = (
     *("samples", "first_at", "first_value", "last_at", "last_value", "falls", "duplicates", "out_of_order", "rejects"),
-    *("longest_gap_seconds", "typical_interval_seconds"),
+    *("longest_gap_seconds", "typical_interval_seconds", "steepest_rise_per_second"),
 )
 
 
@@ -90,32 +90,41 @@ def test_labels_are_compact_json_with_sorted_names():
 
 
 CASES = {
-    "one sample": ([(5, 7.0)], facts(1, 5.0, 7.0, 5.0, 7.0, 0, 0, 0, 0, 0.0, None)),
-    "steady": ([(0, 1.0), (15, 2.0), (30, 2.0)], facts(3, 0.0, 1.0, 30.0, 2.0, 0, 0, 0, 0, 15.0, 15.0)),
+    "one sample": ([(5, 7.0)], facts(1, 5.0, 7.0, 5.0, 7.0, 0, 0, 0, 0, 0.0, None, None)),
+    "steady": ([(0, 1.0), (15, 2.0), (30, 2.0)], facts(3, 0.0, 1.0, 30.0, 2.0, 0, 0, 0, 0, 15.0, 15.0, 1 / 15)),
     "a fall and a gap": (
         [(0, 1.0), (10, 5.0), (20, 0.0), (260, 9.0)],
-        facts(4, 0.0, 1.0, 260.0, 9.0, 1, 0, 0, 0, 240.0, 10.0),
+        facts(4, 0.0, 1.0, 260.0, 9.0, 1, 0, 0, 0, 240.0, 10.0, 0.4),
     ),
     "invalid values are rejects and make no step": (
         [(0, 1.0), (1, NAN), (2, -1.0), (3, INF), (4, -INF), (5, 9223372036854775794.0), (6, 2.0)],
-        facts(2, 0.0, 1.0, 6.0, 2.0, 0, 0, 0, 5, 6.0, 6.0),
+        facts(2, 0.0, 1.0, 6.0, 2.0, 0, 0, 0, 5, 6.0, 6.0, 1 / 6),
     ),
-    "only invalid values": ([(0, NAN)], facts(0, None, None, None, None, 0, 0, 0, 1, None, None)),
+    "only invalid values": ([(0, NAN)], facts(0, None, None, None, None, 0, 0, 0, 1, None, None, None)),
     "the larger of two values of one time stands": (
         [(0, 3.0), (0, 2.0), (10, 1.0), (10, 4.0), (20, 5.0)],
-        facts(5, 0.0, 3.0, 20.0, 5.0, 0, 2, 0, 0, 10.0, 10.0),
+        facts(5, 0.0, 3.0, 20.0, 5.0, 0, 2, 0, 0, 10.0, 10.0, 0.1),
     ),
     "a clock that jumps back": (
         [(0, 1.0), (10, 2.0), (5, 3.0), (15, 4.0)],
-        facts(4, 0.0, 1.0, 15.0, 4.0, 0, 0, 1, 0, 10.0, 10.0),
+        facts(4, 0.0, 1.0, 15.0, 4.0, 0, 0, 1, 0, 10.0, 10.0, 0.1),
     ),
     "the later half first": (
         [(20, 3.0), (30, 4.0), (0, 9.0), (10, 10.0)],
-        facts(4, 0.0, 9.0, 30.0, 4.0, 1, 0, 1, 0, 10.0, 10.0),
+        facts(4, 0.0, 9.0, 30.0, 4.0, 1, 0, 1, 0, 10.0, 10.0, 0.1),
+    ),
+    "only falls": ([(0, 9.0), (10, 4.0)], facts(2, 0.0, 9.0, 10.0, 4.0, 1, 0, 0, 0, 10.0, 10.0, -0.5)),
+    "a value of the last time that another row raises": (
+        [(0, 1.0), (10, 2.0), (10, 6.0), (20, 7.0)],
+        facts(4, 0.0, 1.0, 20.0, 7.0, 0, 1, 0, 0, 10.0, 10.0, 0.5),
+    ),
+    "the steepest step lies between two files": (
+        [(20, 30.0), (30, 31.0), (0, 1.0), (10, 2.0)],
+        facts(4, 0.0, 1.0, 30.0, 31.0, 0, 0, 1, 0, 10.0, 10.0, 2.8),
     ),
     "written backwards": (
         [(40, 3.0), (20, 2.0), (10, 4.0), (0, 1.0)],
-        facts(4, 0.0, 1.0, 40.0, 3.0, 1, 0, 3, 0, 20.0, 10.0),
+        facts(4, 0.0, 1.0, 40.0, 3.0, 1, 0, 3, 0, 20.0, 10.0, 0.3),
     ),
 }
 
@@ -187,6 +196,7 @@ def reference(rows):
         len(rows) - len(kept),
         max(steps, default=0.0) if points else None,
         statistics.median(steps[::stride]) if steps else None,
+        max(((b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(points)), default=None),
     )
 
 

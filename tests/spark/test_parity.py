@@ -18,7 +18,17 @@ import duckdb
 from pipelines import spark
 from pipelines.committed import Committed, committed_rows
 from pipelines.fleet import DEFAULT_FLEET
+from tests import (
+    messy,
+    test_claims,
+    test_engines_identity,
+    test_handovers,
+    test_models_of_intervals,
+    test_scrape_copies,
+)
 from tests.books import Book, command, validation_data
+from tests.planted import DAY as PLANTED_DAY
+from tests.planted import plant
 from tests.spark import cluster, parity
 from tests.spark.parity import lake_of
 from tests.test_book_goodput import DAY, goodput_book
@@ -108,6 +118,42 @@ def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Clust
     assert compared(book, lake, "goodput", *dates) == 0
     bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
     assert book.query(bases) == [("histograms",), ("requests",), (None,)]
+
+
+def test_ordinary_mess_is_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
+    """What the tests of identity, handovers, claims and silences planted, as the sources of one fleet."""
+    book, lake = planted_book(tmp_path), tmp_path / "lake"
+    dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
+    raw = lake_of(book, lake)
+    with building(spark_cluster, book, lake, dates, raw) as build:
+        build.result(timeout=900)
+    assert compared(book, lake, "ordinary mess", *dates) == 0
+
+
+def planted_book(folder: Path) -> Book:
+    """Three days of every planted fleet at once, booked on DuckDB."""
+    series = {
+        "messy": messy.series(),
+        "handovers": test_handovers.boards(),
+        "claims": [*test_claims.scrapers(), *test_claims.silences()],
+        "engines": [
+            *test_engines_identity.models(),
+            *test_engines_identity.scrapes(),
+            *test_engines_identity.silences(),
+        ],
+        "copies": [*test_scrape_copies.merged(), *test_scrape_copies.apart()],
+        "models": test_models_of_intervals.planted(),
+    }
+    told = {
+        "devices": test_claims.LISTED,
+        "models": test_engines_identity.MODELS,
+        "cost_rates": test_engines_identity.RATES,
+        "engines": [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}],
+        "max_spread_days": 0.25,
+    }
+    book = plant(folder, series, days=3, **told)
+    book.run()
+    return book
 
 
 def ran(fleet: Path, data: Path, **more: str) -> str:

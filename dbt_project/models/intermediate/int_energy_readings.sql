@@ -1,5 +1,5 @@
 -- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first, difference second").
--- Days with a fall, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
+-- Days with a fall, a leap, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
 -- Neighbours before and after the run close the first and last segment.
 {# Only int_energy_segments reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
@@ -115,10 +115,16 @@ counter_series_days as (
         series.factor,
         {{ int_div('series_days.first_us', day_us()) }} as day_number,
         series_days.is_in_run,
+        -- A leap is found in the step that holds it: an interval or a day around it may look possible.
         case
             when series_days.is_in_run then slow_reading_days.reading_id is not null
             else series_days.falls > 0
-        end as needs_every_sample,
+        end
+        or coalesce(
+            series_days.steepest_rise_per_second
+            > coalesce(chosen_readings.possible_watts, dated_limits.possible_watts, chosen_readings.ceiling_watts),
+            false
+        ) as needs_every_sample,
         series_days.date,
         series_days.first_us,
         series_days.first_value,
@@ -129,6 +135,9 @@ counter_series_days as (
     inner join chosen_readings on series.reading_id = chosen_readings.reading_id
     left join slow_reading_days
         on series.reading_id = slow_reading_days.reading_id and series_days.date = slow_reading_days.date
+    left join dated_limits
+        on series.reading_id = dated_limits.reading_id
+        and {{ int_div('series_days.first_us', day_us()) }} = dated_limits.day_number
 
 ),
 

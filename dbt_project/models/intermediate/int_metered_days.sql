@@ -27,6 +27,7 @@ chosen as (
         -- Nothing fell, repeated or leapt, on the date or over its edges: the counter's difference is its energy.
         kind = 'counter'
         and troubles = 0
+        and coalesce(steepest_rise_per_second <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}), true)
         and coalesce(first_value >= previous_value, true)
         and coalesce(next_value >= coalesce(last_value, previous_value), true)
         and coalesce(first_value - previous_value <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}) * (first_us - previous_us) / 1e6, true)
@@ -66,12 +67,58 @@ troubled as (
 
 ),
 
+-- Whether the neighbour's last or first sample is a dip tells only the one behind it.
+{% for neighbour, beyond, nearest in [('previous', '<', 'max'), ('next', '>', 'min')] -%}
+{{ neighbour }}_dips as (
+
+    select
+        *,
+        {{ int_div(neighbour ~ '_us', day_us()) }} as day_number
+    from troubled
+    where kind = 'counter'
+        and {{ 'previous_value < coalesce(first_value, next_value) and troubles > 0' if neighbour == 'previous' else 'next_value < coalesce(last_value, previous_value)' }}
+
+),
+
+beyond_{{ neighbour }} as (
+
+    select
+        place,
+        start_us,
+        cap_us,
+        {{ nearest }}(observed_us) as observed_us,
+        {{ nearest }}_by(value, observed_us) as value
+    from (
+        select
+            dips.place,
+            dips.start_us,
+            dips.cap_us,
+            {{ epoch_us('samples.observed_at') }} as observed_us,
+            max(samples.value * series.factor) as value
+        from {{ source('raw', 'power_samples') }} as samples
+        inner join series on samples.series_id = series.series_id
+        inner join {{ neighbour }}_dips as dips
+            on series.reading_id = dips.reading_id
+            and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = dips.day_number
+            and {{ epoch_us('samples.observed_at') }} {{ beyond }} dips.{{ neighbour }}_us
+        where samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from {{ neighbour }}_dips)
+            and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from {{ neighbour }}_dips)
+            and {{ is_valid_sample('samples.value') }}
+        group by dips.place, dips.start_us, dips.cap_us, samples.observed_at
+    ) as timed
+    group by place, start_us, cap_us
+
+),
+
+{% endfor -%}
 troubled_span as (
 
     select
-        {{ from_epoch_us('min(least(start_us, coalesce(previous_us, start_us)))') }} as start_at,
-        {{ from_epoch_us('max(greatest(end_us, coalesce(next_us, end_us)))') }} as end_at
+        {{ from_epoch_us('min(least(troubled.start_us, coalesce(beyond_previous.observed_us, previous_us, troubled.start_us)))') }} as start_at,
+        {{ from_epoch_us('max(greatest(end_us, coalesce(beyond_next.observed_us, next_us, end_us)))') }} as end_at
     from troubled
+    left join beyond_previous on troubled.place = beyond_previous.place
+    left join beyond_next on troubled.place = beyond_next.place
 
 ),
 
@@ -130,6 +177,8 @@ troubled_points as (
     where {{ neighbour }}_us is not null
         -- Where one of the two samples beside a midnight is refused, nobody knows what was between them.
         and (kind = 'counter' or greatest({{ neighbour }}_value, {{ own }}_value) <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}))
+    union all
+    select place, true as is_counter, start_us, cap_us, observed_us, value from beyond_{{ neighbour }}
     {%- endfor %}
 
 ),

@@ -29,6 +29,7 @@ chunks as (
         chunks.duplicates,
         chunks.typical_interval_seconds,
         chunks.longest_gap_seconds,
+        chunks.steepest_rise_per_second * series.factor as steepest_rise_per_second,
         {{ epoch_us('chunks.first_at') }} - max({{ epoch_us('chunks.last_at') }}) over (
             partition by series.reading_id, cast(chunks.chunk_start_at as date)
             order by chunks.first_at, series.series_id rows between unbounded preceding and 1 preceding
@@ -115,6 +116,7 @@ reading_dates as (
         sum(samples) as samples,
         min(typical_interval_seconds) as typical_interval_seconds,
         greatest(max(longest_gap_seconds) * 1e6, coalesce(max(seam_us), 0)) as longest_silence_us,
+        max(steepest_rise_per_second) as steepest_rise_per_second,
         sum(falls) as falls
     from chunks
     group by reading_id, date
@@ -159,6 +161,7 @@ day_facts as (
         neighboured_dates.typical_interval_seconds,
         neighboured_dates.next_interval_seconds,
         neighboured_dates.longest_silence_us,
+        neighboured_dates.steepest_rise_per_second,
         neighboured_dates.falls
     from neighboured_dates
     inner join dates on neighboured_dates.date = dates.date
@@ -183,6 +186,7 @@ day_facts as (
         null as typical_interval_seconds,
         null as next_interval_seconds,
         null as longest_silence_us,
+        null as steepest_rise_per_second,
         0 as falls
     from neighboured_dates
     inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
@@ -391,6 +395,7 @@ final as (
         next_value,
         troubles,
         has_repeats,
+        steepest_rise_per_second,
         typical_interval_seconds,
         possible_watts,
         midnight_watts,

@@ -31,7 +31,9 @@ days as (
         chunks.duplicates,
         chunks.rejects,
         chunks.longest_gap_seconds,
-        chunks.typical_interval_seconds
+        chunks.typical_interval_seconds,
+        -- NULL where the landing did not count it yet.
+        chunks.steepest_rise_per_second * series.factor as steepest_rise_per_second
     from chunks
     inner join series on chunks.series_id = series.series_id
 
