@@ -182,7 +182,7 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (WATTS, unknown("GPU-acme", "n4"), spiked(steady(1500, *OF_DAY), 1e15, every=100, first=100)),
         (ENERGY, unknown("GPU-leap", "n5"), leap),
         ("wall_power_watts", {"node": "n6"}, spiked(steady(900, *OF_DAY), 1e15, every=100, first=100)),
-        # Twice the limit of the seed, all day: the seed is wrong.
+        # Twice the limit of the seed, all day: the seed is wrong (`test_doubted_limits`).
         (WATTS, board("GPU-double", "n7"), steady(800, *OF_DAY)),
         # A type of the fleet file: 2500 W are within 1.5 × its limit; 4000 are not.
         (WATTS, unknown("GPU-stated", "n8", "Acme X2"), spiked(steady(2500, *OF_DAY), 4000, every=100, first=100)),
@@ -205,6 +205,7 @@ def test_what_no_meter_can_draw_is_refused_and_the_rest_is_booked(limits: Book) 
             # The step of the leap is unknown: 60 s of the day.
             "GPU-leap": 100 * (DAY_SECONDS - 60) / DAY_SECONDS,
             "n6": 900,
+            "GPU-double": 800,
             "GPU-stated": 2500,
             "n9/package-0": 100 * 1770 / 1800,  # of each half hour the 30 s before the counter begins anew
         },
@@ -221,7 +222,6 @@ def test_refused_samples_are_counted(limits: Book) -> None:
         "GPU-milli": 1440,
         "GPU-acme": 5,
         "n6": 5,
-        "GPU-double": 1440,
         "GPU-stated": 5,
     }
 

@@ -34,7 +34,7 @@ above as (
         and samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and samples.value > {{ "coalesce(getvariable('least_doubtful'), 1e300)" if target.type == 'duckdb' else '0' }}
+        and samples.value > {{ "coalesce(getvariable('least_doubtful'), 0)" if target.type == 'duckdb' else '0' }}
         and samples.value * boards.factor > boards.limit_watts
         and samples.value * boards.factor <= boards.limit_watts * {{ doubted_limit_factor() }}
     group by 1, 2
