@@ -77,6 +77,8 @@ def planted() -> Iterator[Series]:
     yield WATTS, of("hour"), gauge(250, (10 * HOURS, 11 * HOURS, 700))
     yield WATTS, of("milli"), gauge(700_000)
     yield wall("n-milli", 1000)
+    yield ENERGY, of("milli-pause"), without(counter(700_000), 10 * HOURS, 14 * HOURS)
+    yield WATTS, of("milli-pause"), gauge(700_000)
     # The gauge says 250 W, the counter twice what it can: the gauge is asked.
     yield ENERGY, of("leaping"), counter(700)
     yield WATTS, of("leaping"), gauge(250)
@@ -156,6 +158,9 @@ def test_what_a_wrong_limit_does_not_explain_stays_refused(book: Book) -> None:
     # The gauge is asked, but for the half minute beside each midnight.
     assert found["leaping"] == pytest.approx(250 + 450 * 60 / DAY_SECONDS, abs=0.01)
     assert "milli" not in found
+    assert found["milli-pause"] == 0  # unknown seconds
+    purposes = book.query("select distinct purpose from intermediate.int_meter_choices where meter = 'n-milli'")
+    assert purposes == [("host",)]
     rejected = dict(
         book.query(
             "select meter, rejected_samples from marts.reconciliation_daily where date = ? and rejected_samples > 0",
@@ -163,7 +168,13 @@ def test_what_a_wrong_limit_does_not_explain_stays_refused(book: Book) -> None:
         )
     )
     # The first and the last sample of a day are judged alike on all days.
-    assert rejected == {"GPU-hour": 60, "GPU-milli": 1440, "GPU-often": 1440 - 175 - 2, "GPU-sentinel": 1}
+    assert rejected == {
+        "GPU-hour": 60,
+        "GPU-milli": 1440,
+        "GPU-milli-pause": 1440,
+        "GPU-often": 1440 - 175 - 2,
+        "GPU-sentinel": 1,
+    }
 
 
 def test_midnight_is_judged_alike_from_both_sides(book: Book) -> None:

@@ -122,7 +122,11 @@ counter_series_days as (
         end
         or coalesce(
             series_days.steepest_rise_per_second
-            > coalesce(chosen_readings.possible_watts, dated_limits.possible_watts, chosen_readings.ceiling_watts),
+            > coalesce(
+                coalesce(chosen_readings.possible_watts, dated_limits.possible_watts)
+                * case when dated_limits.is_doubted then {{ doubted_limit_factor() }} else 1 end,
+                chosen_readings.ceiling_watts
+            ),
             false
         ) as needs_every_sample,
         series_days.date,

@@ -344,7 +344,16 @@ totals as (
     union all
     select date, meter_scope, meter, metered_joules from added_up
     union all
-    select date, meter_scope, meter, metered_joules from handovers
+    -- Where all of them are refused, the seconds are unknown: 0 J, as elsewhere.
+    select
+        chosen.date,
+        chosen.meter_scope,
+        chosen.meter,
+        coalesce(handovers.metered_joules, case when not chosen.is_node_shared then {{ exact('0') }} end) as metered_joules
+    from chosen
+    left join handovers
+        on chosen.date = handovers.date and chosen.meter_scope = handovers.meter_scope and chosen.meter = handovers.meter
+    where chosen.is_shared
 
 ),
 
