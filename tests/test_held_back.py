@@ -123,7 +123,8 @@ def test_advice_takes_the_date_for_one_without_telemetry(sound: Book, broken: Bo
     assert [(model, days - 1) for model, days, *_ in before] == [(model, days) for model, days, *_ in after]
     for (_, _, full, intervals), (_, _, part, fewer) in zip(before, after, strict=True):
         assert part == pytest.approx(full * 2 / 3, abs=0.01)
-        assert fewer == pytest.approx(intervals * 2 / 3, abs=1)
+        # Restarts of the other dates leave a few intervals unmatched.
+        assert fewer == pytest.approx(intervals * 2 / 3, abs=3)
 
 
 def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ with identities as (
 chunks as (
 
     select * from {{ source('raw', 'series_chunks') }}
-    where chunk_start_at >= {{ run_start_at() }} and chunk_start_at < {{ run_end_at() }}
+    where chunk_start_at >= {{ run_start_at() }} - interval 1 day and chunk_start_at < {{ run_end_at() }}
 
 ),
 
@@ -58,7 +58,7 @@ told_series as (
 
 ),
 
-series_days as (
+chunk_days as (
 
     select
         cast(chunks.chunk_start_at as date) as date,
@@ -76,6 +76,29 @@ series_days as (
     from chunks
     inner join told_series on chunks.series_id = told_series.series_id
     group by 1, 2
+
+),
+
+-- With what each counter showed at the end of the day before: below it, the date's first sample is a restart or a bad scrape.
+neighboured_days as (
+
+    select
+        *,
+        case when lag(date) over day_window = date - 1 then lag(last_us) over day_window end as previous_us,
+        case when lag(date) over day_window = date - 1 then lag(last_value) over day_window end as previous_value
+    from chunk_days
+    window day_window as (partition by series_id order by date)
+
+),
+
+series_days as (
+
+    select
+        *,
+        case when previous_value > first_value then previous_us end as fallen_from_us,
+        case when previous_value > first_value then previous_value end as fallen_from
+    from neighboured_days
+    where {{ in_run('date') }}
 
 ),
 
@@ -110,11 +133,14 @@ troubled_days as (
         series_days.date,
         series_days.series_id,
         told_series.stream,
+        told_series.kind,
         told_series.possible_per_second,
-        {{ gauge_gap_factor() }} * 1e6 * series_days.typical_interval_seconds as cap_us
+        {{ gauge_gap_factor() }} * 1e6 * series_days.typical_interval_seconds as cap_us,
+        series_days.fallen_from_us,
+        series_days.fallen_from
     from series_days
     inner join told_series on series_days.series_id = told_series.series_id
-    where (told_series.kind = 'counter' and (series_days.troubles > 0 or series_days.has_leapt)) or (told_series.kind = 'gauge' and series_days.has_gaps)
+    where (told_series.kind = 'counter' and (series_days.troubles > 0 or series_days.has_leapt or series_days.fallen_from is not null)) or (told_series.kind = 'gauge' and series_days.has_gaps)
 
 ),
 
@@ -136,8 +162,11 @@ troubled_samples as (
         and samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-    {{ 'union all' if not loop.last }}
-    {% endfor %}
+    union all
+    {% endfor -%}
+    select date, cap_us, possible_per_second, series_id, fallen_from_us as observed_us, fallen_from as value
+    from troubled_days
+    where kind = 'counter' and fallen_from is not null
 
 ),
 
