@@ -24,7 +24,7 @@ def built(running: Cluster, book: Book, lake: Path, raw: tuple, project: Path = 
     dbt_vars = {"grid_seconds": book.fleet.grid_seconds, "max_spread_seconds": 259200}
     with running.process() as process:
         work = partial(spark.build, lake, *raw, GOOD, END, dbt_vars=dbt_vars, project=project)
-        process.submit(work).result(timeout=600)
+        process.submit(work).result(timeout=1200)
     with duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
 

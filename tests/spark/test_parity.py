@@ -71,10 +71,10 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
 
     # Two runs: all days but one, then the last day beside them, during which a worker is killed.
     with building(spark_cluster, book, lake, (start, last), raw) as build:
-        first = build.result(timeout=600)
+        first = build.result(timeout=1200)
     committed = (lake / "marts" / "_committed.json").read_bytes()
     with building(spark_cluster, book, lake, (last, end), raw) as build:
-        deadline = time.monotonic() + 600
+        deadline = time.monotonic() + 1200
         while not build.done() and time.monotonic() < deadline:
             made = [path for path in (lake / "marts").glob("*/energy_ledger") if first.run_id not in str(path)]
             if made and any(made[0].rglob("*.parquet")):
@@ -83,7 +83,7 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
             time.sleep(0.1)
         assert spark_cluster.alive() <= 2
         try:
-            build.result(timeout=600)
+            build.result(timeout=1200)
             finished = True
         except spark.SparkError as failure:
             print(f"\nthe build failed whole: {failure}")
@@ -94,7 +94,7 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
     if not finished:
         assert (lake / "marts" / "_committed.json").read_bytes() == committed
         with building(spark_cluster, book, lake, (last, end), raw) as build:
-            build.result(timeout=600)
+            build.result(timeout=1200)
     assert compared(book, lake, "demo", start, end) == 0
     assert Committed.of(lake).run_id != first.run_id
 
@@ -104,7 +104,7 @@ def test_a_load_tests_phases_are_the_same_on_both_engines(spark_cluster: cluster
     dates = (date(2026, 10, 1), date(2026, 10, 2))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=600)
+        build.result(timeout=1200)
     assert compared(book, lake, "load test", *dates) == 0
     assert book.query("select count(*) from marts.load_test_phases") == [(len(PHASES),)]
 
@@ -114,7 +114,7 @@ def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Clust
     dates = (DAY, DAY + timedelta(days=1))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=600)
+        build.result(timeout=1200)
     assert compared(book, lake, "goodput", *dates) == 0
     bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
     assert book.query(bases) == [("histograms",), ("requests",), (None,)]
@@ -126,7 +126,7 @@ def test_ordinary_mess_is_the_same_on_both_engines(spark_cluster: cluster.Cluste
     dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=900)
+        build.result(timeout=1500)
     assert compared(book, lake, "ordinary mess", *dates) == 0
 
 
