@@ -144,7 +144,7 @@ booked_spans as (
         case
             when is_booked_alone then least(own_us / 1e6, covered_seconds)
             when handover_us > 0
-                then least({{ ratio('handover_us * own_us', 'sum(own_us) over (partition by date, reading_id)') }} / 1e6, covered_seconds)
+                then least(handover_us * {{ ratio('own_us', 'sum(own_us) over (partition by date, reading_id)') }} / 1e6, covered_seconds)
             else 0
         end as booked_seconds
     from power_spans
