@@ -90,7 +90,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
     refused = command(fleet, data, "--start", "2026-10-04")
     assert refused.returncode == 1, refused.stdout
     assert (
-        "the dates 2026-10-01 to 2026-10-03 were booked by another version: method_version was 1 and is 2"
+        "the dates 2026-10-01 to 2026-10-03 were booked by another version: method_version was 1 and is 3"
         in refused.stderr
     )
     assert f"Re-book all dates from raw with: python -m pipelines run --fleet {fleet} --rebuild" in refused.stderr
@@ -280,7 +280,7 @@ def test_a_new_column_is_added_and_is_null_on_older_dates(booked: duckdb.DuckDBP
             "alter table marts.fleet_daily alter energy_joules type double",
             r"column energy_joules of mart fleet_daily was double and is decimal\(28,6\)",
         ),
-        ("update marts.fleet_daily set method_version = '1'", "method_version was 1 and is 2"),
+        ("update marts.fleet_daily set method_version = '1'", "method_version was 1 and is 3"),
     ],
 )
 def test_what_only_all_dates_can_fill_is_refused_for_less(
