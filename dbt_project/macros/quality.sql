@@ -18,8 +18,8 @@
         else 1
     end
 {%- endmacro %}
-{# What no meter of a scope draws: it stands in where no limit is known, so that a sentinel, or milliwatts read as watts, is refused. Far above
-   what exists in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
+{# Watts above which a meter of a scope is not believed where no limit is known: a sentinel, or milliwatts read as watts. Far above what
+   existed in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
 {% macro ceiling_watts(scope) %}case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end{% endmacro %}
 {# A gauge says nothing about a silence longer than this many of its own intervals. #}
 {% macro gauge_gap_factor() %}3{% endmacro %}

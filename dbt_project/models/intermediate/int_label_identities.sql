@@ -98,7 +98,7 @@ known_series as (
 ),
 
 -- What the labels say, alias by alias. What should be globally unique and is a bare number is unique on its host alone.
-told as (
+label_values as (
 
     select
         known_series.series_id,
@@ -116,13 +116,13 @@ told as (
 ),
 
 -- The alias of the lowest rank that says anything speaks.
-said as (
+attribute_values as (
 
     select
         series_id,
         attribute,
         min_by(name, rank) as name
-    from told
+    from label_values
     where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
     group by series_id, attribute
 
@@ -141,7 +141,7 @@ names as (
         -- Ranks that tell the same tokens: the first of them is heard, pipeline before tensor.
         sum(case attribute when 'pipeline_rank' then 1000000 when 'tensor_rank' then 1 else 0 end
             * case when attribute in ('pipeline_rank', 'tensor_rank') then cast(name as integer) else 0 end) as place_among_ranks
-    from said
+    from attribute_values
     group by series_id
 
 ),
