@@ -1,5 +1,5 @@
 -- Which engine claims each booked meter, in slices of a date: one row per date, meter, slice and engine. By pod labels, else by the fleet file,
--- else by the node where one model is alone there; else nobody is known. A pod works for the engine that
+-- else by the node where one model is alone there; else the claimant is `__unknown__`. A pod works for the engine that
 -- the fleet file gives it, else for its own. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
 with booked_meters as (
 

@@ -1,5 +1,5 @@
 -- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments are differences,
--- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: nobody knows. On dates on which a meter is
+-- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: the energy is not known. On dates on which a meter is
 -- handed over, its own segments stand for those of its readings.
 {# Only int_energy_intervals reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
