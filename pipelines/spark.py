@@ -330,10 +330,16 @@ def run_dbt(
     statuses = {result.node.unique_id: str(result.status) for result in done.result}
     if not done.success:
         wrong = [r for r in done.result if str(r.status) in ("error", "fail", "runtime error")]
-        first_lines = [f"{r.node.unique_id}: {(r.message or '').partition(chr(10))[0]}" for r in wrong[:5]]
-        raise SparkError("; ".join(first_lines), statuses)
+        raise SparkError("; ".join(f"{r.node.unique_id}: {reason(r.message or '')}" for r in wrong[:5]), statuses)
     warned = [result.node for result in done.result if str(result.status) == "warn"]
     return statuses, {node.unique_id: _rows(node) for node in warned}
+
+
+def reason(message: str) -> str:
+    """What a failed node's message says in one line: of a runtime error what went wrong, not only in which model."""
+    lines = [line.strip().removeprefix(": ") for line in message.splitlines()]
+    said = [line for line in lines if line and not line.startswith(("Runtime Error in ", "An error occurred while "))]
+    return said[0] if said else message.strip()
 
 
 def _rows(test: Any) -> str:

@@ -177,3 +177,13 @@ def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> N
     with pytest.raises(spark.SparkError, match="the process of the build died, exit status 1"):
         spark_ledger.in_a_process(tmp_path / "spark.log", (), {})
     assert "TypeError" in (tmp_path / "spark.log").read_text(encoding="utf-8")
+
+
+def test_a_failed_model_says_what_went_wrong() -> None:
+    message = (
+        "Runtime Error in model int_metered_handovers (models/intermediate/int_metered_handovers.sql)\n"
+        "  An error occurred while calling o48.sql.\n  : java.lang.OutOfMemoryError: Java heap space\n"
+    )
+    assert spark.reason(message) == "java.lang.OutOfMemoryError: Java heap space"
+    assert spark.reason("Got 2 results, configured to fail if != 0") == "Got 2 results, configured to fail if != 0"
+    assert spark.reason("Runtime Error in model a (a.sql)\n") == "Runtime Error in model a (a.sql)"

@@ -3,52 +3,22 @@
 {# Only int_metered_days reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
-with series as (
+with reading_dates as (
 
-    select
-        *,
-        case meter_scope when 'board' then 1 when 'module' then 2 when 'node' then 3 when 'rack' then 4 else 5 end as coarseness
-    from {{ ref('int_label_identities') }}
-    where stream = 'power' and quantity in ('energy', 'power') and meter is not null
+    select * from {{ ref('int_metered_reading_dates') }}
 
 ),
 
-chunks as (
+series as (
 
-    select
-        series.reading_id,
-        series.series_id,
-        cast(chunks.chunk_start_at as date) as date,
-        {{ epoch_us('chunks.first_at') }} as first_us,
-        {{ epoch_us('chunks.last_at') }} as last_us,
-        chunks.first_value * series.factor as first_value,
-        chunks.last_value * series.factor as last_value,
-        chunks.samples,
-        chunks.falls + chunks.duplicates as troubles,
-        chunks.falls,
-        chunks.duplicates,
-        chunks.typical_interval_seconds,
-        chunks.longest_gap_seconds,
-        chunks.steepest_rise_per_second * series.factor as steepest_rise_per_second,
-        {{ epoch_us('chunks.first_at') }} - max({{ epoch_us('chunks.last_at') }}) over (
-            partition by series.reading_id, cast(chunks.chunk_start_at as date)
-            order by chunks.first_at, series.series_id rows between unbounded preceding and 1 preceding
-        ) as seam_us
-    from {{ source('raw', 'series_chunks') }} as chunks
-    inner join series on chunks.series_id = series.series_id
-    where chunks.samples > 0
+    select series_id, reading_id from {{ ref('int_label_identities') }}
+    where stream = 'power' and quantity in ('energy', 'power') and meter is not null
 
 ),
 
 dates as (
 
     select * from {{ ref('stg_run_dates') }}
-
-),
-
-sources as (
-
-    select * from {{ source('fleet', 'sources') }}
 
 ),
 
@@ -79,108 +49,71 @@ doubts as (
 
 ),
 
-readings as (
-
-    select
-        series.reading_id,
-        series.source,
-        series.metric,
-        series.kind,
-        series.rank,
-        series.meter,
-        series.meter_scope,
-        series.coarseness,
-        max(series.node) as node,
-        max(series.rack) as rack,
-        max(series.site) as site,
-        max(series.meter_device_type) as device_type,
-        max(sources.interval_seconds) as interval_seconds
-    from series
-    left join sources on series.source = sources.source
-    group by
-        series.reading_id, series.source, series.metric, series.kind, series.rank, series.meter, series.meter_scope, series.coarseness
-
-),
-
-reading_dates as (
-
-    select
-        reading_id,
-        date,
-        min(first_us) as first_us,
-        min_by(first_value, first_us) as first_value,
-        max(last_us) as last_us,
-        max_by(last_value, last_us) as last_value,
-        sum(troubles) + count(*) - 1 as troubles,
-        sum(duplicates) + count(*) - 1 as repeats,
-        sum(samples) as samples,
-        min(typical_interval_seconds) as typical_interval_seconds,
-        greatest(max(longest_gap_seconds) * 1e6, coalesce(max(seam_us), 0)) as longest_silence_us,
-        max(steepest_rise_per_second) as steepest_rise_per_second,
-        sum(falls) as falls
-    from chunks
-    group by reading_id, date
-
-),
-
-neighboured_dates as (
-
-    select
-        *,
-        lag(last_us) over date_window as previous_us,
-        lag(last_value) over date_window as previous_value,
-        lead(first_us) over date_window as next_us,
-        lead(first_value) over date_window as next_value,
-        lead(typical_interval_seconds) over date_window as next_interval_seconds,
-        coalesce(lag(troubles) over date_window, 0) as previous_troubles,
-        coalesce(lead(troubles) over date_window, 0) as next_troubles
-    from reading_dates
-    window date_window as (partition by reading_id order by date)
-
-),
-
 -- Each date of the run with the last sample before its own and the first one after; a counter also has the dates that it was silent on.
 day_facts as (
 
     select
-        readings.*,
+        reading_dates.reading_id,
+        reading_dates.source,
+        reading_dates.metric,
+        reading_dates.kind,
+        reading_dates.rank,
+        reading_dates.meter,
+        reading_dates.meter_scope,
+        reading_dates.coarseness,
+        reading_dates.node,
+        reading_dates.rack,
+        reading_dates.site,
+        reading_dates.device_type,
+        reading_dates.interval_seconds,
         dates.date,
         dates.start_us,
         dates.end_us,
-        neighboured_dates.previous_us,
-        neighboured_dates.previous_value,
-        neighboured_dates.first_us,
-        neighboured_dates.first_value,
-        neighboured_dates.last_us,
-        neighboured_dates.last_value,
-        neighboured_dates.next_us,
-        neighboured_dates.next_value,
-        neighboured_dates.troubles + neighboured_dates.previous_troubles + neighboured_dates.next_troubles as troubles,
-        neighboured_dates.repeats > 0 as has_repeats,
-        neighboured_dates.samples,
-        neighboured_dates.typical_interval_seconds,
-        neighboured_dates.next_interval_seconds,
-        neighboured_dates.longest_silence_us,
-        neighboured_dates.steepest_rise_per_second,
-        neighboured_dates.falls
-    from neighboured_dates
-    inner join dates on neighboured_dates.date = dates.date
-    inner join readings on neighboured_dates.reading_id = readings.reading_id
+        reading_dates.previous_us,
+        reading_dates.previous_value,
+        reading_dates.first_us,
+        reading_dates.first_value,
+        reading_dates.last_us,
+        reading_dates.last_value,
+        reading_dates.next_us,
+        reading_dates.next_value,
+        reading_dates.troubles + reading_dates.previous_troubles + reading_dates.next_troubles as troubles,
+        reading_dates.repeats > 0 as has_repeats,
+        reading_dates.samples,
+        reading_dates.typical_interval_seconds,
+        reading_dates.next_interval_seconds,
+        reading_dates.longest_silence_us,
+        reading_dates.steepest_rise_per_second,
+        reading_dates.falls
+    from reading_dates
+    inner join dates on reading_dates.date = dates.date
     union all
     select
-        readings.*,
+        reading_dates.reading_id,
+        reading_dates.source,
+        reading_dates.metric,
+        reading_dates.kind,
+        reading_dates.rank,
+        reading_dates.meter,
+        reading_dates.meter_scope,
+        reading_dates.coarseness,
+        reading_dates.node,
+        reading_dates.rack,
+        reading_dates.site,
+        reading_dates.device_type,
+        reading_dates.interval_seconds,
         dates.date,
         dates.start_us,
         dates.end_us,
-        neighboured_dates.last_us as previous_us,
-        neighboured_dates.last_value as previous_value,
+        reading_dates.last_us as previous_us,
+        reading_dates.last_value as previous_value,
         null as first_us,
         null as first_value,
         null as last_us,
         null as last_value,
-        neighboured_dates.next_us,
-        neighboured_dates.next_value,
-        neighboured_dates.troubles + neighboured_dates.next_troubles as troubles,
+        reading_dates.next_us,
+        reading_dates.next_value,
+        reading_dates.troubles + reading_dates.next_troubles as troubles,
         false as has_repeats,
         0 as samples,
         null as typical_interval_seconds,
@@ -188,10 +121,9 @@ day_facts as (
         null as longest_silence_us,
         null as steepest_rise_per_second,
         0 as falls
-    from neighboured_dates
-    inner join dates on neighboured_dates.date < dates.date and neighboured_dates.next_us >= dates.end_us
-    inner join readings on neighboured_dates.reading_id = readings.reading_id
-    where readings.kind = 'counter'
+    from reading_dates
+    inner join dates on reading_dates.date < dates.date and reading_dates.next_us >= dates.end_us
+    where reading_dates.kind = 'counter'
 
 ),
 
@@ -357,16 +289,16 @@ filled_silences as (
         preferred.meter_scope,
         preferred.meter
     from preferred
-    inner join readings as others
-        on preferred.meter_scope = others.meter_scope and preferred.meter = others.meter and preferred.reading_id <> others.reading_id
     inner join reading_dates
-        on others.reading_id = reading_dates.reading_id
+        on preferred.meter_scope = reading_dates.meter_scope
+        and preferred.meter = reading_dates.meter
+        and preferred.reading_id <> reading_dates.reading_id
         and reading_dates.last_us > coalesce(preferred.previous_us, preferred.first_us)
         and reading_dates.first_us < coalesce(preferred.next_us, preferred.last_us)
     left join silent_together
         on preferred.date = silent_together.date
         and preferred.reading_id = silent_together.reading_id
-        and others.reading_id = silent_together.twin_reading_id
+        and reading_dates.reading_id = silent_together.twin_reading_id
         and reading_dates.date = silent_together.date
     where preferred.preference = 1 and preferred.is_silent_once and silent_together.reading_id is null
 

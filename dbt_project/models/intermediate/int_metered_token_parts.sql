@@ -1,9 +1,15 @@
 -- What raw says each token counter moved on each date, for int_metered_token_days: reads raw and the catalogues, none of the book's steps, and no
 -- grid. A series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample (without what one bad scrape
 -- made), and the steps over midnights are shared by time. Copies of one counter (`reading_id`) are added up as one.
-with series as (
+with counter_days as (
 
-    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_heard
+    select * from {{ ref('int_metered_counter_days') }}
+
+),
+
+counter_samples as (
+
+    select * from {{ ref('int_metered_counter_samples') }}
 
 ),
 
@@ -13,189 +19,15 @@ copies as (
 
 ),
 
-counters as (
-
-    select distinct series_id, engine, quantity, source, metric, factor from series
-
-),
-
 dates as (
 
     select * from {{ ref('stg_run_dates') }}
 
 ),
 
-series_days as (
-
-    select
-        counters.series_id,
-        counters.engine,
-        counters.quantity,
-        counters.source,
-        counters.metric,
-        cast(chunks.chunk_start_at as date) as date,
-        min({{ epoch_us('chunks.first_at') }}) as first_us,
-        min_by(chunks.first_value * counters.factor, chunks.first_at) as first_value,
-        max({{ epoch_us('chunks.last_at') }}) as last_us,
-        max_by(chunks.last_value * counters.factor, chunks.last_at) as last_value,
-        -- Several chunks of one date are added up sample by sample too.
-        sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
-        min(chunks.typical_interval_seconds) as typical_interval_seconds
-    from {{ source('raw', 'series_chunks') }} as chunks
-    inner join counters on chunks.series_id = counters.series_id
-    where chunks.samples > 0
-    group by all
-
-),
-
-told_days as (
-
-    select
-        *,
-        lag(date) over series_window as previous_date,
-        lag(last_value) over series_window as previous_value,
-        lead(date) over series_window as next_date,
-        lead(first_value) over series_window as next_value
-    from series_days
-    where quantity = 'tokens'
-    window series_window as (partition by series_id order by date)
-
-),
-
--- Dates of the run, and those next to them, whose chunk facts do not add up by themselves.
-troubled_days as (
-
-    select
-        told_days.series_id,
-        told_days.engine,
-        told_days.date,
-        counters.factor
-    from told_days
-    inner join counters on told_days.series_id = counters.series_id
-    where (told_days.troubles > 0 or told_days.first_value < told_days.previous_value or told_days.next_value < told_days.last_value)
-        and ({{ in_run('told_days.date') }} or {{ in_run('told_days.previous_date') }} or {{ in_run('told_days.next_date') }})
-
-),
-
-troubled_span as (
-
-    select
-        min(cast(date as {{ timestamp_type() }})) as start_at,
-        max(cast(date as {{ timestamp_type() }})) + interval 1 day as end_at
-    from troubled_days
-
-),
-
-troubled_samples as (
-
-    select
-        troubled_days.date,
-        troubled_days.series_id,
-        troubled_days.engine,
-        {{ epoch_us('samples.observed_at') }} as observed_us,
-        max(samples.value * troubled_days.factor) as value
-    from {{ source('raw', 'token_samples') }} as samples
-    inner join troubled_days
-        on samples.series_id = troubled_days.series_id
-        and cast(samples.observed_at as date) = troubled_days.date
-    where samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at < (select end_at from troubled_span)
-        and {{ is_valid_sample('samples.value') }}
-    group by troubled_days.date, troubled_days.series_id, troubled_days.engine, samples.observed_at
-
-),
-
--- Of the other dates of these series only the ends are looked at.
-points as (
-
-    select date, series_id, engine, observed_us, value from troubled_samples
-    union all
-    select told_days.date, told_days.series_id, told_days.engine, told_days.first_us as observed_us, told_days.first_value as value
-    from told_days
-    inner join (select distinct series_id from troubled_days) as troubled_series on told_days.series_id = troubled_series.series_id
-    left join troubled_days on told_days.series_id = troubled_days.series_id and told_days.date = troubled_days.date
-    where troubled_days.series_id is null
-    union
-    select told_days.date, told_days.series_id, told_days.engine, told_days.last_us as observed_us, told_days.last_value as value
-    from told_days
-    inner join (select distinct series_id from troubled_days) as troubled_series on told_days.series_id = troubled_series.series_id
-    left join troubled_days on told_days.series_id = troubled_days.series_id and told_days.date = troubled_days.date
-    where troubled_days.series_id is null
-
-),
-
-dips as (
-
-    select *
-    from (
-        select
-            *,
-            lag(value) over point_window as before_value,
-            lag(observed_us) over point_window as before_us,
-            lead(value) over point_window as after_value,
-            lead(observed_us) over point_window as after_us
-        from points
-        window point_window as (partition by series_id order by observed_us)
-    ) as neighboured
-    where value < before_value and after_value >= before_value
-
-),
-
--- Process starts as they were reported around the dips: the ends of each date, and every sample of the dates of a dip.
-reported_starts as (
-
-    select engine, first_us as observed_us, first_value as start_seconds from series_days where quantity = 'process_start'
-    union all
-    select engine, last_us as observed_us, last_value as start_seconds from series_days where quantity = 'process_start'
-    union all
-    select
-        counters.engine,
-        {{ epoch_us('samples.observed_at') }} as observed_us,
-        samples.value as start_seconds
-    from {{ source('raw', 'token_samples') }} as samples
-    inner join counters on samples.series_id = counters.series_id and counters.quantity = 'process_start'
-    inner join (select distinct engine, date from dips) as dip_days
-        on counters.engine = dip_days.engine and cast(samples.observed_at as date) = dip_days.date
-    where samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at < (select end_at from troubled_span)
-        and {{ is_valid_sample('samples.value') }}
-
-),
-
-processes as (
-
-    select
-        engine,
-        start_seconds,
-        min(observed_us) as seen_from_us,
-        max(observed_us) as seen_to_us
-    from reported_starts
-    group by engine, start_seconds
-
-),
-
--- A process that goes on cannot lose what it counted: the scrape was bad.
-bad_scrapes as (
-
-    select
-        dips.series_id,
-        dips.observed_us
-    from dips
-    inner join processes on dips.engine = processes.engine
-    where processes.start_seconds * 1e6 <= dips.after_us
-    group by dips.series_id, dips.observed_us, dips.before_us, dips.after_us
-    having max(cast(processes.start_seconds * 1e6 as bigint)) <= dips.before_us
-        and max(case when processes.seen_from_us <= dips.after_us and processes.seen_to_us >= dips.before_us then 1 else 0 end) = 1
-
-),
-
 sound_samples as (
 
-    select troubled_samples.*
-    from troubled_samples
-    left join bad_scrapes
-        on troubled_samples.series_id = bad_scrapes.series_id and troubled_samples.observed_us = bad_scrapes.observed_us
-    where bad_scrapes.series_id is null
+    select * from counter_samples where not is_bad_scrape
 
 ),
 
@@ -216,20 +48,20 @@ sound_ends as (
 sound_days as (
 
     select
-        told_days.series_id,
-        told_days.engine,
-        told_days.source,
-        told_days.metric,
-        told_days.date,
-        coalesce(sound_ends.first_us, told_days.first_us) as first_us,
-        coalesce(sound_ends.first_value, told_days.first_value) as first_value,
-        coalesce(sound_ends.last_us, told_days.last_us) as last_us,
-        coalesce(sound_ends.last_value, told_days.last_value) as last_value,
-        troubled_days.series_id is not null as is_troubled,
-        told_days.typical_interval_seconds
-    from told_days
-    left join troubled_days on told_days.series_id = troubled_days.series_id and told_days.date = troubled_days.date
-    left join sound_ends on told_days.series_id = sound_ends.series_id and told_days.date = sound_ends.date
+        counter_days.series_id,
+        counter_days.engine,
+        counter_days.source,
+        counter_days.metric,
+        counter_days.date,
+        coalesce(sound_ends.first_us, counter_days.first_us) as first_us,
+        coalesce(sound_ends.first_value, counter_days.first_value) as first_value,
+        coalesce(sound_ends.last_us, counter_days.last_us) as last_us,
+        coalesce(sound_ends.last_value, counter_days.last_value) as last_value,
+        counter_days.is_troubled,
+        counter_days.typical_interval_seconds
+    from counter_days
+    left join sound_ends on counter_days.series_id = sound_ends.series_id and counter_days.date = sound_ends.date
+    where counter_days.quantity = 'tokens'
 
 ),
 
@@ -272,9 +104,9 @@ births as (
 
 process_starts as (
 
-    select engine, cast(first_value * 1e6 as bigint) as start_us from series_days where quantity = 'process_start'
+    select engine, cast(first_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start'
     union
-    select engine, cast(last_value * 1e6 as bigint) as start_us from series_days where quantity = 'process_start'
+    select engine, cast(last_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start'
 
 ),
 
@@ -386,6 +218,12 @@ own_parts as (
 
 ),
 
+counters as (
+
+    select distinct series_id, factor from counter_days where quantity = 'tokens'
+
+),
+
 -- Copies of one counter are added up as one: all samples of the date, what any copy showed last before it and first after it.
 copy_points as (
 
@@ -396,13 +234,13 @@ copy_points as (
         max(samples.value * counters.factor) as value
     from {{ source('raw', 'token_samples') }} as samples
     inner join copies on samples.series_id = copies.series_id and cast(samples.observed_at as date) = copies.date
-    inner join counters on copies.series_id = counters.series_id and counters.quantity = 'tokens'
-    left join bad_scrapes
-        on samples.series_id = bad_scrapes.series_id and {{ epoch_us('samples.observed_at') }} = bad_scrapes.observed_us
+    inner join counters on copies.series_id = counters.series_id
+    left join counter_samples
+        on samples.series_id = counter_samples.series_id and {{ epoch_us('samples.observed_at') }} = counter_samples.observed_us
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and bad_scrapes.series_id is null
+        and not coalesce(counter_samples.is_bad_scrape, false)
     group by copies.date, copies.reading_id, samples.observed_at
 
 ),

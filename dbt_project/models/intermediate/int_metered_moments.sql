@@ -1,0 +1,105 @@
+-- What each reading of a meter whose readings take turns tells of each moment: all sample times of the meter cut its time into moments. Reads
+-- int_metered_steps, none of the book's steps. One row per moment of a meter and reading that steps over it.
+with shared_days as (
+
+    select * from {{ ref('int_shared_meter_days') }}
+
+),
+
+steps as (
+
+    select * from {{ ref('int_metered_steps') }}
+
+),
+
+places as (
+
+    select distinct meter_scope, meter, place from steps
+
+),
+
+cuts as (
+
+    select meter_scope, meter, observed_us as at_us from steps
+    union
+    select meter_scope, meter, start_us as at_us from shared_days
+    union
+    select meter_scope, meter, end_us as at_us from shared_days
+
+),
+
+moments as (
+
+    select
+        meter_scope,
+        meter,
+        at_us,
+        lead(at_us) over (partition by meter_scope, meter order by at_us) as to_us
+    from cuts
+
+),
+
+-- Every reading of the meter at every moment: the sample that it saw last.
+held as (
+
+    select
+        moments.meter_scope,
+        moments.meter,
+        moments.at_us,
+        moments.to_us,
+        places.place,
+        max(steps.observed_us) over (
+            partition by moments.meter_scope, moments.meter, places.place order by moments.at_us
+        ) as held_us
+    from moments
+    inner join places on moments.meter_scope = places.meter_scope and moments.meter = places.meter
+    left join steps
+        on places.meter_scope = steps.meter_scope
+        and places.meter = steps.meter
+        and places.place = steps.place
+        and moments.at_us = steps.observed_us
+    where moments.to_us is not null
+
+),
+
+told as (
+
+    select
+        held.*,
+        steps.until_us,
+        steps.risen,
+        steps.has_fallen,
+        steps.possible_watts,
+        steps.is_counter and steps.risen
+            > coalesce(steps.leap_watts, {{ ceiling_watts('held.meter_scope') }}) * (steps.until_us - held_us) / 1e6 as is_leap,
+        steps.is_silence
+        or (steps.is_counter and steps.risen
+            > coalesce(steps.leap_watts, {{ ceiling_watts('held.meter_scope') }}) * (steps.until_us - held_us) / 1e6) as is_open,
+        steps.is_counter,
+        case when steps.is_counter then steps.risen / (steps.until_us - held_us) * 1e6
+            else value + (until_value - value) * ((at_us - held_us) / cast(until_us - held_us as double))
+        end as from_watts,
+        case when steps.is_counter then steps.risen / (steps.until_us - held_us) * 1e6
+            else value + (until_value - value) * ((to_us - held_us) / cast(until_us - held_us as double))
+        end as to_watts
+    from held
+    inner join steps
+        on held.meter_scope = steps.meter_scope
+        and held.meter = steps.meter
+        and held.place = steps.place
+        and held.held_us = steps.observed_us
+    where steps.until_us is not null
+
+),
+
+final as (
+
+    select
+        *,
+        min(case when not is_open then place end) over (partition by meter_scope, meter, at_us) as best_place,
+        min(case when is_open and is_counter then place end) over (partition by meter_scope, meter, at_us) as open_place
+    from told
+
+)
+
+select * from final

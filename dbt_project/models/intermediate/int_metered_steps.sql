@@ -1,0 +1,343 @@
+-- Each sample of a meter whose readings take turns, with the next one of its reading, as raw tells it: what a counter rose until then, what a
+-- gauge showed. Reads raw and the catalogues, none of the book's steps. One row per reading of a meter and kept sample; the last has no next.
+with shared_days as (
+
+    select * from {{ ref('int_shared_meter_days') }}
+
+),
+
+series as (
+
+    select * from {{ ref('int_label_identities') }} where stream = 'power'
+
+),
+
+device_types as (
+
+    select * from {{ ref('stg_device_types') }}
+
+),
+
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
+chunks as (
+
+    select
+        series_id,
+        {{ int_div(epoch_us('chunk_start_at'), day_us()) }} as day_number,
+        {{ epoch_us('first_at') }} as first_us,
+        first_value,
+        {{ epoch_us('last_at') }} as last_us,
+        last_value,
+        samples,
+        falls,
+        typical_interval_seconds
+    from {{ source('raw', 'series_chunks') }}
+    where samples > 0
+
+),
+
+shared_meters as (
+
+    select
+        shared_days.meter_scope,
+        shared_days.meter,
+        {{ int_div('min(from_us)', day_us()) }} as first_day,
+        {{ int_div('max(to_us)', day_us()) }} as last_day,
+        max(case when meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end) as type_watts
+    from shared_days
+    left join device_types on shared_days.device_type = device_types.device_type
+    group by shared_days.meter_scope, shared_days.meter
+
+),
+
+reported_limits as (
+
+    select
+        series.meter,
+        chunks.day_number,
+        max({{ possible_power_factor() }} * chunks.last_value * series.factor) as reported_watts
+    from chunks
+    inner join series on chunks.series_id = series.series_id and series.quantity = 'power_limit'
+    inner join shared_meters
+        on series.meter = shared_meters.meter and shared_meters.meter_scope = 'board' and shared_meters.type_watts is null
+    group by series.meter, chunks.day_number
+
+),
+
+members as (
+
+    select
+        shared_meters.*,
+        series.series_id,
+        series.reading_id,
+        series.factor,
+        series.kind = 'counter' as is_counter,
+        sources.interval_seconds,
+        dense_rank() over (
+            partition by shared_meters.meter_scope, shared_meters.meter order by series.rank, series.source, series.metric, series.reading_id
+        ) as place
+    from series
+    inner join shared_meters on series.meter_scope = shared_meters.meter_scope and series.meter = shared_meters.meter
+    left join sources on series.source = sources.source
+    where series.quantity in ('energy', 'power')
+
+),
+
+member_chunks as (
+
+    select
+        members.*,
+        chunks.day_number,
+        chunks.first_us,
+        chunks.first_value,
+        chunks.last_us,
+        chunks.last_value,
+        chunks.samples,
+        chunks.falls,
+        min(chunks.typical_interval_seconds) over (partition by members.reading_id, chunks.day_number) as typical_interval_seconds,
+        max(case when chunks.day_number < members.first_day then chunks.day_number end) over (partition by members.reading_id) as day_before,
+        min(case when chunks.day_number > members.last_day then chunks.day_number end) over (partition by members.reading_id) as day_after
+    from chunks
+    inner join members on chunks.series_id = members.series_id
+
+),
+
+whole_chunks as (
+
+    select * from member_chunks
+    where day_number between first_day and last_day
+        or (falls > 0 and (day_number = day_before or day_number = day_after))
+
+),
+
+sampled as (
+
+    select
+        whole_chunks.meter_scope,
+        whole_chunks.meter,
+        whole_chunks.place,
+        whole_chunks.is_counter,
+        whole_chunks.type_watts,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        samples.value * whole_chunks.factor as value
+    from {{ source('raw', 'power_samples') }} as samples
+    inner join whole_chunks
+        on samples.series_id = whole_chunks.series_id
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = whole_chunks.day_number
+    where {{ is_valid_sample('samples.value') }}
+        and samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from whole_chunks)
+        and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from whole_chunks)
+        and (whole_chunks.is_counter or samples.value * whole_chunks.factor <= coalesce({{ doubted_limit_factor() }} * whole_chunks.type_watts, {{ ceiling_watts('whole_chunks.meter_scope') }}))
+    union all
+    select
+        meter_scope,
+        meter,
+        place,
+        is_counter,
+        type_watts,
+        case when day_number = day_after then first_us else last_us end as observed_us,
+        case when day_number = day_after then first_value else last_value end * factor as value
+    from member_chunks
+    where falls = 0
+        and (day_number = day_before or day_number = day_after)
+        and (is_counter or case when day_number = day_after then first_value else last_value end * factor <= coalesce({{ doubted_limit_factor() }} * type_watts, {{ ceiling_watts('meter_scope') }}))
+
+),
+
+places as (
+
+    select
+        meter_scope,
+        meter,
+        place,
+        max(case when is_counter then 1 else 0 end) = 1 as is_counter,
+        max(type_watts) as type_watts,
+        max(interval_seconds) as interval_seconds
+    from members
+    group by meter_scope, meter, place
+
+),
+
+caps as (
+
+    select
+        meter_scope,
+        meter,
+        place,
+        day_number,
+        {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us
+    from member_chunks
+    group by meter_scope, meter, place, day_number
+
+),
+
+-- Dates on which nearly all that the gauge says, else the counter's mean, is above the limit, but not by more than it may be wrong.
+wrong_limits as (
+
+    select
+        told.meter_scope,
+        told.meter,
+        told.day_number
+    from (
+        select
+            meter_scope,
+            meter,
+            day_number,
+            max(type_watts) as type_watts,
+            sum(case when is_counter then 0 else samples end) as gauge_samples,
+            {{ exact_sum('case when is_counter and falls = 0 then (last_value - first_value) * factor end') }} as joules,
+            sum(case when is_counter and falls = 0 then last_us - first_us end) / 1e6 as seconds
+        from member_chunks
+        group by meter_scope, meter, day_number
+    ) as told
+    left join (
+        select
+            meter_scope,
+            meter,
+            {{ int_div('observed_us', day_us()) }} as day_number,
+            count(*) as samples
+        from sampled
+        where not is_counter and value > type_watts
+        group by meter_scope, meter, {{ int_div('observed_us', day_us()) }}
+    ) as above
+        on told.meter_scope = above.meter_scope and told.meter = above.meter and told.day_number = above.day_number
+    where case
+        when told.gauge_samples > 0 then above.samples >= 0.9 * told.gauge_samples
+        else cast(told.joules as double) > told.type_watts * told.seconds
+            and cast(told.joules as double) <= told.type_watts * told.seconds * {{ doubted_limit_factor() }}
+    end
+
+),
+
+ends_of_dates as (
+
+    select
+        meter_scope,
+        meter,
+        place,
+        day_number,
+        min(first_us) as first_us,
+        max(last_us) as last_us
+    from member_chunks
+    group by meter_scope, meter, place, day_number
+
+),
+
+believed as (
+
+    select
+        sampled.*,
+        ends_of_dates.day_number,
+        wrong_limits.meter is not null as has_wrong_limit
+    from sampled
+    inner join ends_of_dates
+        on sampled.meter_scope = ends_of_dates.meter_scope
+        and sampled.meter = ends_of_dates.meter
+        and sampled.place = ends_of_dates.place
+        and {{ int_div('sampled.observed_us', day_us()) }} = ends_of_dates.day_number
+    left join wrong_limits
+        on sampled.meter_scope = wrong_limits.meter_scope
+        and sampled.meter = wrong_limits.meter
+        and ends_of_dates.day_number = wrong_limits.day_number
+    where sampled.is_counter
+        or wrong_limits.meter is not null
+        or sampled.observed_us = ends_of_dates.first_us
+        or sampled.observed_us = ends_of_dates.last_us
+        or coalesce(sampled.value <= sampled.type_watts, true)
+
+),
+
+points as (
+
+    select
+        sampled.meter_scope,
+        sampled.meter,
+        sampled.place,
+        sampled.observed_us,
+        max(sampled.value) as value,
+        max(coalesce(places.type_watts, reported_limits.reported_watts) * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end) as possible_watts,
+        max(coalesce(places.type_watts, reported_limits.reported_watts)) * {{ doubted_limit_factor() }} as midnight_watts,
+        max(case when places.is_counter then 1 else 0 end) = 1 as is_counter
+    from believed as sampled
+    inner join places
+        on sampled.meter_scope = places.meter_scope and sampled.meter = places.meter and sampled.place = places.place
+    left join reported_limits
+        on sampled.meter = reported_limits.meter and {{ int_div('sampled.observed_us', day_us()) }} = reported_limits.day_number
+    group by sampled.meter_scope, sampled.meter, sampled.place, sampled.observed_us
+
+),
+
+seen_points as (
+
+    select
+        *,
+        lag(value) over point_window as before_value,
+        lag(observed_us) over point_window as before_us,
+        lead(value) over point_window as after_value,
+        lead(observed_us) over point_window as after_us
+    from points
+    window point_window as (partition by meter_scope, meter, place order by observed_us)
+
+),
+
+kept_points as (
+
+    select * from seen_points
+    where not is_counter or not coalesce(
+        value < before_value
+        and after_value >= before_value
+        and case
+            when possible_watts is null then true
+            when {{ int_div('before_us', day_us()) }} <> {{ int_div('after_us', day_us()) }}
+                then after_value - value > midnight_watts * (after_us - observed_us) / 1e6
+                and after_value - before_value <= midnight_watts * (after_us - before_us) / 1e6
+            else after_value - value > possible_watts * (after_us - observed_us) / 1e6
+                and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
+        end,
+        false
+    )
+
+),
+
+-- Each sample with the next one of its reading.
+paired as (
+
+    select
+        meter_scope,
+        meter,
+        place,
+        is_counter,
+        observed_us,
+        value,
+        lead(observed_us) over point_window as until_us,
+        lead(value) over point_window as until_value,
+        lead(possible_watts) over point_window as possible_watts,
+        lead(midnight_watts) over point_window as midnight_watts
+    from kept_points
+    window point_window as (partition by meter_scope, meter, place order by observed_us)
+
+),
+
+final as (
+
+    select
+        paired.*,
+        case when until_value >= value then until_value - value else until_value end as risen,
+        is_counter and until_value < value as has_fallen,
+        case when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }} then paired.midnight_watts else paired.possible_watts end as leap_watts,
+        coalesce(until_us - observed_us > caps.cap_us, false) as is_silence
+    from paired
+    left join caps
+        on paired.meter_scope = caps.meter_scope
+        and paired.meter = caps.meter
+        and paired.place = caps.place
+        and {{ int_div('paired.until_us', day_us()) }} = caps.day_number
+
+)
+
+select * from final
