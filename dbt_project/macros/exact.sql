@@ -9,6 +9,12 @@
 {# A sum of exact numbers, in the type that contracts name: each term is made exact before it is added. #}
 {% macro exact_sum(value) %}cast(sum(cast({{ value }} as {{ exact_type() }})) as {{ exact_type() }}){% endmacro %}
 
+{# Money has six more digits: a board's five minutes cost cents, and a month of them is read to the cent. Whole dollars and their parts are rounded
+   apart, so that both engines see the same digits of a large double. #}
+{% macro money_type() %}decimal(28, 12){% endmacro %}
+{% macro money(usd) %}cast(cast(floor({{ usd }}) as {{ money_type() }}) + cast(floor((({{ usd }}) - floor({{ usd }})) * 1e12 + 0.5) / 1e12 as {{ money_type() }}) as {{ money_type() }}){% endmacro %}
+{% macro money_sum(usd) %}cast(sum(cast({{ usd }} as {{ money_type() }})) as {{ money_type() }}){% endmacro %}
+
 {# SUM/SUM as a double; NULL, never 0, where the denominator is missing or 0. #}
 {% macro ratio(numerator, denominator) %}(cast({{ numerator }} as double) / nullif(cast({{ denominator }} as double), 0)){% endmacro %}
 

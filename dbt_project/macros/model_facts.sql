@@ -4,27 +4,31 @@
 
 {% macro energy_facts() %}
     {{ return([
-        'gpu_seconds', 'covered_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
+        'gpu_seconds', 'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'covered_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
         'asleep_joules', 'unallocated_joules', 'idle_joules', 'unknown_joules', 'host_overhead_joules', 'reference_idle_joules', 'error_joules',
-        'matched_joules', 'matched_productive_joules', 'facility_energy_kwh', 'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
-        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
+        'matched_joules', 'matched_productive_joules', 'carbon_unknown_joules', 'facility_energy_kwh', 'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
+        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'usage_cost_usd', 'idle_cost_usd', 'unknown_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
         'matched_location_gco2e', 'matched_marginal_cost_usd', 'matched_fully_loaded_cost_usd'
     ]) }}
 {% endmacro %}
 
 {% macro token_facts() %}
     {{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens', 'total_tokens',
-               'matched_output_tokens', 'matched_total_tokens']) }}
+               'matched_output_tokens', 'matched_total_tokens', 'tariffed_output_tokens', 'priced_output_tokens', 'carbon_known_output_tokens']) }}
 {% endmacro %}
+
+{# Money has its own type. #}
+{% macro fact_type(fact) %}{{ return(money_type() if fact.endswith('_usd') else exact_type()) }}{% endmacro %}
+{% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}
 
 {# Sums of all facts of a relation; a fact nobody knows stays NULL. #}
 {% macro summed_facts() %}
     {%- for fact in energy_facts() + token_facts() %}
-    {{ exact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
+    {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
     {%- endfor %}
 {% endmacro %}
 
-{# SUM/SUM over what stands on both sides. #}
+{# SUM/SUM over what stands on both sides; what is priced over what is priced. #}
 {% macro model_ratios() %}
     {{ ratio('matched_joules', 'energy_joules') }} as matched_ratio,
     {{ ratio('matched_joules', 'matched_output_tokens') }} as joules_per_output_token,
@@ -36,9 +40,14 @@
     1 - {{ ratio('active_seconds', 'known_seconds') }} as idle_time_ratio,
     {{ ratio('reference_idle_joules', 'energy_joules') }} as idle_static_ratio,
     {{ ratio('hourly_carbon_kwh', 'facility_energy_kwh') }} as hourly_carbon_ratio,
-    {{ ratio('matched_location_gco2e', 'matched_output_tokens') }} * 1e6 as location_gco2e_per_output_mtok,
-    {{ ratio('matched_fully_loaded_cost_usd', 'matched_output_tokens') }} * 1e6 as fully_loaded_cost_usd_per_output_mtok,
-    {{ ratio('matched_marginal_cost_usd', 'matched_output_tokens') }} * 1e6 as marginal_cost_usd_per_output_mtok,
+    {{ ratio('matched_location_gco2e', 'carbon_known_output_tokens') }} * 1e6 as location_gco2e_per_output_mtok,
+    {{ ratio('matched_fully_loaded_cost_usd', 'priced_output_tokens') }} * 1e6 as fully_loaded_cost_usd_per_output_mtok,
+    {{ ratio('matched_marginal_cost_usd', 'tariffed_output_tokens') }} * 1e6 as marginal_cost_usd_per_output_mtok,
+    {{ ratio('priced_output_tokens', 'matched_output_tokens') }} as cost_coverage_ratio,
+    {{ ratio('carbon_known_output_tokens', 'matched_output_tokens') }} as carbon_coverage_ratio,
+    unpriced_gpu_seconds = 0 as is_cost_complete,
+    carbon_unknown_joules = 0 as is_carbon_complete,
+    {{ ratio('gpu_seconds', 'claimed_gpu_seconds') }} as coverage_ratio,
     {{ ratio('error_joules', 'energy_joules') }} as energy_error_ratio,
     cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
 {% endmacro %}

@@ -15,19 +15,7 @@ site_intervals as (
 
 rates as (
 
-    select
-        device_type,
-        usd_per_gpu_hour,
-        includes_energy,
-        valid_from,
-        coalesce(valid_to, lead(valid_from) over (partition by device_type order by valid_from), date '9999-01-01') as until
-    from (
-        select device_type, usd_per_gpu_hour, includes_energy, valid_from, valid_to from {{ source('fleet', 'cost_rates') }}
-        union all
-        select device_type, usd_per_gpu_hour, includes_energy, valid_from, cast(null as date)
-        from {{ ref('cost_rates') }}
-        where device_type not in (select device_type from {{ source('fleet', 'cost_rates') }})
-    ) as all_rates
+    select * from {{ ref('int_cost_rates') }}
 
 ),
 
@@ -48,6 +36,7 @@ factored as (
     select
         ledger.*,
         site_intervals.billing_month,
+        coalesce(site_intervals.local_date, ledger.date) as local_date,
         site_intervals.carbon_basis,
         -- A hall's meter has the cooling in it already.
         case when ledger.meter_scope = 'facility' then 1 else site_intervals.pue end as pue,
@@ -57,6 +46,7 @@ factored as (
         site_intervals.wue_litres_per_kwh,
         rates.usd_per_gpu_hour,
         coalesce(rates.includes_energy, false) as rate_includes_energy,
+        coalesce(ledger.unknown_reason <> 'over_max_spread', true) as is_charged,
         device_types.idle_watts_loaded,
         device_types.idle_watts_bare,
         device_types.embodied_kgco2e,
@@ -67,9 +57,28 @@ factored as (
     from ledger
     left join site_intervals on ledger.site = site_intervals.site and ledger.interval_start_at = site_intervals.interval_start_at
     left join rates
-        on ledger.device_type = rates.device_type and ledger.date >= rates.valid_from and ledger.date < rates.until
+        on ledger.device_type = rates.device_type
+        and coalesce(site_intervals.local_date, ledger.date) >= rates.valid_from
+        and coalesce(site_intervals.local_date, ledger.date) < rates.until
     left join device_types on ledger.device_type = device_types.device_type
     left join meter_errors on ledger.meter_scope = meter_errors.meter_scope
+
+),
+
+priced as (
+
+    select
+        *,
+        it_kwh * pue as facility_kwh,
+        {{ row_energy_cost_usd() }} as energy_usd,
+        device_kwh * pue * usd_per_kwh as device_energy_usd,
+        {{ row_charged_energy_cost_usd() }} as charged_energy_usd,
+        -- Without an accelerator of its own (a node's meter beside its boards) a row needs no rate.
+        case when gpu_seconds = 0 then 0 else {{ row_capacity_cost_usd() }} end as capacity_usd,
+        -- Energy is idle by its joules, capacity by its time; what is unknown is neither.
+        coalesce({{ ratio('active_seconds', 'covered_seconds') }}, 0) as active_ratio,
+        coalesce({{ ratio('covered_seconds - unknown_seconds', 'covered_seconds') }}, 0) as known_ratio
+    from factored
 
 ),
 
@@ -77,29 +86,36 @@ final as (
 
     select
         *,
-        {{ exact('it_kwh * pue') }} as facility_energy_kwh,
-        case when carbon_basis in ('hourly', 'hourly_estimated') then {{ exact('it_kwh * pue') }} else {{ exact('0') }} end as hourly_carbon_kwh,
-        {{ exact('it_kwh * pue * location_gco2e_per_kwh') }} as location_gco2e,
-        {{ exact('it_kwh * pue * lifecycle_gco2e_per_kwh') }} as lifecycle_gco2e,
-        {{ exact('it_kwh * pue * location_gco2e_per_kwh * idle_ratio') }} as idle_location_gco2e,
+        {{ exact('facility_kwh') }} as facility_energy_kwh,
+        case when carbon_basis in ('hourly', 'hourly_estimated') then {{ exact('facility_kwh') }} else {{ exact('0') }} end as hourly_carbon_kwh,
+        {{ exact('facility_kwh * location_gco2e_per_kwh') }} as location_gco2e,
+        {{ exact('facility_kwh * lifecycle_gco2e_per_kwh') }} as lifecycle_gco2e,
+        {{ exact('facility_kwh * location_gco2e_per_kwh * idle_ratio') }} as idle_location_gco2e,
         -- Manufacture spread over four years of GPU-hours (35,064 h).
         {{ exact('embodied_kgco2e * 1000 * cast(gpu_seconds as double) / 3600 / 35064') }} as embodied_gco2e,
         {{ exact('it_kwh * wue_litres_per_kwh') }} as water_litres,
-        {{ exact(row_energy_cost_usd()) }} as energy_cost_usd,
-        {{ exact('device_kwh * pue * usd_per_kwh') }}
-        - {{ exact('device_kwh * pue * usd_per_kwh * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }} as marginal_cost_usd,
-        {{ exact(row_capacity_cost_usd()) }} as capacity_cost_usd,
-        -- Energy is idle by its joules, capacity by its time; what is unknown is neither.
-        {{ exact('it_kwh * pue * usd_per_kwh * idle_ratio') }} as idle_energy_cost_usd,
-        case when state = 'unknown' then {{ exact('0') }} else {{ exact(
-            'cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour * (1 - ' ~ ratio('active_seconds + unknown_seconds', 'covered_seconds') ~ ')'
-        ) }} end as idle_capacity_cost_usd,
-        {{ exact(row_capacity_cost_usd() ~ ' + ' ~ row_charged_energy_cost_usd()) }} as allocation_cost_usd,
+        {{ money('energy_usd') }} as energy_cost_usd,
+        {{ money('charged_energy_usd') }} as charged_energy_cost_usd,
+        {{ money('energy_usd * idle_ratio') }} as idle_energy_cost_usd,
+        {{ money('device_energy_usd') }} - {{ money('device_energy_usd * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }} as marginal_cost_usd,
+        -- Differences of one rounded total, so that the parts add up to it.
+        {{ money('capacity_usd') }} as capacity_cost_usd,
+        {{ money('capacity_usd * active_ratio') }} as active_capacity_cost_usd,
+        {{ money('capacity_usd * known_ratio') }} - {{ money('capacity_usd * active_ratio') }} as idle_capacity_cost_usd,
+        {{ money('capacity_usd') }} - {{ money('capacity_usd * known_ratio') }} as unknown_capacity_cost_usd,
+        {{ money('charged_energy_usd * idle_ratio') }} + {{ money('capacity_usd * known_ratio') }} - {{ money('capacity_usd * active_ratio') }}
+        as idle_cost_usd,
+        case when is_charged then gpu_seconds else {{ exact('0') }} end as charged_gpu_seconds,
+        energy_usd is not null as is_tariffed,
+        deployment not in ({{ unallocated() }}, {{ unknown() }}) or coalesce(unknown_reason = 'no_engine_for_pod', false) as is_held,
+        charged_energy_usd is not null and capacity_usd is not null as is_priced,
+        facility_kwh * location_gco2e_per_kwh is not null as is_carbon_known,
+        case when facility_kwh * location_gco2e_per_kwh is null then energy_joules else {{ exact('0') }} end as carbon_unknown_joules,
         {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
         as reference_idle_joules,
         covered_seconds - unknown_seconds as known_seconds,
         {{ exact('cast(energy_joules as double) * energy_error_ratio') }} as error_joules
-    from factored
+    from priced
 
 )
 

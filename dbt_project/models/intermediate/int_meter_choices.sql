@@ -273,7 +273,8 @@ final as (
         -- Another reading of the meter may know what the booked one does not.
         case when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
         case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
-        coalesce(device_types.gpus, 1) as gpu_count,
+        -- A node's meter that books while its boards are silent stands for none of its own: the boards are claimed themselves.
+        case when purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false) then 0 else coalesce(device_types.gpus, 1) end as gpu_count,
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when purposes.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)

@@ -72,6 +72,7 @@ final as (
         local_intervals.zone,
         local_intervals.pue,
         local_intervals.wue_litres_per_kwh,
+        local_intervals.local_date,
         cast(date_trunc('month', local_intervals.local_date) as date) as billing_month,
         tariffs.usd_per_kwh,
         carbon_factors.location_gco2e_per_kwh,

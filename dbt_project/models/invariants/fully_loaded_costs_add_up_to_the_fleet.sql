@@ -1,5 +1,5 @@
--- What nobody used is charged to somebody, once: per date and site the fully loaded cost is the allocation cost of all GPU-hours and energy
--- (a ten-thousandth of a dollar is rounding). Only where every row has a price: a sum with a missing price is no sum.
+-- What nobody holds is charged to somebody, once: per date and site the fully loaded cost is the allocation cost of all GPU-hours and energy that
+-- have a price. Exact: not a millionth of a millionth of a dollar may be missing.
 select
     date,
     'model_hourly' as table_name,
@@ -10,5 +10,4 @@ select
 from {{ ref('model_hourly') }}
 where {{ in_run('date') }}
 group by date, site
-having count(energy_joules) = count(allocation_cost_usd)
-    and abs(sum(allocation_cost_usd) - coalesce(sum(fully_loaded_cost_usd), 0)) > 0.0001
+having sum(allocation_cost_usd) is distinct from sum(fully_loaded_cost_usd)

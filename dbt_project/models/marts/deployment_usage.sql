@@ -100,7 +100,7 @@ unmetered_held as (
             'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd', 'capacity_cost_usd',
             'allocation_cost_usd', 'location_gco2e'
         ] -%}
-        cast(null as {{ exact_type() }}) as {{ fact }},
+        cast(null as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         {{ exact_sum('gpu_seconds') }} as claimed_gpu_seconds,
         {{ ratio(
@@ -127,9 +127,9 @@ metered_held as (
             'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd', 'capacity_cost_usd',
             'allocation_cost_usd', 'location_gco2e'
         ] -%}
-        {{ exact_sum('days.' ~ fact) }} as {{ fact }},
+        cast(sum(days.{{ fact }}) as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
-        {{ exact_sum(exact('days.gpu_seconds / nullif(days.coverage_ratio, 0)')) }} as claimed_gpu_seconds,
+        {{ exact_sum('days.claimed_gpu_seconds') }} as claimed_gpu_seconds,
         cast(null as double) as gpu_activity_ratio
     from days
     cross join lookback
@@ -437,11 +437,11 @@ final as (
         {{ ratio('3600000 * facility_energy_kwh', 'energy_joules + host_overhead_joules') }} as pue,
         {{ ratio('energy_cost_usd', 'facility_energy_kwh') }} as usd_per_kwh,
         {{ ratio('location_gco2e', 'facility_energy_kwh') }} as gco2e_per_kwh,
-        {{ ratio('capacity_cost_usd', 'gpu_seconds') }} * 3600 as usd_per_gpu_hour,
+        {{ ratio('capacity_cost_usd', 'claimed_gpu_seconds') }} * 3600 as usd_per_gpu_hour,
         -- 0 where the rate of a GPU-hour holds the electricity already.
         {{ ratio('allocation_cost_usd - capacity_cost_usd', 'energy_cost_usd') }} as charged_energy_ratio,
         {{ ratio('energy_cost_usd', 'gpu_seconds') }} * 3600 * 730 * gpus as energy_cost_usd_month,
-        {{ ratio('capacity_cost_usd', 'gpu_seconds') }} * 3600 * 730 * gpus as capacity_cost_usd_month,
+        {{ ratio('capacity_cost_usd', 'claimed_gpu_seconds') }} * 3600 * 730 * gpus as capacity_cost_usd_month,
         {{ ratio('location_gco2e', 'gpu_seconds') }} * 3600 * 730 * gpus / 1000 as location_kgco2e_month,
         lookback.held_back_dates,
         lookback.is_complete

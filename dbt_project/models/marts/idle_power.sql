@@ -39,7 +39,7 @@ weighed as (
         *,
         {{ exact('cast(facility_energy_kwh as double) * account_ratio') }} as idle_facility_kwh,
         {{ exact('cast(location_gco2e as double) * account_ratio') }} as idle_location_gco2e,
-        {{ exact('cast(energy_cost_usd as double) * account_ratio') }} as idle_energy_cost_usd
+        {{ money('cast(energy_cost_usd as double) * account_ratio') }} as idle_energy_cost_usd
     from by_account
 
 ),
@@ -57,8 +57,8 @@ summed as (
         {{ exact_sum('covered_seconds') }} as covered_seconds,
         {{ exact_sum('idle_facility_kwh') }} as idle_facility_kwh,
         {{ exact_sum('idle_location_gco2e') }} as idle_location_gco2e,
-        {{ exact_sum('idle_energy_cost_usd') }} as idle_energy_cost_usd,
-        {{ exact_sum('idle_capacity_cost_usd') }} as idle_capacity_cost_usd
+        {{ money_sum('idle_energy_cost_usd') }} as idle_energy_cost_usd,
+        {{ money_sum('idle_capacity_cost_usd') }} as idle_capacity_cost_usd
     from weighed
     group by date{% for key in model_keys() %}, {{ key }}{% endfor %}, account
 

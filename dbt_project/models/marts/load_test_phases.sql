@@ -155,14 +155,13 @@ window_intervals as (
 
 ),
 
--- Summed in millionths of a dollar, exactly: the dollars of some minutes of one board are few.
 prices as (
 
     select
         window_id,
         {{ exact_sum(exact('energy_joules * share')) }} as priced_joules,
         {%- for cost in ['energy_cost_usd', 'charged_energy_cost_usd', 'capacity_cost_usd'] %}
-        case when count({{ cost }}) = count(*) then {{ exact_sum(exact(cost ~ ' * 1e6 * share')) }} end as millionths_of_{{ cost }}{{ ',' if not loop.last }}
+        case when count({{ cost }}) = count(*) then {{ money_sum(money(cost ~ ' * share')) }} end as {{ cost }}{{ ',' if not loop.last }}
         {%- endfor %}
     from window_intervals
     group by window_id
@@ -206,13 +205,10 @@ costed as (
         {%- endfor %}
         {%- endfor %}
         phases.output_tokens_per_second_per_user,
-        {{ exact('windows.energy_joules * ' ~ ratio('prices.millionths_of_energy_cost_usd', 'prices.priced_joules') ~ ' / 1e6') }}
-        as energy_cost_usd,
-        {{ exact('windows.energy_joules * ' ~ ratio('prices.millionths_of_charged_energy_cost_usd', 'prices.priced_joules') ~ ' / 1e6') }}
-        as charged_energy_cost_usd,
-        {{ exact(
-            '(windows.end_us - windows.start_us) / 1e12 * ' ~ ratio('prices.millionths_of_capacity_cost_usd', 'priced_seconds.priced_seconds')
-        ) }} as capacity_cost_usd
+        {{ money('windows.energy_joules * ' ~ ratio('prices.energy_cost_usd', 'prices.priced_joules')) }} as energy_cost_usd,
+        {{ money('windows.energy_joules * ' ~ ratio('prices.charged_energy_cost_usd', 'prices.priced_joules')) }} as charged_energy_cost_usd,
+        {{ money('(windows.end_us - windows.start_us) / 1e6 * ' ~ ratio('prices.capacity_cost_usd', 'priced_seconds.priced_seconds')) }}
+        as capacity_cost_usd
     from windows
     inner join phases on windows.window_id = phases.window_id
     left join prices on windows.window_id = prices.window_id
@@ -267,7 +263,7 @@ final as (
         {{ ratio('energy_joules', 'known_total_tokens') }} as joules_per_total_token,
         energy_cost_usd,
         capacity_cost_usd,
-        cast(capacity_cost_usd + charged_energy_cost_usd as {{ exact_type() }}) as allocation_cost_usd,
+        cast(capacity_cost_usd + charged_energy_cost_usd as {{ money_type() }}) as allocation_cost_usd,
         {{ ratio('energy_cost_usd', 'known_output_tokens') }} * 1e6 as energy_cost_usd_per_output_mtok,
         {{ ratio('capacity_cost_usd', 'known_output_tokens') }} * 1e6 as capacity_cost_usd_per_output_mtok,
         {{ ratio('capacity_cost_usd + charged_energy_cost_usd', 'known_output_tokens') }} * 1e6 as allocation_cost_usd_per_output_mtok,

@@ -52,8 +52,7 @@ held_days as (
         case
             when days.capacity_cost_usd is null then days.energy_cost_usd
             else days.allocation_cost_usd - days.capacity_cost_usd
-        end as charged_energy_usd,
-        {{ exact('cast(days.gpu_seconds as double) / nullif(days.coverage_ratio, 0)') }} as held_gpu_seconds
+        end as charged_energy_usd
     from days
     cross join lookback
     where {{ in_lookback('days.date', 'lookback.as_of_date') }} and days.energy_joules is not null
@@ -68,9 +67,9 @@ held as (
         {{ key }},
         {% endfor -%}
         count(distinct date) as days,
-        {{ ratio('sum(gpu_seconds)', 'sum(held_gpu_seconds)') }} as coverage_ratio,
+        {{ ratio('sum(gpu_seconds)', 'sum(claimed_gpu_seconds)') }} as coverage_ratio,
         {{ ratio('sum(matched_joules)', 'sum(energy_joules)') }} as matched_ratio,
-        {{ ratio('sum(capacity_cost_usd) * 3.6e3', 'sum(case when capacity_cost_usd is not null then gpu_seconds end)') }} as capacity_usd_per_gpu_hour,
+        {{ ratio('sum(capacity_cost_usd) * 3.6e3', 'sum(case when capacity_cost_usd is not null then claimed_gpu_seconds end)') }} as capacity_usd_per_gpu_hour,
         {{ ratio('sum(facility_energy_kwh) * 3.6e6', 'sum(case when facility_energy_kwh is not null then energy_joules end)') }} as facility_per_device_ratio,
         {{ ratio('sum(charged_energy_usd)', 'sum(case when charged_energy_usd is not null then facility_energy_kwh end)') }} as charged_usd_per_kwh
     from held_days

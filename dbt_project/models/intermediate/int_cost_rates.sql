@@ -1,0 +1,38 @@
+-- What an hour of an accelerator costs: the fleet file's rates, and the seed's for device types that it does not state. One row per device type
+-- and time of validity, [valid_from, until).
+with stated as (
+
+    select * from {{ source('fleet', 'cost_rates') }}
+
+),
+
+seeded as (
+
+    select * from {{ ref('cost_rates') }}
+
+),
+
+all_rates as (
+
+    select device_type, usd_per_gpu_hour, includes_energy, valid_from, valid_to from stated
+    union all
+    select seeded.device_type, seeded.usd_per_gpu_hour, seeded.includes_energy, seeded.valid_from, cast(null as date) as valid_to
+    from seeded
+    left join (select distinct device_type from stated) as stated_types on seeded.device_type = stated_types.device_type
+    where stated_types.device_type is null
+
+),
+
+final as (
+
+    select
+        device_type,
+        usd_per_gpu_hour,
+        coalesce(includes_energy, false) as includes_energy,
+        valid_from,
+        coalesce(valid_to, lead(valid_from) over (partition by device_type order by valid_from), date '9999-01-01') as until
+    from all_rates
+
+)
+
+select * from final
