@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from collectors.price_lists import read_price_list
 from collectors.samples import SourceError
 from pipelines.catalog import SEEDS
 from pipelines.cost_rates import CostRate, CostRateFile, UnreadableList
-from pipelines.headline import seeded_rates
+from pipelines.headline import headline, seeded_rates
 from pipelines.prices import PriceFile, land_prices
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising
+from tests.test_held_back import published
 
 LITELLM = {
     "sample_spec": {"mode": "one of: chat, embedding, …", "litellm_provider": "one of …", "input_cost_per_token": 0.0},
@@ -223,10 +223,10 @@ def rated(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return made
 
 
-def told(book: Book, rates: Sequence[CostRate]) -> str | None:
-    """The line under the table of models, with these rates in the fleet file."""
-    with book.connection(read_only=True) as connection:
-        return seeded_rates(connection, book.fleet.model_copy(update={"cost_rates": tuple(rates)}))
+LINE = (
+    "USD: the rate of h100-sxm5-80gb (1.30 USD per GPU-hour) is from the seed cost_rates and includes electricity, so"
+    " the tariff is not charged beside it; your own rates go under cost_rates in the fleet file"
+)
 
 
 def test_a_seeded_rate_that_stands_in_for_a_tariff_is_named_under_the_table(rated: Book) -> None:
@@ -237,12 +237,14 @@ def test_a_seeded_rate_that_stands_in_for_a_tariff_is_named_under_the_table(rate
         ("h200-sxm5-141gb", pytest.approx(24 * 1.41, abs=1e-3)),
     ]
     # Of the A100 the fleet file itself says so, and the hall of the H200 has no tariff.
-    assert told(rated, rated.fleet.cost_rates) == (
-        "USD: the rate of h100-sxm5-80gb (1.30 USD per GPU-hour) is from the seed cost_rates and includes electricity,"
-        " so the tariff is not charged beside it; your own rates go under cost_rates in the fleet file"
-    )
+    published(rated, rated.fleet.period.start, rated.fleet.period.end)
+    table = headline(rated.fleet).partition("\n\n")[2].partition("\n\n")[0]
+    assert table.splitlines()[-1] == LINE
 
 
 def test_without_a_seeded_rate_beside_a_tariff_there_is_no_such_line(rated: Book) -> None:
     own = CostRate(device_type="h100-sxm5-80gb", usd_per_gpu_hour=2.5, source="our contract")
-    assert told(rated, [own, *rated.fleet.cost_rates]) is None
+    stated = rated.fleet.model_copy(update={"cost_rates": (own, *rated.fleet.cost_rates)})
+    with rated.connection(read_only=True) as connection:
+        assert seeded_rates(connection, rated.fleet) == LINE
+        assert seeded_rates(connection, stated) is None
