@@ -17,6 +17,8 @@ from pipelines.grid_sources import GridIntensity
 # A site's zone where nobody knows the grid: it has no CO2, and nothing warns of that.
 UNKNOWN_ZONE = "unknown"
 NEAREST = 3
+# A name less similar than this (1 is equal) is no slip of the hand: who wrote `Germany` sees all zones, DE among them.
+SIMILAR = 0.5
 
 
 def unserved_sites(zones: Mapping[str, str], grid: GridIntensity, seeds: Path = SEEDS) -> Iterator[str]:
@@ -26,7 +28,7 @@ def unserved_sites(zones: Mapping[str, str], grid: GridIntensity, seeds: Path = 
         if zone not in known:
             yield (
                 f"sites[{site}].zone: got {zone!r}, expected a zone of the seeds grid_factors and grid_zones or of a"
-                f" source under grid_intensity, or {UNKNOWN_ZONE} (no CO2); nearest: {_nearest(zone, known)}"
+                f" source under grid_intensity, or {UNKNOWN_ZONE} (no CO2); {_nearest(zone, known)}"
             )
 
 
@@ -40,7 +42,7 @@ def unused_sources(zones: Mapping[str, str], grid: GridIntensity) -> Iterator[st
     for key, zone in _served(grid):
         if zone not in zones.values():
             near = _nearest(zone, zones.values())
-            yield f"{key}.zone: got {zone!r}, which no site has: its hours are not used; nearest: {near}"
+            yield f"{key}.zone: got {zone!r}, which no site has: its hours are not used; {near}"
 
 
 def _served(grid: GridIntensity) -> Iterator[tuple[str, str]]:
@@ -60,7 +62,10 @@ def _seeded(seeds: Path) -> set[str]:
 
 
 def _nearest(zone: str, known: Iterable[str]) -> str:
-    """The most similar known zones, best first; upper and lower case count as the same."""
+    """The most similar known zones, best first, or all where none is similar. Upper and lower case are the same."""
     by_folded = {name.casefold(): name for name in sorted(known)}
-    near = difflib.get_close_matches(zone.casefold(), by_folded, n=NEAREST, cutoff=0)
-    return ", ".join(by_folded[name] for name in near)
+    asked = zone.casefold()
+    if not difflib.get_close_matches(asked, by_folded, cutoff=SIMILAR):
+        return f"known: {', '.join(by_folded.values())}"
+    near = difflib.get_close_matches(asked, by_folded, n=NEAREST, cutoff=0)
+    return f"nearest: {', '.join(by_folded[name] for name in near)}"

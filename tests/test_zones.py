@@ -40,6 +40,12 @@ def test_a_mistyped_zone_is_refused_with_the_three_nearest(tmp_path: Path, typed
     assert (first, len(others)) == (nearest, 2)
 
 
+def test_a_name_that_is_like_no_zone_is_refused_with_all_of_them(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, at_zone("Germany"))
+    known = problem.partition("; known: ")[2].split(", ")
+    assert {"DE", "ES", "US-CAL-CISO", "eGRID-US"} < set(known)
+
+
 def test_a_mistyped_zone_of_a_site_may_be_nearest_to_the_zone_of_a_source(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, at_zone("NO-N01") + NORWAY)
     assert "; nearest: NO-NO1, " in problem
@@ -65,9 +71,9 @@ def test_a_grid_source_whose_zone_no_site_has_is_named_in_a_note(
 ) -> None:
     """The mistyped name is the source's: the site keeps its yearly factor, so nothing else would show it."""
     with caplog.at_level(logging.WARNING):
-        load(tmp_path, at_zone("GB") + LONDON.replace("GB-London", "BG"))
+        load(tmp_path, at_zone("GB") + LONDON.replace("GB-London", "GBR"))
     assert caplog.messages == [
-        "fleet.yaml: grid_intensity.sources[neso].zone: got 'BG', which no site has: its hours are not used; nearest:"
+        "fleet.yaml: grid_intensity.sources[neso].zone: got 'GBR', which no site has: its hours are not used; nearest:"
         " GB"
     ]
 
