@@ -1,7 +1,7 @@
 """What a GPU-hour costs: rates that the fleet file states, and price lists of GPUs that it names.
 
-Add a way to state a rate here. Keep out rates that everybody may assume (dbt_project/seeds/cost_rates.csv) and what a
-rate is multiplied by: SQL.
+Add a way to state a rate here. Keep out which rates everybody may assume (dbt_project/seeds/cost_rates.csv; here they
+are only looked up) and what a rate is multiplied by: SQL.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from pipelines.catalog import SEEDS
 from pipelines.sources import FleetPath, Name, NonNegative, Part
 
 
@@ -47,6 +48,23 @@ class CostRate(Quote):
     device_type: Name
     usd_per_gpu_hour: NonNegative
     includes_energy: bool = False
+
+
+def seeded_rate(device_type: str, on: date, seeds: Path = SEEDS) -> CostRate | None:
+    """The rate that the seed has of a device type on a date: it counts where the fleet file states none."""
+    with (seeds / "cost_rates.csv").open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["device_type"] == device_type]
+    rates = [
+        CostRate(
+            device_type=device_type,
+            usd_per_gpu_hour=float(row["usd_per_gpu_hour"]),
+            includes_energy=row["includes_energy"] == "true",
+            source=row["source"],
+            valid_from=date.fromisoformat(row["valid_from"]),
+        )
+        for row in rows
+    ]
+    return max((rate for rate in rates if rate.valid_from <= on), key=lambda rate: rate.valid_from, default=None)
 
 
 class CostRateFile(Quote):

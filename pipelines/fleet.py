@@ -18,13 +18,14 @@ from zoneinfo import available_timezones
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.samples import Collector, url_without_secrets
-from pipelines import fleet_yaml
+from pipelines import fleet_yaml, grid_zones
 from pipelines.cost_rates import CostRate, CostRateFile, double_rates
 from pipelines.fleet_errors import FleetError, problems
 from pipelines.grid_sources import GridIntensity
 from pipelines.prices import Prices
 from pipelines.request_sources import AnyRequestSource, Benchmark
-from pipelines.sources import AnySource, FleetPath, GivenName, Name, NonNegative, Number, Part, Positive, SpoolPath
+from pipelines.sources import AnySource, FleetPath, GivenName, Name, NonNegative, Part, Positive, SpoolPath
+from pipelines.tariffs import Tariff, double_tariffs
 
 PROJECT = Path(__file__).parent.parent
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
@@ -57,32 +58,8 @@ class Period(Part):
         return self
 
 
-class Tariff(Part):
-    """A price per kWh in local hours [from, to), valid on local dates [valid_from, valid_to)."""
-
-    usd_per_kwh: Number
-    local_hours: tuple[int, int] = (0, 24)
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
-
-    @model_validator(mode="after")
-    def _within_a_day(self) -> Tariff:
-        first, end = self.local_hours
-        if not 0 <= first < end <= 24:
-            raise ValueError(f"local_hours: got [{first}, {end}], expected 0 <= from < to <= 24")
-        if self.valid_to is not None and self.valid_to <= self.valid_from:
-            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
-        return self
-
-    def overlaps(self, other: Tariff) -> bool:
-        """Whether both would price the same hour."""
-        return max(self.local_hours[0], other.local_hours[0]) < min(self.local_hours[1], other.local_hours[1]) and max(
-            self.valid_from, other.valid_from
-        ) < min(self.valid_to or date.max, other.valid_to or date.max)
-
-
 class Site(Part):
-    """A place with one grid zone, one time zone and one facility overhead."""
+    """A place with one grid zone (`unknown` where nobody knows it), one time zone and one facility overhead."""
 
     name: GivenName
     zone: Name
@@ -310,6 +287,10 @@ class Fleet(Part):
         end = min(self.period.end or today, today)
         return [self.period.start + timedelta(days=n) for n in range((end - self.period.start).days)]
 
+    def zones(self) -> dict[str, str]:
+        """Site -> its grid zone."""
+        return {site.name: site.zone for site in self.sites}
+
     def collectors(self) -> list[Collector]:
         """One collector per source, in the file's order."""
         return [source.collector() for source in self.sources]
@@ -333,7 +314,7 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
     found = [*(f"{key}: unknown key" for key in reserved), *_disagreements(fleet)]
     if found:
         raise FleetError(path, found)
-    for notice in notices:
+    for notice in (*notices, *grid_zones.unused_sources(fleet.zones(), fleet.grid_intensity)):
         # Without a handler Python prints a warning to stderr: so does every command that reads a fleet file.
         logger.warning("%s: %s", path.name, notice)
     return fleet
@@ -366,11 +347,9 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     for key, part in [("sources", s) for s in fleet.sources] + [("nodes", n) for n in fleet.nodes]:
         if part.site is not None and part.site not in sites:
             yield f"{key}[{part.name}].site: got {part.site!r}, expected one of the sites {sorted(sites)}"
+    yield from grid_zones.unserved_sites(fleet.zones(), fleet.grid_intensity)
     for site in fleet.sites:
-        for i, tariff in enumerate(site.tariff):
-            for j, other in enumerate(site.tariff[:i]):
-                if tariff.overlaps(other):
-                    yield f"sites[{site.name}].tariff[{i}]: prices hours that tariff[{j}] already prices"
+        yield from double_tariffs(site.name, site.tariff)
     yield from double_rates(fleet.cost_rates, fleet.cost_rate_files)
     yield from _double_assignments(fleet)
 

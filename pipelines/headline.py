@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines import warehouse
+from pipelines.cost_rates import seeded_rate
 from pipelines.fleet import Fleet
 from pipelines.publication import DATABASE
+
+if TYPE_CHECKING:
+    import duckdb
 
 MISSING = "–"
 TEXT, RATIO = -1, -2
@@ -83,6 +87,13 @@ from published.consolidation where kind = 'colocate'
 order by shares_with, deployment
 """
 
+# Device types that had both a rate and a tariff, and until when.
+_PRICED_TWICE = """
+select device_type, max(date) from marts.model_daily
+where capacity_cost_usd is not null and energy_cost_usd is not null
+group by device_type order by device_type
+"""
+
 _HELD_BACK = """
 select date, string_agg(distinct invariant, ', ' order by invariant),
     date in (select date from marts.model_daily) as is_published
@@ -148,8 +159,9 @@ def headline(fleet: Fleet) -> str:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
         models = connection.execute(_MODELS).fetchall()
         facility = connection.execute(_FACILITY).fetchall()
+        rates = seeded_rates(connection, fleet)
         tables = [
-            _models(models),
+            "\n".join(filter(None, [_models(models), rates])),
             *(_facility(*row) for row in facility),
             _table(_SIZE_COLUMNS, connection.execute(_SIZES).fetchall()),
             _table(_SHARED_COLUMNS, connection.execute(_SHARED).fetchall()),
@@ -181,6 +193,23 @@ def _models(rows: Sequence[Sequence[Any]]) -> str:
     table = _table(_TOKEN_COLUMNS, [row[:-1] for row in rows], marked)
     has_mark = any(mark and row[2] is not None for mark, row in zip(marked, rows, strict=True))
     return f"{table}\n{UNMATCHED}" if has_mark else table
+
+
+def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:
+    """The line that says where a seeded rate, which includes electricity, stands in for a tariff of the fleet file."""
+    stated = {rate.device_type for rate in fleet.cost_rates}
+    stated |= {device_type for file in fleet.cost_rate_files for device_type in file.device_types.values()}
+    named = []
+    for device_type, last in connection.execute(_PRICED_TWICE).fetchall():
+        rate = None if device_type in stated else seeded_rate(device_type, last)
+        if rate is not None and rate.includes_energy:
+            named.append(f"{device_type} ({rate.usd_per_gpu_hour:.2f} USD per GPU-hour)")
+    if not named:
+        return None
+    return (
+        f"USD: the rate of {', '.join(named)} is from the seed cost_rates and includes electricity, so the tariff is"
+        " not charged beside it; your own rates go under cost_rates in the fleet file"
+    )
 
 
 def _facility(scopes: str, facility_kwh: float | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from pipelines.fleet import Fleet, Model
+from pipelines.grid_zones import UNKNOWN_ZONE
 from pipelines.raw_tables import FLEET_TABLES, columns_of
 
 WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
@@ -46,7 +47,14 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             }
             for source in fleet.sources
         ],
-        "sites": [{"site": site.name, **site.model_dump(exclude={"name", "tariff"})} for site in fleet.sites],
+        "sites": [
+            {
+                "site": site.name,
+                **site.model_dump(exclude={"name", "tariff"}),
+                "zone": None if site.zone == UNKNOWN_ZONE else site.zone,
+            }
+            for site in fleet.sites
+        ],
         "tariffs": [
             {
                 "site": site.name,

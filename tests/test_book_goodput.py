@@ -143,7 +143,7 @@ def book_of(folder: Path, rows: Rows, models: list[dict[str, object]], *logs: st
         "period": {"start": DAY, "end": DAY + timedelta(days=1)},
         "sources": [files_source("cluster", "recorded/*.parquet")],
         "requests": [{"name": log, "kind": "access_log", "path": f"{log}.jsonl", "columns": columns} for log in logs],
-        "sites": [{"name": "west", "zone": "nowhere", "pue": 1.2}],
+        "sites": [{"name": "west", "zone": "unknown", "pue": 1.2}],
         "models": models,
     }
     path = folder / "fleet.yaml"

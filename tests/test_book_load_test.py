@@ -124,7 +124,7 @@ def load_test_book(folder: Path) -> Book:
         "period": {"start": date(2026, 10, 1), "end": date(2026, 10, 2)},
         "sources": [{"name": "boards", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [power]}],
         "requests": [{"name": "load", "kind": "aiperf", "path": "artifacts", "node": "n1"}],
-        "sites": [{"name": "lab", "zone": "nowhere", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
+        "sites": [{"name": "lab", "zone": "unknown", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
         "nodes": [{"name": "n1", "site": "lab", "host_watts": 100}],
         "models": [{"name": "llama-3.3-70b", "aliases": ["meta/llama-3.3-70b"]}],
         "cost_rates": [{"device_type": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.0, "source": "the lab's contract"}],

@@ -63,7 +63,7 @@ periods: {start: 2026-10-01}
 sources:
   - {name: a, kind: prometheus, url: "ftp://x/", interval_seconds: -5}
   - {name: b, kind: flies}
-sites: [{name: west, zone: Z, pue: 0.9, time_zone: Mars/Base, tariff: [{usd_per_kwh: "0.1"}]}]
+sites: [{name: west, zone: ES, pue: 0.9, time_zone: Mars/Base, tariff: [{usd_per_kwh: "0.1"}]}]
 assignments: [{node: n1, start_at: 2026-10-01}]
 """
     assert problems(tmp_path, text) == [
@@ -86,7 +86,7 @@ assignments: [{node: n1, start_at: 2026-10-01}]
     [
         ("grid_seconds: 7", "grid_seconds: got 7, expected a divisor of 3600"),
         (
-            "nodes: [{name: n1, site: east}]\nsites: [{name: west, zone: Z, pue: 1.1}]",
+            "nodes: [{name: n1, site: east}]\nsites: [{name: west, zone: ES, pue: 1.1}]",
             "nodes[n1].site: got 'east', expected one of the sites ['west']",
         ),
         ("nodes: [{name: n1}, {name: n1}]", "nodes: 'n1' stands more than once, expected unique names"),
@@ -99,12 +99,14 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "models[a].slo: expected at least one of ttft_seconds and tpot_seconds",
         ),
         (
-            "sites: [{name: w, zone: Z, pue: 1,"
+            "sites: [{name: w, zone: ES, pue: 1,"
             " tariff: [{usd_per_kwh: 0.1}, {usd_per_kwh: 0.2, local_hours: [5, 9]}]}]",
-            "sites[w].tariff[1]: prices hours that tariff[0] already prices",
+            "sites[w].tariff[1] (0.2 USD/kWh, hours 5 to 9, from 1970-01-01): prices local hours that tariff[0] (0.1"
+            " USD/kWh, hours 0 to 24, from 1970-01-01) prices already, expected one price per local hour and date: keep"
+            " one of them, change local_hours, or end the earlier one (valid_to is the first date that is not priced)",
         ),
         (
-            "sites: [{name: w, zone: Z, pue: .inf}]",
+            "sites: [{name: w, zone: ES, pue: .inf}]",
             "sites[w].pue: got inf, expected a finite number",
         ),
         (
@@ -363,6 +365,13 @@ def test_a_device_type_has_one_rate_at_a_time(tmp_path: Path) -> None:
             ["valid_from: 2026-03-01, valid_to: 2026-03-01"],
             "cost_rates[0]: valid_to: got 2026-03-01, expected a date after valid_from 2026-03-01",
         ),
+        # One day of overlap: valid_to is the first date that the rate does not hold.
+        (
+            ["valid_from: 2026-01-01, valid_to: 2026-06-02", "valid_from: 2026-06-01"],
+            "cost_rates[1] (s1, from 2026-06-01): prices h100 on dates that cost_rates[0] (s0, from 2026-01-01 to"
+            " 2026-06-02) prices already, expected one rate per device type and date: set valid_to of cost_rates[0] to"
+            " 2026-06-01 or leave it out",
+        ),
         # A new price: the open rate ends where the next one begins. So does one that ends on that date.
         (["valid_from: 2026-01-01", "valid_from: 2026-06-01", "valid_from: 2027-01-01"], None),
         (["valid_from: 2026-01-01, valid_to: 2026-06-01", "valid_from: 2026-06-01"], None),
@@ -380,6 +389,34 @@ def test_rates_of_a_device_type_do_not_overlap(tmp_path: Path, rates: list[str],
         assert problems(tmp_path, text) == [problem]
 
 
+@pytest.mark.parametrize(
+    ("tariffs", "is_refused"),
+    [
+        # Two prices that meet: on a date, in an hour, in both.
+        (["valid_to: 2026-06-01", "valid_from: 2026-06-01"], False),
+        (["local_hours: [0, 7]", "local_hours: [7, 24]"], False),
+        (["local_hours: [0, 8], valid_to: 2026-06-01", "local_hours: [7, 24], valid_from: 2026-06-01"], False),
+        (["valid_to: 2026-06-02, local_hours: [0, 7]", "valid_from: 2026-06-01, local_hours: [7, 24]"], False),
+        # One day, or one hour, too many. A tariff without an end does not end where the next one begins.
+        (["valid_to: 2026-06-02", "valid_from: 2026-06-01"], True),
+        (["local_hours: [0, 8]", "local_hours: [7, 24]"], True),
+        (["valid_from: 2026-01-01", "valid_from: 2026-06-01"], True),
+    ],
+)
+def test_tariffs_of_a_site_do_not_overlap(tmp_path: Path, tariffs: list[str], is_refused: bool) -> None:
+    listed = ", ".join(f"{{usd_per_kwh: 0.{n + 1}, {dates}}}" for n, dates in enumerate(tariffs))
+    sites = (
+        f"{SMALLEST}sites: [{{name: w, zone: ES, pue: 1, tariff: [{listed}]}},"
+        " {name: e, zone: ES, pue: 1, tariff: [{usd_per_kwh: 0.3}]}]\n"
+    )
+    if is_refused:
+        (problem,) = problems(tmp_path, sites)
+        assert problem.startswith("sites[w].tariff[1] (0.2 USD/kWh, hours ")
+        assert "tariff[0] (0.1 USD/kWh, hours " in problem
+    else:
+        assert len(load(tmp_path, sites).sites) == 2
+
+
 def test_a_list_of_rates_may_follow_a_stated_rate_and_not_overlap_it(tmp_path: Path) -> None:
     stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract, %s}]\n"
     listed = "cost_rate_files: [{path: gpus.csv, source: list, valid_from: 2026-06-01, device_types: {H100: h100}}]\n"
@@ -393,7 +430,7 @@ def test_a_list_of_rates_may_follow_a_stated_rate_and_not_overlap_it(tmp_path: P
     ("key", "text"),
     [
         ("models[__base__].name", "models: [{name: __base__}]"),
-        ("sites[__unknown__].name", "sites: [{name: __unknown__, zone: Z, pue: 1.1}]"),
+        ("sites[__unknown__].name", "sites: [{name: __unknown__, zone: ES, pue: 1.1}]"),
         ("engines[0].engine", "engines: [{engine: __e}]"),
         ("engines[0].deployment", "engines: [{engine: e, deployment: __d}]"),
         (

@@ -93,7 +93,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         "fleet": "pages",
         "period": {"start": date(2026, 11, 20), "end": date(2026, 11, 21)},
         "sources": [{"name": "agents", "kind": "spool", "path": "spool/"}],
-        "sites": [{"name": "hall", "zone": "US", "pue": 1.2}],
+        "sites": [{"name": "hall", "zone": "unknown", "pue": 1.2}],
         "engines": [{"engine": "tgi:*", "model": "mistral-7b"}, {"engine": "llamacpp:*", "model": "qwen3-4b"}],
     }
     (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")

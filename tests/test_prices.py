@@ -14,9 +14,12 @@ from collectors import price_lists
 from collectors.price_lists import read_price_list
 from collectors.samples import SourceError
 from pipelines.catalog import SEEDS
-from pipelines.cost_rates import CostRateFile, UnreadableList
+from pipelines.cost_rates import CostRate, CostRateFile, UnreadableList
+from pipelines.headline import headline, seeded_rates
 from pipelines.prices import PriceFile, land_prices
-from tests.books import validation_data
+from tests.books import Book, validation_data
+from tests.planted import ENERGY, board, plant, rising
+from tests.test_held_back import published
 
 LITELLM = {
     "sample_spec": {"mode": "one of: chat, embedding, …", "litellm_provider": "one of …", "input_cost_per_token": 0.0},
@@ -191,3 +194,57 @@ def test_every_seeded_rate_is_of_a_device_type_that_the_seeds_know() -> None:
 
     assert column("cost_rates") - column("device_types") == set()
     assert column("device_type_aliases") - column("device_types") == set()
+
+
+# --- a rate that includes electricity ---------------------------------------------------------------------------------
+
+OWN = {"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "includes_energy": True, "source": "our contract"}
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """West has a tariff, an H100 (rate of the seeds) and an A100 (rate of the fleet file, all-in); a hall without a
+    tariff has an H200 (rate of the seeds)."""
+    made = plant(
+        tmp_path_factory.mktemp("rated"),
+        [
+            (ENERGY, board("GPU-h100", "n1", modelName="NVIDIA H100 80GB HBM3"), rising(100_000)),
+            (ENERGY, board("GPU-a100", "n1"), rising(100_000)),
+            (ENERGY, board("GPU-h200", "n2", modelName="NVIDIA H200"), rising(100_000)),
+        ],
+        sites=[
+            {"name": "west", "zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]},
+            {"name": "hall", "zone": "US-CAL-CISO", "pue": 1.2},
+        ],
+        nodes=[{"name": "n1", "site": "west"}, {"name": "n2", "site": "hall"}],
+        cost_rates=[OWN],
+    )
+    made.run()
+    return made
+
+
+LINE = (
+    "USD: the rate of h100-sxm5-80gb (1.30 USD per GPU-hour) is from the seed cost_rates and includes electricity, so"
+    " the tariff is not charged beside it; your own rates go under cost_rates in the fleet file"
+)
+
+
+def test_a_seeded_rate_that_stands_in_for_a_tariff_is_named_under_the_table(rated: Book) -> None:
+    costs = "select device_type, sum(allocation_cost_usd)::double from marts.model_daily group by 1 order by 1"
+    assert rated.query(costs) == [
+        ("a100-sxm4-80gb", pytest.approx(24 * 2.00, abs=1e-3)),
+        ("h100-sxm5-80gb", pytest.approx(24 * 1.30, abs=1e-3)),
+        ("h200-sxm5-141gb", pytest.approx(24 * 1.41, abs=1e-3)),
+    ]
+    # Of the A100 the fleet file itself says so, and the hall of the H200 has no tariff.
+    published(rated, rated.fleet.period.start, rated.fleet.period.end)
+    table = headline(rated.fleet).partition("\n\n")[2].partition("\n\n")[0]
+    assert table.splitlines()[-1] == LINE
+
+
+def test_without_a_seeded_rate_beside_a_tariff_there_is_no_such_line(rated: Book) -> None:
+    own = CostRate(device_type="h100-sxm5-80gb", usd_per_gpu_hour=2.5, source="our contract")
+    stated = rated.fleet.model_copy(update={"cost_rates": (own, *rated.fleet.cost_rates)})
+    with rated.connection(read_only=True) as connection:
+        assert seeded_rates(connection, rated.fleet) == LINE
+        assert seeded_rates(connection, stated) is None

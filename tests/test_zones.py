@@ -1,0 +1,128 @@
+"""A grid zone that nothing knows is refused, and energy that ends up without CO2 is reported."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.books import Book
+from tests.planted import DAY, ENERGY, HOURS, board, plant, rising
+from tests.test_fleet import SMALLEST, load, problems
+
+CHECK = "energy_of_a_zone_has_a_factor"
+NORWAY = "grid_intensity: {files: [{path: no.csv, zone: NO-NO1, time: at, values: {direct_gco2e_per_kwh: g}}]}\n"
+LONDON = "grid_intensity: {sources: [{name: neso, kind: uk_carbon_intensity, zone: GB-London}]}\n"
+
+
+def at_zone(zone: str) -> str:
+    return f"{SMALLEST}sites: [{{name: west, zone: {zone}, pue: 1.1}}]\n"
+
+
+# --- the fleet file ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "nearest"),
+    [("US-CAL-CSIO", "US-CAL-CISO"), ("us-cal-ciso", "US-CAL-CISO"), ("gcp-us-east-4", "gcp-us-east4")],
+)
+def test_a_mistyped_zone_is_refused_with_the_three_nearest(tmp_path: Path, typed: str, nearest: str) -> None:
+    (problem,) = problems(tmp_path, at_zone(typed))
+    start, _, named = problem.partition("; nearest: ")
+    assert start == (
+        f"sites[west].zone: got {typed!r}, expected a zone of the seeds grid_factors and grid_zones or of a source"
+        " under grid_intensity, or unknown (no CO2)"
+    )
+    first, *others = named.split(", ")
+    assert (first, len(others)) == (nearest, 2)
+
+
+def test_a_name_that_is_like_no_zone_is_refused_with_all_of_them(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, at_zone("Germany"))
+    known = problem.partition("; known: ")[2].split(", ")
+    assert {"DE", "ES", "US-CAL-CISO", "eGRID-US"} < set(known)
+
+
+def test_a_mistyped_zone_of_a_site_may_be_nearest_to_the_zone_of_a_source(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, at_zone("NO-N01") + NORWAY)
+    assert "; nearest: NO-NO1, " in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        at_zone("US-CAL-CISO"),  # the seeds have its factor
+        at_zone("NO-NO1") + NORWAY,  # a file has its hours; no seed knows it
+        at_zone("GB-London") + LONDON,  # an API has
+        at_zone("unknown"),  # stated: nobody knows the grid
+    ],
+)
+def test_a_zone_that_something_knows_is_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert len(load(tmp_path, text).sites) == 1
+    assert caplog.messages == []
+
+
+def test_a_grid_source_whose_zone_no_site_has_is_named_in_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mistyped name is the source's: the site keeps its yearly factor, so nothing else would show it."""
+    with caplog.at_level(logging.WARNING):
+        load(tmp_path, at_zone("GB") + LONDON.replace("GB-London", "GBR"))
+    assert caplog.messages == [
+        "fleet.yaml: grid_intensity.sources[neso].zone: got 'GBR', which no site has: its hours are not used; nearest:"
+        " GB"
+    ]
+
+
+# --- the book ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Four sites, each with one board of 100 W in a hall of PUE 1.5: 0.15 kWh an hour."""
+    folder = tmp_path_factory.mktemp("zones")
+    hours = "".join(f"{DAY}T{hour:02}:00:00Z,30\n" for hour in range(12))
+    (folder / "morning.csv").write_text("at,grams\n" + hours)
+    morning = {"path": "morning.csv", "time": "at", "values": {"direct_gco2e_per_kwh": "grams"}}
+    zones = {"west": "US-CAL-CISO", "north": "NO-NO1", "south": "SE-SE4", "dark": "unknown"}
+    made = plant(
+        folder,
+        [
+            (ENERGY, board("GPU-west", "n-west"), rising(100_000)),
+            (ENERGY, board("GPU-north", "n-north"), rising(100_000)),
+            # Off from noon on, when its zone has no hours any more.
+            (ENERGY, board("GPU-south", "n-south"), rising(100_000, 0, 12 * HOURS)),
+            (ENERGY, board("GPU-dark", "n-dark"), rising(100_000)),
+        ],
+        sites=[{"name": site, "zone": zone, "pue": 1.5} for site, zone in zones.items()],
+        nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in zones],
+        grid_intensity={
+            "files": [{**morning, "zone": "NO-NO1", "source": "no"}, {**morning, "zone": "SE-SE4", "source": "se"}]
+        },
+    )
+    made.run()
+    return made
+
+
+def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Book) -> None:
+    """12 h × 100 W × 1.5 = 1.8 kWh in the north. Not reported: west has its year, south drew nothing in the hours
+    without a value, and of the dark site nobody stated a grid."""
+    columns = "site, sum(facility_energy_kwh)::double, sum(location_gco2e)::double"
+    assert book.query(f"select {columns} from marts.fleet_daily group by 1 order by 1") == [
+        ("dark", pytest.approx(3.6), None),
+        ("north", pytest.approx(3.6), pytest.approx(1.8 * 30)),
+        ("south", pytest.approx(1.8), pytest.approx(1.8 * 30)),
+        ("west", pytest.approx(3.6), pytest.approx(3.6 * 193.46)),
+    ]
+    (test,) = book.dbt("test", "--select", CHECK, is_expected=False).result.results
+    assert test.status == "warn"
+    columns = "site, zone, hours, facility_energy_kwh, first_hour_at, last_hour_at"
+    noon, last = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (12, 23))
+    assert book.query(f"select {columns} from ({test.node.compiled_code})") == [
+        ("north", "NO-NO1", 12, Decimal("1.8"), noon, last)
+    ]
+    assert book.broken() == {}
