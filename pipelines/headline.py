@@ -47,7 +47,7 @@ by_scope as (
         sum(energy_joules) / 3.6e6 as energy_kwh,
         sum(location_gco2e) / 1000 as location_kgco2e,
         sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
-        sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(matched_output_tokens), 0)
+        sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(priced_output_tokens), 0)
             as fully_loaded_cost_usd_per_output_mtok,
         sum(matched_joules) / nullif(sum(energy_joules), 0) as matched_ratio
     from scoped

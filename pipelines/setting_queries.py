@@ -127,7 +127,7 @@ OF_FLEET = {
     """,
 }
 
-# As int_costed_energy and int_carbon_factors choose: an open rate ends where the next one begins.
+# As int_cost_rates and int_carbon_factors choose: an open rate ends where the next one begins.
 WITH_SEED = {
     "cost_rates": f"""
         with stated as (
@@ -140,10 +140,25 @@ WITH_SEED = {
             select *, coalesce(
                 valid_to, lead(valid_from) over (partition by device_type order by valid_from), {_NEVER}) as until
             from stated
+        ),
+        -- A rate holds by the local date of each site: UTC's own where there is none.
+        local_dates as (
+            select date, min(first_local) as first_local, max(last_local) as last_local
+            from (
+                select dates.date, {_FIRST} as first_local, {_LAST} as last_local
+                from fleet.sites as sites {_named("site", "named.name = site")}
+                union all
+                select date, date, date from setting_dates
+            )
+            group by date
         )
-        select date, 'cost_rates', cast((device_type, usd_per_gpu_hour, includes_energy) as varchar)
+        select dates.date, 'cost_rates', cast((
+            device_type, usd_per_gpu_hour, includes_energy,
+            case when valid_from > first_local then valid_from end,
+            case when until <= last_local then until end) as varchar)
         from rates {_named("device_type", "named.name = device_type")}
-        where dates.date >= valid_from and dates.date < until
+        join local_dates on dates.date = local_dates.date
+        where valid_from <= last_local and until > first_local
     """,
     "grid_factors": f"""
         with factors as (
