@@ -1,74 +1,20 @@
 """The headline as text: per model what a token cost, per deployment what to do, as `make run` prints it.
 
-Add a column here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns that
+Add a table here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns that
 the marts already hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pipelines import warehouse
-from pipelines.cost_rates import seeded_rate
+from pipelines import model_headline, warehouse
 from pipelines.fleet import Fleet
 from pipelines.publication import DATABASE
-
-if TYPE_CHECKING:
-    import duckdb
-
-MISSING = "–"
-TEXT, RATIO = -1, -2
-SHOWN_ROWS = 40  # of a table; a big fleet's others are in the published tables
-# Of a model's joules, the share that has tokens beside it: below this, J/token speaks for too little of them.
-WELL_MATCHED = 0.9
-UNMATCHED = (
-    "* less than 90 % of this model's energy was measured while its tokens were counted (matched_ratio): its J/token is"
-    " that of the rest"
-)
-
-# Joules of a board and of a whole node are two quantities. Tokens without power (scope none) join what their model has.
-_OF_SCOPES = """
-scoped as (
-    select *, coalesce(
-        nullif(meter_scope, 'none'), min(nullif(meter_scope, 'none')) over (partition by model), 'none') as scope
-    from marts.model_daily
-),
-by_scope as (
-    select model, scope,
-        -- Idle days count: they have joules and no tokens.
-        sum(matched_joules) / nullif(sum(matched_total_tokens), 0) as joules_per_total_token,
-        sum(matched_joules) / nullif(sum(matched_output_tokens), 0) as joules_per_output_token,
-        sum(idle_joules) / nullif(sum(productive_joules + idle_joules), 0) as idle_energy_ratio,
-        1 - sum(active_seconds) / nullif(sum(known_seconds), 0) as idle_time_ratio,
-        sum(reference_idle_joules) / nullif(sum(energy_joules), 0) as idle_static_ratio,
-        sum(energy_joules) / 3.6e6 as energy_kwh,
-        sum(location_gco2e) / 1000 as location_kgco2e,
-        sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
-        sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(priced_output_tokens), 0)
-            as fully_loaded_cost_usd_per_output_mtok,
-        sum(matched_joules) / nullif(sum(energy_joules), 0) as matched_ratio
-    from scoped
-    group by model, scope
-)
-"""
-_MODELS = f"""
-with {_OF_SCOPES}
-select
-    case when (select count(distinct scope) from by_scope where energy_kwh > 0) > 1
-        then format('{{}} ({{}})', model, scope) else model end as model,
-    * exclude (model, scope)
-from by_scope
-order by starts_with(model, '__'), energy_kwh desc
-"""
-
-_FACILITY = f"""
-with {_OF_SCOPES}
-select string_agg(distinct scope, ', ' order by scope), (select sum(facility_energy_kwh) from marts.fleet_daily)
-from by_scope where energy_kwh > 0 having count(distinct scope) > 1
-"""
+from pipelines.text_tables import RATIO, SHOWN_ROWS, TEXT, table
 
 # A month of each, biggest saving first; the rest by name.
 _SIZES = """
@@ -87,13 +33,6 @@ from published.consolidation where kind = 'colocate'
 order by shares_with, deployment
 """
 
-# Device types that had both a rate and a tariff, and until when.
-_PRICED_TWICE = """
-select device_type, max(date) from marts.model_daily
-where capacity_cost_usd is not null and energy_cost_usd is not null
-group by device_type order by device_type
-"""
-
 _HELD_BACK = """
 select date, string_agg(distinct invariant, ', ' order by invariant),
     date in (select date from marts.model_daily) as is_published
@@ -101,7 +40,7 @@ from marts.held_back_dates group by date order by date
 """
 
 _WINDOWS = f"""
-with {_OF_SCOPES}
+with {model_headline.OF_SCOPES}
 select windows.window_id, windows.mean_watts,
     windows.joules_per_total_token, models.joules_per_total_token as period_joules_per_total_token,
     windows.joules_per_output_token, models.joules_per_output_token as period_joules_per_output_token,
@@ -113,18 +52,6 @@ order by windows.start_at, windows.window_id
 
 
 # Of each table: column, digits after the point (RATIO: a percentage; TEXT as it is).
-_TOKEN_COLUMNS = {
-    "model": TEXT,
-    "J/total token": 4,
-    "J/output token": 4,
-    "idle energy": RATIO,
-    "idle time": RATIO,
-    "idle static": RATIO,
-    "kWh": 1,
-    "kgCO2e": 1,
-    "USD": 2,
-    "USD/Mtok output": 2,
-}
 _SIZE_COLUMNS = {
     "deployment": TEXT,
     "what to do": TEXT,
@@ -157,15 +84,11 @@ def headline(fleet: Fleet) -> str:
         raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
     with closing(warehouse.connect(path, read_only=True)) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
-        models = connection.execute(_MODELS).fetchall()
-        facility = connection.execute(_FACILITY).fetchall()
-        rates = seeded_rates(connection, fleet)
         tables = [
-            "\n".join(filter(None, [_models(models), rates])),
-            *(_facility(*row) for row in facility),
-            _table(_SIZE_COLUMNS, connection.execute(_SIZES).fetchall()),
-            _table(_SHARED_COLUMNS, connection.execute(_SHARED).fetchall()),
-            _table(_WINDOW_COLUMNS, connection.execute(_WINDOWS).fetchall()),
+            model_headline.models(connection, fleet),
+            table(_SIZE_COLUMNS, connection.execute(_SIZES).fetchall()),
+            table(_SHARED_COLUMNS, connection.execute(_SHARED).fetchall()),
+            table(_WINDOW_COLUMNS, connection.execute(_WINDOWS).fetchall()),
         ]
         held_back = connection.execute(_HELD_BACK).fetchall()
     label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
@@ -185,67 +108,6 @@ def _held_back(rows: Sequence[Sequence[Any]]) -> str:
         for on, invariants, is_published in rows[:SHOWN_ROWS]
     ]
     return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
-
-
-def _models(rows: Sequence[Sequence[Any]]) -> str:
-    """The table of models; J/token of what is badly matched has an asterisk, and a line below says why."""
-    marked = [row[-1] is not None and row[-1] < WELL_MATCHED for row in rows]
-    table = _table(_TOKEN_COLUMNS, [row[:-1] for row in rows], marked)
-    has_mark = any(mark and row[2] is not None for mark, row in zip(marked, rows, strict=True))
-    return f"{table}\n{UNMATCHED}" if has_mark else table
-
-
-def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:
-    """The line that says where a seeded rate, which includes electricity, stands in for a tariff of the fleet file."""
-    stated = {rate.device_type for rate in fleet.cost_rates}
-    stated |= {device_type for file in fleet.cost_rate_files for device_type in file.device_types.values()}
-    named = []
-    for device_type, last in connection.execute(_PRICED_TWICE).fetchall():
-        rate = None if device_type in stated else seeded_rate(device_type, last)
-        if rate is not None and rate.includes_energy:
-            named.append(f"{device_type} ({rate.usd_per_gpu_hour:.2f} USD per GPU-hour)")
-    if not named:
-        return None
-    return (
-        f"USD: the rate of {', '.join(named)} is from the seed cost_rates and includes electricity, so the tariff is"
-        " not charged beside it; your own rates go under cost_rates in the fleet file"
-    )
-
-
-def _facility(scopes: str, facility_kwh: float | None) -> str:
-    total = "" if facility_kwh is None else f": {facility_kwh:,.1f} kWh for all the fleet"
-    return f"kWh of different meters ({scopes}) are not added; their total is in facility energy{total}"
-
-
-def _table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = ()) -> str:
-    """Rows as text under their columns; empty without rows. J/token of rows that are `marked` has an asterisk."""
-    if not rows:
-        return ""
-    shown = rows[:SHOWN_ROWS]
-    cells = [[_cell(value, digits) for value, digits in zip(row, columns.values(), strict=True)] for row in shown]
-    for line, is_marked in zip(cells, marked, strict=False):
-        for place, name in enumerate(columns):
-            if is_marked and name.startswith("J/") and line[place] != MISSING:
-                line[place] += "*"
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    lines = [list(columns), ["-" * width for width in widths], *cells]
-    texts = [digits == TEXT for digits in columns.values()]
-    told = [
-        "  ".join(
-            cell.ljust(width) if is_text else cell.rjust(width)
-            for cell, width, is_text in zip(line, widths, texts, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([*told, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else told)
-
-
-def _cell(value: Any, digits: int) -> str:
-    if value is None:
-        return MISSING
-    if digits == TEXT:
-        return str(value)
-    return f"{value:.1%}" if digits == RATIO else f"{value:,.{digits}f}"
 
 
 def _shown(path: Path) -> str:

@@ -1,0 +1,53 @@
+"""Rows as text under their columns, as `headline` prints them.
+
+Add here how a table looks. Keep out what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MISSING = "–"
+TEXT, RATIO = -1, -2  # instead of digits after the point: as it is, or a percentage
+SHOWN_ROWS = 40  # of a table; a big fleet's others are in the published tables
+
+
+def table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], marks: Sequence[Mapping[str, str]] = ()) -> str:
+    """Rows under their columns (name to digits, TEXT or RATIO); empty without rows.
+
+    `marks` has, for each row, formats of marked cells by column: {"kWh": "≥ {}"}.
+    """
+    if not rows:
+        return ""
+    shown = rows[:SHOWN_ROWS]
+    cells = [[_cell(value, digits) for value, digits in zip(row, columns.values(), strict=True)] for row in shown]
+    for line, marked in zip(cells, marks, strict=False):
+        for place, name in enumerate(columns):
+            if name in marked and line[place] != MISSING:
+                line[place] = marked[name].format(line[place])
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    lines = [list(columns), ["-" * width for width in widths], *cells]
+    texts = [digits == TEXT for digits in columns.values()]
+    told = [
+        "  ".join(
+            cell.ljust(width) if is_text else cell.rjust(width)
+            for cell, width, is_text in zip(line, widths, texts, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([*told, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else told)
+
+
+def explained(words: Mapping[str, str]) -> str:
+    """One line for each heading that is explained."""
+    width = max(map(len, words))
+    return "\n".join(f"  {heading.ljust(width)}  {meaning}" for heading, meaning in words.items())
+
+
+def _cell(value: Any, digits: int) -> str:
+    if value is None:
+        return MISSING
+    if digits == TEXT:
+        return str(value)
+    return f"{value:.1%}" if digits == RATIO else f"{value:,.{digits}f}"
