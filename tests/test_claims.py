@@ -265,8 +265,10 @@ def test_a_model_holds_its_board_until_it_is_gone(book: Book, name: str, coverag
     [("GPU-gone", 14), ("GPU-node-gone", 14), ("GPU-node-deaf", 24), ("GPU-nobodys", 8), ("GPU-swap", 24)],
 )
 def test_nobody_pays_for_a_board_that_is_not_there(book: Book, uuid: str, hours: int) -> None:
-    held_seconds = "select sum(held_gpu_seconds)::double from intermediate.int_held_time where meter = ? and date = ?"
-    assert book.query(held_seconds, [uuid, DAY]) == [(hours * HOURS,)]
+    held_hours = (
+        "select sum(held_end_us - held_start_us) / 3.6e9 from intermediate.int_claims where meter = ? and date = ?"
+    )
+    assert book.query(held_hours, [uuid, DAY]) == [(hours,)]
 
 
 # --- why a joule is unknown -------------------------------------------------------------------------------------------

@@ -298,13 +298,13 @@ def test_the_wall_meter_books_the_node_while_no_board_reports(book: Book) -> Non
     assert hours(book, "GPU-noon", "host_overhead_joules") == {hour: near(200 * HOURS) for hour in range(12)}
     assert set(hours(book, "wall-noon")) == set(range(12, 24))
     assert facility(book, "wall-noon") == near(500 * DAY_SECONDS)
-    # The node's row has its own coverage; the board was unmetered for half of the day.
+    # The node's row claims no accelerator: its board is claimed all day, and was unmetered for half of it.
     rows = book.query(
         "select meter_scope, coverage_ratio from marts.model_daily where date = ? and energy_joules is not null"
         " and meter_scope = 'node' order by 1",
         [DAY],
     )
-    assert set(rows) == {("node", 1.0)}
+    assert set(rows) == {("node", None)}
 
 
 def test_a_silent_board_stays_in_the_measured_host_while_another_reports(book: Book) -> None:

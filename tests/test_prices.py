@@ -15,7 +15,8 @@ from collectors.price_lists import read_price_list
 from collectors.samples import SourceError
 from pipelines.catalog import SEEDS
 from pipelines.cost_rates import CostRate, CostRateFile, UnreadableList
-from pipelines.headline import headline, seeded_rates
+from pipelines.headline import headline
+from pipelines.model_headline import seeded_rates
 from pipelines.prices import PriceFile, land_prices
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising

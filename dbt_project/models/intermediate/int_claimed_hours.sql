@@ -37,7 +37,7 @@ pieces as (
     select
         date,
         site,
-        cast(date_trunc('hour', interval_start_at) as {{ timestamp_type() }}) as hour_start_at,
+        date_trunc('hour', interval_start_at) as hour_start_at,
         local_date,
         billing_month,
         min(interval_number) * {{ grid_us() }} as start_us,
