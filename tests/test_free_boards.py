@@ -1,7 +1,8 @@
 """Boards that nobody holds: how many, since when, what a month of them takes, who fits, what giving them up saves.
 
-One fleet is planted for two days: each site is one case. Power is constant; expected figures are worked out from what is
-planted: watts × 730 h × PUE 1.2, 0.10 USD per kWh, 2 USD per GPU-hour of an A100, whose bare idle is 55 W by reference.
+One fleet is planted for two days: each site is one case. Power is constant; expected figures are worked out from what
+is planted: watts × 730 h × PUE 1.2, 0.10 USD per kWh, 2 USD per GPU-hour of an A100, whose bare idle is 55 W by
+reference.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def joules(watts: float, first: float = 0, last: float = END) -> Samples:
     return rising(1000 * watts, first, last, start=1e9 + 1000 * watts * first)
 
 
-def free(uuid: str, node: str, watts: float, first: float = 0, last: float = END, **labels: str) -> Series:
-    return ENERGY, board(uuid, node, **labels), joules(watts, first, last)
+def free(uuid: str, node: str, watts: float, last: float = END) -> Series:
+    return ENERGY, board(uuid, node), joules(watts, 0, last)
 
 
-def held(uuid: str, node: str, name: str, watts: float, first: float = 0, last: float = END, **labels: str) -> Series:
-    return ENERGY, board(uuid, node, **pod(name), **labels), joules(watts, first, last)
+def held(uuid: str, node: str, name: str, watts: float, span: tuple[float, float] = (0, END)) -> Series:
+    return ENERGY, board(uuid, node, **pod(name)), joules(watts, *span)
 
 
 def serves(name: str, *, until: float = END, per_second: float = 2) -> Series:
@@ -59,7 +60,7 @@ def serves(name: str, *, until: float = END, per_second: float = 2) -> Series:
 
 
 def west() -> Iterator[Series]:
-    """Four of five boards are free on one node, one of them a spare. A whole engine of `wide` has more than are free."""
+    """Four of five boards are free on one node, one of them a spare. An engine of `wide` has more than are free."""
     yield held("GPU-w-chat", "w1", "chat-0", 300)
     yield from (free(f"GPU-w-free-{n}", "w1", 60) for n in range(3))
     yield free("GPU-w-spare", "w1", 60)
@@ -74,13 +75,13 @@ def east() -> Iterator[Series]:
     yield held("GPU-e-none", "e1", "none-0", 200)
     yield serves("half-0", until=DAY_SECONDS)
     yield serves("none-0", per_second=0)
-    yield held("GPU-e-late", "e1", "gone-0", 300, 0, NOON)
+    yield held("GPU-e-late", "e1", "gone-0", 300, (0, NOON))
     yield ENERGY, board("GPU-e-late", "e1"), later(300, 80, NOON)
-    yield held("GPU-e-early", "e1", "left-0", 300, 0, 6 * HOURS)
+    yield held("GPU-e-early", "e1", "left-0", 300, (0, 6 * HOURS))
     yield ENERGY, board("GPU-e-early", "e1"), later(300, 100, 6 * HOURS)
-    yield free("GPU-e-off", "e1", 60, 0, NOON)
-    yield free("GPU-e-back", "e1", 60, 0, DAY_SECONDS)
-    yield held("GPU-e-back", "e1", "back-0", 60, DAY_SECONDS + 60)
+    yield free("GPU-e-off", "e1", 60, NOON)
+    yield free("GPU-e-back", "e1", 60, DAY_SECONDS)
+    yield held("GPU-e-back", "e1", "back-0", 60, (DAY_SECONDS + 60, END))
     yield serves("back-0", until=6 * HOURS)
     yield from (held(f"GPU-e-pair-{n}", "e2", "pair-0", 300) for n in range(2))
     yield serves("pair-0")
@@ -154,8 +155,9 @@ def test_which_boards_are_free_is_a_row_per_site_and_type(book: Book) -> None:
 def test_a_month_of_free_boards_is_their_watts_and_their_rate(book: Book) -> None:
     """3 × 60 W: 180 × 730 h × 1.2 = 157.68 kWh, 15.768 USD; 3 × 730 h × 2 USD. At bare idle 3 × 55 W."""
     columns = (
-        "gpus_mean, gpu_hours, watts_per_gpu, watts, facility_kwh_month, energy_cost_usd_month, capacity_cost_usd_month,"
-        " cost_usd_month, bare_idle_watts, bare_idle_facility_kwh_month, bare_idle_energy_cost_usd_month"
+        "gpus_mean, gpu_hours, watts_per_gpu, watts, facility_kwh_month, energy_cost_usd_month,"
+        " capacity_cost_usd_month, cost_usd_month, bare_idle_watts, bare_idle_facility_kwh_month,"
+        " bare_idle_energy_cost_usd_month"
     )
     (found,) = rows(book, columns, "site = 'west' and not is_spare")
     expected = (3, 3 * 48, 60, 180, 157.68, 15.768, 4380, 4395.768, 165, 144.54, 14.454)
@@ -173,9 +175,9 @@ def test_giving_them_up_saves_the_rate_or_the_energy(book: Book) -> None:
 
 def test_a_spare_is_counted_apart_and_gets_no_advice(book: Book) -> None:
     columns = (
-        "gpus_now, gpus_mean, watts, cost_usd_month, fitting_deployment, fitting_basis, saving_gpu_hours_month_if_released,"
-        " saving_usd_month_if_released, saving_kwh_month_if_switched_off, saving_kgco2e_month_if_switched_off,"
-        " saving_usd_month_if_switched_off"
+        "gpus_now, gpus_mean, watts, cost_usd_month, fitting_deployment, fitting_basis,"
+        " saving_gpu_hours_month_if_released, saving_usd_month_if_released,"
+        " saving_kwh_month_if_switched_off, saving_kgco2e_month_if_switched_off, saving_usd_month_if_switched_off"
     )
     (found,) = rows(book, columns, "site = 'west' and is_spare")
     assert found[:4] == pytest.approx((1, 1, 60, 60 * MONTH / 1000 * 1.2 * 0.1 + 2 * MONTH), rel=1e-6)
