@@ -155,7 +155,7 @@ def test_which_boards_are_free_is_a_row_per_site_and_type(book: Book) -> None:
 def test_a_month_of_free_boards_is_their_watts_and_their_rate(book: Book) -> None:
     """3 × 60 W: 180 × 730 h × 1.2 = 157.68 kWh, 15.768 USD; 3 × 730 h × 2 USD. At bare idle 3 × 55 W."""
     columns = (
-        "gpus_mean, gpu_hours, watts_per_gpu, watts, facility_kwh_month, energy_cost_usd_month,"
+        "gpus_mean, gpu_hours, watts_per_gpu, mean_watts, facility_kwh_month, energy_cost_usd_month,"
         " capacity_cost_usd_month, cost_usd_month, bare_idle_watts, bare_idle_facility_kwh_month,"
         " bare_idle_energy_cost_usd_month"
     )
@@ -175,7 +175,7 @@ def test_giving_them_up_saves_the_rate_or_the_energy(book: Book) -> None:
 
 def test_a_spare_is_counted_apart_and_gets_no_advice(book: Book) -> None:
     columns = (
-        "gpus_now, gpus_mean, watts, cost_usd_month, fitting_deployment, fitting_basis,"
+        "gpus_now, gpus_mean, mean_watts, cost_usd_month, fitting_deployment, fitting_basis,"
         " saving_gpu_hours_month_if_released, saving_usd_month_if_released,"
         " saving_kwh_month_if_switched_off, saving_kgco2e_month_if_switched_off, saving_usd_month_if_switched_off"
     )
@@ -196,7 +196,7 @@ def test_since_when_is_each_boards_own_time(book: Book) -> None:
 
 def test_watts_are_those_of_the_boards_that_are_free_now(book: Book) -> None:
     """80 + 100 W, however long each is free; what was switched off at noon and what is held again do not draw."""
-    ((watts,),) = rows(book, "watts", "site = 'east'")
+    ((watts,),) = rows(book, "mean_watts", "site = 'east'")
     assert watts == pytest.approx(180, rel=1e-3)
 
 
@@ -224,7 +224,7 @@ def test_the_busiest_deployment_whose_engine_fits_on_one_node_is_named(book: Boo
 
 def test_boards_without_a_meter_count_and_their_energy_is_not_known(book: Book) -> None:
     columns = (
-        "gpus_now, gpus_mean, capacity_cost_usd_month, saving_usd_month_if_released, watts_per_gpu, watts,"
+        "gpus_now, gpus_mean, capacity_cost_usd_month, saving_usd_month_if_released, watts_per_gpu, mean_watts,"
         " facility_kwh_month, energy_cost_usd_month, cost_usd_month, location_kgco2e_month,"
         " saving_kwh_month_if_switched_off, saving_kgco2e_month_if_switched_off, saving_usd_month_if_switched_off"
     )
@@ -256,7 +256,7 @@ def test_a_rate_that_holds_the_electricity_is_not_charged_with_it_again(book: Bo
 
 def test_what_no_reference_or_rate_says_is_not_known(book: Book) -> None:
     """No figure of a B300's bare idle is known; nobody states a rate of an A6000."""
-    ((watts, bare),) = rows(book, "watts, bare_idle_watts", "device_type = 'b300-sxm-288gb'")
+    ((watts, bare),) = rows(book, "mean_watts, bare_idle_watts", "device_type = 'b300-sxm-288gb'")
     assert (watts, bare) == (pytest.approx(150, rel=1e-6), None)
     columns = "energy_cost_usd_month, capacity_cost_usd_month, cost_usd_month, saving_usd_month_if_switched_off"
     (found,) = rows(book, columns, "device_type = 'a6000'")
