@@ -27,6 +27,7 @@ REMADE = frozenset(
         "deployment_usage",
         "efficiency_curve",
         "efficiency_curve_daily",
+        "free_boards",
         "held_back_tables",
         "model_footprints",
         "partial_load_cost",

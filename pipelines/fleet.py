@@ -82,11 +82,12 @@ class Node(Part):
 
 
 class Device(Part):
-    """A device that no label places, or places wrongly."""
+    """A device that no label places, or places wrongly, or that is kept free on purpose (`spare`)."""
 
     device_uuid: Name
     node: Name | None = None
     device_type: GivenName | None = None
+    spare: bool = False
 
 
 class DeviceType(Part):

@@ -68,7 +68,7 @@ FLEET_TABLES = {
     " usd_per_kwh double",
     "nodes": "node varchar, site varchar, rack varchar, device_type varchar, host_watts double",
     "node_aliases": "alias varchar, node varchar",
-    "devices": "device_uuid varchar, node varchar, device_type varchar",
+    "devices": "device_uuid varchar, node varchar, device_type varchar, spare boolean",
     "device_types": "device_type varchar, gpus integer, memory_gib double, memory_bandwidth_gb_per_second double,"
     " power_limit_watts double, idle_watts_bare double, idle_watts_loaded double, embodied_kgco2e double",
     "device_type_aliases": "alias varchar, device_type varchar",

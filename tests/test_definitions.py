@@ -104,6 +104,7 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/efficiency_curve_daily",
         "marts/energy_ledger",
         "marts/fleet_daily",
+        "marts/free_boards",
         "marts/goodput_hourly",
         "marts/idle_power",
         "marts/model_daily",

@@ -13,7 +13,7 @@
 {# Marts that a run makes from several dates: months, windows, and all that is read from the lookback or has no dates. #}
 {% macro undated_marts() %}
     {{ return([
-        'benchmark_efficiency', 'deployment_usage', 'efficiency_curve', 'efficiency_curve_daily', 'load_test_phases', 'model_footprints', 'model_monthly',
+        'benchmark_efficiency', 'deployment_usage', 'efficiency_curve', 'efficiency_curve_daily', 'free_boards', 'load_test_phases', 'model_footprints', 'model_monthly',
         'partial_load_cost', 'phase_energy', 'phase_fit', 'phase_pools_hourly', 'recoverable_energy', 'run_windows', 'slo_capacity'
     ]) }}
 {% endmacro %}

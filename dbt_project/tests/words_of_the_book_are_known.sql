@@ -8,7 +8,7 @@
     ref('energy_ledger'), ref('token_ledger'), ref('model_hourly'), ref('model_daily'), ref('model_monthly'), ref('fleet_daily'), ref('idle_power'),
     ref('reconciliation_daily'), ref('token_reconciliation_daily'), ref('series_daily'), ref('run_windows'), ref('load_test_phases'), ref('model_intervals'),
     ref('efficiency_curve'), ref('efficiency_curve_daily'), ref('recoverable_energy'), ref('goodput_hourly'), ref('slo_capacity'),
-    ref('partial_load_cost'), ref('deployment_usage'), ref('pressure_hourly'), ref('power_limits_daily'), ref('phase_fit'), ref('phase_energy'),
+    ref('partial_load_cost'), ref('deployment_usage'), ref('free_boards'), ref('pressure_hourly'), ref('power_limits_daily'), ref('phase_fit'), ref('phase_energy'),
     ref('phase_pools_hourly'), ref('scrape_copies_daily'), ref('unmetered_devices'), ref('model_footprints'), ref('benchmark_efficiency')
 ] %}
 

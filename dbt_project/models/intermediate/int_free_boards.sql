@@ -1,0 +1,174 @@
+-- Boards that nobody holds at the end of the lookback: since when, and what each has drawn since. One row per board.
+{%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare'] %}
+
+with dates as (
+
+    select * from {{ ref('int_lookback_dates') }}
+
+),
+
+device_types as (
+
+    select * from {{ ref('stg_device_types') }}
+
+),
+
+spares as (
+
+    select distinct device_uuid from {{ source('fleet', 'devices') }} where coalesce(spare, false)
+
+),
+
+newest as (
+
+    select
+        max(date) as newest_date,
+        cast(max(date) + interval 1 day as {{ timestamp_type() }}) as lookback_end_at
+    from dates
+
+),
+
+-- The ledger is large: what is read of it is named at each place, and never the whole lookback of boards that somebody holds all the time.
+free_rows as (
+
+    select
+        ledger.claim_start_at,
+        ledger.site,
+        coalesce(ledger.device_type, {{ unknown() }}) as device_type,
+        ledger.meter_scope,
+        ledger.meter,
+        ledger.gpu_seconds,
+        ledger.energy_joules
+    from {{ ref('energy_ledger') }} as ledger
+    inner join dates on ledger.date = dates.date
+    where ledger.state = 'unallocated'
+    union all
+    select
+        unmetered.interval_start_at as claim_start_at,
+        unmetered.site,
+        coalesce(unmetered.device_type, {{ unknown() }}) as device_type,
+        'none' as meter_scope,
+        unmetered.device_uuid as meter,
+        unmetered.gpu_seconds,
+        cast(null as {{ exact_type() }}) as energy_joules
+    from {{ ref('unmetered_devices') }} as unmetered
+    inner join dates on unmetered.date = dates.date
+    where unmetered.engine = {{ unallocated() }}
+
+),
+
+newest_rows as (
+
+    select
+        ledger.claim_start_at,
+        ledger.site,
+        coalesce(ledger.device_type, {{ unknown() }}) as device_type,
+        ledger.meter_scope,
+        ledger.meter,
+        ledger.node,
+        ledger.state = 'unallocated' as is_free,
+        {{ ratio('ledger.gpu_seconds', 'ledger.covered_seconds') }} as gpus
+    from {{ ref('energy_ledger') }} as ledger
+    inner join newest on ledger.date = newest.newest_date
+    where ledger.interval_start_at >= newest.lookback_end_at - interval 1 hour
+    union all
+    select
+        unmetered.interval_start_at as claim_start_at,
+        unmetered.site,
+        coalesce(unmetered.device_type, {{ unknown() }}) as device_type,
+        'none' as meter_scope,
+        unmetered.device_uuid as meter,
+        unmetered.node,
+        unmetered.engine = {{ unallocated() }} as is_free,
+        cast(coalesce(device_types.gpus, 1) as double) as gpus
+    from {{ ref('unmetered_devices') }} as unmetered
+    inner join newest on unmetered.date = newest.newest_date
+    left join device_types on unmetered.device_type = device_types.device_type
+    where unmetered.interval_start_at >= newest.lookback_end_at - interval 1 hour
+
+),
+
+-- A board that is silent by then is switched off, or nobody knows: it is not counted as free.
+last_rows as (
+
+    select *
+    from newest_rows
+    qualify claim_start_at = max(claim_start_at) over (partition by meter)
+
+),
+
+free_boards as (
+
+    select
+        last_rows.site,
+        last_rows.device_type,
+        last_rows.meter_scope,
+        spares.device_uuid is not null as is_spare,
+        last_rows.meter,
+        max(last_rows.node) as node,
+        cast(round(coalesce(max(last_rows.gpus), 1)) as integer) as gpus
+    from last_rows
+    left join spares on last_rows.meter = spares.device_uuid
+    group by last_rows.site, last_rows.device_type, last_rows.meter_scope, spares.device_uuid is not null, last_rows.meter
+    having min(case when last_rows.is_free then 1 else 0 end) = 1
+
+),
+
+held_rows as (
+
+    select
+        free_boards.meter,
+        ledger.claim_start_at
+    from {{ ref('energy_ledger') }} as ledger
+    inner join dates on ledger.date = dates.date
+    inner join free_boards on ledger.meter = free_boards.meter
+    where ledger.state <> 'unallocated'
+    union all
+    select
+        free_boards.meter,
+        unmetered.interval_start_at as claim_start_at
+    from {{ ref('unmetered_devices') }} as unmetered
+    inner join dates on unmetered.date = dates.date
+    inner join free_boards on unmetered.device_uuid = free_boards.meter
+    where unmetered.engine <> {{ unallocated() }}
+
+),
+
+last_held as (
+
+    select
+        meter,
+        max(claim_start_at) as last_held_at
+    from held_rows
+    group by meter
+
+),
+
+-- Each board that is free now, since somebody was last known to hold it, or nobody knew.
+final as (
+
+    select
+        {% for key in keys -%}
+        free_boards.{{ key }},
+        {% endfor -%}
+        free_boards.meter,
+        free_boards.node,
+        free_boards.gpus,
+        min(free_rows.claim_start_at) as free_since_at,
+        {{ exact(
+            ratio(
+                exact_sum('case when free_rows.meter_scope = free_boards.meter_scope then free_rows.energy_joules end'),
+                exact_sum(
+                    'case when free_rows.meter_scope = free_boards.meter_scope and free_rows.energy_joules is not null then free_rows.gpu_seconds end'
+                )
+            ) ~ ' * free_boards.gpus'
+        ) }} as mean_watts
+    from free_boards
+    inner join free_rows on free_boards.meter = free_rows.meter
+    left join last_held on free_boards.meter = last_held.meter
+    where last_held.last_held_at is null or free_rows.claim_start_at > last_held.last_held_at
+    group by {% for key in keys %}free_boards.{{ key }}, {% endfor %}free_boards.meter, free_boards.node, free_boards.gpus
+
+)
+
+select * from final
