@@ -22,7 +22,7 @@ tariffs as (
 
 rates as (
 
-    select * from {{ ref('int_capacity_rates') }}
+    select * from {{ ref('int_cost_rates') }}
 
 ),
 
