@@ -59,7 +59,7 @@ def test_loads_are_of_the_capacity_and_hours_without_tokens_are_idle(marts: duck
     ((kind, reason, usage_ratio, waiting, watts),) = marts.execute(
         "select kind, reason_code, usage_ratio, risk_ratio, saving_watts from published.consolidation"
     ).fetchall()
-    assert (kind, reason) == ("spin_down", "idle_gaps")  # 16 hours of every day
+    assert (kind, reason) == ("sleep_when_idle", "idle_gaps")  # 16 hours of every day
     assert usage_ratio == pytest.approx(0.2)
     assert waiting == pytest.approx(28 * 300 / (28 * 86400))  # one start of 300 s a night
     assert 0 < watts < 4 * 45 * 16 / 24
@@ -98,4 +98,4 @@ def test_a_fleet_file_that_states_no_model_has_a_plan(marts: duckdb.DuckDBPyConn
     ledger(marts, {"e1": ("n0", ["a", "b", "c", "d"])})
     write_consolidation(marts)
     told = marts.execute("select kind, reason_code from published.consolidation").fetchall()
-    assert told == [("spin_down", "idle_gaps")]
+    assert told == [("sleep_when_idle", "idle_gaps")]

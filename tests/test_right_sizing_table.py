@@ -144,7 +144,7 @@ def test_a_limit_that_the_fleet_worked_under_is_a_power_cap(marts: duckdb.DuckDB
     assert row["recommended_capacity_tokens_per_second"] == 150
     assert row["risk_ratio"] == pytest.approx(1 / 672)
     assert (row["current_gpus"], row["recommended_gpus"], row["exclusive_group_id"]) == (4, 4, "west/d0/m/unified")
-    assert row["confidence"] == pytest.approx(0.8)
+    assert row["confidence"] == "high"
     assert pd.isna(row["saving_usd_month_if_released"]) and pd.isna(row["backtest_held"])
 
 
