@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pipelines.analysis import advice
 from tests.books import Book
 from tests.planted import (
     DAY_SECONDS,
@@ -151,3 +156,117 @@ def test_each_deployment_has_one_row_to_follow_and_they_add_up(book: Book) -> No
         ("llm/model-tenth", "right_sizing", "keep", None),
         ("llm/model-weekly", "consolidation", "sleep_when_idle", "low"),  # a hair more than by the clock
     ]
+
+
+# --- which row to follow ----------------------------------------------------------------------------------------------
+
+
+def row(table: str, group: str, kind: str, kwh: float | None = None, usd: float | None = None, **more: Any) -> dict:
+    told = {"table": table, "exclusive_group_id": group, "kind": kind, "colocation_id": None}
+    saved = {"saving_kwh_month": kwh, "saving_usd_month_if_released": usd}
+    return told | saved | more | {"recommendation_id": f"{table}/{group}/{kind}"}
+
+
+def preferred(*rows: dict) -> list[str]:
+    frame = pd.DataFrame(rows)
+    return sorted(frame.loc[advice.preferred(frame), "recommendation_id"])
+
+
+def test_of_the_rows_of_a_deployment_that_which_saves_most_is_followed_whichever_table_has_it() -> None:
+    sized, planned = row("right_sizing", "a", "fewer_gpus", 56), row("consolidation", "a", "sleep_when_idle", 53)
+    assert preferred(sized, planned) == ["right_sizing/a/fewer_gpus"]
+    assert preferred(sized, planned | {"saving_kwh_month": 57}) == ["consolidation/a/sleep_when_idle"]
+    # Of equal savings that which frees more hours; of equal rows that which stands without a plan.
+    assert preferred(sized, row("consolidation", "a", "spin_down", 56, 10)) == ["consolidation/a/spin_down"]
+    both = [row(table, "a", "spin_down", 201, 7008) for table in ("consolidation", "right_sizing")]
+    assert preferred(*both) == ["right_sizing/a/spin_down"]
+
+
+def test_to_keep_is_followed_only_where_there_is_nothing_else() -> None:
+    unknown = row("consolidation", "a", "spin_down", None, 7008)
+    assert preferred(row("right_sizing", "a", "keep"), unknown) == ["consolidation/a/spin_down"]
+    kept = row("right_sizing", "a", "keep"), row("consolidation", "a", "insufficient_data")
+    assert preferred(*reversed(kept)) == ["right_sizing/a/keep"]
+
+
+@pytest.mark.parametrize(
+    ("alone", "expected"),
+    [
+        (99, ["consolidation/host/colocate", "consolidation/mover/colocate"]),
+        # The host's own row saves more than both together: then the mover has nowhere to go.
+        (101, ["right_sizing/host/fewer_gpus", "right_sizing/mover/keep"]),
+    ],
+)
+def test_who_shares_does_so_together_or_not_at_all(alone: float, expected: list[str]) -> None:
+    rows = [
+        row("consolidation", "mover", "colocate", 100, colocation_id="c"),
+        row("consolidation", "host", "colocate", 0, colocation_id="c"),
+        row("right_sizing", "mover", "keep"),
+        row("right_sizing", "host", "fewer_gpus", alone),
+    ]
+    assert preferred(*rows) == expected
+
+
+told_rows = st.lists(
+    st.tuples(
+        st.sampled_from(advice.TABLES),
+        st.sampled_from("abcd"),
+        st.sampled_from(advice.KINDS),
+        st.none() | st.integers(0, 5),
+        st.none() | st.integers(0, 5),
+        st.sampled_from(["c1", "c2"]),
+    ),
+    min_size=1,
+    max_size=16,
+    unique_by=lambda one: one[:3],
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(told_rows)
+def test_one_row_of_each_deployment_is_followed_and_no_half_of_a_plan(told: list[tuple]) -> None:
+    rows = [
+        row(*one[:5], colocation_id=one[5] if one[2] == "colocate" and one[0] == "consolidation" else None)
+        for one in told
+    ]
+    frame = pd.DataFrame(rows)
+    chosen = frame[advice.preferred(frame)]
+    assert chosen["exclusive_group_id"].is_unique
+    # Who has nothing but half of a plan has no row.
+    stands = frame[frame["colocation_id"].isna()]
+    assert set(stands["exclusive_group_id"]) <= set(chosen["exclusive_group_id"])
+    for colocation, several in chosen.dropna(subset="colocation_id").groupby("colocation_id"):
+        assert len(several) == (frame["colocation_id"] == colocation).sum()
+    shuffled = frame.sample(frac=1, random_state=1)
+    assert set(shuffled.loc[advice.preferred(shuffled), "recommendation_id"]) == set(chosen["recommendation_id"])
+
+
+# --- how sure it is ---------------------------------------------------------------------------------------------------
+
+SURE = {"kind": "fewer_gpus", "days": 28, "coverage_ratio": 0.99, "has_queue_telemetry": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "evidence", "word"),
+    [
+        ({}, "requests_within_slo", "high"),
+        ({"days": 21, "coverage_ratio": 0.95}, "histogram_within_slo", "high"),
+        ({"days": 20}, "requests_within_slo", "medium"),
+        ({"coverage_ratio": 0.94}, "requests_within_slo", "medium"),
+        ({"has_queue_telemetry": False}, "requests_within_slo", "medium"),
+        ({"has_queue_telemetry": None}, "requests_within_slo", "medium"),
+        ({}, "highest_observed", "medium"),
+        ({}, "lower_limit_seen", "medium"),
+        ({}, "published_benchmark", "medium"),
+        ({}, "bandwidth_floor", "low"),
+        ({"days": 13}, "requests_within_slo", "low"),
+        ({"kind": "spin_down", "has_queue_telemetry": False}, "no_demand", "high"),
+        ({"kind": "sleep_outside_hours", "has_queue_telemetry": False}, "idle_hours", "high"),
+        ({"kind": "keep"}, None, None),
+        ({"kind": "insufficient_data"}, None, None),
+    ],
+)
+def test_confidence_is_a_word(changes: dict[str, Any], evidence: str | None, word: str | None) -> None:
+    rows = pd.DataFrame([SURE | changes])
+    serves_less = rows["kind"].isin(["fewer_gpus"])
+    assert advice.confidence(rows, pd.Series([evidence]), serves_less).replace(np.nan, None).tolist() == [word]

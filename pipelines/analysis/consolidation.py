@@ -21,7 +21,6 @@ RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take 
 HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment stands on
 HIGH_USAGE_RATIO = 0.4  # of its SLO capacity, on average
 ALLOWED_WAKING_RATIO = 0.01  # of the time, that requests may wait for a model that wakes
-LEAST_SLEEP_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
 
 
 class InfeasiblePlan(Exception):
@@ -221,7 +220,7 @@ def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
         joules = asleep * row["parking_watts_per_gpu"] - len(gaps) * row["loading_joules_per_gpu"]
         waking_ratio = len(gaps) * row["cold_start_seconds"] / seconds if seconds else np.inf
         worth_ratio = joules / (row["mean_watts"] / row["gpus"] * seconds) if seconds else 0.0
-        if worth_ratio >= LEAST_SLEEP_SAVING_RATIO and waking_ratio <= ALLOWED_WAKING_RATIO:
+        if worth_ratio >= sleep.LEAST_SAVING_RATIO and waking_ratio <= ALLOWED_WAKING_RATIO:
             found[number] = (asleep, len(gaps), joules / seconds, waking_ratio)
     columns = ["asleep_seconds", "wakes", "sleep_watts_per_gpu", "waking_ratio"]
     return pd.DataFrame.from_dict(found, orient="index", columns=columns, dtype=float)

@@ -151,7 +151,7 @@ def recommend(
     rows["recommendation_id"] = [_identity(row) for row in told]
     rows["evidence"] = [evidence(row, SHOWN) for row in told]
     rows["is_preferred"] = advice.preferred(rows.assign(table="right_sizing", colocation_id=None))
-    rows = rows.copy().assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
+    rows = rows.assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
     return rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
 
 

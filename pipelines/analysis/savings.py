@@ -49,6 +49,7 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
     The work of a freed accelerator moves to those that stay, so it saves what it draws *parked*; all that it draws
     where its model is spun down.
     """
+    rows = rows.copy()  # as one block: many columns follow
     gpus, freed, emptied = (
         rows[name].astype(float) for name in ("current_gpus", "freed_gpus", "freed_gpus_on_empty_nodes")
     )
@@ -85,10 +86,12 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
         watts_each=each,
     )
     by_usage = dict(list(days.groupby("usage")))
-    ends = [_interval(row, by_usage.get(row["usage"])) for row in made.to_dict("records")]
-    for place, name in enumerate(("saving_low", "saving_high", "saving_interval_basis")):
-        made[name] = pd.Series([end[place] for end in ends], index=made.index, dtype=object if place == 2 else float)
-    return made.drop(columns="watts_each")
+    ends = pd.DataFrame(
+        [_interval(row, by_usage.get(row["usage"])) for row in made.to_dict("records")],
+        columns=["saving_low", "saving_high", "saving_interval_basis"],
+        index=made.index,
+    ).astype({"saving_low": float, "saving_high": float, "saving_interval_basis": object})
+    return pd.concat([made.drop(columns="watts_each"), ends], axis=1).copy()
 
 
 def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, float, str | None]:

@@ -12,6 +12,7 @@ import pandas as pd
 WEEK = 168
 LEAST_SEEN_RATIO = 0.5  # of the weeks, in which an hour of the week was seen
 CHANCE = 0.05  # with which hours idle at random would have shown such a window somewhere in the week
+LEAST_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
 COLD_START_SECONDS = 300.0  # where the fleet file does not say
 LOADING_POWER_RATIO = 0.3  # of the power limit, while weights are loaded: bound by storage
 
@@ -55,7 +56,8 @@ def windows(asleep: pd.DataFrame, hours: pd.DataFrame, weeks: str, idle_weeks: s
 
     A window is an unbroken run of hours that were idle each time that they were seen, in half of the weeks at least.
     It has to outlast starting and its break-even time, and what was seen has to be a habit: hours idle at random
-    (`random_idle_ratio`) would show such a run in fewer than CHANCE of the cases. `hours` has one row per `usage` and
+    (`random_idle_ratio`) would show such a run in fewer than CHANCE of the cases. All windows of a deployment together
+    have to save LEAST_SAVING_RATIO of its energy. `hours` has one row per `usage` and
     `slot` (0-167 of the local week): on how many dates it was seen, and on how many of them it was idle.
     """
     rows = []
@@ -72,7 +74,10 @@ def windows(asleep: pd.DataFrame, hours: pd.DataFrame, weeks: str, idle_weeks: s
             if is_long and WEEK / length * chance ** seen[slots].sum() < CHANCE:
                 rows.append(pd.DataFrame({"usage": number, "slot": slots, "window": start, "window_hours": length}))
     nothing = pd.DataFrame({"usage": [], "slot": [], "window": [], "window_hours": []}, dtype=int)
-    return pd.concat([nothing, *rows], ignore_index=True)
+    found = pd.concat([nothing, *rows], ignore_index=True)
+    saved = saved_watts(asleep, found)["saved_watts"]
+    worth = saved.index[saved >= LEAST_SAVING_RATIO * asleep["mean_watts"].reindex(saved.index)]
+    return found[found["usage"].isin(worth)].reset_index(drop=True)
 
 
 def random_idle_ratio(seen: np.ndarray, idle: np.ndarray) -> float:
