@@ -130,8 +130,8 @@ def test_what_could_be_saved_adds_up_to_less_than_what_the_idle_share_took(book:
 
 
 def test_the_two_idle_models_are_spun_down_and_gpt_oss_is_left_alone(book: Book) -> None:
-    """Each has a node to itself: 670 W and 447 W, 620 W and 430 W of hosts, PUE 1.2. Spun down, its A100 stay on at 55 W
-    each: (669.9 − 8 × 55) W × 730 h × 1.2 = 201 kWh. With the node off all of it goes, and the host."""
+    """Each has a node to itself: 670 W and 447 W, 620 W and 430 W of hosts, PUE 1.2. Spun down, its A100 stay on at
+    55 W each: (669.9 − 8 × 55) W × 730 h × 1.2 = 201 kWh. With the node off all of it goes, and the host."""
     rows = book.query(
         """
         select model, kind, reason_code, freed_gpus_on_empty_nodes, recommended_gpus, saving_watts, saving_kwh_month,

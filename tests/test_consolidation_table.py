@@ -78,8 +78,8 @@ def test_one_row_of_both_tables_is_to_be_followed_whichever_was_written_last(mar
     write_right_sizing(marts)
     assert marts.execute("select count(*) from published.right_sizing where is_preferred").fetchall() == [(1,)]
     write_consolidation(marts)
-    # 45 W of four GPUs asleep for 16 hours a day, by the clock but for a start of 300 s, else but for 800 s of idleness.
-    # Two GPUs less would save 90 W.
+    # 45 W of four GPUs asleep for 16 hours a day: by the clock less a start of 300 s, else less 800 s of idleness. Two
+    # GPUs less would save 90 W.
     assert marts.execute(followed).fetchall() == [("right_sizing", "sleep_outside_hours")]
     marts.execute("update published.consolidation set saving_kwh_month = 2 * saving_kwh_month")
     write_right_sizing(marts)

@@ -107,17 +107,18 @@ def test_electricity_within_the_rate_is_paid_as_before() -> None:
 
 
 def test_watts_that_are_not_known_save_nothing_that_is_known() -> None:
-    """No bare watts of the type, or a meter of the whole node: what is left when the pods are gone is not known. The
-    hours that are freed are, and so is what the node of a silent model takes."""
+    """No bare watts of the type, a meter of the whole node, a GPU that others hold, too: what is left when the pods are
+    gone is not known. The hours that are freed are, and so is what the node of a silent model takes."""
     silent = {"busy_intervals": 0, "active_time_ratio": 0.0, "train_busy_intervals": 0, "held_busy_intervals": 0}
     silent |= {"demand_tokens_per_second_p99": 0.0, "demand_tokens_per_second_max": 0.0, "train_demand_max": 0.0}
     node = {"meter_scope": "node", "facility_per_device_ratio": 1.25}
-    rows = rows_of(usage({"idle_watts_bare": np.nan}, node, silent | node))
+    half = {"gpus": 0.5, "gpus_per_replica": 0.5, "replicas": 1, "mean_watts": 100.0, "allocation_ratio": 0.5}
+    rows = rows_of(usage({"idle_watts_bare": np.nan}, node, silent | node, silent | half))
     unknown = ["saving_kwh_month", "saving_energy_usd_month", "saving_kgco2e_month", "saving_low", "saving_watts"]
     assert rows[unknown].isna().all(axis=None)
-    assert rows["kind"].tolist() == ["fewer_replicas", "fewer_replicas", "spin_down"]
-    assert rows["saving_usd_month_if_released"].tolist() == pytest.approx([2920, 2920, 5840])
-    assert rows["saving_kwh_month_if_nodes_off"].tolist() == pytest.approx([np.nan, np.nan, 730], nan_ok=True)
+    assert rows["kind"].tolist() == ["fewer_replicas", "fewer_replicas", "spin_down", "spin_down"]
+    assert rows["saving_usd_month_if_released"].tolist() == pytest.approx([2920, 2920, 5840, 730])
+    assert rows["saving_kwh_month_if_nodes_off"].tolist() == pytest.approx([np.nan, np.nan, 730, np.nan], nan_ok=True)
 
 
 def test_a_deployment_that_nobody_asked_is_spun_down_and_its_nodes_may_go_off_where_they_are_its_own() -> None:

@@ -57,7 +57,9 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
     each = sleep.parked_watts(rows.assign(gpus=gpus)).where(rows["kind"] != "spin_down", mean)
     pue = rows["pue"].astype(float)
     host = mean * (rows["facility_per_device_ratio"].astype(float) / pue - 1)
-    unloaded = (each - sleep.bare_watts(rows)).clip(lower=0)
+    # Of an accelerator that others hold, too, nobody knows what it draws without this model.
+    is_shared = (gpus % 1 != 0) | (gpus < rows["current_replicas"].astype(float))
+    unloaded = (each - sleep.bare_watts(rows)).clip(lower=0).mask(is_shared)
     is_freeing = rows["kind"].isin(FREEING)
     # Who only takes in others frees nothing and saves nothing.
     watts = (unloaded * freed).mask(freed == 0, 0.0).where(is_freeing, rows["saved_watts"].astype(float))
