@@ -84,16 +84,8 @@ _FACTS = ("recommendation_id", "exclusive_group_id", "kind", "saving_kwh_month",
 
 def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Mark the rows to follow in both tables, whichever of them was written last; returns their recommendation_id."""
-    found = dict(
-        connection.execute(
-            "select table_name, list(column_name) from duckdb_columns()"
-            " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"
-        ).fetchall()
-    )
-    # A table that an older version wrote is no part of it: it is made anew by the same run.
-    tables = [name for name in advice.TABLES if {"is_preferred", "freed_gpus"} <= set(found.get(name, ()))]
     parts = []
-    for name in tables:
+    for name in _tables(connection):
         colocation = "colocation_id" if name == "consolidation" else "null::varchar as colocation_id"
         facts = f"select {', '.join(_FACTS)}, {colocation} from published.{name}"
         parts.append(connection.execute(facts).df().assign(table=name))
@@ -102,7 +94,7 @@ def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
     with booking.registered(connection, rows_preferred=chosen):
         connection.execute("begin")
         try:
-            for name in tables:
+            for name in _tables(connection):
                 connection.execute(
                     f"update published.{name} set is_preferred ="
                     " recommendation_id in (select recommendation_id from rows_preferred)"
@@ -112,3 +104,22 @@ def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
             connection.execute("rollback")
             raise
     return set(chosen["recommendation_id"])
+
+
+def preferred_saving_kwh_month(connection: duckdb.DuckDBPyConnection) -> float:
+    """What the rows to follow save together, as far as it is known."""
+    sums = [
+        connection.execute(f"select sum(saving_kwh_month) from published.{name} where is_preferred").fetchall()[0][0]
+        for name in _tables(connection)
+    ]
+    return float(sum(saved or 0 for saved in sums))
+
+
+def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Those of the two tables that are there. One that an older version wrote is not: it is made anew by the same run."""
+    found = connection.execute(
+        "select table_name, list(column_name) from duckdb_columns()"
+        " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"
+    ).fetchall()
+    current = {name for name, columns in found if {"is_preferred", "freed_gpus"} <= set(columns)}
+    return [name for name in advice.TABLES if name in current]

@@ -219,7 +219,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
                 "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
                 "gpus_that_could_share": f"{plan.gpus_before} now, {plan.gpus_after} in the plan",
                 "gap_ratio": plan.gap_ratio,
-                "saving_kwh_month": float(rows["saving_kwh_month"].sum()),
+                "plan_saving_kwh_month": float(rows["saving_kwh_month"].sum()),
                 "plan": dg.MarkdownMetadataValue(
                     pictures.attempted("plan", lambda: pictures.consolidation_plan(made.nodes, title))
                 ),

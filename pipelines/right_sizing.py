@@ -12,8 +12,8 @@ import dagster as dg
 import duckdb
 import pandas as pd
 
-from pipelines import booking, pictures, power_limits, warehouse
-from pipelines.advice import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS, mark_preferred
+from pipelines import advice, booking, pictures, power_limits, warehouse
+from pipelines.advice import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
 from pipelines.analysis import power_caps, right_sizing, sizes
 from pipelines.computed_tables import write_table
 from pipelines.fleet import Fleet
@@ -274,7 +274,7 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
         connection.execute("drop table demand").fetchall()
         connection.execute("drop table slots").fetchall()
     write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, rows)
-    rows["is_preferred"] = rows["recommendation_id"].isin(mark_preferred(connection))
+    rows["is_preferred"] = rows["recommendation_id"].isin(advice.mark_preferred(connection))
     return rows[list(COLUMNS)], tests
 
 
@@ -288,9 +288,10 @@ def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
         with warehouse.writing(fleet.warehouse, "right_sizing"), closing(warehouse.connect(fleet.warehouse)) as held:
             rows, tests = write_right_sizing(held)
+            saved = advice.preferred_saving_kwh_month(held)
         label = "synthetic telemetry" if fleet.synthetic else "metered"
         title = f"{fleet.fleet}: GPUs now and recommended ({label})"
-        return dg.MaterializeResult(metadata=_metadata(rows, tests, title))
+        return dg.MaterializeResult(metadata=_metadata(rows, tests, title) | {"saving_kwh_month": saved})
 
     return published_right_sizing
 
@@ -320,7 +321,6 @@ def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, 
     return {
         "dagster/row_count": len(rows),
         "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
-        "saving_kwh_month": float(rows.loc[rows["is_preferred"], "saving_kwh_month"].sum()),
         "sizes": dg.MarkdownMetadataValue(
             pictures.attempted("sizes", lambda: pictures.sizes_before_and_after(rows, title))
         ),

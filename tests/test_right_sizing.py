@@ -106,6 +106,13 @@ def test_electricity_within_the_rate_is_paid_as_before() -> None:
     assert rows["saving_usd_month_if_released"].tolist() == pytest.approx([2920, np.nan], nan_ok=True)
 
 
+def test_a_board_that_draws_no_more_parked_than_bare_saves_nothing_and_says_how_sure_that_is() -> None:
+    """50 W parked of 55: the reference may be 16.5 W too high."""
+    (row,) = rows_of(usage({"parked_watts_per_gpu": 50.0})).to_dict("records")
+    assert (row["kind"], row["saving_kwh_month"], row["saving_low"]) == ("fewer_replicas", 0, 0)
+    assert row["saving_high"] == pytest.approx(2 * 11.5 * 0.73 * 1.25)
+
+
 def test_watts_that_are_not_known_save_nothing_that_is_known() -> None:
     """No bare watts of the type, a meter of the whole node, a GPU that others hold, too: what is left when the pods are
     gone is not known. The hours that are freed are, and so is what the node of a silent model takes."""

@@ -271,7 +271,8 @@ def identity(*names: Any) -> str:
 SHOWN = (
     "coverage_ratio", "days", "gpu_activity_ratio", "demand_tokens_per_second_mean", "demand_tokens_per_second_p99",
     "demand_tokens_per_second_max", "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
-    "capacity_basis", "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
+    "capacity_basis", "is_capacity_lower_bound",
+    "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",
     "context_tokens", "memory_gib", "memory_bandwidth_gb_per_second", "max_tensor_parallel", "running_requests_max",
     "kv_cache_usage_ratio_max", "has_queue_telemetry", "pressure_intervals", "queued_intervals", "hours",

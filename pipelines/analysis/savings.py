@@ -107,7 +107,8 @@ def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, fl
     parts = FOLLOWS[row["kind"]]
     bare = 0.0 if parts == DEMAND else row["idle_watts_bare"]
     whole = row["demand_tokens_per_second_mean"] if parts == DEMAND else row["watts_each"]
-    if not whole > bare:
+    is_freeing = row["kind"] in FREEING
+    if not (is_freeing or whole > bare):
         return np.nan, np.nan, None
     if parts == PARKED and row["parked_watts_basis"] != "intervals_without_tokens":
         reach, basis = (REFERENCE_ERROR_RATIO * whole,) * 2, "reference_error"
@@ -120,11 +121,10 @@ def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, fl
         # Of parked watts that were measured above the mean, the mean counts: its days scatter in proportion.
         reach = ((ratio - low) * whole / ratio, (high - ratio) * whole / ratio)
     reach = np.hypot(reach, REFERENCE_ERROR_RATIO * bare)
-    return (
-        saving * max(whole - reach[0] - bare, 0.0) / (whole - bare),
-        saving * (whole + reach[1] - bare) / (whole - bare),
-        basis,
-    )
+    # Loading is a small part of what sleep saves, and taken to be unsure in proportion.
+    each = row["freed_gpus"] * HOURS_PER_MONTH / 1000 * row["pue"] if is_freeing else saving / (whole - bare)
+    low, high = each * (whole - reach[0] - bare), each * (whole + reach[1] - bare)
+    return max(low, 0.0), max(high, 0.0), basis
 
 
 def _seed(row: dict[str, Any], parts: tuple[str, str]) -> str:
