@@ -116,7 +116,7 @@ def preferred_saving_kwh_month(connection: duckdb.DuckDBPyConnection) -> float:
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Those of the two tables that are there. One that an older version wrote is not: it is made anew by the same run."""
+    """Those of the two tables that are there. One that an older version wrote is not: the same run makes it anew."""
     found = connection.execute(
         "select table_name, list(column_name) from duckdb_columns()"
         " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"
