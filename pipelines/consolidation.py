@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 
 from pipelines import booking, pictures, right_sizing, warehouse
+from pipelines.advice import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS, mark_preferred
 from pipelines.analysis import consolidation
 from pipelines.analysis.right_sizing import KEYS
 from pipelines.computed_tables import write_table
@@ -25,27 +26,32 @@ READ = (
 )
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role: what it does in a plan that serves the"
-    " lookback's loads with fewer accelerators. The rows of one plan_id hold together. Savings add up over this table,"
-    " and with published.right_sizing over any one row per exclusive_group_id. How: docs/recommendations.md."
+    " lookback's loads with fewer accelerators. Rows of one colocation_id are followed together or not at all. Follow,"
+    " and add up, the rows with is_preferred of this table and of published.right_sizing. How: docs/recommendations.md."
 )
-_NOTHING = " NULL: not known, or nothing changes."
 COLUMNS = {
     "recommendation_id": ("varchar", "Hash of date, kind and names: the same row, the same id."),
     "as_of_date": ("date", "Newest booked UTC date: the lookback ends with it."),
     "kind": (
         "varchar",
-        "`spin_down`, `colocate` (its engines share accelerators with those of `shares_with`), `keep`,"
-        " `insufficient_data`.",
+        "`spin_down` (no token in the whole lookback), `sleep_when_idle` (unload it once it was idle for"
+        " break_even_seconds), `colocate` (its engines share accelerators with those of `shares_with`), `keep` (it"
+        " stays where it is; whether its own size may change is in published.right_sizing), `insufficient_data`.",
     ),
     "reason_code": ("varchar", "Why: docs/recommendations.md lists the codes of each kind."),
     **dict.fromkeys(KEYS, ("varchar", "As in deployment_usage.")),
     "quadrant": (
         "varchar",
         "`high_allocation_low_usage` and so on: high is an allocation_ratio of 0.5 and a usage_ratio of 0.4 or more."
-        " NULL: one of them is not known.",
+        " Usage is low, too, where even of the highest load ever seen it was less than 0.4. NULL: one of them is not"
+        " known.",
     ),
     "allocation_ratio": ("double", "As in deployment_usage."),
-    "usage_ratio": ("double", "Mean demand over SLO capacity; 0 where no token was served. NULL: not known."),
+    "usage_ratio": (
+        "double",
+        "Mean demand over the load that it carries within its SLO; 0 where no token was served. NULL: not known, as"
+        " long as no load was seen to be too much: the highest load ever seen is no capacity.",
+    ),
     "current_gpus": ("double", "Accelerators held now. NULL: not known."),
     "recommended_gpus": (
         "double",
@@ -57,34 +63,14 @@ COLUMNS = {
         "double",
         "Mean watts of those accelerators over the lookback, within meter_scope. NULL: not known.",
     ),
-    "saving_watts": ("double", f"Watts of the accelerators that are saved, within meter_scope.{_NOTHING}"),
-    "saving_kwh_month": ("double", f"Facility kWh of 730 hours that are saved, by saving_basis.{_NOTHING}"),
-    "saving_energy_usd_month": ("double", f"USD of that energy at the lookback's own mean tariff.{_NOTHING}"),
-    "saving_usd_month_if_released": (
-        "double",
-        "USD of the GPU-hours that are given back or put to other use, and of their energy where it is charged beside"
-        " them: contains saving_energy_usd_month then, never added to it. NULL: no rate is known, or none are freed.",
-    ),
-    "saving_kgco2e_month": ("double", f"Location-based kg of CO2e of that energy.{_NOTHING}"),
-    "saving_low": ("double", f"saving_kwh_month if the freed accelerators stay switched on without a model.{_NOTHING}"),
-    "saving_high": ("double", f"saving_kwh_month if the hosts' share goes with every freed accelerator.{_NOTHING}"),
-    "saving_basis": (
-        "varchar",
-        "`nodes_off`: whole nodes fall empty and go off with their hosts. `gpus_off`: accelerators are given back, put"
-        " to other use or switched off; the hosts stay. `gpus_and_nodes_off`: some of each. `takes_in_others`: nothing"
-        " of its own is freed. `asleep_in_gaps`: the model is unloaded while idle. `none`: nothing changes.",
-    ),
+    **SAVING_COLUMNS,
     "risk_ratio": (
         "double",
         "Share of the lookback's intervals in which the accelerators shared would have been asked for more than their"
         " SLO capacity; of a model that sleeps, the share of time in which requests would have waited for it, 0-1."
         " NULL: nothing changes.",
     ),
-    "confidence": (
-        "double",
-        "0-1: coverage × evidence of the capacity × days of 28, × 0.8 where engines share without queue telemetry."
-        " NULL: insufficient_data.",
-    ),
+    "confidence": CONFIDENCE,
     "break_even_seconds": (
         "double",
         "Idle seconds after which unloading pays: joules of loading over parked watts less those without a model. NULL:"
@@ -94,7 +80,12 @@ COLUMNS = {
     "moves": ("integer", "Engines that would move."),
     "target_node": ("varchar", "Nodes of its engines in the plan. NULL: it shares with nobody."),
     "target_gpu_group": ("varchar", "Accelerators of its engines in the plan, group by group. NULL: as there."),
-    "plan_id": ("varchar", "Hash of the plan: the rows of one plan hold together."),
+    "colocation_id": (
+        "varchar",
+        "Of all rows that share accelerators, directly or through others: they are followed together or not at all."
+        " NULL: it shares with nobody.",
+    ),
+    "plan_id": ("varchar", "Hash of the plan that all rows are of."),
     "gap_ratio": (
         "double",
         "How far the accelerators of all engines that could share are from a proven lower bound, as a share of the"
@@ -112,6 +103,7 @@ COLUMNS = {
         "varchar",
         "site/deployment/model/role: rows of one group exclude one another, here and in published.right_sizing.",
     ),
+    "is_preferred": IS_PREFERRED,
 }
 
 # Who holds which accelerators: as in the newest interval that the deployment has.
@@ -173,12 +165,14 @@ from marts.deployment_usage
 
 
 def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.Consolidation:
-    """Replace published.consolidation by a plan for what the marts hold now; returns it.
+    """Replace published.consolidation by a plan for what the marts hold now, and mark which rows of both tables to
+    follow; returns the plan.
 
     InfeasiblePlan says which rule a plan breaks; nothing is written then.
     """
     made = consolidation.consolidate(_read(connection))
     write_table(connection, "published.consolidation", TABLE_COMMENT, COLUMNS, made.rows)
+    made.rows["is_preferred"] = made.rows["recommendation_id"].isin(mark_preferred(connection))
     return made
 
 
@@ -192,16 +186,18 @@ def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
     load = np.full((len(usage), intervals), np.nan, dtype=np.float32)
     idle = np.full((len(usage), intervals), -1, dtype=np.int8)
     told = usage.reset_index()[
-        ["usage", *KEYS, "lookback_start_at", "lookback_end_at", "capacity_tokens_per_second_per_gpu"]
+        ["usage", *KEYS, "as_of_date", "lookback_start_at", "lookback_end_at", "capacity_tokens_per_second_per_gpu"]
     ].assign(first_at=first_at, grid_seconds=interval_seconds or 1)
+    told["lookback_start_date"] = usage["lookback_start_at"].dt.tz_convert("UTC").dt.date
     with booking.registered(connection, usage_told=told):
         found = connection.execute(_LOADS).fetchnumpy()
         engines = connection.execute(_ENGINES).df()
+        days = right_sizing.read_days(connection)
     at = found["usage"], found["interval_number"]
     load[at] = np.ma.filled(found["load"], np.nan)
     idle[at] = np.ma.filled(found["idle"], -1)
     unknown = frozenset(node for (node,) in connection.execute(_UNKNOWN_NODES).fetchall())
-    return consolidation.Fleet(usage, engines, unknown, load, idle, interval_seconds or 1)
+    return consolidation.Fleet(usage, engines, unknown, load, idle, interval_seconds or 1, days)
 
 
 def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
@@ -223,7 +219,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
                 "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
                 "gpus_that_could_share": f"{plan.gpus_before} now, {plan.gpus_after} in the plan",
                 "gap_ratio": plan.gap_ratio,
-                "saving_kwh_month": float(rows["saving_kwh_month"].sum()),
+                "plan_saving_kwh_month": float(rows["saving_kwh_month"].sum()),
                 "plan": dg.MarkdownMetadataValue(
                     pictures.attempted("plan", lambda: pictures.consolidation_plan(made.nodes, title))
                 ),

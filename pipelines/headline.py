@@ -62,7 +62,7 @@ _SIZE_COLUMNS = {
     "USD": 2,
     "if released": 2,
     "risk": RATIO,
-    "confidence": RATIO,
+    "confidence": TEXT,
 }
 _SHARED_COLUMNS = {name if name != "what to do" else "or shares with": digits for name, digits in _SIZE_COLUMNS.items()}
 _WINDOW_COLUMNS = {

@@ -12,7 +12,8 @@ import dagster as dg
 import duckdb
 import pandas as pd
 
-from pipelines import booking, pictures, power_limits, warehouse
+from pipelines import advice, booking, pictures, power_limits, warehouse
+from pipelines.advice import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
 from pipelines.analysis import power_caps, right_sizing, sizes
 from pipelines.computed_tables import write_table
 from pipelines.fleet import Fleet
@@ -24,11 +25,10 @@ READ = (
 )
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope, role and change of size that the evidence of the"
-    " lookback allows; where it allows none, one row of kind keep or insufficient_data. Add savings up over rows with"
-    " is_preferred, or any one row per exclusive_group_id. How each is computed: docs/recommendations.md."
+    " lookback allows; where it allows none, one row of kind keep or insufficient_data. Follow, and add up, the rows"
+    " with is_preferred of this table and of published.consolidation. How each is computed: docs/recommendations.md."
 )
 _CHANGE = " NULL: nothing is known to be enough."
-_NOT_KNOWN = " NULL: not known, or nothing changes."
 # Name -> type, description.
 COLUMNS = {
     "recommendation_id": ("varchar", "Hash of date, kind, names and recommended device type: same row, same id."),
@@ -50,33 +50,13 @@ COLUMNS = {
     "current_power_limit_watts": ("double", "Power limit of each accelerator now. NULL: another kind."),
     "recommended_power_limit_watts": ("double", "Power limit that is enough. NULL: another kind."),
     "idle_hours_per_week": ("double", "Hours of the local week to sleep through. NULL: another kind."),
-    "saving_kwh_month": (
-        "double",
-        "Facility kWh of 730 hours, where what is removed is switched off or works for somebody else." + _NOT_KNOWN,
-    ),
-    "saving_energy_usd_month": ("double", "USD of that energy at the mean tariff of the lookback." + _NOT_KNOWN),
-    "saving_usd_month_if_released": (
-        "double",
-        "USD of the GPU-hours that are given back or put to other use, and of their energy where that is charged beside"
-        " them: it contains saving_energy_usd_month then. NULL: no rate is known, or no GPU-hour is freed.",
-    ),
-    "saving_kgco2e_month": ("double", "Location-based kg of CO2e of that energy." + _NOT_KNOWN),
-    "saving_low": ("double", "Lower end of the 95 % interval of saving_kwh_month." + _NOT_KNOWN),
-    "saving_high": ("double", "Upper end of the 95 % interval of saving_kwh_month." + _NOT_KNOWN),
-    "saving_interval_basis": (
-        "varchar",
-        "`day_bootstrap` (14 days and more), `student_t`, `reference_error` (parked watts are a reference of the device"
-        " type, 30 % off either way), `one_day` (no interval). NULL: no saving is known.",
-    ),
+    **SAVING_COLUMNS,
     "risk_ratio": (
         "double",
         "Share of the intervals of the lookback whose demand was above the recommended capacity, 0-1. NULL: nothing"
         " changes.",
     ),
-    "confidence": (
-        "double",
-        "0-1: coverage × evidence × days of 28, × 0.8 for a cut without queue telemetry. NULL: insufficient data.",
-    ),
+    "confidence": CONFIDENCE,
     "reason_code": ("varchar", "Why: docs/recommendations.md lists the codes of each kind."),
     "evidence_basis": (
         "varchar",
@@ -110,7 +90,7 @@ COLUMNS = {
     ),
     "held_back_dates": ("varchar", "As in deployment_usage: dates of the lookback that count as without telemetry."),
     "is_complete": ("boolean", "As in deployment_usage."),
-    "is_preferred": ("boolean", "The row of its group that saves the most energy: over these, savings add up."),
+    "is_preferred": IS_PREFERRED,
 }
 
 # A date that is held back is evidence of nothing.
@@ -215,13 +195,15 @@ group by usage, date order by usage, date
 _HOURS = """
 with hours as (
     select usage, slot, local_date, bool_or(is_held) as is_held,
-        bool_and(is_parked) and sum(seconds) >= 3600 as is_idle,
+        bool_and(is_parked) as is_quiet, bool_and(is_parked) and sum(seconds) >= 3600 as is_idle,
         count(*) filter (where is_held) as held_intervals,
         count(*) filter (where is_held and not is_parked) as held_busy_intervals
     from demand group by all
 )
-select usage, slot, count(*) as weeks, count(*) filter (where is_idle) as idle_weeks,
-    count(*) filter (where not is_held) as train_weeks,
+-- An hour of which a part is missing worked if the rest did; else nobody knows, and it was not seen.
+select usage, slot, count(*) filter (where is_idle or not is_quiet) as weeks,
+    count(*) filter (where is_idle) as idle_weeks,
+    count(*) filter (where not is_held and (is_idle or not is_quiet)) as train_weeks,
     count(*) filter (where is_idle and not is_held) as train_idle_weeks,
     sum(held_intervals)::bigint as held_intervals, sum(held_busy_intervals)::bigint as held_busy_intervals
 from hours group by all order by all
@@ -260,8 +242,15 @@ def read_usage(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     return usage.astype(dict.fromkeys(masked, float))
 
 
+def read_days(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """What each date of the lookback says of watts and demand, as `savings.with_savings` reads it; the deployments are
+    those of the registered table `usage_told`."""
+    return connection.execute(_DAYS).df()
+
+
 def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Replace published.right_sizing by what the marts allow now; returns its rows and their backtests."""
+    """Replace published.right_sizing by what the marts allow now, and mark which rows of both tables to follow; returns
+    its rows and their backtests."""
     usage = read_usage(connection)
     numbered = usage.reset_index()[["usage", *right_sizing.KEYS, "as_of_date", "held_start_date"]]
     numbered["lookback_start_date"] = usage["lookback_start_at"].dt.tz_convert("UTC").dt.date
@@ -269,7 +258,7 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     with booking.registered(connection, usage_told=numbered):
         connection.execute(_SLOTS).fetchall()
         connection.execute(_DEMAND).fetchall()
-        days = connection.execute(_DAYS).df()
+        days = read_days(connection)
     try:
         usage = usage.join(connection.execute(_TRAINED).df().set_index("usage"))
         hours = connection.execute(_HOURS).df()
@@ -285,22 +274,24 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
         connection.execute("drop table demand").fetchall()
         connection.execute("drop table slots").fetchall()
     write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, rows)
+    rows["is_preferred"] = rows["recommendation_id"].isin(advice.mark_preferred(connection))
     return rows[list(COLUMNS)], tests
 
 
 def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
-    """published/right_sizing, after the marts that it reads."""
+    """published/right_sizing, after the marts that it reads and the plan that its rows are compared with."""
     key = asset_key(fleet, "published", "right_sizing")
-    read = [asset_key(fleet, "marts", name) for name in READ]
+    read = [*(asset_key(fleet, "marts", name) for name in READ), asset_key(fleet, "published", "consolidation")]
 
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
     def published_right_sizing() -> dg.MaterializeResult:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
         with warehouse.writing(fleet.warehouse, "right_sizing"), closing(warehouse.connect(fleet.warehouse)) as held:
             rows, tests = write_right_sizing(held)
+            saved = advice.preferred_saving_kwh_month(held)
         label = "synthetic telemetry" if fleet.synthetic else "metered"
         title = f"{fleet.fleet}: GPUs now and recommended ({label})"
-        return dg.MaterializeResult(metadata=_metadata(rows, tests, title))
+        return dg.MaterializeResult(metadata=_metadata(rows, tests, title) | {"saving_kwh_month": saved})
 
     return published_right_sizing
 
@@ -330,7 +321,6 @@ def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, 
     return {
         "dagster/row_count": len(rows),
         "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
-        "saving_kwh_month": float(rows.loc[rows["is_preferred"], "saving_kwh_month"].sum()),
         "sizes": dg.MarkdownMetadataValue(
             pictures.attempted("sizes", lambda: pictures.sizes_before_and_after(rows, title))
         ),

@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.analysis import consolidation, packing
 from pipelines.analysis.consolidation import Fleet, InfeasiblePlan, consolidate, memory_gib
+from tests.test_right_sizing import days_of
 from tests.test_sizes import usage
 
 INTERVALS = 28 * 288
@@ -22,7 +23,7 @@ NIGHT = np.where(HOUR < 12, 0.05, 0.7)
 SILENT = np.zeros(INTERVALS)
 # One engine on two GPUs of a node of two: 400 W; 100 W a GPU parked, 55 W without a model; its host 0.2 W a W.
 ONE = {"replicas": 1, "gpus": 2.0, "gpus_per_replica": 2.0, "mean_watts": 400.0, "capacity_tokens_per_second": 200.0}
-NO_TOKENS = {"demand_tokens_per_second_mean": 0.0, "demand_tokens_per_second_max": 0.0, "busy_intervals": 0}
+NO_TOKENS = {"demand_tokens_per_second_mean": 0.0, "demand_tokens_per_second_max": 0.0, "active_time_ratio": 0.0}
 
 
 def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...] = ()) -> Fleet:
@@ -42,40 +43,51 @@ def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...
     )
     load = np.array([series for _, series in deployments], dtype=np.float32)
     idle = np.where(np.isnan(load), -1, load == 0).astype(np.int8)
-    return Fleet(told, engines, frozenset(), load, idle, 300)
+    return Fleet(told, engines, frozenset(), load, idle, 300, days_of(told))
 
 
 def rows_of(given: Fleet) -> list[dict[str, Any]]:
     return consolidate(given).rows.to_dict("records")
 
 
-def test_a_model_that_served_nothing_is_spun_down_with_its_node() -> None:
+def test_a_model_that_served_nothing_is_spun_down_and_its_node_may_go_off() -> None:
     (row,) = rows_of(fleet((NO_TOKENS, SILENT)))
-    assert (row["kind"], row["reason_code"], row["saving_basis"]) == ("spin_down", "no_tokens_served", "nodes_off")
+    assert (row["kind"], row["reason_code"]) == ("spin_down", "no_tokens_served")
     assert (row["current_gpus"], row["recommended_gpus"], row["current_watts"]) == (2, 0, 400)
+    assert (row["freed_gpus"], row["freed_gpus_on_empty_nodes"]) == (2, 2)
     assert row["quadrant"] == "high_allocation_low_usage"
-    # 400 W × 730 h × 1.5 at the facility; 0.2 USD and 400 g a kWh; two GPUs at 2 USD an hour, their energy on top.
-    assert row["saving_watts"] == 400
-    assert row["saving_kwh_month"] == pytest.approx(438)
-    assert row["saving_energy_usd_month"] == pytest.approx(87.6)
-    assert row["saving_kgco2e_month"] == pytest.approx(175.2)
-    assert row["saving_usd_month_if_released"] == pytest.approx(2 * 2 * 730 + 87.6)
-    # Left on without a model: 200 - 55 W each, and the hosts stay: × 1.25 only.
-    assert row["saving_low"] == pytest.approx(2 * 145 * 0.73 * 1.25)
-    assert row["saving_high"] == pytest.approx(438)
+    # Left on without a model: 200 - 55 W each × 730 h × PUE 1.25; 0.2 USD and 400 g a kWh; the hosts draw as before.
+    assert row["saving_watts"] == 290
+    assert row["saving_kwh_month"] == pytest.approx(290 * 0.73 * 1.25)
+    assert row["saving_energy_usd_month"] == pytest.approx(290 * 0.73 * 1.25 * 0.2)
+    assert row["saving_kgco2e_month"] == pytest.approx(290 * 0.73 * 1.25 * 0.4)
+    # All days alike; the bare watts are a reference, 16.5 W off either way.
+    assert (row["saving_low"], row["saving_high"]) == pytest.approx((257 * 0.73 * 1.25, 323 * 0.73 * 1.25))
+    # With the node off 400 W and its host's 80: × 1.5 at the facility. Two GPUs at 2 USD an hour are handed back.
+    assert row["saving_kwh_month_if_nodes_off"] == pytest.approx(438)
+    assert row["saving_energy_usd_month_if_nodes_off"] == pytest.approx(87.6)
+    assert row["saving_kgco2e_month_if_nodes_off"] == pytest.approx(175.2)
+    assert row["saving_usd_month_if_released"] == pytest.approx(2 * 2 * 730)
     # Loading: 0.3 × 400 W for 300 s = 36 kJ a GPU; idling costs 100 - 55 W.
     assert row["break_even_seconds"] == pytest.approx(800)
-    assert (row["risk_ratio"], row["confidence"], row["gap_ratio"]) == (0, 1, 0)
+    assert (row["risk_ratio"], row["confidence"], row["gap_ratio"]) == (0, "high", 0)
     assert json.loads(row["evidence"])["parked_watts_per_gpu"] == 100
 
 
-def test_hosts_are_not_saved_while_others_need_the_node() -> None:
+def test_no_node_goes_off_while_others_need_it() -> None:
     busy, silent = fleet(({}, DAY), (NO_TOKENS, SILENT), nodes=("n", "n")), fleet((NO_TOKENS, SILENT))
     kept, down = rows_of(busy)
-    assert (kept["kind"], down["kind"], down["saving_basis"]) == ("keep", "spin_down", "gpus_off")
-    assert down["saving_kwh_month"] == pytest.approx(400 * 0.73 * 1.25)
+    assert (kept["kind"], down["kind"], down["freed_gpus_on_empty_nodes"]) == ("keep", "spin_down", 0)
+    assert down["saving_kwh_month"] == pytest.approx(290 * 0.73 * 1.25)
+    assert np.isnan(down["saving_kwh_month_if_nodes_off"])
     # Somebody draws power there, and nobody knows who.
-    assert rows_of(replace(silent, unknown_nodes=frozenset({"n0"})))[0]["saving_basis"] == "gpus_off"
+    assert rows_of(replace(silent, unknown_nodes=frozenset({"n0"})))[0]["freed_gpus_on_empty_nodes"] == 0
+
+
+def test_a_request_that_ran_without_a_token_is_no_silence() -> None:
+    """As right-sizing has it: a model that fails, or answers without tokens, is asked."""
+    (row,) = rows_of(fleet((NO_TOKENS | {"active_time_ratio": 0.1}, SILENT)))
+    assert (row["kind"], row["reason_code"]) == ("keep", "no_better_place")
 
 
 @pytest.mark.parametrize(
@@ -106,13 +118,18 @@ def test_opposite_days_share_two_gpus() -> None:
     stays, moves = rows_of(fleet(({}, DAY), ({}, NIGHT)))
     assert [row["kind"] for row in (stays, moves)] == ["colocate", "colocate"]
     stays, moves = sorted((stays, moves), key=lambda row: row["moves"])
-    assert (stays["moves"], stays["recommended_gpus"], stays["saving_basis"]) == (0, 2, "takes_in_others")
-    assert (moves["moves"], moves["recommended_gpus"], moves["saving_basis"]) == (1, 0, "nodes_off")
+    assert (stays["moves"], stays["recommended_gpus"], stays["freed_gpus"]) == (0, 2, 0)
+    assert (moves["moves"], moves["recommended_gpus"], moves["freed_gpus_on_empty_nodes"]) == (1, 0, 2)
     assert stays["target_node"] == moves["target_node"]
     assert moves["shares_with"] == f"west/{stays['deployment']}/m/a100/board/unified"
-    # The work moves along: what goes is the parked draw of two GPUs, and their host with it.
-    assert (stays["saving_kwh_month"], moves["saving_kwh_month"]) == (0, pytest.approx(200 * 0.73 * 1.5))
-    assert np.isnan(stays["saving_usd_month_if_released"])
+    # The work moves along: what goes is what two parked GPUs draw above bare ones; with the node off, all that they
+    # draw parked and the 80 W of their host.
+    assert (stays["saving_kwh_month"], moves["saving_kwh_month"]) == (0, pytest.approx(90 * 0.73 * 1.25))
+    assert moves["saving_kwh_month_if_nodes_off"] == pytest.approx(280 * 0.73 * 1.25)
+    assert np.isnan(stays["saving_kwh_month_if_nodes_off"])
+    assert (np.isnan(stays["saving_usd_month_if_released"]), moves["saving_usd_month_if_released"]) == (True, 2920)
+    assert stays["colocation_id"] == moves["colocation_id"] is not None
+    assert (stays["confidence"], moves["confidence"]) == ("high", "high")
     assert moves["risk_ratio"] == 0
     assert len({row["exclusive_group_id"] for row in (stays, moves)}) == 2
 
@@ -122,6 +139,8 @@ def test_opposite_days_share_two_gpus() -> None:
     [
         ({}, DAY, "no_better_place"),
         ({}, DAY + 0.2, "load_above_target"),
+        # Full at its own highest load, which is no capacity.
+        ({"is_capacity_lower_bound": True}, DAY + 0.2, "capacity_not_observed"),
         ({"queued_intervals": 100}, NIGHT, "queueing"),
         ({"weights_gib": np.nan}, NIGHT, "memory_unknown"),
         ({"weights_gib": 140.0}, NIGHT, "memory_full"),
@@ -147,7 +166,7 @@ def test_engines_over_two_nodes_hold_both() -> None:
     given.engines.at[0, "nodes"] = ["n1", "n2"]
     wide, silent = rows_of(given)
     assert (wide["kind"], wide["reason_code"]) == ("keep", "spans_nodes_or_shared")
-    assert (silent["kind"], silent["saving_basis"]) == ("spin_down", "gpus_off")
+    assert (silent["kind"], silent["freed_gpus_on_empty_nodes"]) == ("spin_down", 0)
 
 
 def test_what_shares_already_is_not_moved() -> None:
@@ -163,7 +182,7 @@ def test_long_gaps_are_slept_through_after_break_even() -> None:
     """Idle every weekend, two days long: four times 48 h less 800 s at 45 W a GPU, each followed by a load of 36 kJ."""
     weekends = np.where(np.arange(INTERVALS) // 288 % 7 >= 5, 0.0, 0.9)
     (row,) = rows_of(fleet(({}, weekends)))
-    assert (row["kind"], row["reason_code"], row["saving_basis"]) == ("spin_down", "idle_gaps", "asleep_in_gaps")
+    assert (row["kind"], row["reason_code"], row["freed_gpus"]) == ("sleep_when_idle", "idle_gaps", 0)
     joules = 4 * ((48 * 3600 - 800) * 45 - 36000)
     watts = 2 * joules / (28 * 86400)
     assert row["saving_watts"] == pytest.approx(watts)
@@ -177,6 +196,35 @@ def test_short_gaps_are_not_worth_waking_for() -> None:
     """Idle for half of every hour: sleeping would save, but somebody would wait 300 s of each hour."""
     (row,) = rows_of(fleet(({}, np.where(np.arange(INTERVALS) % 12 < 6, 0.0, 0.9))))
     assert row["kind"] == "keep"
+
+
+@pytest.mark.parametrize(
+    ("changes", "usage_ratio", "quadrant"),
+    [
+        ({}, 0.4, "high_allocation_high_usage"),
+        # The same demand over the highest load ever seen: the true capacity may be ten times that.
+        ({"is_capacity_lower_bound": True, "capacity_basis": "highest_observed"}, None, None),
+        ({"is_capacity_lower_bound": True}, None, None),  # it kept its SLO at every load so far
+        # Less than 0.4 of even that is low in any case.
+        ({"is_capacity_lower_bound": True, "demand_tokens_per_second_mean": 79.0}, None, "high_allocation_low_usage"),
+        ({"demand_tokens_per_second_mean": 79.0}, 0.395, "high_allocation_low_usage"),
+    ],
+)
+def test_usage_is_high_of_a_capacity_and_not_of_the_highest_load_seen(
+    changes: dict[str, Any], usage_ratio: float | None, quadrant: str | None
+) -> None:
+    (row,) = rows_of(fleet((changes, DAY)))
+    assert [None if pd.isna(row[name]) else row[name] for name in ("usage_ratio", "quadrant")] == [
+        pytest.approx(usage_ratio) if usage_ratio else None,
+        quadrant,
+    ]
+
+
+def test_who_shares_is_as_sure_as_the_least_sure_of_them() -> None:
+    guess = {"capacity_basis": "highest_observed", "is_capacity_lower_bound": True}
+    assert [row["confidence"] for row in rows_of(fleet(({}, DAY), (guess, NIGHT)))] == ["medium", "medium"]
+    kept = rows_of(fleet(({}, DAY)))
+    assert [row["confidence"] for row in kept] == [None]
 
 
 def test_memory_is_weights_cache_and_runtime() -> None:

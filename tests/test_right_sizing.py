@@ -65,9 +65,10 @@ def kinds(rows: pd.DataFrame) -> list[tuple[str, str]]:
     return list(rows[["kind", "reason_code"]].itertuples(index=False, name=None))
 
 
-def test_a_replica_less_saves_what_it_draws_parked_and_its_hours_if_released() -> None:
-    """Two of four GPUs: 2 × 100 W × 0.73 × PUE 1.25 = 182.5 kWh, 36.5 USD at 0.20, 73 kg at 400 g; released
-    2 × 730 h × 2 USD = 2920 USD and the energy. All days alike: an interval without width."""
+def test_a_replica_less_saves_what_a_parked_gpu_draws_above_a_bare_one_and_its_hours_if_released() -> None:
+    """Two of four GPUs stay on at 55 W instead of 100: 2 × 45 W × 0.73 × PUE 1.25 = 82.125 kWh, 16.425 USD at 0.20,
+    32.85 kg at 400 g; released 2 × 730 h × 2 USD = 2920 USD. All days alike: what is not sure is the reference of 55 W,
+    30 % of which are 16.5 of the 45 W. Which nodes could go off is not known."""
     (row,) = rows_of(usage({}), short=40, held_short=20).to_dict("records")
     assert (row["kind"], row["reason_code"], row["evidence_basis"]) == (
         "fewer_replicas",
@@ -75,28 +76,61 @@ def test_a_replica_less_saves_what_it_draws_parked_and_its_hours_if_released() -
         "requests_within_slo",
     )
     assert (row["current_gpus"], row["recommended_gpus"], row["recommended_replicas"]) == (4, 2, 2)
-    assert row["saving_kwh_month"] == pytest.approx(182.5)
-    assert (row["saving_low"], row["saving_high"]) == pytest.approx((182.5, 182.5))
-    assert row["saving_energy_usd_month"] == pytest.approx(36.5)
-    assert row["saving_kgco2e_month"] == pytest.approx(73)
-    assert row["saving_usd_month_if_released"] == pytest.approx(2956.5)
+    assert (row["freed_gpus"], row["freed_gpus_on_empty_nodes"], row["saving_watts"]) == (2, 0, 90)
+    assert row["saving_kwh_month"] == pytest.approx(82.125)
+    assert (row["saving_low"], row["saving_high"]) == pytest.approx((57 * 0.73 * 1.25, 123 * 0.73 * 1.25))
+    assert row["saving_energy_usd_month"] == pytest.approx(16.425)
+    assert row["saving_kgco2e_month"] == pytest.approx(32.85)
+    assert np.isnan(row["saving_kwh_month_if_nodes_off"])
+    assert row["saving_usd_month_if_released"] == pytest.approx(2920)
     assert row["risk_ratio"] == pytest.approx(40 / 8064)
     assert row["backtest_short_ratio"] == pytest.approx(20 / 2016)
-    assert (row["confidence"], row["backtest_held"], row["exclusive_group_id"]) == (1, True, "west/d0/m/unified")
+    assert (row["confidence"], row["backtest_held"], row["exclusive_group_id"]) == ("high", True, "west/d0/m/unified")
     assert json.loads(row["evidence"])["demand_tokens_per_second_p99"] == 150
 
 
 def test_parked_watts_are_never_more_than_was_measured_and_a_reference_says_how_wrong_it_may_be() -> None:
-    # 4 GPUs drew 80 W each on the mean; the reference of 100 W is 30 % off either way.
+    # 4 GPUs drew 80 W each on the mean; both references are 30 % off either way: 24 and 16.5 of the 25 W between them.
     (row,) = rows_of(usage({"mean_watts": 320.0, "parked_watts_basis": "device_type_reference"})).to_dict("records")
-    assert row["saving_kwh_month"] == pytest.approx(146)
-    assert (row["saving_low"], row["saving_high"]) == pytest.approx((0.7 * 146, 1.3 * 146))
+    assert row["saving_kwh_month"] == pytest.approx(2 * 25 * 0.73 * 1.25)
+    reach = (24**2 + 16.5**2) ** 0.5
+    assert (row["saving_low"], row["saving_high"]) == pytest.approx((0, 2 * (25 + reach) * 0.73 * 1.25))
     assert row["saving_interval_basis"] == "reference_error"
 
 
-def test_a_deployment_that_nobody_asked_is_spun_down_and_its_hosts_where_they_are_its_own() -> None:
-    """800 W × 0.73 × 1.5 = 876 kWh; 4 × 730 × 2 = 5840 USD and 175.2 of energy. On half of a node, and where no node is
-    named, × PUE 1.25 alone: 730 kWh."""
+def test_electricity_within_the_rate_is_paid_as_before() -> None:
+    """An all-in rate: nobody pays a kWh less. Without any rate the tariff is paid, and nothing is released."""
+    none = {"usd_per_gpu_hour": np.nan, "charged_energy_ratio": np.nan}
+    rows = rows_of(usage({"charged_energy_ratio": 0.0}, none))
+    assert rows["saving_energy_usd_month"].tolist() == pytest.approx([0, 16.425])
+    assert rows["saving_usd_month_if_released"].tolist() == pytest.approx([2920, np.nan], nan_ok=True)
+
+
+def test_a_board_that_draws_no_more_parked_than_bare_saves_nothing_and_says_how_sure_that_is() -> None:
+    """50 W parked of 55: the reference may be 16.5 W too high."""
+    (row,) = rows_of(usage({"parked_watts_per_gpu": 50.0})).to_dict("records")
+    assert (row["kind"], row["saving_kwh_month"], row["saving_low"]) == ("fewer_replicas", 0, 0)
+    assert row["saving_high"] == pytest.approx(2 * 11.5 * 0.73 * 1.25)
+
+
+def test_watts_that_are_not_known_save_nothing_that_is_known() -> None:
+    """No bare watts of the type, a meter of the whole node, a GPU that others hold, too: what is left when the pods are
+    gone is not known. The hours that are freed are, and so is what the node of a silent model takes."""
+    silent = {"busy_intervals": 0, "active_time_ratio": 0.0, "train_busy_intervals": 0, "held_busy_intervals": 0}
+    silent |= {"demand_tokens_per_second_p99": 0.0, "demand_tokens_per_second_max": 0.0, "train_demand_max": 0.0}
+    node = {"meter_scope": "node", "facility_per_device_ratio": 1.25}
+    half = {"gpus": 0.5, "gpus_per_replica": 0.5, "replicas": 1, "mean_watts": 100.0, "allocation_ratio": 0.5}
+    rows = rows_of(usage({"idle_watts_bare": np.nan}, node, silent | node, silent | half))
+    unknown = ["saving_kwh_month", "saving_energy_usd_month", "saving_kgco2e_month", "saving_low", "saving_watts"]
+    assert rows[unknown].isna().all(axis=None)
+    assert rows["kind"].tolist() == ["fewer_replicas", "fewer_replicas", "spin_down", "spin_down"]
+    assert rows["saving_usd_month_if_released"].tolist() == pytest.approx([2920, 2920, 5840, 730])
+    assert rows["saving_kwh_month_if_nodes_off"].tolist() == pytest.approx([np.nan, np.nan, 730, np.nan], nan_ok=True)
+
+
+def test_a_deployment_that_nobody_asked_is_spun_down_and_its_nodes_may_go_off_where_they_are_its_own() -> None:
+    """4 × (200 − 55) W × 0.73 × 1.25 = 529.25 kWh; 4 × 730 × 2 = 5840 USD of hours. With nodes off 800 W × 0.73 × 1.5 =
+    876 kWh; on half of a node, and where no node is named, none falls empty."""
     silent = {
         "demand_tokens_per_second_mean": 0.0,
         "demand_tokens_per_second_p99": 0.0,
@@ -104,7 +138,10 @@ def test_a_deployment_that_nobody_asked_is_spun_down_and_its_hosts_where_they_ar
     }
     trained = {"train_demand_p99": 0.0, "train_demand_max": 0.0, "active_time_ratio": 0.0}
     trained |= dict.fromkeys(("busy_intervals", "train_busy_intervals", "held_busy_intervals"), 0)
-    changes = ({}, {"min_replicas": 2}, {"coverage_ratio": 0.89}, {"allocation_ratio": 0.5}, {"allocation_ratio": None})
+    changes = (
+        *({}, {"min_replicas": 2}, {"coverage_ratio": 0.89}, {"allocation_ratio": 0.5}, {"allocation_ratio": None}),
+        {"queued_intervals": 100},
+    )
     rows = rows_of(usage(*(silent | trained | change for change in changes)))
     assert kinds(rows) == [
         ("spin_down", "no_tokens_served"),
@@ -112,11 +149,14 @@ def test_a_deployment_that_nobody_asked_is_spun_down_and_its_hosts_where_they_ar
         ("insufficient_data", "low_coverage"),
         ("spin_down", "no_tokens_served"),
         ("spin_down", "no_tokens_served"),
+        ("keep", "queueing"),  # somebody waits for it
     ]
-    assert rows["saving_kwh_month"].tolist()[3:] == pytest.approx([730, 730])
+    down = rows[rows["kind"] == "spin_down"]
+    assert down["saving_kwh_month"].tolist() == pytest.approx([529.25] * 3)
+    assert down["saving_kwh_month_if_nodes_off"].tolist() == pytest.approx([876, np.nan, np.nan], nan_ok=True)
+    assert down["saving_usd_month_if_released"].tolist() == pytest.approx([5840] * 3)
     row = rows.iloc[0]
-    assert (row["recommended_gpus"], row["recommended_replicas"], row["confidence"]) == (0, 0, 1)
-    assert (row["saving_kwh_month"], row["saving_usd_month_if_released"]) == pytest.approx((876, 6015.2))
+    assert (row["recommended_gpus"], row["recommended_replicas"], row["confidence"]) == (0, 0, "high")
 
 
 def test_who_generates_nothing_is_not_for_that_idle() -> None:
@@ -149,7 +189,7 @@ def test_an_slo_that_the_lowest_load_broke_vetoes_a_cut_whatever_benchmarks_say(
 def test_no_queue_telemetry_is_no_empty_queue() -> None:
     silent = dict.fromkeys(("pressure_intervals", "queued_intervals", "preempted_hours", "full_cache_hours"), np.nan)
     (row,) = rows_of(usage(silent | {"has_queue_telemetry": False})).to_dict("records")
-    assert (row["kind"], row["confidence"]) == ("fewer_replicas", 0.8)
+    assert (row["kind"], row["confidence"]) == ("fewer_replicas", "medium")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +242,7 @@ def test_what_stays_says_why() -> None:
 
 
 def test_of_exclusive_changes_the_one_that_saves_most_is_preferred() -> None:
-    """Sleeping through the nights saves 42.7 W of four GPUs, two replicas less 200 W: one group."""
+    """Sleeping through the nights saves 42.7 W of four GPUs, two replicas less 90 W: one group."""
     hours = week(NIGHTS).assign(train_weeks=3, held_intervals=12)
     hours["train_idle_weeks"] = 3 * hours["slot"].isin(NIGHTS)
     hours["held_busy_intervals"] = 12 * ~hours["slot"].isin(NIGHTS)
@@ -214,10 +254,8 @@ def test_of_exclusive_changes_the_one_that_saves_most_is_preferred() -> None:
     assert rows["exclusive_group_id"].nunique() == 1
     asleep = rows.iloc[1]
     assert asleep["saving_kwh_month"] == pytest.approx(4 * 6_457_500 / 604_800 * 0.73 * 1.25)
-    # A quarter of the week of four GPUs may serve somebody else.
-    assert asleep["saving_usd_month_if_released"] == pytest.approx(
-        4 * 42 / 168 * 730 * 2 + asleep["saving_kwh_month"] * 0.2
-    )
+    # They are needed again in the morning: no GPU is freed.
+    assert (asleep["freed_gpus"], np.isnan(asleep["saving_usd_month_if_released"])) == (0, True)
     earlier = sizes.candidates(usage({}), NO_BENCHMARKS, "train_demand")
     nothing = pd.DataFrame(columns=["candidate", "held_intervals", "held_short_intervals"])
     assert right_sizing.hit_ratio(right_sizing.backtest(usage({}), earlier, nothing, hours)) == (
@@ -260,6 +298,8 @@ def test_savings_of_one_row_per_group_never_add_up_to_more_than_the_fleet_uses(t
     assert rows.groupby("exclusive_group_id")["is_preferred"].sum().eq(1).all()
     assert rows.loc[rows["is_preferred"], "saving_kwh_month"].sum() == pytest.approx(most.sum())
     assert most.sum() <= fleet_kwh * (1 + 1e-12)
+    nodes_off = rows.loc[rows["is_preferred"], "saving_kwh_month_if_nodes_off"].fillna(0)
+    assert nodes_off.sum() <= fleet_kwh * (1 + 1e-12)
     assert (rows["saving_kwh_month"].fillna(0) >= 0).all()
     assert len(rows["recommendation_id"].unique()) == len(rows)
 
@@ -313,7 +353,7 @@ def test_planted_waste_is_recovered_and_what_is_recommended_holds(capsys: pytest
                     "capacity_tokens_per_second_per_gpu": each,
                     "mean_watts": 3 * watts * replicas,
                     "parked_watts_per_gpu": parked[-1].sum() / (parked_seconds * DAYS),
-                    "idle_watts_bare": np.nan,
+                    "idle_watts_bare": 0.0,  # a board that is off: its reference leaves nothing unsure
                     "demand_tokens_per_second_mean": demand.mean(),
                     "demand_tokens_per_second_p99": np.quantile(demand, 0.99),
                     "demand_tokens_per_second_max": demand.max(),

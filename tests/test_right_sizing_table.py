@@ -126,6 +126,20 @@ def test_hours_are_the_sites_and_every_interval_is_counted(marts: duckdb.DuckDBP
     assert sorted(tests["kind"]) == sorted(found.index)
 
 
+@pytest.mark.parametrize(("tokens", "hours"), [(0, 7 * 16), (1, 7 * 16 - 1)])
+def test_an_hour_of_which_a_part_is_missing_is_not_seen_unless_it_worked(
+    marts: duckdb.DuckDBPyConnection, tokens: int, hours: int
+) -> None:
+    """Three o'clock at night of one Wednesday: the other three say that nobody asks then."""
+    marts.execute(
+        "update marts.model_intervals set interval_seconds = 1800, matched_output_tokens = ?, matched_total_tokens = ?"
+        " where interval_start_at = timestamptz '2026-10-14 10:00+00'",
+        [tokens, tokens],
+    ).fetchall()
+    rows, _ = write_right_sizing(marts)
+    assert rows.set_index("kind").loc["sleep_outside_hours", "idle_hours_per_week"] == hours
+
+
 def test_a_limit_that_the_fleet_worked_under_is_a_power_cap(marts: duckdb.DuckDBPyConnection) -> None:
     """14 of 28 dates under 300 W, 240 W drawn: 60 W less in 224 of 672 hours of 4 GPUs is 80 W; × 0.73 × PUE 1.25. One
     of 672 hours asked for more than was seen. No GPU is freed, and the dates held back know one limit: no replay."""
@@ -144,7 +158,7 @@ def test_a_limit_that_the_fleet_worked_under_is_a_power_cap(marts: duckdb.DuckDB
     assert row["recommended_capacity_tokens_per_second"] == 150
     assert row["risk_ratio"] == pytest.approx(1 / 672)
     assert (row["current_gpus"], row["recommended_gpus"], row["exclusive_group_id"]) == (4, 4, "west/d0/m/unified")
-    assert row["confidence"] == pytest.approx(0.8)
+    assert row["confidence"] == "high"
     assert pd.isna(row["saving_usd_month_if_released"]) and pd.isna(row["backtest_held"])
 
 

@@ -273,16 +273,42 @@ def test_nights_that_were_idle_in_every_week_are_slept_through() -> None:
     assert saved["saved_watts"].tolist() == pytest.approx([4 * 6_457_500 / 604_800])
 
 
-def test_a_coincidence_a_missed_week_and_a_start_that_takes_longer_are_no_windows() -> None:
+def test_a_coincidence_a_busy_week_and_a_start_that_takes_longer_are_no_windows() -> None:
     asleep = sleep.sleepers(usage({}))
-    # Every second hour idle at random, four weeks: 0.5^8 × 84 = 0.33 of such weeks show two idle hours in a row.
+    # Every second hour idle by chance, four weeks: 0.5^8 × 84 = 0.33 of such weeks show two idle hours in a row.
     chance = week({slot for slot in range(168) if slot % 24 in (3, 4)})
     chance.loc[chance["idle_weeks"] == 0, "idle_weeks"] = 2
     assert sleep.windows(asleep, chance, "weeks", "idle_weeks").empty
-    assert not set(sleep.windows(asleep, week(NIGHTS, missed={2}), "weeks", "idle_weeks")["slot"]) & {2}
+    busy = week(NIGHTS)
+    busy.loc[busy["slot"] == 2, "idle_weeks"] = 3
+    assert not set(sleep.windows(asleep, busy, "weeks", "idle_weeks")["slot"]) & {2}
     slow = sleep.sleepers(usage({"cold_start_seconds": 7200.0}))  # breaks even after 5.3 h more
     assert sleep.windows(slow, week(NIGHTS), "weeks", "idle_weeks").empty
-    assert sleep.windows(asleep, week(NIGHTS, weeks=1), "weeks", "idle_weeks").empty
+    # One week: two hours a night may be chance, 1/12 of all hours; six hours a night are not.
+    assert sleep.windows(asleep, week({s for s in NIGHTS if s % 24 < 2}, 1), "weeks", "idle_weeks").empty
+    assert set(sleep.windows(asleep, week(NIGHTS, weeks=1), "weeks", "idle_weeks")["slot"]) == NIGHTS
+
+
+def test_an_hour_that_was_not_seen_in_one_week_is_judged_by_the_others() -> None:
+    asleep = sleep.sleepers(usage({}))
+    assert set(sleep.windows(asleep, week(NIGHTS, missed={2}), "weeks", "idle_weeks")["slot"]) == NIGHTS
+    once = week(NIGHTS)
+    once.loc[once["slot"] == 2, ["weeks", "idle_weeks"]] = 1
+    assert not set(sleep.windows(asleep, once, "weeks", "idle_weeks")["slot"]) & {2}
+
+
+def test_who_works_a_few_hours_of_the_week_sleeps_all_the_others() -> None:
+    """Two hours on each of four mornings: 160 of 168 hours idle in every week, in windows of 22 and of 94 hours. As
+    often idle at random, an hour here and there: no window."""
+    asleep = sleep.sleepers(usage({}))
+    works = {day * 24 + hour for day in range(4) for hour in (9, 10)}
+    found = sleep.windows(asleep, week(set(range(168)) - works), "weeks", "idle_weeks")
+    assert set(found["slot"]) == set(range(168)) - works
+    assert sleep.saved_watts(asleep, found)["idle_hours_per_week"].tolist() == [160]
+    # On each of the four weeks it works in eight other hours.
+    chance = week(set(range(168)))
+    chance.loc[chance["slot"] % 21 < 4, "idle_weeks"] = 3
+    assert sleep.windows(asleep, chance, "weeks", "idle_weeks").empty
 
 
 def test_who_must_answer_at_night_or_saves_nothing_does_not_sleep() -> None:

@@ -1,7 +1,8 @@
-"""Which models can share accelerators or be spun down: the plan of `packing` and idle time, in watts and reasons.
+"""Which models can share accelerators, sleep or be spun down: the plan of `packing` and idle time, with reasons.
 
 One row per deployment. Add here what is judged or estimated of a whole fleet's placement. Keep out the packing itself
-(`packing`), how telemetry is read (the marts) and what a deployment's own size should be (`right_sizing`).
+(`packing`), what is saved (`savings`), what both tables of recommendations share (`advice`), how telemetry is read (the
+marts) and what a deployment's own size should be (`right_sizing`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from pipelines.analysis import packing, right_sizing, sizes, sleep
-from pipelines.analysis.right_sizing import GROUP, HOURS_PER_MONTH, KEYS, joined
+from pipelines.analysis import advice, packing, right_sizing, savings, sizes, sleep
+from pipelines.analysis.right_sizing import GROUP, KEYS, joined
 
 RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take beside weights and cache
 HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment stands on
 HIGH_USAGE_RATIO = 0.4  # of its SLO capacity, on average
 ALLOWED_WAKING_RATIO = 0.01  # of the time, that requests may wait for a model that wakes
-LEAST_SLEEP_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
 
 
 class InfeasiblePlan(Exception):
@@ -34,7 +36,7 @@ class Fleet:
     names), `node` (the first of them), `gpu_group`, `gpus`, `overlaps` (some of its boards are another group's, too) on
     the newest date. `unknown_nodes` have boards that draw power for nobody knows whom, or whose power nobody meters.
     `load` (usage × interval): tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1
-    without any token, 0 with some, -1 where nobody knows.
+    without any token, 0 with some, -1 where nobody knows. `days` as for `savings.with_savings`.
     """
 
     usage: pd.DataFrame
@@ -43,6 +45,7 @@ class Fleet:
     load: np.ndarray
     idle: np.ndarray
     interval_seconds: int
+    days: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,10 @@ def consolidate(fleet: Fleet) -> Consolidation:
         refusal=right_sizing.refusals(fleet.usage),
         veto=right_sizing.vetoes(fleet.usage),
         needed_gib=memory_gib(fleet.usage),
+        busy_intervals=(fleet.idle == 0).sum(axis=1),
     )
-    silent = _is_silent(usage, fleet.idle)
-    down = silent & usage["refusal"].isna() & usage["veto"].isna() & ~(usage["min_replicas"] > 1)
+    silent = (fleet.idle == 1).any(axis=1) & (usage["busy_intervals"] == 0)
+    down = right_sizing.is_silent(usage, "busy_intervals") & silent & usage["refusal"].isna() & usage["veto"].isna()
     placed = _placed(usage, fleet.engines, down)
     loads = _loads(usage, fleet.load, placed)
     plan = packing.plan(placed, loads)
@@ -85,12 +89,15 @@ def consolidate(fleet: Fleet) -> Consolidation:
     rows.loc[rows["kind"] == "spin_down", "reason_code"] = "no_tokens_served"
     rows.loc[rows["kind"] == "colocate", "reason_code"] = "coincident_load_fits"
     rows = sleep.with_break_even(rows)
-    gaps = _sleep(rows[kept & usage["veto"].isna() & ~(usage["min_replicas"] > 1)], fleet)
+    # Who is asked and never answers with a token is idle at no time that anybody knows.
+    may_sleep = kept & usage["veto"].isna() & ~(usage["min_replicas"] > 1) & (usage["busy_intervals"] > 0)
+    gaps = _sleep(rows[may_sleep], fleet)
     rows = rows.join(gaps)
     sleepers = rows["asleep_seconds"].notna()
-    rows.loc[sleepers, ["kind", "reason_code"]] = ["spin_down", "idle_gaps"]
+    rows.loc[sleepers, ["kind", "reason_code"]] = ["sleep_when_idle", "idle_gaps"]
     rows = _with_places(rows, fleet, plan, moved, hosts)
-    rows = _with_savings(rows)
+    rows["colocation_id"] = _colocations(rows, hosts)
+    rows = savings.with_savings(_sized(rows), fleet.days)
     rows["risk_ratio"] = _risk(rows, plan, loads, sharing)
     rows = _with_quadrants(rows, silent)
     rows["confidence"] = _confidence(rows)
@@ -103,6 +110,7 @@ def consolidate(fleet: Fleet) -> Consolidation:
         for row in told
     ]
     rows["evidence"] = [right_sizing.evidence(row, SHOWN) for row in told]
+    rows["is_preferred"] = advice.preferred(rows.assign(table="consolidation"))
     rows = rows.sort_values(["exclusive_group_id", *KEYS], ignore_index=True)
     return Consolidation(rows, plan, _by_node(fleet, plan))
 
@@ -117,11 +125,6 @@ def _by_node(fleet: Fleet, plan: packing.Plan) -> pd.DataFrame:
         share = engines["gpus"] / engines.groupby(group)["engine"].transform("size")
         parts.append(share.groupby([engines[node].rename("node"), engines["model"]]).sum().rename(name))
     return pd.concat(parts, axis=1).fillna(0.0).reset_index().sort_values(["node", "model"], ignore_index=True)
-
-
-def _is_silent(usage: pd.DataFrame, idle: np.ndarray) -> np.ndarray:
-    """Known to have served nothing: some interval was seen, and none with a token of any class."""
-    return (idle == 1).any(axis=1) & ~(idle == 0).any(axis=1)
 
 
 def memory_gib(usage: pd.DataFrame) -> pd.Series:
@@ -185,6 +188,9 @@ def _loads(usage: pd.DataFrame, load: np.ndarray, placed: pd.DataFrame) -> pd.Da
 
 def _why_kept(usage: pd.DataFrame, plan: packing.Plan, silent: np.ndarray) -> pd.Series:
     obstacle = plan.engines.groupby("usage")["obstacle"].first().reindex(usage.index).fillna("")
+    # Its load is then a share of the highest load ever seen, so it was "full" at its own peak, whatever it can carry.
+    is_unseen = (obstacle == "load_above_target") & ~_has_capacity(usage)
+    obstacle = obstacle.mask(is_unseen, "capacity_not_observed")
     return pd.Series(
         np.select(
             [usage["veto"].notna(), silent & (usage["min_replicas"] > 1), obstacle == "fixed", obstacle != ""],
@@ -193,6 +199,12 @@ def _why_kept(usage: pd.DataFrame, plan: packing.Plan, silent: np.ndarray) -> pd
         ),
         index=usage.index,
     )
+
+
+def _has_capacity(usage: pd.DataFrame) -> pd.Series:
+    """Whether some load was seen to be too much. Else a capacity is the highest load ever seen, and the true one may be
+    many times that."""
+    return usage["is_capacity_lower_bound"].eq(False).fillna(False).astype(bool)
 
 
 def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
@@ -208,7 +220,7 @@ def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
         joules = asleep * row["parking_watts_per_gpu"] - len(gaps) * row["loading_joules_per_gpu"]
         waking_ratio = len(gaps) * row["cold_start_seconds"] / seconds if seconds else np.inf
         worth_ratio = joules / (row["mean_watts"] / row["gpus"] * seconds) if seconds else 0.0
-        if worth_ratio >= LEAST_SLEEP_SAVING_RATIO and waking_ratio <= ALLOWED_WAKING_RATIO:
+        if worth_ratio >= sleep.LEAST_SAVING_RATIO and waking_ratio <= ALLOWED_WAKING_RATIO:
             found[number] = (asleep, len(gaps), joules / seconds, waking_ratio)
     columns = ["asleep_seconds", "wakes", "sleep_watts_per_gpu", "waking_ratio"]
     return pd.DataFrame.from_dict(found, orient="index", columns=columns, dtype=float)
@@ -218,7 +230,7 @@ def _with_places(
     rows: pd.DataFrame, fleet: Fleet, plan: packing.Plan, moved: pd.DataFrame, hosts: pd.DataFrame
 ) -> pd.DataFrame:
     """Where each deployment is and would be, how many GPUs it gives up, and how many of them with whole nodes."""
-    is_down = (rows["kind"] == "spin_down") & rows["asleep_seconds"].isna()
+    is_down = rows["kind"] == "spin_down"
     up = plan.engines[~plan.engines["usage"].isin(rows.index[is_down])]
     used = set(up["target_node"]) | fleet.unknown_nodes
     stay = set(up["engine"]) - set(moved["engine"])
@@ -255,52 +267,38 @@ def _with_places(
     )
 
 
-def _with_savings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Savings of a month. A GPU that is given up saves what it drew: all of it where its model is spun down, what it
-    draws parked where the work moves to another. Hosts are saved with the nodes that fall empty, and only there."""
+def _colocations(rows: pd.DataFrame, hosts: pd.DataFrame) -> pd.Series:
+    """One id for all deployments that share accelerators, directly or through others; None: it shares with nobody."""
+    there = hosts[hosts["usage"].isin(rows.index[rows["kind"] == "colocate"])]
+    deployment, numbers = pd.factorize(there["usage"])
+    group, _ = pd.factorize(there["target_group"])
+    size = len(numbers)
+    pairs = coo_array((np.ones(len(there)), (deployment, size + group)), shape=(size + len(there),) * 2)
+    _, part = connected_components(pairs, directed=False)
+    found = pd.DataFrame({"part": part[:size], "name": joined(rows.loc[numbers], KEYS).to_numpy()}, index=numbers)
+    ids = (
+        found.sort_values("name")
+        .groupby("part")["name"]
+        .agg(lambda names: right_sizing.identity("colocation", rows["as_of_date"].max(), *names))
+    )
+    return found["part"].map(ids).astype(object).reindex(rows.index)
+
+
+def _sized(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sizes now and in the plan, and the GPUs that hold no pod then."""
     gpus = rows["gpus"].astype(float)
-    is_asleep = rows["asleep_seconds"].notna()
-    is_down = (rows["kind"] == "spin_down") & ~is_asleep
-    changes = rows["kind"].isin(("spin_down", "colocate"))
-    each = sleep.parked_watts(rows).where(~is_down, rows["mean_watts"].astype(float) / gpus)
-    with_host, alone = rows["facility_per_device_ratio"].astype(float), rows["pue"].astype(float)
-    watts = (each * rows["released_gpus"]).where(~is_asleep, rows["sleep_watts_per_gpu"] * gpus)
-    facility = each * (rows["emptied_gpus"] * with_host + (rows["released_gpus"] - rows["emptied_gpus"]) * alone)
-    facility = facility.where(~is_asleep, watts * alone)
-    # At the least the GPUs stay on without a model; at the most whole nodes go off.
-    bare = rows["idle_watts_bare"].astype(float)
-    least = ((each - bare).clip(lower=0) * rows["released_gpus"] * alone).where(~is_asleep, facility)
-    most = (each * rows["released_gpus"] * with_host).where(~is_asleep, facility)
-    kwh = (facility * HOURS_PER_MONTH / 1000).where(changes)
-    energy_usd = kwh * rows["usd_per_kwh"].astype(float)
-    freed = rows["released_gpus"].where(changes, 0.0)
-    released_usd = freed * rows["usd_per_gpu_hour"].astype(float) * HOURS_PER_MONTH + energy_usd * rows[
-        "charged_energy_ratio"
-    ].astype(float)
-    is_known = rows["kind"] != "insufficient_data"
+    is_change = ~rows["kind"].isin(advice.NO_CHANGE)
+    freed = rows["released_gpus"].where(rows["kind"].isin(savings.FREEING), 0.0)
     return rows.assign(
+        usage=rows.index,
+        is_change=is_change,
         current_gpus=gpus,
         current_replicas=rows["replicas"],
-        recommended_gpus=(gpus - freed).where(is_known),
         current_watts=rows["mean_watts"].astype(float),
-        saving_watts=watts.where(changes),
-        saving_kwh_month=kwh,
-        saving_energy_usd_month=energy_usd,
-        saving_usd_month_if_released=released_usd.where(freed > 0),
-        saving_kgco2e_month=kwh * rows["gco2e_per_kwh"].astype(float) / 1000,
-        saving_low=(least * HOURS_PER_MONTH / 1000).where(changes),
-        saving_high=(most * HOURS_PER_MONTH / 1000).where(changes),
-        saving_basis=np.select(
-            [
-                ~changes,
-                is_asleep,
-                rows["released_gpus"] == 0,
-                rows["emptied_gpus"] == rows["released_gpus"],
-                rows["emptied_gpus"] > 0,
-            ],
-            ["none", "asleep_in_gaps", "takes_in_others", "nodes_off", "gpus_and_nodes_off"],
-            default="gpus_off",
-        ),
+        recommended_gpus=(gpus - freed).where(rows["kind"] != "insufficient_data"),
+        freed_gpus=freed,
+        freed_gpus_on_empty_nodes=np.minimum(rows["emptied_gpus"], freed),
+        saved_watts=rows["sleep_watts_per_gpu"] * gpus,
     )
 
 
@@ -313,30 +311,32 @@ def _risk(rows: pd.DataFrame, plan: packing.Plan, loads: pd.DataFrame, sharing: 
         for number in there["usage"]:
             risk[number] = max(risk.get(number, 0.0), over)
     found = rows["waking_ratio"].astype(float).fillna(pd.Series(risk, dtype=float).reindex(rows.index))
-    return found.mask((rows["kind"] == "spin_down") & rows["asleep_seconds"].isna(), 0.0)
+    return found.mask(rows["kind"] == "spin_down", 0.0)
 
 
-def _with_quadrants(rows: pd.DataFrame, silent: np.ndarray) -> pd.DataFrame:
-    """High or low allocation (of the nodes it stands on) by high or low usage (of its SLO capacity)."""
-    usage = rows["demand_tokens_per_second_mean"].astype(float) / rows["capacity_tokens_per_second"].astype(float)
-    usage = usage.where(~silent, 0.0).where(rows["refusal"].isna())
+def _with_quadrants(rows: pd.DataFrame, silent: pd.Series) -> pd.DataFrame:
+    """High or low allocation (of the nodes it stands on) by high or low usage (of its capacity). Where the capacity is
+    only the highest load ever seen the true share is not known, and at most the share of that load: it may be low, and
+    is never high."""
+    most = rows["demand_tokens_per_second_mean"].astype(float) / rows["capacity_tokens_per_second"].astype(float)
+    most = most.where(~silent, 0.0).where(rows["refusal"].isna())
+    usage = most.where(silent | _has_capacity(rows))
     allocated = np.where(rows["allocation_ratio"] >= HIGH_ALLOCATION_RATIO, "high", "low")
-    used = np.where(usage >= HIGH_USAGE_RATIO, "high", "low")
+    used = np.where(most >= HIGH_USAGE_RATIO, "high", "low")
     words = pd.Series([f"{a}_allocation_{u}_usage" for a, u in zip(allocated, used, strict=True)], index=rows.index)
-    return rows.assign(usage_ratio=usage, quadrant=words.where(usage.notna() & rows["allocation_ratio"].notna()))
+    is_known = usage.notna() | (most < HIGH_USAGE_RATIO)
+    return rows.assign(usage_ratio=usage, quadrant=words.where(is_known & rows["allocation_ratio"].notna()))
 
 
 def _confidence(rows: pd.DataFrame) -> pd.Series:
-    """Coverage × what the capacity stands on × how much of FULL_DAYS was seen, less where nobody tells of queues."""
-    stands_on = rows["capacity_basis"].where(rows["kind"] == "colocate")
-    stands_on = stands_on.mask(rows["reason_code"] == "idle_gaps", "idle_hours").fillna("no_demand")
-    evidence = stands_on.map(right_sizing.EVIDENCE).fillna(min(right_sizing.EVIDENCE.values()))
-    unheard = (rows["kind"] == "colocate") & ~rows["has_queue_telemetry"].fillna(False).astype(bool)
-    seen = np.minimum(rows["days"] / right_sizing.FULL_DAYS, 1.0)
-    sure = (
-        rows["coverage_ratio"].astype(float) * seen * evidence * np.where(unheard, right_sizing.NO_QUEUE_TELEMETRY, 1)
+    """Sharing stands on the capacities of all who share; sleep on idle time; a spin-down on no demand at all."""
+    is_sharing = rows["kind"] == "colocate"
+    stands_on = (
+        rows["capacity_basis"].where(is_sharing, "no_demand").mask(rows["kind"] == "sleep_when_idle", "idle_hours")
     )
-    return sure.where(rows["kind"] != "insufficient_data")
+    words = advice.confidence(rows, stands_on, is_sharing)
+    together = words[is_sharing].groupby(rows.loc[is_sharing, "colocation_id"]).transform(advice.least_sure)
+    return words.where(~is_sharing, together)
 
 
 SHOWN = (
@@ -346,7 +346,7 @@ SHOWN = (
     *("kv_cache_usage_ratio_max", "has_queue_telemetry", "queued_intervals", "pressure_intervals", "min_replicas"),
     *("mean_watts", "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "power_limit_watts"),
     *("loading_joules_per_gpu", "cold_start_seconds", "cold_start_basis", "asleep_seconds", "wakes"),
-    *("released_gpus", "emptied_gpus", "pue", "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh"),
+    *("is_capacity_lower_bound", "pue", "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh"),
     *("usd_per_gpu_hour",),
 )
 

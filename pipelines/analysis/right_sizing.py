@@ -1,8 +1,8 @@
-"""Which change of size is recommended, what it saves, how sure that is, and whether it would have held.
+"""Which change of size is recommended, on what evidence, and whether it would have held.
 
 A row per deployment and change that the evidence allows; where it allows none, a row that says why. Add here what is
-judged or estimated. Keep out the sizes themselves (`sizes`), how telemetry is read (the marts) and which models share
-hardware (`consolidation`).
+judged or estimated. Keep out the sizes themselves (`sizes`), what they save (`savings`), what both tables of
+recommendations share (`advice`), how telemetry is read (the marts) and which models share hardware (`consolidation`).
 """
 
 from __future__ import annotations
@@ -16,33 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipelines.analysis import power_caps, sizes, sleep
-from pipelines.analysis.resampling import ratio_interval
+from pipelines.analysis import advice, power_caps, savings, sizes, sleep
+from pipelines.analysis.savings import KEYS
 
-KEYS = ["site", "deployment", "model", "device_type", "meter_scope", "role"]
 GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
 ALLOWED_SHORT_RATIO = 0.01  # share of intervals in which a recommended size may have been short
 PRESSURE_RATIO = 0.01  # share of time with queues, preemptions or a full cache from which nothing is cut
 LEAST_COVERAGE_RATIO = 0.9
 LEAST_DAYS = 7
-FULL_DAYS = 28  # that make a confidence whole
-REFERENCE_ERROR_RATIO = 0.3  # of parked watts that are a device type's reference and not measured
-HOURS_PER_MONTH = 730
 CUTS = ("fewer_replicas", "fewer_gpus", "newer_device", "smaller_device", "power_cap")
 CHANGES = (*CUTS, "spin_down", "sleep_outside_hours")
-# How far the evidence of a capacity is to be believed.
-EVIDENCE = {
-    "requests_within_slo": 1.0,
-    "histogram_within_slo": 0.9,
-    "no_demand": 1.0,
-    "idle_hours": 0.9,
-    "highest_observed": 0.8,
-    "lower_limit_within_slo": 0.8,
-    "lower_limit_seen": 0.7,
-    "published_benchmark": 0.6,
-    "bandwidth_floor": 0.5,
-}
-NO_QUEUE_TELEMETRY = 0.8  # times the confidence of a cut of which nobody knows whether requests waited
 
 
 def refusals(usage: pd.DataFrame) -> pd.Series:
@@ -87,7 +70,7 @@ def backtest(
     sized["backtest_short_ratio"] = _share(sized["held_short_intervals"], sized["held_intervals"])
     sized = sized.reindex(columns=[*sized.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
     sized = sized[(sized["kind"] != "power_cap") | sized["held_saved_watts"].notna()]
-    silent = heard[_is_silent(heard, "train_busy_intervals")]
+    silent = heard[is_silent(heard, "train_busy_intervals")]
     down = pd.DataFrame(
         {
             "usage": silent.index,
@@ -151,7 +134,7 @@ def recommend(
     is_published, is_cap = cuts["evidence_basis"] == "published_benchmark", cuts["kind"] == "power_cap"
     reasons = np.select([is_published, is_cap], ["published_benchmark", "seen_at_lower_limit"], "demand_fits")
     cuts = cuts.assign(reason_code=reasons)
-    found = pd.concat([_spin_downs(heard), _sleeps(heard, hours), cuts], ignore_index=True)
+    found = pd.concat([_spin_downs(heard[heard["veto"].isna()]), _sleeps(heard, hours), cuts], ignore_index=True)
     found = found.reindex(columns=[*found.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
     found = found.merge(backtests, on=["usage", "kind"], how="left")
     broke = found["backtest_held"].eq(False).fillna(False).astype(bool)
@@ -161,26 +144,25 @@ def recommend(
     kept.loc[kept["usage"].isin(found.loc[broke, "usage"]), "reason_code"] = "backtest_failed"
     rows = pd.concat([found[~broke], kept], ignore_index=True)
     rows = rows.merge(usage.rename_axis("usage").reset_index(), on="usage", validate="many_to_one")
-    rows = _saved(_sized(rows), days)
-    rows["confidence"] = _confidence(rows)
+    rows = savings.with_savings(_freed(_sized(rows)), days)
+    rows["confidence"] = advice.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
     rows["exclusive_group_id"] = joined(rows, GROUP)
-    rows["saved"] = -rows["saving_kwh_month"].fillna(-math.inf)
-    rows = rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
-    rows["is_preferred"] = ~rows["exclusive_group_id"].duplicated()
     told = rows.to_dict("records")
     rows["recommendation_id"] = [_identity(row) for row in told]
     rows["evidence"] = [evidence(row, SHOWN) for row in told]
-    return rows
+    rows["is_preferred"] = advice.preferred(rows.assign(table="right_sizing", colocation_id=None))
+    rows = rows.assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
+    return rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
 
 
-def _is_silent(heard: pd.DataFrame, busy_intervals: str) -> pd.Series:
+def is_silent(heard: pd.DataFrame, busy_intervals: str) -> pd.Series:
     """Whether no token of any class moved; on the whole lookback no request ran, either (an answer may fail)."""
     is_at_rest = (heard["active_time_ratio"] == 0) | (busy_intervals != "busy_intervals")
     return (heard[busy_intervals] == 0) & is_at_rest & ~(heard["min_replicas"] > 1)
 
 
 def _spin_downs(heard: pd.DataFrame) -> pd.DataFrame:
-    silent = heard[_is_silent(heard, "busy_intervals")]
+    silent = heard[is_silent(heard, "busy_intervals")]
     return pd.DataFrame(
         {
             "usage": silent.index,
@@ -258,63 +240,17 @@ def _sized(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _saved(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
-    """Savings of a month. A GPU less saves what it draws parked: the work itself moves to those that stay. Only what is
-    spun down on nodes of its own takes its hosts along."""
-    is_change, is_down = rows["kind"].isin(CHANGES), rows["kind"] == "spin_down"
-    is_removal = rows["kind"].isin(("fewer_replicas", "fewer_gpus", "spin_down"))
-    removed = (rows["current_gpus"] - rows["recommended_gpus"]).where(is_removal, 0.0)
-    parked = sleep.parked_watts(rows.rename(columns={"current_gpus": "gpus"}))
-    watts = rows["saved_watts"].astype(float).where(rows["saved_watts"].notna(), parked * removed)
-    watts = watts.where(~is_down, rows["mean_watts"]).where(is_change)
-    has_own_hosts = is_down & (rows["allocation_ratio"].astype(float) >= 1)
-    kwh = watts * HOURS_PER_MONTH / 1000 * rows["pue"].where(~has_own_hosts, rows["facility_per_device_ratio"])
-    rows["saving_kwh_month"] = kwh
-    rows["saving_energy_usd_month"] = kwh * rows["usd_per_kwh"]
-    rows["saving_kgco2e_month"] = kwh * rows["gco2e_per_kwh"] / 1000
-    freed = removed + (rows["current_gpus"] * rows["idle_hours_per_week"] / sleep.WEEK).fillna(0.0)
-    capacity_usd = freed * rows["usd_per_gpu_hour"] * HOURS_PER_MONTH
-    released = capacity_usd + rows["saving_energy_usd_month"] * rows["charged_energy_ratio"]
-    rows["saving_usd_month_if_released"] = released.where(is_change & (freed > 0))
-    by_usage = dict(list(days.groupby("usage")))
-    ends = [_saving_interval(row, by_usage.get(row["usage"])) for row in rows.to_dict("records")]
-    for place, name in enumerate(("saving_low", "saving_high", "saving_interval_basis")):
-        rows[name] = pd.Series([end[place] for end in ends], index=rows.index, dtype=object if place == 2 else float)
-    return rows
-
-
-def _saving_interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, float, str | None]:
-    """Ends of saving_kwh_month: it follows parked watts, mean watts or the demand, whose days say how sure they are; of
-    a power cap the watts under two limits."""
-    saving = row["saving_kwh_month"]
-    if not np.isfinite(saving):
-        return np.nan, np.nan, None
-    if row["kind"] == "power_cap":
-        low, high = (saving * row[f"saved_watts_{end}"] / row["saved_watts"] for end in ("low", "high"))
-        return max(low, 0.0), high, row["saved_watts_interval_basis"]
-    if row["kind"] in ("fewer_replicas", "fewer_gpus", "sleep_outside_hours"):
-        bare = row["idle_watts_bare"] if row["kind"] == "sleep_outside_hours" else 0.0
-        whole, parts = row["parked_watts_per_gpu"] - bare, ("parked_joules", "parked_gpu_seconds")
-        if row["parked_watts_basis"] != "intervals_without_tokens":
-            reach = saving * REFERENCE_ERROR_RATIO * row["parked_watts_per_gpu"] / whole
-            return max(saving - reach, 0.0), saving + reach, "reference_error"
-    elif row["kind"] == "spin_down":
-        bare, whole, parts = 0.0, row["mean_watts"] / row["current_gpus"], ("joules", "gpu_seconds")
-    else:
-        bare, whole, parts = 0.0, row["demand_tokens_per_second_mean"], ("tokens", "seconds")
-    if days is None or not whole > 0:
-        return np.nan, np.nan, None
-    low, high, basis = ratio_interval(days[parts[0]].to_numpy(float), days[parts[1]].to_numpy(float), _identity(row))
-    return max(saving * (low - bare) / whole, 0.0), saving * (high - bare) / whole, basis
-
-
-def _confidence(rows: pd.DataFrame) -> pd.Series:
-    """Coverage × what the size stands on × how much of FULL_DAYS was seen, less where nobody tells of queues."""
-    evidence = rows["evidence_basis"].map(EVIDENCE).where(rows["kind"] != "keep", 1.0)
-    is_unheard = rows["kind"].isin(CUTS) & ~rows["has_queue_telemetry"].fillna(False).astype(bool)
-    seen = rows["coverage_ratio"] * np.minimum(rows["days"] / FULL_DAYS, 1.0)
-    known = seen * evidence * np.where(is_unheard, NO_QUEUE_TELEMETRY, 1.0)
-    return known.where(rows["kind"] != "insufficient_data")
+def _freed(rows: pd.DataFrame) -> pd.DataFrame:
+    """How many GPUs hold no pod then, and how many of them with whole nodes: those of a deployment that is spun down
+    and holds all boards of its nodes. Which boards a smaller size leaves is not known."""
+    is_removal = rows["kind"].isin(savings.FREEING)
+    freed = (rows["current_gpus"] - rows["recommended_gpus"]).where(is_removal, 0.0)
+    has_own_nodes = (rows["kind"] == "spin_down") & (rows["allocation_ratio"].astype(float) >= 1)
+    return rows.assign(
+        is_change=rows["kind"].isin(CHANGES),
+        freed_gpus=freed,
+        freed_gpus_on_empty_nodes=freed.where(has_own_nodes, 0.0),
+    )
 
 
 def _identity(row: dict[str, Any]) -> str:
@@ -335,7 +271,8 @@ def identity(*names: Any) -> str:
 SHOWN = (
     "coverage_ratio", "days", "gpu_activity_ratio", "demand_tokens_per_second_mean", "demand_tokens_per_second_p99",
     "demand_tokens_per_second_max", "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
-    "capacity_basis", "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
+    "capacity_basis", "is_capacity_lower_bound",
+    "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",
     "context_tokens", "memory_gib", "memory_bandwidth_gb_per_second", "max_tensor_parallel", "running_requests_max",
     "kv_cache_usage_ratio_max", "has_queue_telemetry", "pressure_intervals", "queued_intervals", "hours",

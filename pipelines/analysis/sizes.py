@@ -120,7 +120,12 @@ def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFram
         np.ceil(pairs["demand"].to_numpy(float) / (TARGET_UTILISATION * each)),
         np.maximum(pairs["min_replicas"].fillna(1).to_numpy(float), 1),
     )
-    saved = (pairs["own_joules"] - pairs["joules_per_output_token"]) * pairs["demand_tokens_per_second_mean"]
+    # The published difference, but never more than is left of the watts now when the old accelerators stay on without
+    # a model and the new ones do the work.
+    mean = pairs["demand_tokens_per_second_mean"]
+    saved = (pairs["own_joules"] - pairs["joules_per_output_token"]) * mean
+    bare = pairs["idle_watts_bare"].astype(float).where(pairs["meter_scope"] == "board") * pairs["gpus"]
+    left = (pairs["mean_watts"] - bare - pairs["joules_per_output_token"] * mean).to_numpy(float)
     made = pd.DataFrame(
         {
             "usage": pairs["usage"].to_numpy(int),
@@ -130,9 +135,10 @@ def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFram
             "recommended_gpus_per_replica": pairs["accelerators"].to_numpy(float),
             "recommended_capacity_tokens_per_second": each * replicas,
             "evidence_basis": "published_benchmark",
-            "saved_watts": np.minimum(saved, pairs["mean_watts"]).to_numpy(float),
+            "saved_watts": np.minimum(saved.to_numpy(float), left),
         }
     )
+    made = made[~(made["saved_watts"] <= 0)]
     made = made.sort_values(["usage", "saved_watts", "recommended_device_type"], ascending=[True, False, True])
     return made.drop_duplicates(["usage", "kind"])
 

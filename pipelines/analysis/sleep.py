@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 WEEK = 168
-LEAST_WEEKS = 2  # in which an hour of the week was seen
+LEAST_SEEN_RATIO = 0.5  # of the weeks, in which an hour of the week was seen
 CHANCE = 0.05  # with which hours idle at random would have shown such a window somewhere in the week
+LEAST_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
 COLD_START_SECONDS = 300.0  # where the fleet file does not say
 LOADING_POWER_RATIO = 0.3  # of the power limit, while weights are loaded: bound by storage
 
@@ -21,6 +22,11 @@ def parked_watts(usage: pd.DataFrame) -> pd.Series:
     return np.minimum(usage["parked_watts_per_gpu"].astype(float), usage["mean_watts"].astype(float) / usage["gpus"])
 
 
+def bare_watts(usage: pd.DataFrame) -> pd.Series:
+    """Watts of one GPU that is on without a model. A meter of more than the board has no such reference."""
+    return usage["idle_watts_bare"].astype(float).where(usage["meter_scope"] == "board")
+
+
 def with_break_even(usage: pd.DataFrame) -> pd.DataFrame:
     """`usage` with what unloading a model is about, per GPU: `parking_watts_per_gpu` (parked less those of a board
     without a model), `cold_start_seconds` by `cold_start_basis`, `loading_joules_per_gpu` and `break_even_seconds`, the
@@ -28,7 +34,7 @@ def with_break_even(usage: pd.DataFrame) -> pd.DataFrame:
     stated = usage["cold_start_seconds"].astype(float) > 0
     start = usage["cold_start_seconds"].astype(float).where(stated, COLD_START_SECONDS)
     loading = LOADING_POWER_RATIO * usage["power_limit_watts"].astype(float) * start
-    parking = parked_watts(usage) - usage["idle_watts_bare"].astype(float)
+    parking = parked_watts(usage) - bare_watts(usage)
     return usage.assign(
         parking_watts_per_gpu=parking,
         cold_start_seconds=start,
@@ -48,26 +54,50 @@ def sleepers(usage: pd.DataFrame) -> pd.DataFrame:
 def windows(asleep: pd.DataFrame, hours: pd.DataFrame, weeks: str, idle_weeks: str) -> pd.DataFrame:
     """One row per hour to sleep through: `usage`, `slot`, `window`, and `window_hours`, the length of its window.
 
-    A window is an unbroken run of hours that were idle in every week. It has to outlast starting and its break-even
-    time, and what was seen has to be a habit: hours idle at random as often as this deployment's were would show such a
-    run in fewer than CHANCE of the cases. `hours` has one row per `usage` and `slot` (0-167 of the local week): on how
-    many dates it was seen, and on how many of them it was idle.
+    A window is an unbroken run of hours that were idle each time that they were seen, in half of the weeks at least.
+    It has to outlast starting and its break-even time, and what was seen has to be a habit: hours idle at random
+    (`random_idle_ratio`) would show such a run in fewer than CHANCE of the cases. All windows of a deployment together
+    have to save LEAST_SAVING_RATIO of its energy. `hours` has one row per `usage` and
+    `slot` (0-167 of the local week): on how many dates it was seen, and on how many of them it was idle.
     """
     rows = []
     for number, told in hours[hours["usage"].isin(asleep.index)].groupby("usage"):
         seen, idle = np.zeros(WEEK), np.zeros(WEEK)
         seen[told["slot"].to_numpy(int)] = told[weeks].to_numpy(float)
         idle[told["slot"].to_numpy(int)] = told[idle_weeks].to_numpy(float)
-        least = max(round(seen.sum() / WEEK), LEAST_WEEKS)
+        least = max(round(LEAST_SEEN_RATIO * seen.sum() / WEEK), 1)
         one = asleep.loc[number]
-        chance = idle.sum() / max(seen.sum(), 1.0)
+        chance = random_idle_ratio(seen, idle)
         for start, length in idle_runs((idle == seen) & (seen >= least)):
             slots = np.arange(start, start + length) % WEEK
             is_long = length * 3600 > one["cold_start_seconds"] + one["break_even_seconds"]
             if is_long and WEEK / length * chance ** seen[slots].sum() < CHANCE:
                 rows.append(pd.DataFrame({"usage": number, "slot": slots, "window": start, "window_hours": length}))
     nothing = pd.DataFrame({"usage": [], "slot": [], "window": [], "window_hours": []}, dtype=int)
-    return pd.concat([nothing, *rows], ignore_index=True)
+    found = pd.concat([nothing, *rows], ignore_index=True)
+    saved = saved_watts(asleep, found)["saved_watts"]
+    worth = saved.index[saved >= LEAST_SAVING_RATIO * asleep["mean_watts"].reindex(saved.index)]
+    return found[found["usage"].isin(worth)].reset_index(drop=True)
+
+
+def random_idle_ratio(seen: np.ndarray, idle: np.ndarray) -> float:
+    """How often hours are idle by chance, as those say that worked in some week; never more than all hours were.
+
+    Hours that were idle each time are what is to be judged: a model that works eight hours of the week, always the
+    same, idles by habit and not in 160 of 168 cases by chance. Leaving them out hides what chance made of them, so the
+    ratio is the one under which hours that worked at least once would be idle as often as these were. Hours that were
+    seen once cannot tell.
+    """
+    overall = float(idle.sum() / max(seen.sum(), 1.0))
+    n, k = (times[(idle < seen) & (seen >= 2)] for times in (seen, idle))
+    if not len(n):
+        return overall
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        ratio = (low + high) / 2
+        expected = (n * ratio * (1 - ratio ** (n - 1)) / (1 - ratio**n)).sum()
+        low, high = (ratio, high) if expected < k.sum() else (low, ratio)
+    return min(high, overall)
 
 
 def saved_watts(asleep: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
