@@ -11,27 +11,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pipelines import model_headline, warehouse
+from pipelines import advice_headline, model_headline, warehouse
 from pipelines.fleet import Fleet
 from pipelines.publication import DATABASE
-from pipelines.text_tables import RATIO, SHOWN_ROWS, TEXT, table
-
-# A month of each, biggest saving first; the rest by name.
-_SIZES = """
-select deployment,
-    case when kind in ('keep', 'insufficient_data') then format('{} ({})', kind, reason_code) else kind end as advice,
-    current_gpus, recommended_gpus, saving_kwh_month, saving_kgco2e_month, saving_energy_usd_month,
-    saving_usd_month_if_released, risk_ratio, confidence
-from published.right_sizing where is_preferred
-order by saving_kwh_month desc nulls last, deployment
-"""
-
-_SHARED = """
-select deployment, shares_with, current_gpus, recommended_gpus, saving_kwh_month, saving_kgco2e_month,
-    saving_energy_usd_month, saving_usd_month_if_released, risk_ratio, confidence
-from published.consolidation where kind = 'colocate'
-order by shares_with, deployment
-"""
+from pipelines.text_tables import SHOWN_ROWS, TEXT, table
 
 _HELD_BACK = """
 select date, string_agg(distinct invariant, ', ' order by invariant),
@@ -51,20 +34,6 @@ order by windows.start_at, windows.window_id
 """
 
 
-# Of each table: column, digits after the point (RATIO: a percentage; TEXT as it is).
-_SIZE_COLUMNS = {
-    "deployment": TEXT,
-    "what to do": TEXT,
-    "GPUs": 0,
-    "then": 0,
-    "kWh/month": 1,
-    "kgCO2e": 1,
-    "USD": 2,
-    "if released": 2,
-    "risk": RATIO,
-    "confidence": TEXT,
-}
-_SHARED_COLUMNS = {name if name != "what to do" else "or shares with": digits for name, digits in _SIZE_COLUMNS.items()}
 _WINDOW_COLUMNS = {
     "run window": TEXT,
     "mean W": 2,
@@ -86,8 +55,8 @@ def headline(fleet: Fleet) -> str:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
         tables = [
             model_headline.models(connection, fleet),
-            table(_SIZE_COLUMNS, connection.execute(_SIZES).fetchall()),
-            table(_SHARED_COLUMNS, connection.execute(_SHARED).fetchall()),
+            advice_headline.advice(connection),
+            advice_headline.free_boards(connection),
             table(_WINDOW_COLUMNS, connection.execute(_WINDOWS).fetchall()),
         ]
         held_back = connection.execute(_HELD_BACK).fetchall()
