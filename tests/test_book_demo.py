@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from datetime import date, timedelta
 from functools import cache
@@ -12,6 +13,8 @@ import pytest
 from collectors import demo_truth
 from collectors.demo_fleet import BOARDS, ENGINES, minute
 from collectors.samples import Window
+from pipelines import publication, warehouse
+from pipelines.fleet import PROJECT
 from tests.books import Book, at, day, on
 
 BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
@@ -509,3 +512,14 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
     assert lines["fleet"][-3] == lines["fleet"][-2]
     assert lines["llm-research/Qwen3.5-397B"][1:4] == ["fewer_gpus", "8", "4"]
     assert lines["llm-shared/gpt-oss-120b"][1:3] == ["keep", "(weights_do_not_fit)"]
+
+
+def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:
+    book, _ = four_weeks
+    ran = 0
+    with closing(warehouse.connect(book.fleet.published / publication.DATABASE, read_only=True)) as published:
+        for path in (PROJECT / "README.md", PROJECT / "docs" / "tables.md"):
+            for query in re.findall(r"^```sql\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+                assert published.execute(query).fetchall() != [], f"{path.name}:\n{query}"
+                ran += 1
+    assert ran >= 11
