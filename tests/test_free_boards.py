@@ -110,21 +110,28 @@ def elsewhere() -> Iterator[Series]:
     yield serves("dark-0")
 
 
+def sites() -> list[dict[str, object]]:
+    """As the fleet file has them; in the north the night has no tariff."""
+    told = {"zone": "US-CAL-CISO", "pue": 1.2}
+    priced = [{"name": name, **told, "tariff": [{"usd_per_kwh": 0.1}]} for name in ("west", "east", "lab", "dark")]
+    return [*priced, {"name": "north", **told, "tariff": [{"usd_per_kwh": 0.1, "local_hours": [7, 24]}]}]
+
+
+SPARE = {"device_uuid": "GPU-w-spare", "spare": True}
+PLACES = [{"name": node, "site": site} for node, site in NODES.items()]
+
+
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    sites = [
-        {"name": name, "zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}
-        for name in ("west", "east", "lab", "dark")
-    ]
-    north = {"name": "north", "zone": "US-CAL-CISO", "pue": 1.2}
+    rate = {"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2, "valid_from": DAY, "source": "planted"}
     book = plant(
         tmp_path_factory.mktemp("free_boards"),
         [*west(), *east(), *elsewhere()],
         days=2,
-        sites=[*sites, {**north, "tariff": [{"usd_per_kwh": 0.1, "local_hours": [7, 24]}]}],
-        nodes=[{"name": node, "site": site} for node, site in NODES.items()],
-        devices=[{"device_uuid": "GPU-w-spare", "spare": True}],
-        cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2, "valid_from": DAY, "source": "planted"}],
+        sites=sites(),
+        nodes=PLACES,
+        devices=[SPARE],
+        cost_rates=[rate],
     )
     book.run()
     return book

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -100,30 +101,26 @@ def series() -> Iterator[Series]:
             yield served(name)
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    folder = tmp_path_factory.mktemp("money")
+def fleet(folder: Path) -> dict[str, object]:
+    """What the fleet file says of these sites, with half a day of a grid in a file."""
     hours = [f"{DAY}T{hour:02}:00:00Z,500\n" for hour in range(12)]
     (folder / "grid.csv").write_text("at,g\n" + "".join(hours), encoding="utf-8")
-    stated = {site["name"]: site for site in reversed([*SITES.values()]) if "pue" in site}
-    fleet = {
-        "sites": list(stated.values()),
+    values = {"direct_gco2e_per_kwh": "g"}
+    return {
+        "sites": [site for site in SITES.values() if "pue" in site],
         "nodes": [{"name": f"n-{name}", "site": site["name"], "host_watts": 0} for name, site in SITES.items()],
         "devices": [{"device_uuid": "GPU-spare", "node": "n-spare"}],
         "cost_rates": RATES,
         "grid_intensity": {
-            "files": [
-                {
-                    "path": "grid.csv",
-                    "zone": "XX-HALF",
-                    "time": "at",
-                    "values": {"direct_gco2e_per_kwh": "g"},
-                    "source": "g",
-                }
-            ]
+            "files": [{"path": "grid.csv", "zone": "XX-HALF", "time": "at", "values": values, "source": "g"}]
         },
     }
-    planted = plant(folder, series(), days=2, **fleet)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    folder = tmp_path_factory.mktemp("money")
+    planted = plant(folder, series(), days=2, **fleet(folder))
     planted.run()
     return planted
 

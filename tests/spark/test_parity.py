@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -22,13 +22,15 @@ from tests import (
     messy,
     test_claims,
     test_engines_identity,
+    test_free_boards,
     test_handovers,
     test_models_of_intervals,
+    test_money,
     test_scrape_copies,
 )
 from tests.books import Book, command, validation_data
 from tests.planted import DAY as PLANTED_DAY
-from tests.planted import plant
+from tests.planted import Series, plant
 from tests.spark import cluster, parity
 from tests.spark.parity import lake_of
 from tests.test_book_goodput import DAY, goodput_book
@@ -121,7 +123,7 @@ def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Clust
 
 
 def test_ordinary_mess_is_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
-    """What the tests of identity, handovers, claims and silences planted, as the sources of one fleet."""
+    """What the tests of identity, handovers, claims, silences, money and free boards planted, in one fleet."""
     book, lake = planted_book(tmp_path), tmp_path / "lake"
     dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
     raw = lake_of(book, lake)
@@ -132,6 +134,7 @@ def test_ordinary_mess_is_the_same_on_both_engines(spark_cluster: cluster.Cluste
 
 def planted_book(folder: Path) -> Book:
     """Three days of every planted fleet at once, booked on DuckDB."""
+    free = [*test_free_boards.west(), *test_free_boards.east(), *test_free_boards.elsewhere()]
     series = {
         "messy": messy.series(),
         "handovers": test_handovers.boards(),
@@ -143,17 +146,33 @@ def planted_book(folder: Path) -> Book:
         ],
         "copies": [*test_scrape_copies.merged(), *test_scrape_copies.apart()],
         "models": test_models_of_intervals.planted(),
+        "money": of_namespace("money", test_money.series()),
+        "free": of_namespace(
+            "free", [*test_free_boards.west(), *test_free_boards.east(), *test_free_boards.elsewhere()]
+        ),
     }
+    money = test_money.fleet(folder)
+    others = [site for site in test_free_boards.sites() if site["name"] != "west"]
     told = {
-        "devices": test_claims.LISTED,
+        **money,
+        "sites": [*money["sites"], *others],
+        "nodes": [*money["nodes"], *test_free_boards.PLACES],
+        "devices": [*test_claims.LISTED, *money["devices"], test_free_boards.SPARE],
         "models": test_engines_identity.MODELS,
-        "cost_rates": test_engines_identity.RATES,
         "engines": [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}],
         "max_spread_days": 0.25,
     }
     book = plant(folder, series, days=3, **told)
     book.run()
     return book
+
+
+def of_namespace(name: str, series: Iterable[Series]) -> list[Series]:
+    """The same pods elsewhere: names are used twice among the planted fleets."""
+    return [
+        (metric, {**labels, "namespace": name} if "namespace" in labels else labels, samples)
+        for metric, labels, samples in series
+    ]
 
 
 def ran(fleet: Path, data: Path, **more: str) -> str:
