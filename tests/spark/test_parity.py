@@ -147,9 +147,7 @@ def planted_book(folder: Path) -> Book:
         "copies": [*test_scrape_copies.merged(), *test_scrape_copies.apart()],
         "models": test_models_of_intervals.planted(),
         "money": of_namespace("money", test_money.series()),
-        "free": of_namespace(
-            "free", [*test_free_boards.west(), *test_free_boards.east(), *test_free_boards.elsewhere()]
-        ),
+        "free": of_namespace("free", free),
     }
     money = test_money.fleet(folder)
     others = [site for site in test_free_boards.sites() if site["name"] != "west"]
