@@ -11,10 +11,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from pipelines import advice_headline, model_headline, warehouse
 from pipelines.fleet import Fleet
 from pipelines.publication import DATABASE
-from pipelines.text_tables import SHOWN_ROWS, TEXT, table
+from pipelines.text_tables import SHOWN_ROWS, TEXT, explained, table
 
 _HELD_BACK = """
 select date, string_agg(distinct invariant, ', ' order by invariant),
@@ -43,6 +45,11 @@ _WINDOW_COLUMNS = {
     "period ": 4,
     "judged": TEXT,
 }
+_WINDOW_MEANINGS = {
+    "run window": "a span that the fleet file names; watts and joules of all accelerators of its engine in it",
+    "period": "the same over all dates, as in the first table",
+    "judged": "ok, or why the window is not to be believed (run_windows.reason_code)",
+}
 
 
 def headline(fleet: Fleet) -> str:
@@ -57,7 +64,7 @@ def headline(fleet: Fleet) -> str:
             model_headline.models(connection, fleet),
             advice_headline.advice(connection),
             advice_headline.free_boards(connection),
-            table(_WINDOW_COLUMNS, connection.execute(_WINDOWS).fetchall()),
+            _windows(connection),
         ]
         held_back = connection.execute(_HELD_BACK).fetchall()
     label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
@@ -77,6 +84,11 @@ def _held_back(rows: Sequence[Sequence[Any]]) -> str:
         for on, invariants, is_published in rows[:SHOWN_ROWS]
     ]
     return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
+
+
+def _windows(connection: duckdb.DuckDBPyConnection) -> str:
+    rows = connection.execute(_WINDOWS).fetchall()
+    return "\n".join([table(_WINDOW_COLUMNS, rows), explained(_WINDOW_MEANINGS)]) if rows else ""
 
 
 def _shown(path: Path) -> str:

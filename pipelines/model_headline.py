@@ -98,14 +98,15 @@ _COLUMNS = {
     "USD/Mtok output": 2,
 }
 _MEANINGS = {
-    "J/total token": "joules at the meter, idle ones included, per input or output token",
+    "J/total token": "joules of the accelerators alone (of a server's meter where the row says node), idle ones included,"
+    " per input or output token",
     "J/output token": "the same joules per output token",
-    "idle energy": "share of those joules that no token needed: nothing ran, or the floor below what ran",
-    "idle time": "share of the time in which nothing ran",
+    "idle energy": "share of those joules drawn while nothing ran, or by the idle floor under what ran",
+    "idle time": "share of the time in which nothing ran, of the time whose use is known",
     "kWh, kgCO2e": "of the facility: accelerators and their hosts × PUE, and what the grid emitted for it",
-    "USD own": "the accelerators' hours and the electricity of what the row held",
-    "USD fully loaded": "and its share of what nobody held; both columns add up to the same total",
-    "USD/Mtok output": "fully loaded, per million output tokens",
+    "USD own": "price of the accelerators' hours that the row claimed, and of its electricity",
+    "USD fully loaded": "USD own and, by GPU-hours, a share of what nobody held; both add up to the same total",
+    "USD/Mtok output": "USD fully loaded per million output tokens",
 }
 
 

@@ -511,7 +511,11 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
     assert lines["__unallocated__"][-2] == "0.00"
     assert lines["fleet"][-3] == lines["fleet"][-2]
     assert lines["llm-research/Qwen3.5-397B"][1:4] == ["fewer_gpus", "8", "4"]
-    assert lines["llm-shared/gpt-oss-120b"][1:3] == ["keep", "(weights_do_not_fit)"]
+    assert lines["llm-shared/gpt-oss-120b"][1:6] == ["keep:", "weights", "do", "not", "fit"]
+    # One change of each deployment, and all together: 201.4 + 198.8 + 56.2 kWh.
+    kwh = [float(lines[name][4]) for name in lines if name.startswith("llm-research/")]
+    assert float(lines["all"][3]) == pytest.approx(sum(kwh), abs=0.15)
+    assert lines["a6000 at west"][3] == "2"
 
 
 def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:
