@@ -62,7 +62,7 @@ _SUMMED = ("GPUs", "then", "kWh/month", "kgCO2e/month", "USD of it", "USD if rel
 _ADVICE_MEANINGS = {
     "what to do": "the one change to follow; keep: why nothing smaller would do",
     "GPUs, then": "accelerators that the deployment holds now, and would hold then",
-    "kWh/month": "facility electricity that this alone saves: freed accelerators idle on without a model, hosts stay on",
+    "kWh/month": "facility electricity that this alone saves; freed accelerators idle on without a model, hosts on",
     "USD of it": "the price of those kWh",
     "kWh if nodes off": "instead, if nodes that are left without any pod are switched off with their hosts",
     "USD if released": "on top, a month's price of the freed accelerators' hours, if they are handed back",

@@ -98,7 +98,7 @@ _COLUMNS = {
     "USD/Mtok output": 2,
 }
 _MEANINGS = {
-    "J/total token": "joules of the accelerators alone (of a server's meter where the row says node), idle ones included,"
+    "J/total token": "joules of the accelerators alone (where the row says node, of a server), idle ones included,"
     " per input or output token",
     "J/output token": "the same joules per output token",
     "idle energy": "share of those joules drawn while nothing ran, or by the idle floor under what ran",
