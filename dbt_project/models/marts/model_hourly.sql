@@ -35,12 +35,18 @@ rates as (
 
 ),
 
+token_engines as (
+
+    select distinct engine from tokens
+
+),
+
 -- An engine's tokens stand in the row of the devices that it holds, and have a price if every part of every board of it has.
 engine_prices as (
 
     select
-        interval_start_at,
-        engine,
+        costed_energy.interval_start_at,
+        costed_energy.engine,
         min(coalesce(device_type, {{ unknown() }})) as device_type,
         min(meter_scope) as meter_scope,
         min(site) as site,
@@ -49,7 +55,9 @@ engine_prices as (
         max(case when {{ flag }} then 1 else 0 end) = 1 as {{ flag }}_in_part{{ ',' if not loop.last }}
         {% endfor %}
     from costed_energy
-    group by interval_start_at, engine
+    left join token_engines on costed_energy.engine = token_engines.engine
+    where token_engines.engine is not null or costed_energy.is_matched
+    group by costed_energy.interval_start_at, costed_energy.engine
 
 ),
 
