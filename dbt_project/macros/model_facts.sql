@@ -47,7 +47,7 @@
     {{ ratio('carbon_known_output_tokens', 'matched_output_tokens') }} as carbon_coverage_ratio,
     unpriced_gpu_seconds = 0 as is_cost_complete,
     carbon_unknown_joules = 0 as is_carbon_complete,
-    {{ ratio('gpu_seconds', 'claimed_gpu_seconds') }} as coverage_ratio,
+    case when gpu_seconds > claimed_gpu_seconds then 1 else {{ ratio('gpu_seconds', 'claimed_gpu_seconds') }} end as coverage_ratio,
     {{ ratio('error_joules', 'energy_joules') }} as energy_error_ratio,
     cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
 {% endmacro %}
