@@ -1,7 +1,9 @@
 -- What raw says each reading knows of each meter and date, best first: int_metered_days adds up the first, and compares the second with it.
 -- Reads raw, the catalogues and its own reading of labels, none of the book's steps. One row per date and reading of a meter that ought to be booked.
-{# Only int_metered_days reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
-{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+{% set reading = [
+    'reading_id', 'source', 'metric', 'kind', 'rank', 'meter', 'meter_scope', 'coarseness', 'node', 'rack', 'site', 'device_type',
+    'interval_seconds'
+] %}
 
 with reading_dates as (
 
@@ -53,19 +55,9 @@ doubts as (
 day_facts as (
 
     select
-        reading_dates.reading_id,
-        reading_dates.source,
-        reading_dates.metric,
-        reading_dates.kind,
-        reading_dates.rank,
-        reading_dates.meter,
-        reading_dates.meter_scope,
-        reading_dates.coarseness,
-        reading_dates.node,
-        reading_dates.rack,
-        reading_dates.site,
-        reading_dates.device_type,
-        reading_dates.interval_seconds,
+        {% for name in reading -%}
+        reading_dates.{{ name }},
+        {% endfor -%}
         dates.date,
         dates.start_us,
         dates.end_us,
@@ -89,19 +81,9 @@ day_facts as (
     inner join dates on reading_dates.date = dates.date
     union all
     select
-        reading_dates.reading_id,
-        reading_dates.source,
-        reading_dates.metric,
-        reading_dates.kind,
-        reading_dates.rank,
-        reading_dates.meter,
-        reading_dates.meter_scope,
-        reading_dates.coarseness,
-        reading_dates.node,
-        reading_dates.rack,
-        reading_dates.site,
-        reading_dates.device_type,
-        reading_dates.interval_seconds,
+        {% for name in reading -%}
+        reading_dates.{{ name }},
+        {% endfor -%}
         dates.date,
         dates.start_us,
         dates.end_us,
