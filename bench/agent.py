@@ -108,11 +108,11 @@ def main() -> None:
     asked = parser.parse_args()
 
     # As `python -m collectors agent` does, with pretended boards.
-    from collectors.agent import Watch, families_to_keep, run_agent  # noqa: PLC0415 (its start is no part of the figure)
-    from collectors.exposition import ExpositionPage  # noqa: PLC0415
-    from collectors.nvml import NvmlSampler  # noqa: PLC0415
-    from collectors.spool import Spool  # noqa: PLC0415
-    from collectors.spool_writer import SpoolWriter  # noqa: PLC0415
+    from collectors.devices.agent import Watch, families_to_keep, run_agent  # noqa: PLC0415 (its start is no part of the figure)
+    from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.devices.spool import Spool  # noqa: PLC0415
+    from collectors.devices.spool_writer import SpoolWriter  # noqa: PLC0415
+    from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
 
     families = families_to_keep(None)
     watches = [Watch(NvmlSampler(PretendedBoards(), host="bench"), 1.0)]

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from bench.fleet_day import GPUS_PER_NODE
-from pipelines import warehouse
+from pipelines.warehouse import database
 
 # (GPUs per replica, replicas) of every twelve deployments: 80 GPUs.
 SHAPES = ((4, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2), (1, 4), (8, 2), (4, 1), (8, 1))
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, required=True)
     parser.add_argument("--end", type=date.fromisoformat, required=True)
     asked = parser.parse_args()
-    with closing(warehouse.connect(asked.warehouse)) as connection:
+    with closing(database.connect(asked.warehouse)) as connection:
         print(write_history(connection, asked.gpus, asked.end, asked.days))
 
 

@@ -14,9 +14,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from bench.fleet_day import FIRST_DAY
-from pipelines import spark, stores, warehouse
-from pipelines.fleet import load_fleet
-from pipelines.lake import SAMPLE_TABLES, export_control
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.landing import stores
+from pipelines.landing.lake import SAMPLE_TABLES, export_control
+from pipelines.spark import driver
+from pipelines.warehouse import database
 from tests.spark import cluster
 
 
@@ -25,7 +27,7 @@ def run(fleet_path: Path, workers: int, folder: Path) -> dict[str, float]:
     fleet = load_fleet(fleet_path)
     lake = stores.store_of(fleet).lake
     control_id = f"bench-{workers}"
-    with closing(warehouse.connect(fleet.warehouse, read_only=True)) as connection:
+    with closing(database.connect(fleet.warehouse, read_only=True)) as connection:
         export_control(connection, lake, control_id)
     end = FIRST_DAY + timedelta(1)
     files = {table: lake.sample_files(table, FIRST_DAY, end) for table in SAMPLE_TABLES}
@@ -35,7 +37,7 @@ def run(fleet_path: Path, workers: int, folder: Path) -> dict[str, float]:
     # Java's own options: the tests' spare the compiler that pays off with many rows.
     with cluster.running(folder, workers) as running, running.process(java_options="") as pool:
         ready = time.perf_counter()
-        pool.submit(spark.build, Path(lake.root), files, control, FIRST_DAY, end, dbt_vars=dbt_vars).result()
+        pool.submit(driver.build, Path(lake.root), files, control, FIRST_DAY, end, dbt_vars=dbt_vars).result()
         built = time.perf_counter()
     return {"seconds": round(built - ready, 3), "cluster_seconds": round(ready - began, 3)}
 

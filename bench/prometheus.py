@@ -23,10 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from bench import children, fleet_day
-from collectors.prometheus import PrometheusCollector
+from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import Window
-from pipelines import catalog, landing, warehouse
-from pipelines.raw_tables import create_tables
+from pipelines.fleet import catalog
+from pipelines.landing import telemetry_landing
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 
 READY_SECONDS = 60
 
@@ -74,12 +76,12 @@ def land(url: str, day: date, path: Path, hours: float = 24.0) -> dict[str, floa
     """Land the first hours of the server's day into a new warehouse at `path`: samples, seconds, samples per second."""
     start_at = datetime(day.year, day.month, day.day, tzinfo=UTC)
     collector = PrometheusCollector("bench", url, interval_seconds=fleet_day.INTERVAL_SECONDS)
-    known = landing.Catalogue(catalog.families(), catalog.device_labels())
-    with closing(warehouse.connect(path)) as connection:
+    known = telemetry_landing.Catalogue(catalog.families(), catalog.device_labels())
+    with closing(database.connect(path)) as connection:
         create_tables(connection)
         began = time.perf_counter()
         window = Window(start_at, start_at + timedelta(hours=hours))
-        landed = landing.land(connection, collector, window, known, run_id="bench")
+        landed = telemetry_landing.land(connection, collector, window, known, run_id="bench")
         seconds = time.perf_counter() - began
     if landed.outcome != "landed":
         raise RuntimeError(f"{landed.outcome}: {landed.detail}")

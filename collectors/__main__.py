@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collectors.exposition import ExpositionPage
+    from collectors.protocols.exposition import ExpositionPage
 
 EXAMPLES = """\
 examples:
@@ -97,8 +97,8 @@ def _seconds(text: str) -> float:
 
 
 def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
-    from collectors.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for pyarrow)
-    from collectors.exposition import ExpositionPage  # noqa: PLC0415
+    from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for pyarrow)
+    from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
 
     secrets = {key: value for key, value in vars(options).items() if key.endswith("_env")}
     families = families_to_keep(options.families) if options.page else None
@@ -107,7 +107,7 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
 
 def _samplers(options: argparse.Namespace) -> list:
     """The NVML sampler, if asked for, then the pages. SystemExit 2 with one line where an option cannot be."""
-    from collectors.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
     from collectors.samples import SourceError  # noqa: PLC0415
 
     if not options.nvml and not options.page:
@@ -119,10 +119,10 @@ def _samplers(options: argparse.Namespace) -> list:
 
 
 def _agent(options: argparse.Namespace) -> int:
-    from collectors.agent import Watch, run_agent  # noqa: PLC0415
-    from collectors.nvml import NvmlSampler  # noqa: PLC0415
-    from collectors.spool import Spool  # noqa: PLC0415
-    from collectors.spool_writer import SpoolWriter  # noqa: PLC0415
+    from collectors.devices.agent import Watch, run_agent  # noqa: PLC0415
+    from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.devices.spool import Spool  # noqa: PLC0415
+    from collectors.devices.spool_writer import SpoolWriter  # noqa: PLC0415
 
     samplers = _samplers(options)
     try:
@@ -161,8 +161,8 @@ def _sample(options: argparse.Namespace) -> int:
 
 
 def _record(options: argparse.Namespace) -> int:
-    from collectors.agent import record  # noqa: PLC0415
-    from collectors.nvml import NvmlSampler  # noqa: PLC0415
+    from collectors.devices.agent import record  # noqa: PLC0415
+    from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
     from collectors.samples import SourceError  # noqa: PLC0415
 
     if not options.out.parent.is_dir():

@@ -1,7 +1,7 @@
 """What the cells of a file's column hold: texts, numbers and times, whatever way they are written.
 
-Add here another spelling of a number or a time that can mean one thing only. Keep out which column is what (`files`)
-and what the values mean (SQL).
+Add here another spelling of a number or a time that can mean one thing only. Keep out which column is what
+(`sample_files`) and what the values mean (SQL).
 """
 
 from __future__ import annotations

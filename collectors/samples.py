@@ -5,17 +5,13 @@ Add here what crosses the door between collectors and landing. Keep out anything
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collectors.series import SeriesRegister
 
 OBSERVED_AT = pa.timestamp("us", tz="UTC")
 SAMPLE_SCHEMA = pa.schema([("series_id", pa.int64()), ("observed_at", OBSERVED_AT), ("value", pa.float64())])
@@ -77,18 +73,6 @@ class Batch(NamedTuple):
 
     stream: str
     samples: pa.RecordBatch
-
-
-class Collector(Protocol):
-    """Reads one source of the fleet file.
-
-    `collect` yields what the source holds in the window (half-open), native values, invalid ones included; it registers
-    each series and observes each batch in `register` before it yields it. Raises SourceError.
-    """
-
-    source: str
-
-    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]: ...
 
 
 def url_without_secrets(url: str) -> str:

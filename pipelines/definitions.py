@@ -1,5 +1,5 @@
-"""What Dagster loads. The top of the house: nothing imports this module."""
+"""What Dagster loads. Nothing imports this module."""
 
-from pipelines.house import definitions_of, fleet_of_environment
+from pipelines.code_location import definitions_of, fleet_of_environment
 
 defs = definitions_of(fleet_of_environment())

@@ -28,28 +28,20 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from collectors.samples import Collector, Window
+from collectors.collector import Collector
+from collectors.samples import Window
 from collectors.series import SeriesRegister
-from collectors.synthetic import SyntheticCollector
-from pipelines import (
-    booking,
-    catalog,
-    consolidation,
-    curves,
-    grid,
-    invariants,
-    prices,
-    publication,
-    references,
-    request_landing,
-    right_sizing,
-    telemetry,
-    warehouse,
-)
-from pipelines.fleet import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
-from pipelines.landing import Landing
-from pipelines.ledger import DBT_PROJECT, prepared_project
-from pipelines.raw_tables import create_tables
+from collectors.synthetic.generator import SyntheticCollector
+from pipelines.advice import consolidation_table, efficiency_fits, right_sizing_table
+from pipelines.booking import invariants
+from pipelines.booking.project import DBT_PROJECT, prepared_project
+from pipelines.fleet import catalog
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
+from pipelines.landing import fleet_landing, grid_landing, price_landing, request_landing, telemetry_assets
+from pipelines.landing.telemetry_landing import Landing
+from pipelines.publishing import publication
+from pipelines.warehouse import database, due_dates
+from pipelines.warehouse.raw_tables import create_tables
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)  # every day of the demo is over
 
@@ -178,18 +170,18 @@ class Book:
         """Land the dates [start, end) and the fleet file's own tables."""
         with _threads(threads), self.connection() as connection:
             create_tables(connection)
-            references.write_fleet(connection, self.fleet)
-            grid.land_grid(connection, self.fleet, start, end, run_id="test", force=force)
-            prices.land_prices(connection, self.fleet.prices.files)
+            fleet_landing.write_fleet(connection, self.fleet)
+            grid_landing.land_grid(connection, self.fleet, start, end, run_id="test", force=force)
+            price_landing.land_prices(connection, self.fleet.prices.files)
             for source in self.fleet.requests:
                 request_landing.land(connection, source.collector(), start, end, run_id="test", force=force)
-            references.write_run_windows(connection, self.fleet)
-            return telemetry.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
+            fleet_landing.write_run_windows(connection, self.fleet)
+            return telemetry_assets.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 
     def write(self, start: date, end: date, *, threads: int = 2) -> tuple[date, date]:
         """Book what is landed of the dates [start, end) and what else is due; returns the dates that were booked."""
         with self.connection() as connection:
-            first, last = booking.dates_to_book(connection, start, end)
+            first, last = due_dates.dates_to_book(connection, start, end)
             is_seeded = connection.execute(
                 "select count(*) from duckdb_tables() where schema_name = 'reference'"
             ).fetchall() != [(0,)]
@@ -197,10 +189,10 @@ class Book:
             self.dbt("seed", threads=threads)
         self.dbt("run", dates=(first, last), threads=threads)
         with self.connection() as connection:
-            curves.write_fits(connection)
-            right_sizing.write_right_sizing(connection)
-            consolidation.write_consolidation(connection)
-            booking.booked(connection, first, last)
+            efficiency_fits.write_fits(connection)
+            right_sizing_table.write_right_sizing(connection)
+            consolidation_table.write_consolidation(connection)
+            due_dates.booked(connection, first, last)
         return first, last
 
     def dbt(
@@ -256,7 +248,7 @@ class Book:
     def connection(self, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """The warehouse, closed afterwards."""
         self.fleet.root.mkdir(parents=True, exist_ok=True)
-        with closing(warehouse.connect(self.fleet.warehouse, read_only)) as connection:
+        with closing(database.connect(self.fleet.warehouse, read_only)) as connection:
             yield connection
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple]:

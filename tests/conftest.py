@@ -12,9 +12,9 @@ import duckdb
 import pytest
 from filelock import FileLock
 
-from pipelines import warehouse
-from pipelines.fleet import DEFAULT_FLEET
-from pipelines.raw_tables import create_tables
+from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests import composed
 from tests.books import Book, command
 from tests.servers import openmetrics, prometheus_with_history
@@ -27,7 +27,7 @@ if sys.modules["__main__"].__spec__ is None:
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """An open warehouse with empty tables."""
-    connection = warehouse.connect(tmp_path / "warehouse.duckdb")
+    connection = database.connect(tmp_path / "warehouse.duckdb")
     create_tables(connection)
     yield connection
     connection.close()

@@ -11,7 +11,7 @@ import numpy as np
 
 from collectors.samples import Batch, Family, Window, microseconds, sample_batch
 from collectors.series import SeriesRegister
-from pipelines.landing import Catalogue
+from pipelines.landing.telemetry_landing import Catalogue
 
 DAY_ONE = datetime(2026, 10, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.analysis import advice
+from pipelines.analysis import preference
 from tests.books import Book
 from tests.planted import (
     DAY_SECONDS,
@@ -169,7 +169,7 @@ def row(table: str, group: str, kind: str, kwh: float | None = None, usd: float 
 
 def preferred(*rows: dict) -> list[str]:
     frame = pd.DataFrame(rows)
-    return sorted(frame.loc[advice.preferred(frame), "recommendation_id"])
+    return sorted(frame.loc[preference.preferred(frame), "recommendation_id"])
 
 
 def test_of_the_rows_of_a_deployment_that_which_saves_most_is_followed_whichever_table_has_it() -> None:
@@ -209,9 +209,9 @@ def test_who_shares_does_so_together_or_not_at_all(alone: float, expected: list[
 
 told_rows = st.lists(
     st.tuples(
-        st.sampled_from(advice.TABLES),
+        st.sampled_from(preference.TABLES),
         st.sampled_from("abcd"),
-        st.sampled_from(advice.KINDS),
+        st.sampled_from(preference.KINDS),
         st.none() | st.integers(0, 5),
         st.none() | st.integers(0, 5),
         st.sampled_from(["c1", "c2"]),
@@ -230,7 +230,7 @@ def test_one_row_of_each_deployment_is_followed_and_no_half_of_a_plan(told: list
         for one in told
     ]
     frame = pd.DataFrame(rows)
-    chosen = frame[advice.preferred(frame)]
+    chosen = frame[preference.preferred(frame)]
     assert chosen["exclusive_group_id"].is_unique
     # Who has nothing but half of a plan has no row.
     stands = frame[frame["colocation_id"].isna()]
@@ -238,7 +238,7 @@ def test_one_row_of_each_deployment_is_followed_and_no_half_of_a_plan(told: list
     for colocation, several in chosen.dropna(subset="colocation_id").groupby("colocation_id"):
         assert len(several) == (frame["colocation_id"] == colocation).sum()
     shuffled = frame.sample(frac=1, random_state=1)
-    assert set(shuffled.loc[advice.preferred(shuffled), "recommendation_id"]) == set(chosen["recommendation_id"])
+    assert set(shuffled.loc[preference.preferred(shuffled), "recommendation_id"]) == set(chosen["recommendation_id"])
 
 
 # --- how sure it is ---------------------------------------------------------------------------------------------------
@@ -269,4 +269,4 @@ SURE = {"kind": "fewer_gpus", "days": 28, "coverage_ratio": 0.99, "has_queue_tel
 def test_confidence_is_a_word(changes: dict[str, Any], evidence: str | None, word: str | None) -> None:
     rows = pd.DataFrame([SURE | changes])
     serves_less = rows["kind"].isin(["fewer_gpus"])
-    assert advice.confidence(rows, pd.Series([evidence]), serves_less).replace(np.nan, None).tolist() == [word]
+    assert preference.confidence(rows, pd.Series([evidence]), serves_less).replace(np.nan, None).tolist() == [word]

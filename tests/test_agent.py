@@ -21,13 +21,13 @@ from servers import http_server, running
 from test_nvml import NOT_SUPPORTED, FakeNvml, board
 
 from collectors.__main__ import main, parser
-from collectors.agent import Ticker, families_to_keep, read_families, record
-from collectors.nvml import NvmlSampler
+from collectors.devices.agent import Ticker, families_to_keep, read_families, record
+from collectors.devices.nvml import NvmlSampler
+from collectors.devices.spool import SPOOL_SCHEMA, Spool, SpoolCollector
+from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading, labels_json
 from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window
 from collectors.series import SeriesRegister, series_id
-from collectors.spool import SPOOL_SCHEMA, Spool, SpoolCollector
-from collectors.spool_writer import SpoolWriter
 
 ROOT = Path(__file__).parent.parent
 DAY = date(2026, 10, 14)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipelines.alarms import ALARMS, ask
+from pipelines.booking.alarms import ALARMS, ask
 from tests.books import Book, files_source, record
 
 FIRST = date(2026, 10, 1)

@@ -13,11 +13,11 @@ import sqlalchemy
 
 from bench import agent, children, fleet_day, floor
 from bench.product import Fleet, write_empty
+from collectors.devices.spool import SpoolCollector
 from collectors.samples import Family, Window
 from collectors.series import SeriesRegister
-from collectors.spool import SpoolCollector
-from pipelines.__main__ import _history_kept_open
-from pipelines.fleet import load_fleet
+from pipelines.command_line.run import history_kept_open
+from pipelines.fleet.fleet_file import load_fleet
 
 DAY = date(2026, 9, 3)
 START = datetime(2026, 9, 3, tzinfo=UTC)
@@ -139,7 +139,7 @@ def test_a_run_holds_dagsters_files_open_so_that_they_are_not_written_back_each_
         connection.execute("create table events (event text)")
     connection.close()
     engine = sqlalchemy.create_engine(f"sqlite:///{path}", poolclass=sqlalchemy.pool.NullPool)
-    with _history_kept_open():
+    with history_kept_open():
         for _ in range(3):
             with engine.begin() as opened:
                 opened.execute(sqlalchemy.text("insert into events values ('one')"))

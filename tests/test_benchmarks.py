@@ -13,11 +13,12 @@ import dagster as dg
 import duckdb
 import pytest
 
-from collectors.benchmark_files import BenchmarkFile
+from collectors.records.benchmark_files import BenchmarkFile
 from collectors.samples import SourceError
-from pipelines import benchmarks, requests, warehouse
-from pipelines.fleet import Fleet, load_fleet
-from pipelines.raw_tables import create_tables
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.landing import benchmark_landing, request_assets
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import validation_data
 
 MLPERF = {
@@ -204,7 +205,7 @@ def test_the_ml_energy_runs_land_and_their_watts_explain_their_joules(
     entry = "  - {name: ml, kind: ml_energy, path: '${DATA}/ml_energy_v3/llm_runs.csv', as_of: 2026-02-01}\n"
     fleet = fleet_of(tmp_path, entry, DATA=str(validation_data()))
     for _ in range(2):
-        assert benchmarks.write_benchmark_results(held, fleet) == [benchmarks.Reading("ml", 838)]
+        assert benchmark_landing.write_benchmark_results(held, fleet) == [benchmark_landing.Reading("ml", 838)]
     (found,) = held.execute(
         """
         select count(distinct result_id), count(distinct model), array_agg(distinct accelerator order by accelerator),
@@ -225,7 +226,7 @@ def test_files_that_cannot_be_read_keep_what_they_gave_and_harm_no_other(tmp_pat
         "  - {name: rounds, kind: mlperf, path: mlperf.json, as_of: 2024-08-28}\n"
         "  - {name: load, kind: artificial_analysis, path: aa.csv, as_of: 2026-01-01}\n",
     )
-    asset = requests.request_assets(fleet)[1]
+    asset = request_assets.request_assets(fleet)[1]
 
     def checks() -> dict[str, tuple[bool, int]]:
         done = dg.materialize([asset], instance=dg.DagsterInstance.ephemeral(), raise_on_error=False)
@@ -272,9 +273,9 @@ def test_whatever_a_file_does_to_its_reader_costs_its_own_check(
         return rows
 
     monkeypatch.setattr(BenchmarkFile, "results", trips)
-    with closing(warehouse.connect(":memory:")) as connection:
+    with closing(database.connect(":memory:")) as connection:
         create_tables(connection)
-        rounds, load = benchmarks.write_benchmark_results(connection, fleet)
+        rounds, load = benchmark_landing.write_benchmark_results(connection, fleet)
     assert (rounds.rows, rounds.failure is not None and told in rounds.failure) == (0, True), rounds.failure
     assert (load.rows, load.failure) == (1, None)
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipelines import curves, pictures
-from pipelines.publication import DATABASE
+from pipelines.advice import efficiency_fits
+from pipelines.publishing import pictures
+from pipelines.publishing.publication import DATABASE
 from tests.books import Book, at, command, files_source, on, record
 
 FIRST, END = on("10-20"), on("10-26")
@@ -231,7 +232,7 @@ def test_names_of_a_source_are_never_names_of_the_book(book: Book) -> None:
 
 def test_every_picture_of_such_names_is_drawn(book: Book) -> None:
     with book.connection() as connection:
-        levels, fits = curves.write_fits(connection)
+        levels, fits = efficiency_fits.write_fits(connection)
         models = connection.execute("select * from marts.model_daily where energy_joules is not null").df()
     shown = levels[levels["model"].isin(["v$1_$2", '"__base__"'])]
     assert len(shown) == 2

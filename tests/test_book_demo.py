@@ -10,11 +10,12 @@ from functools import cache
 import duckdb
 import pytest
 
-from collectors import demo_truth
-from collectors.demo_fleet import BOARDS, ENGINES, minute
 from collectors.samples import Window
-from pipelines import publication, warehouse
-from pipelines.fleet import PROJECT
+from collectors.synthetic import demo_truth
+from collectors.synthetic.demo_fleet import BOARDS, ENGINES, minute
+from pipelines.fleet.fleet_file import PROJECT
+from pipelines.publishing import publication
+from pipelines.warehouse import database
 from tests.books import Book, at, day, on
 
 BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
@@ -521,7 +522,7 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
 def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:
     book, _ = four_weeks
     ran = 0
-    with closing(warehouse.connect(book.fleet.published / publication.DATABASE, read_only=True)) as published:
+    with closing(database.connect(book.fleet.published / publication.DATABASE, read_only=True)) as published:
         for path in (PROJECT / "README.md", PROJECT / "docs" / "tables.md"):
             for query in re.findall(r"^```sql\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
                 assert published.execute(query).fetchall() != [], f"{path.name}:\n{query}"

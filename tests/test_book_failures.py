@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from collectors.demo_fleet import BOARDS
+from collectors.synthetic.demo_fleet import BOARDS
 from tests.books import Book, at, command, day, demo_fleet, files_source, on, record, recorded
 from tests.servers import fields_of, free_port, http_server, reply
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet import PROJECT
+from pipelines.fleet.fleet_file import PROJECT
 from tests.books import Book, command, validation_data
 
 # window: official watts, J/output token, output tokens of the window and of its engine's ranging window

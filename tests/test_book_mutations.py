@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.demo_fleet import BOARDS
-from pipelines.fleet import PROJECT
+from collectors.synthetic.demo_fleet import BOARDS
+from pipelines.fleet.fleet_file import PROJECT
 from tests.books import Book, arguments, broken_project, demo_fleet, environment, on
 
 ENERGY_BALANCE, TOKEN_BALANCE = "every_metered_joule_is_booked_once", "tokens_are_booked_once"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.fleet import PROJECT
+from pipelines.fleet.fleet_file import PROJECT
 from tests.books import (
     Book,
     arguments,

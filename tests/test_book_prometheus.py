@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from collectors.demo_fleet import BOARDS
 from collectors.samples import Window
+from collectors.synthetic.demo_fleet import BOARDS
 from tests.books import Book, at, demo_fleet, files_source, on, record, recorded
 from tests.servers import (
     http_server,

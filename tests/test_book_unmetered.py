@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.alarms import ALARMS
+from pipelines.booking.alarms import ALARMS
 from tests.books import Book
 from tests.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, book_of, found
 

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collectors.samples import Window
-from pipelines import booking, landing, warehouse
-from pipelines.raw_tables import create_tables
+from pipelines.landing import telemetry_landing
+from pipelines.warehouse import database, due_dates
+from pipelines.warehouse.raw_tables import create_tables
 from tests.given import CATALOGUE, ENERGY, WATTS, Samples, at, day
 
 GPU = {"UUID": "GPU-1", "pod": "a"}
@@ -21,7 +22,7 @@ def dates(*numbers: int) -> list[date]:
 
 
 def land(connection: duckdb.DuckDBPyConnection, source: Samples, window: Window, **options: object) -> None:
-    landing.land(connection, source, window, CATALOGUE, run_id="run", **options)
+    telemetry_landing.land(connection, source, window, CATALOGUE, run_id="run", **options)
 
 
 def due(connection: duckdb.DuckDBPyConnection, stage: str = "booking") -> list[date]:
@@ -199,14 +200,14 @@ def test_dates_wait_until_they_are_booked_and_then_published(held: duckdb.DuckDB
     everything = counter(25, 24 * 5 + 1)
     land(held, everything, day(1))
     land(held, everything, day(5))
-    assert booking.dates_to_book(held, *dates(5, 6)) == tuple(dates(1, 6))
-    assert booking.dates_to_book(held, *dates(0, 2)) == tuple(dates(0, 6))
-    assert booking.dates_to_publish(held, *dates(5, 6)) == tuple(dates(5, 6))
-    booking.booked(held, *dates(1, 6))
+    assert due_dates.dates_to_book(held, *dates(5, 6)) == tuple(dates(1, 6))
+    assert due_dates.dates_to_book(held, *dates(0, 2)) == tuple(dates(0, 6))
+    assert due_dates.dates_to_publish(held, *dates(5, 6)) == tuple(dates(5, 6))
+    due_dates.booked(held, *dates(1, 6))
     assert (due(held), due(held, "publication")) == ([], dates(1, 2, 3, 4, 5))
-    assert booking.dates_to_book(held, *dates(5, 6)) == tuple(dates(5, 6))
-    assert booking.dates_to_publish(held, *dates(5, 6)) == tuple(dates(1, 6))
-    booking.published(held, *dates(1, 6))
+    assert due_dates.dates_to_book(held, *dates(5, 6)) == tuple(dates(5, 6))
+    assert due_dates.dates_to_publish(held, *dates(5, 6)) == tuple(dates(1, 6))
+    due_dates.published(held, *dates(1, 6))
     assert due(held, "publication") == []
 
 
@@ -221,15 +222,15 @@ def test_in_any_order_every_date_is_booked_after_the_last_change_of_its_neighbou
     """Booking, reduced to its neighbours: a date's book is the pairs of samples that touch it. Landing the days in any
     order and booking what is due each time must end in the same book as landing all and booking all."""
     everything = counter(*(24 * n + h + 0.5 for n, some in hours.items() for h in sorted(some)))
-    connection = warehouse.connect(":memory:")
+    connection = database.connect(":memory:")
     create_tables(connection)
     book: dict[date, list[tuple]] = {}
     for n in order:
         land(connection, everything, day(n))
-        start, end = booking.dates_to_book(connection, *dates(n, n + 1))
+        start, end = due_dates.dates_to_book(connection, *dates(n, n + 1))
         for offset in range((end - start).days):
             book[start + timedelta(days=offset)] = _segments(connection, start + timedelta(days=offset))
-        booking.booked(connection, start, end)
+        due_dates.booked(connection, start, end)
     assert book == {n: _segments(connection, n) for n in dates(*range(7))}
     connection.close()
 
@@ -251,10 +252,10 @@ def _segments(connection: duckdb.DuckDBPyConnection, on: date) -> list[tuple[dat
 
 def test_what_duckdb_booked_in_between_is_due_on_spark_alone(held: duckdb.DuckDBPyConnection) -> None:
     start, end = dates(4, 5)
-    booking.missed_by_spark(held, *dates(1, 3))
-    assert booking.dates_to_book(held, start, end) == (start, end)
-    assert booking.dates_to_book(held, start, end, on_spark=True) == tuple(dates(1, 5))
-    booking.booked(held, *dates(1, 5))
+    due_dates.missed_by_spark(held, *dates(1, 3))
+    assert due_dates.dates_to_book(held, start, end) == (start, end)
+    assert due_dates.dates_to_book(held, start, end, on_spark=True) == tuple(dates(1, 5))
+    due_dates.booked(held, *dates(1, 5))
     assert due(held, "spark") == dates(1, 2)
-    booking.booked(held, *dates(1, 5), on_spark=True)
+    due_dates.booked(held, *dates(1, 5), on_spark=True)
     assert due(held, "spark") == []

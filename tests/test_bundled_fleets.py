@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.demo_fleet import BOARDS, ENGINES
-from pipelines.fleet import DEFAULT_FLEET, PROJECT, load_fleet
+from collectors.synthetic.demo_fleet import BOARDS, ENGINES
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pipelines.consolidation import COLUMNS, _read, write_consolidation
-from pipelines.right_sizing import write_right_sizing
+from pipelines.advice.consolidation_table import COLUMNS, _read, write_consolidation
+from pipelines.advice.right_sizing_table import write_right_sizing
 from tests.test_right_sizing_table import marts as marts_of_one_deployment
 
 marts = marts_of_one_deployment

@@ -9,11 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.computed_tables import COMPUTED_MARTS
-from pipelines.contracts import Contracts, bare, contracts_of
-from pipelines.fleet import DEFAULT_FLEET, load_fleet
-from pipelines.house import definitions_of
-from pipelines.ledger import DBT_PROJECT, prepared_project
+from pipelines.booking.project import DBT_PROJECT, prepared_project
+from pipelines.code_location import definitions_of
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, load_fleet
+from pipelines.warehouse.computed_tables import COMPUTED_MARTS
+from pipelines.warehouse.contracts import Contracts, bare, contracts_of
 
 COLUMNS = {"date": {"name": "date", "data_type": "date"}, "joules": {"name": "joules", "data_type": "double"}}
 

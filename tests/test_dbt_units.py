@@ -9,9 +9,9 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pipelines import warehouse
-from pipelines.fleet import PROJECT
-from pipelines.raw_tables import create_tables
+from pipelines.fleet.fleet_file import PROJECT
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 
 DATES = '{start_date: "1970-01-01", end_date: "1970-01-02"}'
 
@@ -32,7 +32,7 @@ def dbt(path: Path, *arguments: str) -> str:
 
 def test_every_rule_holds_on_its_few_rows(tmp_path: Path) -> None:
     path = tmp_path / "warehouse.duckdb"
-    with closing(warehouse.connect(path)) as connection:
+    with closing(database.connect(path)) as connection:
         create_tables(connection)
     # Unit tests read the columns' types from the tables: empty ones do.
     dbt(path, "build", "--empty", "--resource-type", "seed", "--resource-type", "model")

@@ -14,10 +14,10 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipelines import invariants, ledger
-from pipelines.fleet import DEFAULT_FLEET, PROJECT, load_fleet
-from pipelines.house import JOB, definitions_of
-from pipelines.telemetry import POOL
+from pipelines.booking import invariants, project
+from pipelines.code_location import JOB, definitions_of
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
+from pipelines.landing.telemetry_assets import POOL
 
 RAW = {
     "raw/benchmark_results",
@@ -79,7 +79,7 @@ def definitions() -> dg.Definitions:
 
 @pytest.fixture(scope="module")
 def manifest() -> dict:
-    return json.loads(ledger.prepared_project().manifest_path.read_text())
+    return json.loads(project.prepared_project().manifest_path.read_text())
 
 
 def dbt_keys(manifest: dict, kinds: tuple[str, ...]) -> set[str]:
@@ -144,7 +144,7 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
         for check in definitions.resolve_asset_graph().asset_check_keys
     }
     assert checks >= OWN_CHECKS
-    rules = {law.name for law in invariants.invariants(ledger.prepared_project().manifest_path)}
+    rules = {law.name for law in invariants.invariants(project.prepared_project().manifest_path)}
     names = {check.partition(":")[2] for check in checks - OWN_CHECKS} - rules
     tests = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "test"}
     assert names == tests
@@ -153,7 +153,7 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
 def test_every_law_of_the_book_is_a_check_of_its_mart_and_holds_something_back(
     definitions: dg.Definitions, manifest: dict
 ) -> None:
-    rules = invariants.invariants(ledger.prepared_project().manifest_path)
+    rules = invariants.invariants(project.prepared_project().manifest_path)
     assert {(law.name, law.mart) for law in rules} == {
         ("accounts_add_up_to_energy", "energy_ledger"),
         ("dates_have_one_row_per_key", "held_back_dates"),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers import free_port, http_server
 
-from collectors.exposition import ExpositionCollector, ExpositionPage, parse_page
+from collectors.protocols.exposition import ExpositionCollector, ExpositionPage, parse_page
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
 

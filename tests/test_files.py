@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FileMapping, FilesCollector
 from collectors.samples import Family, SourceError, Window, microseconds
 from collectors.series import SeriesRegister
 

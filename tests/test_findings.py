@@ -9,9 +9,9 @@ from decimal import Decimal
 import pandas as pd
 from great_expectations import expectations as gxe
 
-from pipelines import findings
-from pipelines.checks import unmet
-from pipelines.ledger import DBT_PROJECT, prepared_project
+from pipelines.booking.checks import unmet
+from pipelines.booking.project import DBT_PROJECT, prepared_project
+from pipelines.warehouse import findings
 
 
 def test_a_row_is_its_columns_and_values_with_their_units() -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import references, warehouse
-from pipelines.fleet import PROJECT, Fleet, FleetError, load_fleet
-from pipelines.raw_tables import create_tables
+from pipelines.fleet.fleet_file import PROJECT, Fleet, FleetError, load_fleet
+from pipelines.landing import fleet_landing
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 
 SMALLEST = """
 fleet: mine
@@ -471,15 +472,15 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
     )
     (tmp_path / "windows.csv").write_text("id,model,from,to\nw,m,2026-10-01T00:00:00Z,2026-10-01T01:00:00Z\n")
     fleet = load(tmp_path, text)
-    connection = warehouse.connect(":memory:")
+    connection = database.connect(":memory:")
     create_tables(connection)
 
     def rows(query: str) -> list[tuple]:
         return connection.execute(query).fetchall()
 
     for _ in range(2):
-        references.write_fleet(connection, fleet)
-        references.write_run_windows(connection, fleet)
+        fleet_landing.write_fleet(connection, fleet)
+        fleet_landing.write_run_windows(connection, fleet)
     assert rows("select site, zone, time_zone, pue, wue_litres_per_kwh from fleet.sites") == [
         ("west", "US-CAL-CISO", "America/Los_Angeles", 1.2, None)
     ]
@@ -514,8 +515,8 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
         ("w", "m", midnight, None, None, "windows.csv")
     ]
     (tmp_path / "windows.csv").write_text("name\nw\n")
-    with pytest.raises(references.UnreadableFile, match=r"windows\.csv"):
-        references.write_run_windows(connection, fleet)
+    with pytest.raises(fleet_landing.UnreadableFile, match=r"windows\.csv"):
+        fleet_landing.write_run_windows(connection, fleet)
     assert rows("select count(*) from raw.run_windows") == [(1,)]
     connection.close()
 

@@ -16,10 +16,11 @@ import orjson
 import pytest
 import yaml
 
-from pipelines import grid, telemetry, warehouse
-from pipelines.fleet import Fleet, FleetError, load_fleet
-from pipelines.landing import Landing
-from pipelines.raw_tables import RAW_TABLES, create_tables
+from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
+from pipelines.landing import grid_landing, telemetry_assets
+from pipelines.landing.telemetry_landing import Landing
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import RAW_TABLES, create_tables
 from tests.servers import http_server, reply
 
 DAY = date(2026, 10, 1)
@@ -34,7 +35,7 @@ Answer = Callable[[Handler, str, dict[str, str]], None]
 @pytest.fixture
 def held() -> Iterator[duckdb.DuckDBPyConnection]:
     """An empty warehouse in memory: nothing here outlives its connection."""
-    with closing(warehouse.connect(":memory:")) as connection:
+    with closing(database.connect(":memory:")) as connection:
         create_tables(connection)
         yield connection
 
@@ -114,7 +115,7 @@ def fleet_of(folder: Path, monkeypatch: pytest.MonkeyPatch | None = None, **grid
 def land(
     held: duckdb.DuckDBPyConnection, fleet: Fleet, day: date = DAY, days: int = 1, *, force: bool = False
 ) -> list[Landing]:
-    return grid.land_grid(held, fleet, day, day + timedelta(days=days), run_id="test", force=force)
+    return grid_landing.land_grid(held, fleet, day, day + timedelta(days=days), run_id="test", force=force)
 
 
 def rows(held: duckdb.DuckDBPyConnection, columns: str = "*") -> list[tuple]:
@@ -301,7 +302,7 @@ SOURCES = {"electricity_maps": electricity_maps, "uk_carbon_intensity": uk, "wat
 @pytest.mark.parametrize("case", BAD_ANSWERS)
 def test_a_bad_answer_fails_with_its_reason_and_costs_no_other_zone(held, tmp_path, monkeypatch, case, kind):
     bad, reason = BAD_ANSWERS[case]
-    monkeypatch.setattr("collectors.grid.ATTEMPTS", 2)
+    monkeypatch.setattr("collectors.protocols.grid_apis.ATTEMPTS", 2)
     monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
     good = {"name": "other", "kind": "uk_carbon_intensity", "zone": "GB-SCT"}
     half = uk_answer(("2026-10-01T00:00Z", "2026-10-01T00:30Z", 266, 263))
@@ -375,7 +376,7 @@ def test_a_gzip_bomb_is_cut_off_at_the_limit(held, tmp_path, monkeypatch):
 
 
 def test_a_server_that_is_not_there_fails_every_day(held, tmp_path, monkeypatch):
-    monkeypatch.setattr("collectors.grid.ATTEMPTS", 1)
+    monkeypatch.setattr("collectors.protocols.grid_apis.ATTEMPTS", 1)
     failed = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps("http://127.0.0.1:1")]), days=2)
     assert [one.outcome for one in failed] == ["failed", "failed"]
     assert "cannot be reached" in failed[0].detail
@@ -449,7 +450,7 @@ WT_META = {"region": "CAISO_NORTH", "signal_type": "co2_moer", "units": "lbs_co2
     ],
 )
 def test_entries_of_another_shape_fail_by_the_first_and_are_never_empty(tmp_path, monkeypatch, source, answer, reason):
-    with closing(warehouse.connect(":memory:")) as held, api(_saying(answer)) as url:
+    with closing(database.connect(":memory:")) as held, api(_saying(answer)) as url:
         create_tables(held)
         (failed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[source(url)]))
     assert failed.outcome == "failed"
@@ -525,7 +526,7 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
         )
         fleet = fleet.model_copy(update={"root": tmp_path / "data"})
         result = dg.materialize(
-            [asset for asset in telemetry.telemetry_assets(fleet) if asset.op.name == "grid_intensity"],
+            [asset for asset in telemetry_assets.telemetry_assets(fleet) if asset.op.name == "grid_intensity"],
             instance=dg.DagsterInstance.ephemeral(),
             tags={
                 "dagster/asset_partition_range_start": "2026-10-01",
@@ -662,7 +663,7 @@ def test_the_fleet_file_says_what_is_wrong(tmp_path):
 
 
 def test_a_warehouse_of_version_0_1_is_taken_over(tmp_path):
-    with closing(warehouse.connect(tmp_path / "warehouse.duckdb")) as connection:
+    with closing(database.connect(tmp_path / "warehouse.duckdb")) as connection:
         connection.execute("create schema raw")
         connection.execute("create table raw.grid_intensity (zone varchar, hour_start_at timestamptz)")
         for _ in range(2):

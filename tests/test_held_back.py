@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from collectors.demo_fleet import BOARDS
-from pipelines import booking, invariants, publication
-from pipelines.headline import headline
+from collectors.synthetic.demo_fleet import BOARDS
+from pipelines.booking import invariants
+from pipelines.publishing import publication
+from pipelines.publishing.headline import headline
+from pipelines.warehouse import due_dates
 from tests.books import Book, broken_project, demo_fleet, on
 
 BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
@@ -29,10 +31,10 @@ def dropped_interval(folder: Path) -> Path:
 
 def published(book: Book, start: date = FIRST, end: date = END) -> publication.Publication | None:
     with book.connection() as connection:
-        own = booking.due(connection, booking.PUBLISHED)
+        own = due_dates.due(connection, due_dates.PUBLISHED)
     made = publication.publish(book.fleet, start, end, own=own)
     with book.connection() as connection:
-        booking.published(connection, start, end)
+        due_dates.published(connection, start, end)
     return made
 
 
@@ -191,14 +193,14 @@ def test_a_date_of_another_method_is_left_out_of_months_and_stays_as_published(s
 def test_booked_again_by_right_sql_it_is_as_if_nothing_had_been(sound: Book, broken: Book, tmp_path: Path) -> None:
     book = Book(broken.copy(tmp_path).fleet, sound.project)
     with book.connection() as connection:
-        assert booking.due(connection, booking.HELD_BACK) == [BAD]
+        assert due_dates.due(connection, due_dates.HELD_BACK) == [BAD]
         # It waits by itself: the next day is booked alone.
-        assert booking.dates_to_book(connection, END, END + timedelta(days=1)) == (END, END + timedelta(days=1))
+        assert due_dates.dates_to_book(connection, END, END + timedelta(days=1)) == (END, END + timedelta(days=1))
     book.write(BAD, LAST)
     assert book.hashes() == sound.hashes()
     assert joules(book, "held_back.energy_ledger") == {}
     with book.connection() as connection:
-        assert booking.due(connection, booking.HELD_BACK) == []
+        assert due_dates.due(connection, due_dates.HELD_BACK) == []
 
 
 def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: Path) -> None:
@@ -233,4 +235,4 @@ def test_a_table_over_several_dates_keeps_what_was_published(sound: Book, tmp_pa
     )
     assert doubled == pytest.approx(2 * month)
     with book.connection() as connection:
-        assert booking.held_back(connection) == []
+        assert due_dates.held_back(connection) == []

@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.exposition import ExpositionCollector, ExpositionPage
-from collectors.files import FileMapping, FilesCollector
-from collectors.prometheus import EXPORT_KIND, PrometheusCollector
+from collectors.devices.spool import SPOOL_SCHEMA, SpoolCollector
+from collectors.protocols.exposition import ExpositionCollector, ExpositionPage
+from collectors.protocols.prometheus import EXPORT_KIND, PrometheusCollector
+from collectors.protocols.sample_files import FileMapping, FilesCollector
 from collectors.samples import SENTINEL_FROM, Window
-from collectors.spool import SPOOL_SCHEMA, SpoolCollector
-from pipelines import landing, warehouse
-from pipelines.raw_tables import create_tables
+from pipelines.landing import telemetry_landing
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests.given import CATALOGUE, WATTS, Samples
 from tests.servers import fields_of, http_server, reply
 
@@ -187,13 +188,13 @@ class Fleet:
     """A warehouse into which an unwell source lands between two landings of a source that is well."""
 
     def __init__(self, path):
-        self.connection = warehouse.connect(path)
+        self.connection = database.connect(path)
         create_tables(self.connection)
         points = [(MIDNIGHT + timedelta(seconds=n), 300.0) for n in range(100)]
         self.well = Samples("well").put(WATTS, {"UUID": "GPU-w"}, points)
 
     def land(self, collector):
-        return landing.land(self.connection, collector, TODAY, CATALOGUE, run_id="run")
+        return telemetry_landing.land(self.connection, collector, TODAY, CATALOGUE, run_id="run")
 
     def lands(self, unwell):
         assert self.land(self.well).is_answered
@@ -441,7 +442,7 @@ def test_a_spool_with_one_broken_file_lands_the_others_and_names_it(fleet, tmp_p
 
 
 def test_a_spool_file_of_endless_rows_is_left_alone(refusing_fleet, tmp_path, monkeypatch):
-    monkeypatch.setattr("collectors.spool.MOST_ROWS_PER_FILE", 499)
+    monkeypatch.setattr("collectors.devices.spool.MOST_ROWS_PER_FILE", 499)
     result = refusing_fleet.lands(
         spooled(tmp_path, as_parquet([({"UUID": "GPU-a"}, [(n, 250.0) for n in range(500)])]))
     )

@@ -15,9 +15,10 @@ import dagster as dg
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
 
-from pipelines import instance, keys
-from pipelines.fleet import PROJECT, Fleet, load_fleet
-from pipelines.house import SCHEDULE, definitions_of
+from pipelines.code_location import SCHEDULE, definitions_of
+from pipelines.command_line import instance
+from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
+from pipelines.warehouse import asset_keys
 from tests.books import command, environment
 from tests.servers import free_port, running, wait_until
 
@@ -101,7 +102,7 @@ def test_no_key_of_two_fleets_in_one_instance_collides(tmp_path: Path, monkeypat
         assert {(*parent.path,) for parent in first.get(shared).parent_keys} == {
             ("one", *parent.path) for parent in alone.get(key).parent_keys
         }
-        assert keys.table_of(shared) == keys.table_of(key) == key.to_user_string()
+        assert asset_keys.table_of(shared) == asset_keys.table_of(key) == key.to_user_string()
     assert len(first.asset_check_keys) == len(alone.asset_check_keys)
 
 

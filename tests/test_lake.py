@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pipelines import booking, healing, landing, parquet_files, stores, warehouse
-from pipelines.fleet import PROJECT, FleetError, load_fleet
-from pipelines.lake import CONTROL_TABLES, Lake, LakeError, Manifest, export_control
-from pipelines.raw_tables import create_tables
-from pipelines.stores import LakeStore
+from pipelines.fleet.fleet_file import PROJECT, FleetError, load_fleet
+from pipelines.landing import healing, parquet_files, stores, telemetry_landing
+from pipelines.landing.lake import CONTROL_TABLES, Lake, LakeError, Manifest, export_control
+from pipelines.landing.stores import LakeStore
+from pipelines.warehouse import database, due_dates
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book
 from tests.given import CATALOGUE, TOKENS, WATTS, Samples, at, day
 
@@ -37,7 +38,7 @@ def watts(*values: float, of: int = 0, **more: object) -> Samples:
 
 
 def land(connection: duckdb.DuckDBPyConnection, into: Lake, source: Samples, number: int = 0, **more: object) -> str:
-    result = landing.land(
+    result = telemetry_landing.land(
         connection,
         source,
         day(number),
@@ -153,7 +154,7 @@ def test_files_and_row_groups_are_cut_and_memory_stays_bounded(
 ) -> None:
     monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 4)
     monkeypatch.setattr(parquet_files, "FILE_ROWS", 12)
-    monkeypatch.setattr(landing, "GROUP_ROWS", 3)
+    monkeypatch.setattr(telemetry_landing, "GROUP_ROWS", 3)
     into = Lake(tmp_path / "lake")
     land(held, into, watts(*map(float, range(30))))
     files = into.sample_files("power_samples", FIRST, date.max)
@@ -172,7 +173,7 @@ def test_duckdb_reads_exactly_the_live_files_of_the_dates(tmp_path: Path, held: 
     into.expose(held, "raw")
     assert held.execute("select value from raw.power_samples order by 1").fetchall() == [(1.0,), (2.0,)]
     assert held.execute("from raw.token_samples").fetchall() == []
-    with closing(warehouse.connect(":memory:")) as reader:
+    with closing(database.connect(":memory:")) as reader:
         reader.execute("create schema raw")
         into.expose(reader, "raw", date(2026, 10, 2), date(2026, 10, 3))
         assert reader.execute("from raw.power_samples").fetchall() == [
@@ -198,7 +199,8 @@ def test_the_small_tables_go_to_a_reader_that_is_not_duckdb(tmp_path: Path, held
 
 KILLED = """
 import os, signal, sys
-from pipelines import lake, landing, parquet_files, stores, warehouse
+from pipelines.landing import lake, parquet_files, stores
+from pipelines.warehouse import database
 from tests.test_lake import Lake, land, watts
 
 def dies(*arguments, **named):
@@ -221,7 +223,7 @@ elif moment == "after the manifest":
     lake.Lake.put_manifest = then_dies(lake.Lake.put_manifest)
 elif moment == "after the commit":
     stores._LakeDay.settle = dies
-land(warehouse.connect(sys.argv[1] + "/warehouse.duckdb"), Lake(sys.argv[1] + "/lake"), watts(7.0, 8.0, 9.0))
+land(database.connect(sys.argv[1] + "/warehouse.duckdb"), Lake(sys.argv[1] + "/lake"), watts(7.0, 8.0, 9.0))
 """
 
 
@@ -239,7 +241,7 @@ def test_a_landing_that_is_killed_leaves_the_old_day_or_the_new_one(
     tmp_path: Path, moment: str, left: list[float], healed: list[tuple[str, str]]
 ) -> None:
     into = Lake(tmp_path / "lake")
-    with closing(warehouse.connect(tmp_path / "warehouse.duckdb")) as held:
+    with closing(database.connect(tmp_path / "warehouse.duckdb")) as held:
         create_tables(held)
         land(held, into, watts(1.0, 2.0))
         land(held, into, watts(5.0, of=1), 1)
@@ -248,13 +250,13 @@ def test_a_landing_that_is_killed_leaves_the_old_day_or_the_new_one(
     )
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert values(into) == sorted([*left, 5.0])
-    with closing(warehouse.connect(tmp_path / "warehouse.duckdb")) as held:
+    with closing(database.connect(tmp_path / "warehouse.duckdb")) as held:
         assert heal(held, into) == healed
         assert held.execute(
             "select samples, last_value from raw.series_chunks where chunk_start_at = ?", [at()]
         ).fetchall() == [(len(left), left[-1])]
         assert heal(held, into) == []
-        assert booking.dates_to_book(held, date.max, date.min) == (FIRST, date(2026, 10, 3))
+        assert due_dates.dates_to_book(held, date.max, date.min) == (FIRST, date(2026, 10, 3))
         assert land(held, into, watts(7.0, 8.0, 9.0)) == ("landed" if len(left) == 2 else "unchanged")
         assert values(into) == [5.0, 7.0, 8.0, 9.0]
     assert len([path for path in files_under(tmp_path / "lake") if "2026-10-01" in path]) == 4
@@ -264,7 +266,7 @@ def test_a_lost_warehouse_is_rebuilt_from_the_lake(tmp_path: Path, held: duckdb.
     into = Lake(tmp_path / "lake")
     for number in range(3):
         land(held, into, watts(*[1.0] * (number + 1), of=number), number)
-    with closing(warehouse.connect(":memory:")) as fresh:
+    with closing(database.connect(":memory:")) as fresh:
         create_tables(fresh)
         assert heal(fresh, into) == [("cluster", f"2026-10-0{n}") for n in (1, 2, 3)]
         assert control(fresh) == control(held)
@@ -274,7 +276,7 @@ def test_a_lost_warehouse_is_rebuilt_from_the_lake(tmp_path: Path, held: duckdb.
             f"healed: the lake held landing {into.manifest('cluster', date(2026, 10, 3)).landing_id}"
             " and the warehouse did not",
         )
-        assert booking.dates_to_book(fresh, date.max, date.min) == (FIRST, date(2026, 10, 4))
+        assert due_dates.dates_to_book(fresh, date.max, date.min) == (FIRST, date(2026, 10, 4))
 
 
 def test_a_lake_that_is_not_mounted_is_no_fleet_without_history(
@@ -402,7 +404,7 @@ def test_a_lake_that_cannot_be_written_is_said_before_work_starts(tmp_path: Path
     ):
         fleet = load_fleet(fleet_file(tmp_path, f'landing: {{target: lake, path: "{path}"}}'), environment(tmp_path))
         with pytest.raises(FleetError) as wrong:
-            stores.judge(fleet)
+            stores.validate(fleet)
         assert [found[: len(problem)] for found in wrong.value.problems] == [problem]
     path = fleet_file(tmp_path, "landing: {target: lake, path: lake/}")
     (tmp_path / "data/mine").mkdir(parents=True)
@@ -420,16 +422,16 @@ def test_a_fleet_does_not_change_its_store_unseen(tmp_path: Path, held: duckdb.D
         update={"root": tmp_path}
     )
     healing.expose(held, stores.store_of(moved))  # a run on a lake that stayed empty
-    stores.judge(fleet)
-    landing.land(held, watts(1.0), day(0), CATALOGUE, run_id="run", now=lambda: NOW)
-    stores.judge(fleet)
+    stores.validate(fleet)
+    telemetry_landing.land(held, watts(1.0), day(0), CATALOGUE, run_id="run", now=lambda: NOW)
+    stores.validate(fleet)
     with pytest.raises(FleetError, match=r"landing.target: this fleet's samples lie in the warehouse, not in a lake"):
-        stores.judge(moved)
-    landing.land(held, Samples(), day(0), CATALOGUE, run_id="run", now=lambda: NOW, force=True)
+        stores.validate(moved)
+    telemetry_landing.land(held, Samples(), day(0), CATALOGUE, run_id="run", now=lambda: NOW, force=True)
     land(held, Lake(tmp_path / "lake"), watts(1.0))
-    stores.judge(moved)
+    stores.validate(moved)
     with pytest.raises(FleetError, match=r"landing.target: this fleet's samples lie in a lake, not in the warehouse"):
-        stores.judge(fleet)
+        stores.validate(fleet)
 
 
 def test_the_same_fleet_gives_the_same_marts_from_a_lake(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from collectors.samples import SourceError, Window
 from collectors.series import series_id
-from pipelines import healing, landing, parquet_files, warehouse
-from pipelines.lake import Lake, new_landing_id
-from pipelines.prefetch import ahead
-from pipelines.raw_tables import create_tables
-from pipelines.stores import LakeStore, Store, WarehouseStore
+from pipelines.landing import healing, parquet_files, telemetry_landing
+from pipelines.landing.lake import Lake, new_landing_id
+from pipelines.landing.prefetch import ahead
+from pipelines.landing.stores import LakeStore, Store, WarehouseStore
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests.given import CATALOGUE, ENERGY, TOKENS, WATTS, Samples, at, day
 
 GPU = {"UUID": "GPU-1", "Hostname": "n1"}
@@ -41,7 +42,7 @@ class Held:
 
 
 def opened(path: str, store: Store) -> Held:
-    connection = warehouse.connect(path)
+    connection = database.connect(path)
     create_tables(connection)
     return Held(connection, store)
 
@@ -58,9 +59,9 @@ def held(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Held]:
     held.connection.close()
 
 
-def land(held: Held, source: Samples, window: Window, **options: object) -> landing.Landing:
+def land(held: Held, source: Samples, window: Window, **options: object) -> telemetry_landing.Landing:
     now = datetime(2026, 11, 1, tzinfo=UTC)
-    return landing.land(
+    return telemetry_landing.land(
         held.connection, source, window, CATALOGUE, run_id="run", store=held.store, now=lambda: now, **options
     )
 
@@ -315,19 +316,19 @@ def test_memory_stays_flat_because_batches_are_inserted_as_they_come(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was handed over is free at once, not when the transaction ends: that was 5 GB for 10,000 GPUs."""
-    monkeypatch.setattr(landing, "GROUP_ROWS", 4000)
+    monkeypatch.setattr(telemetry_landing, "GROUP_ROWS", 4000)
     monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 4000)
     sizes: list[int] = []
     allocated_bytes: list[int] = []
-    insert = landing._Unit._insert
+    insert = telemetry_landing._Unit._insert
 
-    def counted(unit: landing._Unit, table: str, group: list[pa.RecordBatch]) -> None:
+    def counted(unit: telemetry_landing._Unit, table: str, group: list[pa.RecordBatch]) -> None:
         sizes.append(sum(batch.num_rows for batch in group))
         # Copies, as Arrow counts only what it allocated itself.
         insert(unit, table, [batch.take(pa.array(range(batch.num_rows))) for batch in group])
         allocated_bytes.append(pa.total_allocated_bytes())
 
-    monkeypatch.setattr(landing._Unit, "_insert", counted)
+    monkeypatch.setattr(telemetry_landing._Unit, "_insert", counted)
     seconds = [(at(seconds=i), 1.0) for i in range(60_000)]
     land(held, Samples(batch_rows=3000).put(WATTS, GPU, seconds), day(0))
     assert sizes == [6000] * 10

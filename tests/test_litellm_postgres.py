@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from adbc_driver_postgresql import dbapi
 
-from collectors.litellm import LiteLLMPostgresCollector
-from collectors.requests import REQUEST_SCHEMA, Rejects
+from collectors.records.litellm import LiteLLMPostgresCollector
+from collectors.records.request_records import REQUEST_SCHEMA, Rejects
 from collectors.samples import SourceError, Window
-from pipelines.fleet import PROJECT
+from pipelines.fleet.fleet_file import PROJECT
 from tests.servers import free_port, postgresql
 from tests.test_requests import REQUEST, SPEND_LOG
 
@@ -159,8 +159,8 @@ def test_memory_does_not_grow_with_the_table(server: str, tmp_path: Path) -> Non
     program.write_text(
         "import json, resource\n"
         "from datetime import UTC, datetime, timedelta\n"
-        "from collectors.litellm import LiteLLMPostgresCollector\n"
-        "from collectors.requests import Rejects\n"
+        "from collectors.records.litellm import LiteLLMPostgresCollector\n"
+        "from collectors.records.request_records import Rejects\n"
         "from collectors.samples import Window\n"
         "start = datetime(2026, 10, 7, tzinfo=UTC)\n"
         "peaks = []\n"

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines import checks
-from pipelines.headline import headline
-from pipelines.model_headline import UNMATCHED
+from pipelines.booking import checks
+from pipelines.publishing.headline import headline
+from pipelines.publishing.model_headline import UNMATCHED
 from tests.books import Book, command
 from tests.planted import (
     A100,

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import mistakes, warehouse
-from pipelines.fleet import PROJECT
+from pipelines.command_line import mistakes
+from pipelines.fleet.fleet_file import PROJECT
+from pipelines.warehouse import database
 from tests.books import arguments, command, environment
 
 TINY = """
@@ -37,7 +38,7 @@ def held(tmp_path: Path) -> Path:
     """The tiny fleet's warehouse, with some rows in it."""
     path = tmp_path / "data" / "tiny" / "warehouse.duckdb"
     path.parent.mkdir(parents=True)
-    connection = warehouse.connect(path)
+    connection = database.connect(path)
     connection.execute("create table t as select range as x, hash(range) as y from range(500000)")
     connection.close()
     return path
@@ -188,8 +189,8 @@ def another(program: str, *words: object) -> Iterator[subprocess.Popen]:
 OPENED = "import sys, time, duckdb; c = duckdb.connect(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
 WRITING = """
 import sys, time, pathlib
-from pipelines import warehouse
-with warehouse.writing(pathlib.Path(sys.argv[1]), "landing"):
+from pipelines.warehouse import database
+with database.writing(pathlib.Path(sys.argv[1]), "landing"):
     print("ready", flush=True)
     time.sleep(float(sys.argv[2]))
 """
@@ -216,13 +217,13 @@ def test_waiting_says_who_holds_it_while_it_waits_and_then_goes_on(
     held: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "pipelines")
-    with another(WRITING, held, 2) as holder, warehouse.writing(held, "test"):
+    with another(WRITING, held, 2) as holder, database.writing(held, "test"):
         pass
     waits = [record.message for record in caplog.records if "waiting" in record.message]
     assert len(waits) == 1
     assert f"is being written by process {holder.pid} on " in waits[0]
     caplog.clear()
-    with warehouse.writing(held, "test"):
+    with database.writing(held, "test"):
         pass
     assert not caplog.records
 
@@ -286,7 +287,7 @@ def test_a_full_disk(tiny: Path, small_disk: Callable[[int], Path], mebibytes: i
 def test_a_file_that_may_not_grow(tiny: Path) -> None:
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20));"
-        " from pipelines.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        " from pipelines.command_line.main import main; sys.exit(main(sys.argv[1:]))"
     )
     line = assert_one_line(python(program, tiny), 1, "refuses to write", "may be full", "WATTLEDGER_DATA")
     assert "Traceback" in log_of(line)
@@ -327,9 +328,9 @@ def python(program: str, fleet: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tiny: Path) -> None:
     program = (
-        "import sys; from pipelines import stores; from pipelines.__main__ import main\n"
+        "import sys; from pipelines.landing import stores; from pipelines.command_line.main import main\n"
         "def planted(fleet): return {}['no such key']\n"
-        "stores.judge = planted\n"
+        "stores.validate = planted\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     line = assert_one_line(python(program, tiny), 1, "a bug in Wattledger: KeyError: 'no such key'")
@@ -339,9 +340,9 @@ def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tin
 
 def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: Path) -> None:
     program = (
-        "import sys; from pipelines import telemetry; from pipelines.__main__ import main\n"
+        "import sys; from pipelines.landing import telemetry_assets; from pipelines.command_line.main import main\n"
         "def planted(*words, **options): raise FileNotFoundError('no file of ours')\n"
-        "telemetry.land_days = planted\n"
+        "telemetry_assets.land_days = planted\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = python(program, tiny)
@@ -366,7 +367,7 @@ def test_words_alone_do_not_make_a_mistake(error: Exception) -> None:
 
 
 def test_logs_do_not_pile_up(tmp_path: Path) -> None:
-    from pipelines.fleet import load_fleet  # noqa: PLC0415
+    from pipelines.fleet.fleet_file import load_fleet  # noqa: PLC0415
 
     fleet = load_fleet(written(tmp_path, TINY), {"WATTLEDGER_DATA": str(tmp_path)})
     paths = [mistakes.write_log(fleet, f"{n}") for n in range(mistakes.KEPT_LOGS + 3)]

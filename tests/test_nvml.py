@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from collectors.nvml import NO_LIBRARY, NvmlCollector, NvmlSampler
+from collectors.devices.nvml import NO_LIBRARY, NvmlCollector, NvmlSampler
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
 

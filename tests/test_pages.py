@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from collectors.agent import BUNDLED_CATALOGUE, read_families
-from collectors.exposition import ExpositionPage
-from collectors.nvml import NvmlSampler
-from collectors.spool import Spool
-from collectors.spool_writer import SpoolWriter
+from collectors.devices.agent import BUNDLED_CATALOGUE, read_families
+from collectors.devices.nvml import NvmlSampler
+from collectors.devices.spool import Spool
+from collectors.devices.spool_writer import SpoolWriter
+from collectors.protocols.exposition import ExpositionPage
 from tests.books import Book
 from tests.servers import http_server, reply
 from tests.test_nvml import FakeNvml, board

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import nnls
 
-from pipelines.raw_tables import create_tables
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, on
 from tests.given import nothing_is_held_back
 

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.image import imread
 
 from pipelines.analysis.power_fits import fit_power
-from pipelines.pictures import (
+from pipelines.publishing.pictures import (
     ACCOUNTS,
     attempted,
     consolidation_plan,

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines import benchmarks
 from pipelines.analysis.power_fits import FORMS, LOAD, WATTS, fit_power, fitted_watts
-from pipelines.raw_tables import create_tables
+from pipelines.landing import benchmark_landing
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
 from tests.given import nothing_is_held_back
 
@@ -191,7 +191,7 @@ def ml_energy(tmp_path_factory: pytest.TempPathFactory) -> Book:
     book = Book.of(demo_fleet(folder, date(2026, 10, 1), date(2026, 10, 2), benchmarks=[entry]), folder / "data")
     with book.connection() as connection:
         create_tables(connection)
-        (reading,) = benchmarks.write_benchmark_results(connection, book.fleet)
+        (reading,) = benchmark_landing.write_benchmark_results(connection, book.fleet)
     assert (reading.rows, reading.failure) == (838, None)
     book.dbt("run", "--select", "benchmark_efficiency")
     return book

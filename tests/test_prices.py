@@ -10,14 +10,14 @@ import duckdb
 import orjson
 import pytest
 
-from collectors import price_lists
-from collectors.price_lists import read_price_list
+from collectors.records import price_lists
+from collectors.records.price_lists import read_price_list
 from collectors.samples import SourceError
-from pipelines.catalog import SEEDS
-from pipelines.cost_rates import CostRate, CostRateFile, UnreadableList
-from pipelines.headline import headline
-from pipelines.model_headline import seeded_rates
-from pipelines.prices import PriceFile, land_prices
+from pipelines.fleet.catalog import SEEDS
+from pipelines.fleet.cost_rates import CostRate, CostRateFile, UnreadableList
+from pipelines.landing.price_landing import PriceFile, land_prices
+from pipelines.publishing.headline import headline
+from pipelines.publishing.model_headline import seeded_rates
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising
 from tests.test_held_back import published

@@ -10,7 +10,7 @@ from datetime import timedelta
 import orjson
 import pytest
 
-from collectors.prometheus import PrometheusCollector
+from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import SourceError, Window
 from tests.servers import binaries, fields_of, http_server, reply
 from tests.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.matrix import metric_of, parse_export, parse_matrix
+from collectors.protocols.matrix import metric_of, parse_export, parse_matrix
 from tests.test_prometheus_answers import SAMPLE, matrix
 
 

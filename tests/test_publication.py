@@ -10,8 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import history, publication, warehouse
-from pipelines.fleet import Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.publishing import history, publication
+from pipelines.warehouse import database
 
 FLEET = """
 fleet: tiny
@@ -32,7 +33,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 def book(fleet: Fleet, joules: dict[str, float]) -> None:
     """Marts with one row per date in a fine-grained, a daily and an undated table."""
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("create schema if not exists marts")
         connection.execute(
             "create or replace table marts.energy_ledger"
@@ -169,7 +170,7 @@ def test_a_forced_publication_says_what_it_overrode(fleet: Fleet) -> None:
 def test_a_month_that_is_not_the_sum_of_its_published_hours_is_not_published(fleet: Fleet) -> None:
     """A warehouse that was lost and booked in part: its month has one of two days."""
     book(fleet, {"2026-10-01": 3.6e6, "2026-10-02": 7.2e6})
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("alter table marts.model_monthly add column method_version varchar default '2'")
         connection.execute(
             "create table marts.model_hourly as select date, date::timestamptz as hour_start_at,"
@@ -177,7 +178,7 @@ def test_a_month_that_is_not_the_sum_of_its_published_hours_is_not_published(fle
             " from marts.model_daily"
         )
     publish(fleet, "2026-10-01", "2026-10-03")
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("update marts.model_monthly set energy_joules = 7.2e6")
     with pytest.raises(history.HistoryWouldShrink, match="month 2026-10-01: 2 kWh in model_monthly, 3 kWh in hours"):
         publish(fleet, "2026-10-02", "2026-10-03", 1)
@@ -187,7 +188,7 @@ def test_a_new_warehouse_does_not_publish_less_of_a_date_than_readers_have(fleet
     """24 meter-hours were published of Oct 1; a warehouse that never published it has found 2 of them again."""
 
     def cover(hours: float) -> None:
-        with closing(warehouse.connect(fleet.warehouse)) as connection:
+        with closing(database.connect(fleet.warehouse)) as connection:
             connection.execute("alter table marts.model_daily add column if not exists covered_seconds double")
             connection.execute("update marts.model_daily set covered_seconds = ?", [hours * 3600])
 
@@ -208,7 +209,7 @@ def test_a_new_warehouse_does_not_publish_less_of_a_date_than_readers_have(fleet
 
 
 def hold_back(fleet: Fleet, *dates: str) -> None:
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("create or replace table marts.held_back_dates (date date, invariant varchar)")
         for on in dates:
             connection.execute("insert into marts.held_back_dates values (?, 'tokens_are_booked_once')", [on])
@@ -234,7 +235,7 @@ def test_a_column_that_is_new_is_unknown_on_a_held_back_date(fleet: Fleet) -> No
     publish(fleet, "2026-10-01", "2026-10-03")
     book(fleet, {"2026-10-02": 20})
     hold_back(fleet, "2026-10-01")
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("alter table marts.model_daily add column output_tokens bigint default 7")
     publish(fleet, "2026-10-01", "2026-10-03", 1)
     assert read(
@@ -256,7 +257,7 @@ def test_nothing_is_published_while_every_date_is_held_back(fleet: Fleet) -> Non
 def test_a_table_whose_columns_changed_is_replaced_whole(fleet: Fleet) -> None:
     book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
     publish(fleet, "2026-10-01", "2026-10-03")
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("alter table marts.model_daily add column output_tokens bigint")
         connection.execute("drop table marts.model_monthly")
     publish(fleet, "2026-10-02", "2026-10-03", 1)

@@ -11,8 +11,9 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipelines import references, request_landing, requests, warehouse
-from pipelines.fleet import Fleet, FleetError, load_fleet
+from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
+from pipelines.landing import fleet_landing, request_assets, request_landing
+from pipelines.warehouse import database
 from tests.books import validation_data
 
 NOON_S = 1_790_856_000  # 2026-10-01 12:00:00 UTC
@@ -176,7 +177,7 @@ def test_the_phases_of_a_load_test_are_run_windows(tmp_path: Path, held: duckdb.
     aiperf(tmp_path / "artifacts" / "c2", NOON_S + 200, 180, 6, 2)
     fleet = fleet_of(tmp_path, "  - {name: load, kind: aiperf, path: artifacts, node: n1}\n")
     assert land(held, fleet, 1, 2) == [("load", 1, "landed", 9, 0)]
-    assert references.write_run_windows(held, fleet) == 2
+    assert fleet_landing.write_run_windows(held, fleet) == 2
     found = held.execute("select * exclude (start_at, end_at), epoch(start_at), epoch(end_at) from raw.run_windows")
     assert found.fetchall() == [
         ("load/c1", "n1", None, "llama", 300.0, 3300.0, "load", NOON_S, NOON_S + 180),
@@ -192,14 +193,14 @@ def test_a_window_whose_tokens_are_not_all_known_states_none(tmp_path: Path, hel
     path.write_text("\n".join([json.dumps(silent), *others]))
     fleet = fleet_of(tmp_path, "  - {name: load, kind: aiperf, path: artifacts}\n")
     land(held, fleet, 1, 2)
-    references.write_run_windows(held, fleet)
+    fleet_landing.write_run_windows(held, fleet)
     assert held.execute("select model, output_tokens, total_tokens from raw.run_windows").fetchall() == [
         ("llama", None, None)
     ]
     # A request that failed has no tokens to know.
     path.write_text("\n".join([json.dumps(silent | {"error": {"code": 500}}), *others]))
     land(held, fleet, 1, 2)
-    references.write_run_windows(held, fleet)
+    fleet_landing.write_run_windows(held, fleet)
     assert held.execute("select output_tokens, total_tokens from raw.run_windows").fetchall() == [(200.0, 2200.0)]
 
 
@@ -242,7 +243,7 @@ def test_the_azure_trace_lands_with_its_published_counts(tmp_path: Path, held: d
 def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", answer(1))
     fleet = fleet_of(tmp_path, LOG + "  - {name: other, kind: access_log, path: other.jsonl}\n")
-    asset = requests.request_assets(fleet)[0]
+    asset = request_assets.request_assets(fleet)[0]
 
     def checks() -> dict[str, tuple[bool, str | None]]:
         done = dg.materialize([asset], partition_key="2026-10-01", instance=dg.DagsterInstance.ephemeral())
@@ -258,7 +259,7 @@ def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) ->
         "requests_log_answers": missing("log.jsonl"),
         "requests_other_answers": missing("other.jsonl"),
     }
-    with closing(warehouse.connect(fleet.warehouse)) as connection:
+    with closing(database.connect(fleet.warehouse)) as connection:
         assert rows(connection) == [("r1",)]
 
 

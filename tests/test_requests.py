@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.access_logs import AccessLog, AccessLogCollector
-from collectors.azure_trace import AzureTraceCollector
-from collectors.litellm import LiteLLMFileCollector
-from collectors.load_tests import AIPerfCollector, GenAIPerfCollector
-from collectors.requests import Reject, Rejects, RequestCollector, instant_us, usage_tokens
+from collectors.records.access_logs import AccessLog, AccessLogCollector
+from collectors.records.azure_trace import AzureTraceCollector
+from collectors.records.litellm import LiteLLMFileCollector
+from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector
+from collectors.records.request_records import Reject, Rejects, RequestCollector, instant_us, usage_tokens
 from collectors.samples import Window
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))

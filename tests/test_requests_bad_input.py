@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectors.access_logs import AccessLog, AccessLogCollector
-from collectors.azure_trace import AzureTraceCollector
-from collectors.litellm import LiteLLMFileCollector
-from collectors.load_tests import AIPerfCollector, GenAIPerfCollector
-from collectors.requests import RequestCollector
+from collectors.records.access_logs import AccessLog, AccessLogCollector
+from collectors.records.azure_trace import AzureTraceCollector
+from collectors.records.litellm import LiteLLMFileCollector
+from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector
+from collectors.records.request_records import RequestCollector
 from collectors.samples import SourceError
-from pipelines.fleet import PROJECT
+from pipelines.fleet.fleet_file import PROJECT
 from tests.test_requests import NOON_NS, SPEND_LOG, aiperf_record, collected
 
 OPENAI = {
@@ -215,7 +215,7 @@ def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
     program = tmp_path / "read.py"
     program.write_text(
         "import json, sys\n"
-        "from collectors.access_logs import AccessLog, AccessLogCollector\n"
+        "from collectors.records.access_logs import AccessLog, AccessLogCollector\n"
         "from collectors.samples import SourceError\n"
         "from collectors.text_files import document\n"
         "from tests.test_requests import DAY, collected\n"

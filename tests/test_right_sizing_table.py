@@ -11,9 +11,9 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pipelines import warehouse
-from pipelines.raw_tables import create_tables
-from pipelines.right_sizing import COLUMNS, write_right_sizing
+from pipelines.advice.right_sizing_table import COLUMNS, write_right_sizing
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests.given import nothing_is_held_back
 from tests.test_sizes import DEPLOYMENT, usage
 
@@ -30,7 +30,7 @@ COUNTED = {name for name in DEPLOYMENT if name.startswith(("train_", "held_"))} 
 def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Four weeks of one deployment in Los Angeles that works from 9 to 17 on its own clock, hour by hour, at 150 tokens
     a second; on the last Tuesday at noon at 250. A B200 was published to do as much with 0.3 of the joules."""
-    with closing(warehouse.connect(tmp_path / "warehouse.duckdb")) as connection:
+    with closing(database.connect(tmp_path / "warehouse.duckdb")) as connection:
         create_tables(connection)
         for schema in ("marts", "reference"):
             connection.execute(f"create schema {schema}")

@@ -15,9 +15,11 @@ import duckdb
 import pytest
 import yaml
 
-from pipelines import booking, references, settings, stale_dates
-from pipelines.contracts import Contracts
-from pipelines.fleet import Fleet, load_fleet
+from pipelines.booking import stale_settings
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.landing import fleet_landing
+from pipelines.warehouse import due_dates, settings
+from pipelines.warehouse.contracts import Contracts
 
 FLEET: dict[str, Any] = {
     "fleet": "mine",
@@ -107,13 +109,13 @@ def booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> duckdb.DuckDBPyCo
         held.execute("insert into marts.token_ledger values (?, 'west', 'n2', 'llm/code-0', 'llm', 'code')", [on])
         held.execute("insert into raw.series_chunks (source, chunk_start_at, samples) values ('proxy', ?, 9)", [on])
     write(held, fleet_of(tmp_path, copied()))
-    booking.booked(held, date(2026, 10, 1), date(2026, 10, 6), told=constants(tmp_path))
+    due_dates.booked(held, date(2026, 10, 1), date(2026, 10, 6), told=constants(tmp_path))
     return held
 
 
 def write(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
-    references.write_fleet(connection, fleet)
-    references.write_run_windows(connection, fleet)
+    fleet_landing.write_fleet(connection, fleet)
+    fleet_landing.write_run_windows(connection, fleet)
 
 
 def constants(folder: Path, **more: object) -> settings.Constants:
@@ -296,7 +298,7 @@ def test_booking_again_records_anew_and_other_dates_stay(booked: duckdb.DuckDBPy
     told = copied()
     told["sites"][0]["pue"] = 1.5
     write(booked, fleet_of(tmp_path, told))
-    booking.booked(booked, date(2026, 10, 2), date(2026, 10, 4), told=constants(tmp_path))
+    due_dates.booked(booked, date(2026, 10, 2), date(2026, 10, 4), told=constants(tmp_path))
     assert stale(booked, tmp_path) == {"sites": [1, 4, 5]}
     rows = booked.execute("select count(*), count(distinct (date, setting)) from raw.booked_with").fetchall()[0]
     assert rows[0] == rows[1] > 0
@@ -313,14 +315,14 @@ def test_dates_of_before_settings_were_recorded_are_said(booked: duckdb.DuckDBPy
 
 def test_the_warning_has_ranges_and_the_command(tmp_path: Path) -> None:
     changed = {"tariffs": october(1, 2, 3, 7), "grid": october(9)}
-    assert stale_dates.described(fleet_of(tmp_path, copied()), changed) == (
+    assert stale_settings.described(fleet_of(tmp_path, copied()), changed) == (
         "5 booked dates use older settings: tariffs: 2026-10-01 to 2026-10-03, 2026-10-07 (4 dates); grid: 2026-10-09"
         f" (1 date). Re-book with: python -m pipelines run --fleet {tmp_path / 'fleet.yaml'} --rebuild"
         " --start 2026-10-01 --end 2026-10-10"
     )
-    everything = stale_dates.described(fleet_of(tmp_path, copied()), {"columns": october(1), "grid": october(9)})
+    everything = stale_settings.described(fleet_of(tmp_path, copied()), {"columns": october(1), "grid": october(9)})
     assert everything.endswith(f"--fleet {tmp_path / 'fleet.yaml'} --rebuild")
     many = [date(2026, 1, 1) + timedelta(days=2 * n) for n in range(7)]
-    assert "2026-01-09 and 2 more ranges (7 dates)" in stale_dates.described(
+    assert "2026-01-09 and 2 more ranges (7 dates)" in stale_settings.described(
         fleet_of(tmp_path, copied()), {"grid": many}
     )

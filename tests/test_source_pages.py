@@ -21,10 +21,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from collectors.agent import BUNDLED_CATALOGUE, read_families
-from pipelines import benchmarks, grid, prices, references, request_landing, telemetry, warehouse
-from pipelines.fleet import Fleet, load_fleet
-from pipelines.raw_tables import create_tables
+from collectors.devices.agent import BUNDLED_CATALOGUE, read_families
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.landing import (
+    benchmark_landing,
+    fleet_landing,
+    grid_landing,
+    price_landing,
+    request_landing,
+    telemetry_assets,
+)
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import validation_data
 from tests.test_benchmarks import AA, INFERENCEX, MLPERF
 from tests.test_requests import SPEND_LOG, aiperf_record
@@ -153,10 +161,12 @@ def _write(folder: Path, lines: str) -> None:
 def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
     """Name of each part of the fleet that reads files -> rows that it landed."""
     found: dict[str, int] = {}
-    with closing(warehouse.connect(folder / "warehouse.duckdb")) as connection:
+    with closing(database.connect(folder / "warehouse.duckdb")) as connection:
         create_tables(connection)
         only_files = fleet.model_copy(update={"sources": [s for s in fleet.sources if s.kind == "files"]})
-        for result in telemetry.land_days(connection, only_files, NOON.date(), date(2026, 11, 2), run_id="t", now=NOON):
+        for result in telemetry_assets.land_days(
+            connection, only_files, NOON.date(), date(2026, 11, 2), run_id="t", now=NOON
+        ):
             found[result.source] = result.rows
         for source in fleet.requests:
             if getattr(source, "path", None):
@@ -166,16 +176,16 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
         files = fleet.grid_intensity.model_copy(update={"sources": ()})
         of_files = fleet.model_copy(update={"grid_intensity": files})
         day = DAYS["electricity_maps"]
-        for result in grid.land_grid(connection, of_files, day, _after(day), run_id="t"):
+        for result in grid_landing.land_grid(connection, of_files, day, _after(day), run_id="t"):
             found[result.source] = result.rows
-        for reading in benchmarks.write_benchmark_results(connection, fleet):
+        for reading in benchmark_landing.write_benchmark_results(connection, fleet):
             found[reading.name] = reading.rows
-        assert prices.land_prices(connection, fleet.prices.files) == []
+        assert price_landing.land_prices(connection, fleet.prices.files) == []
         for source, rows in connection.execute("select source, count(*) from raw.model_prices group by 1").fetchall():
             found[source] = rows
         for file in fleet.cost_rate_files:
             found[file.source] = len(list(file.rates()))
-        references.write_fleet(connection, fleet)
+        fleet_landing.write_fleet(connection, fleet)
     return found
 
 
@@ -187,7 +197,7 @@ def _naming_files(fleet: Fleet) -> set[str]:
     return {
         *(source.name for source in fleet.sources if source.kind == "files"),
         *(source.name for source in fleet.requests if getattr(source, "path", None)),
-        *(name for file in fleet.grid_intensity.files for name in grid.names_of(file)),
+        *(name for file in fleet.grid_intensity.files for name in grid_landing.names_of(file)),
         *(benchmark.name for benchmark in fleet.benchmarks),
         *(file.source for file in (*fleet.prices.files, *fleet.cost_rate_files)),
     }

@@ -13,14 +13,16 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipelines import spark, spark_ledger, upgrades, warehouse
-from pipelines.alarms import ALARMS
-from pipelines.committed import Committed
-from pipelines.contracts import Contracts, Mart
-from pipelines.fleet import Fleet, load_fleet
-from pipelines.house import JOB, definitions_of
-from pipelines.invariants import invariants
-from pipelines.ledger import prepared_project
+from pipelines.booking import upgrades
+from pipelines.booking.alarms import ALARMS
+from pipelines.booking.invariants import invariants
+from pipelines.booking.project import prepared_project
+from pipelines.code_location import JOB, definitions_of
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.spark import driver, spark_ledger
+from pipelines.spark.committed_marts import Committed
+from pipelines.warehouse import database
+from pipelines.warehouse.contracts import Contracts, Mart
 from tests.given import nothing_is_held_back
 
 ASSET = dg.AssetKey(["marts", "energy_ledger"])
@@ -140,12 +142,12 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     said = {MODEL: "success", unique_id: "warn", **dict.fromkeys((name for _, name in others), "pass")}
     asked = []
 
-    def build(*arguments: object, forget: object) -> spark.Build:
+    def build(*arguments: object, forget: object) -> driver.Build:
         asked.append((*arguments, forget))
-        with closing(warehouse.connect(fleet.warehouse)) as connection:
+        with closing(database.connect(fleet.warehouse)) as connection:
             nothing_is_held_back(connection)
         statuses = {"model.wattledger.fleet_daily": "success", **said}
-        return spark.Build("a build", statuses, Committed(), {unique_id: "1 row"})
+        return driver.Build("a build", statuses, Committed(), {unique_id: "1 row"})
 
     monkeypatch.setattr(spark_ledger, "build", build)
     result = materialize(fleet)
@@ -161,8 +163,8 @@ def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, mo
     fleet = spark_fleet(tmp_path)
     (fails, unique_id), (_, passes), *_ = data_tests(fleet).items()
 
-    def build(*_: object, forget: object) -> spark.Build:
-        raise spark.SparkError("what is wrong\nat java.lang", {MODEL: "success", unique_id: "fail", passes: "pass"})
+    def build(*_: object, forget: object) -> driver.Build:
+        raise driver.SparkError("what is wrong\nat java.lang", {MODEL: "success", unique_id: "fail", passes: "pass"})
 
     monkeypatch.setattr(spark_ledger, "build", build)
     result = materialize(fleet)
@@ -174,7 +176,7 @@ def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, mo
 
 
 def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> None:
-    with pytest.raises(spark.SparkError, match="the process of the build died, exit status 1"):
+    with pytest.raises(driver.SparkError, match="the process of the build died, exit status 1"):
         spark_ledger.in_a_process(tmp_path / "spark.log", (), {})
     assert "TypeError" in (tmp_path / "spark.log").read_text(encoding="utf-8")
 
@@ -184,6 +186,6 @@ def test_a_failed_model_says_what_went_wrong() -> None:
         "Runtime Error in model int_metered_handovers (models/intermediate/int_metered_handovers.sql)\n"
         "  An error occurred while calling o48.sql.\n  : java.lang.OutOfMemoryError: Java heap space\n"
     )
-    assert spark.reason(message) == "java.lang.OutOfMemoryError: Java heap space"
-    assert spark.reason("Got 2 results, configured to fail if != 0") == "Got 2 results, configured to fail if != 0"
-    assert spark.reason("Runtime Error in model a (a.sql)\n") == "Runtime Error in model a (a.sql)"
+    assert driver.reason(message) == "java.lang.OutOfMemoryError: Java heap space"
+    assert driver.reason("Got 2 results, configured to fail if != 0") == "Got 2 results, configured to fail if != 0"
+    assert driver.reason("Runtime Error in model a (a.sql)\n") == "Runtime Error in model a (a.sql)"

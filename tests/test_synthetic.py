@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.demo_fleet import BOARDS, ENGINES
-from collectors.demo_truth import truth
 from collectors.samples import SAMPLE_SCHEMA, Family, Window
 from collectors.series import SeriesRegister
-from collectors.synthetic import SyntheticCollector
+from collectors.synthetic.demo_fleet import BOARDS, ENGINES
+from collectors.synthetic.demo_truth import truth
+from collectors.synthetic.generator import SyntheticCollector
 
 POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 UTIL, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"

@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.spool import SPOOL_SCHEMA, Spool, host_folder
-from pipelines import telemetry, warehouse
-from pipelines.fleet import Fleet, load_fleet
+from collectors.devices.spool import SPOOL_SCHEMA, Spool, host_folder
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.landing import telemetry_assets
+from pipelines.warehouse import database
 
 CSV = "at,node,watts\n" + "".join(
     f"2026-10-{day:02d}T{hour:02d}:30:00Z,n1,{100 * day + hour}\n" for day in range(1, 8) for hour in range(24)
@@ -52,7 +53,7 @@ def unreachable() -> Iterator[str]:
 
 
 def land(fleet: Fleet, held: duckdb.DuckDBPyConnection, start: int, end: int, now: datetime | None = None) -> list:
-    results = telemetry.land_days(
+    results = telemetry_assets.land_days(
         held,
         fleet,
         date(2026, 10, start),
@@ -152,7 +153,7 @@ def test_late_files_of_earlier_days_are_landed_with_the_run(tmp_path: Path, held
 
 
 def materialize(fleet: Fleet, first: str, last: str) -> dg.ExecuteInProcessResult:
-    assets = [asset for asset in telemetry.telemetry_assets(fleet) if asset.op.name == "telemetry"]
+    assets = [asset for asset in telemetry_assets.telemetry_assets(fleet) if asset.op.name == "telemetry"]
     return dg.materialize(
         assets,
         instance=dg.DagsterInstance.ephemeral(),
@@ -172,7 +173,9 @@ def test_a_failing_source_fails_its_own_check_and_not_the_asset(tmp_path: Path) 
     assert "2026-10-01 failed" in failed.description
     assert "none.csv" in failed.metadata["unanswered"].value
     landed = result.asset_materializations_for_node("telemetry")
-    assert {m.asset_key.to_user_string() for m in landed} == {f"raw/{table}" for table in telemetry.TELEMETRY_TABLES}
+    assert {m.asset_key.to_user_string() for m in landed} == {
+        f"raw/{table}" for table in telemetry_assets.TELEMETRY_TABLES
+    }
     samples = [m for m in landed if m.asset_key.path[-1] == "power_samples"]
     assert {m.metadata["dagster/partition_row_count"].value for m in samples} == {48}
 
@@ -204,7 +207,7 @@ def test_a_file_whose_rows_lie_on_other_days_is_empty_and_no_failure(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
     fleet = fleet_of(tmp_path, WALL, "{start: 2026-09-01, end: 2026-10-08}")
-    results = telemetry.land_days(
+    results = telemetry_assets.land_days(
         held, fleet, date(2026, 9, 10), date(2026, 9, 11), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
     assert [(r.outcome, r.detail) for r in results] == [("empty", None), ("empty", None)]
@@ -215,7 +218,7 @@ def test_a_few_unreadable_rows_land_with_the_others_and_are_noted_as_before(
 ) -> None:
     fleet = fleet_of(tmp_path, WALL)
     (tmp_path / "power.csv").write_text(CSV + "soon,n1,5\n2026-10-01T12:00:00Z\n")
-    results = telemetry.land_days(
+    results = telemetry_assets.land_days(
         held, fleet, date(2026, 10, 7), date(2026, 10, 8), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
     assert [(r.outcome, r.rows, r.detail) for r in results] == [
@@ -233,8 +236,8 @@ def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:
 def test_who_holds_the_warehouse_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "warehouse.duckdb"
     program = (
-        "import sys, time; from pathlib import Path; from pipelines import warehouse\n"
-        "with warehouse.writing(Path(sys.argv[1]), 'a long landing'):\n"
+        "import sys, time; from pathlib import Path; from pipelines.warehouse import database\n"
+        "with database.writing(Path(sys.argv[1]), 'a long landing'):\n"
         "    print('held', flush=True); sys.stdin.readline()"
     )
     holder = subprocess.Popen(
@@ -244,14 +247,14 @@ def test_who_holds_the_warehouse_is_waited_for_and_then_named(tmp_path: Path, mo
         assert holder.stdout.readline() == "held\n"
         monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0.3")
         with (
-            pytest.raises(warehouse.WarehouseBusy, match=rf"process {holder.pid} on .* \(a long landing, since"),
-            warehouse.writing(path, "another"),
+            pytest.raises(database.WarehouseBusy, match=rf"process {holder.pid} on .* \(a long landing, since"),
+            database.writing(path, "another"),
         ):
             pass
         monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "20")
         holder.stdin.write("\n")
         holder.stdin.flush()
-        with warehouse.writing(path, "another"):
+        with database.writing(path, "another"):
             assert os.getpid() == json.loads(Path(f"{path}.holder.json").read_text())["pid"]
         holder.wait(timeout=20)
 
@@ -267,9 +270,9 @@ def test_a_file_that_another_process_has_open_is_waited_for_and_then_named(
     with closing(shell.stdin), closing(shell.stdout):
         assert shell.stdout.readline() == "open\n"
         monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0.3")
-        with pytest.raises(warehouse.WarehouseBusy, match=f"open in another process.*{shell.pid}"):
-            warehouse.connect(path)
+        with pytest.raises(database.WarehouseBusy, match=f"open in another process.*{shell.pid}"):
+            database.connect(path)
         shell.stdin.write("\n")
         shell.stdin.flush()
         shell.wait(timeout=20)
-    warehouse.connect(path).close()
+    database.connect(path).close()

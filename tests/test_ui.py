@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet import PROJECT
+from pipelines.fleet.fleet_file import PROJECT
 from tests.servers import free_port, running, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

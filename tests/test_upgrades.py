@@ -12,12 +12,13 @@ import duckdb
 import pytest
 import yaml
 
-from pipelines import upgrades, warehouse
-from pipelines.__main__ import main
-from pipelines.contracts import Contracts, Mart
-from pipelines.fleet import Fleet, load_fleet
-from pipelines.house import JOB, definitions_of
-from pipelines.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
+from pipelines.booking import upgrades
+from pipelines.code_location import JOB, definitions_of
+from pipelines.command_line.main import main
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.warehouse import database
+from pipelines.warehouse.contracts import Contracts, Mart
+from pipelines.warehouse.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
 from tests.books import Book, command
 from tests.upgrades import telemetry
 
@@ -51,7 +52,7 @@ def old_fleet(folder: Path) -> Path:
 def old_warehouse(path: Path) -> None:
     """The warehouse that 1df5d03 made of the first three days."""
     path.parent.mkdir(parents=True)
-    with warehouse.connect(path) as connection:
+    with database.connect(path) as connection:
         connection.execute((OLD / "warehouse" / "schema.sql").read_text(encoding="utf-8"))
         for schema, table in connection.execute("select schema_name, table_name from duckdb_tables()").fetchall():
             rows = OLD / "warehouse" / f"{schema}_{table}.parquet"
@@ -152,14 +153,14 @@ def one_booked_date(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     """A fleet whose warehouse has booked 2 October, alone."""
     monkeypatch.setenv("WATTLEDGER_DATA", str(fleet.root.parent))
     fleet.root.mkdir(parents=True)
-    with warehouse.connect(fleet.warehouse) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         connection.execute("insert into raw.booked_with values ('2026-10-02', 'method_version', '2')")
     return fleet
 
 
 def test_a_newer_warehouse_is_one_line(one_booked_date: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    with warehouse.connect(one_booked_date.warehouse) as connection:
+    with database.connect(one_booked_date.warehouse) as connection:
         connection.execute("update raw.warehouse_version set schema_version = 99")
     assert main(["run", "--fleet", str(one_booked_date.path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -171,7 +172,7 @@ def test_a_rebuild_is_of_booked_dates(one_booked_date: Fleet, capsys: pytest.Cap
     assert main(outside) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "--start 2026-10-01 --end 2026-10-03: expected dates in [2026-10-02, 2026-10-03]"
-    with warehouse.connect(one_booked_date.warehouse) as connection:
+    with database.connect(one_booked_date.warehouse) as connection:
         connection.execute("delete from raw.booked_with")
     assert main(["run", "--fleet", str(one_booked_date.path), "--rebuild"]) == 2
     assert capsys.readouterr().err == "fleet mine: no date is booked yet; run without --rebuild\n"
@@ -212,7 +213,7 @@ def test_one_seed_alone_does_not_count_as_all(fleet: Fleet) -> None:
     job = definitions_of(fleet).resolve_job_def(JOB)
     chosen = [dg.AssetKey(["reference", "meter_errors"])]
     assert job.execute_in_process(asset_selection=chosen, partition_key="2026-10-05").success
-    with warehouse.connect(fleet.warehouse) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         assert connection.execute("select count(*) > 0 from reference.meter_errors").fetchall() == [(True,)]
         assert connection.execute("from raw.seeds_loaded").fetchall() == []

@@ -14,11 +14,11 @@ import numpy as np
 import orjson
 import pytest
 
-from collectors.prometheus import EXPORT_KIND, PrometheusCollector
+from collectors.protocols.prometheus import EXPORT_KIND, PrometheusCollector
 from collectors.samples import Family, Window
-from pipelines import warehouse
-from pipelines.landing import Catalogue, land
-from pipelines.raw_tables import create_tables
+from pipelines.landing.telemetry_landing import Catalogue, land
+from pipelines.warehouse import database
+from pipelines.warehouse.raw_tables import create_tables
 from tests.servers import (
     fields_of,
     http_server,
@@ -147,7 +147,7 @@ def test_replicas_become_one_series_both_ways(history, guarded):
 def test_the_export_is_used_where_it_is_and_a_refusal_is_told(history, guarded, caplog):
     url, asked = guarded
     asked.clear()
-    with caplog.at_level(logging.INFO, "collectors.prometheus"):
+    with caplog.at_level(logging.INFO, "collectors.protocols.prometheus"):
         collected(history)
         assert caplog.messages == []
         collected(url)
@@ -225,7 +225,7 @@ def exporting(answer):
 
 @pytest.mark.parametrize("ending", ["the connection", "its own words"])
 def test_a_stream_that_breaks_off_is_asked_for_again_and_gives_each_series_once(ending, monkeypatch):
-    monkeypatch.setattr("collectors.prometheus_http.GROUP_BYTES", 1)
+    monkeypatch.setattr("collectors.protocols.http_client.GROUP_BYTES", 1)
     whole = [line(f"GPU-{n}", LONG) for n in range(6)]
 
     def answer(handler, _, before):
@@ -248,7 +248,7 @@ def test_a_stream_that_breaks_off_is_asked_for_again_and_gives_each_series_once(
 
 
 def test_replicas_far_apart_in_the_stream_land_as_through_selectors(tmp_path, monkeypatch):
-    monkeypatch.setattr("collectors.prometheus_http.GROUP_BYTES", 1)
+    monkeypatch.setattr("collectors.protocols.http_client.GROUP_BYTES", 1)
     samples = {name: [(START_S + 60 * n + late, 100.0 + n) for n in range(60)] for name, late in (("0", 0), ("1", 7))}
 
     def exported(handler, *_):
@@ -283,7 +283,7 @@ def test_replicas_far_apart_in_the_stream_land_as_through_selectors(tmp_path, mo
     known = Catalogue({POWER: FAMILIES[POWER]}, [("dcgm_exporter", "UUID", 10, "device_uuid")])
     landed = []
     for name, server in (("export", exporting(exported)[0]), ("selectors", http_server(selected))):
-        with server as url, closing(warehouse.connect(tmp_path / f"{name}.duckdb")) as connection:
+        with server as url, closing(database.connect(tmp_path / f"{name}.duckdb")) as connection:
             create_tables(connection)
             collector = PrometheusCollector("cluster", url, replica_labels=["replica"], backoff_seconds=0.01)
             result = land(connection, collector, HOUR, known, run_id="run", replica_labels=["replica"])

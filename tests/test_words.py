@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.fleet import PROJECT, Role
+from pipelines.fleet.fleet_file import PROJECT, Role
 from tests.books import Book, demo_fleet, on
 
 MARTS = yaml.safe_load((PROJECT / "dbt_project/models/marts/marts.yml").read_text(encoding="utf-8"))["models"]

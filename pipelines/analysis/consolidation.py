@@ -1,8 +1,8 @@
 """Which models can share accelerators, sleep or be spun down: the plan of `packing` and idle time, with reasons.
 
 One row per deployment. Add here what is judged or estimated of a whole fleet's placement. Keep out the packing itself
-(`packing`), what is saved (`savings`), what both tables of recommendations share (`advice`), how telemetry is read (the
-marts) and what a deployment's own size should be (`right_sizing`).
+(`packing`), what is saved (`savings`), what both tables of recommendations share (`preference`), how telemetry is
+read (the marts) and what a deployment's own size should be (`right_sizing`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pipelines.analysis import advice, packing, right_sizing, savings, sizes, sleep
+from pipelines.analysis import packing, preference, right_sizing, savings, sizes, sleep
 from pipelines.analysis.right_sizing import GROUP, KEYS, joined
 
 RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take beside weights and cache
@@ -110,7 +110,7 @@ def consolidate(fleet: Fleet) -> Consolidation:
         for row in told
     ]
     rows["evidence"] = [right_sizing.evidence(row, SHOWN) for row in told]
-    rows["is_preferred"] = advice.preferred(rows.assign(table="consolidation"))
+    rows["is_preferred"] = preference.preferred(rows.assign(table="consolidation"))
     rows = rows.sort_values(["exclusive_group_id", *KEYS], ignore_index=True)
     return Consolidation(rows, plan, _by_node(fleet, plan))
 
@@ -287,7 +287,7 @@ def _colocations(rows: pd.DataFrame, hosts: pd.DataFrame) -> pd.Series:
 def _sized(rows: pd.DataFrame) -> pd.DataFrame:
     """Sizes now and in the plan, and the GPUs that hold no pod then."""
     gpus = rows["gpus"].astype(float)
-    is_change = ~rows["kind"].isin(advice.NO_CHANGE)
+    is_change = ~rows["kind"].isin(preference.NO_CHANGE)
     freed = rows["released_gpus"].where(rows["kind"].isin(savings.FREEING), 0.0)
     return rows.assign(
         usage=rows.index,
@@ -334,8 +334,8 @@ def _confidence(rows: pd.DataFrame) -> pd.Series:
     stands_on = (
         rows["capacity_basis"].where(is_sharing, "no_demand").mask(rows["kind"] == "sleep_when_idle", "idle_hours")
     )
-    words = advice.confidence(rows, stands_on, is_sharing)
-    together = words[is_sharing].groupby(rows.loc[is_sharing, "colocation_id"]).transform(advice.least_sure)
+    words = preference.confidence(rows, stands_on, is_sharing)
+    together = words[is_sharing].groupby(rows.loc[is_sharing, "colocation_id"]).transform(preference.least_sure)
     return words.where(~is_sharing, together)
 
 

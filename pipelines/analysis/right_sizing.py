@@ -2,7 +2,8 @@
 
 A row per deployment and change that the evidence allows; where it allows none, a row that says why. Add here what is
 judged or estimated. Keep out the sizes themselves (`sizes`), what they save (`savings`), what both tables of
-recommendations share (`advice`), how telemetry is read (the marts) and which models share hardware (`consolidation`).
+recommendations share (`preference`), how telemetry is read (the marts) and which models share hardware
+(`consolidation`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipelines.analysis import advice, power_caps, savings, sizes, sleep
+from pipelines.analysis import power_caps, preference, savings, sizes, sleep
 from pipelines.analysis.savings import KEYS
 
 GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
@@ -145,12 +146,12 @@ def recommend(
     rows = pd.concat([found[~broke], kept], ignore_index=True)
     rows = rows.merge(usage.rename_axis("usage").reset_index(), on="usage", validate="many_to_one")
     rows = savings.with_savings(_freed(_sized(rows)), days)
-    rows["confidence"] = advice.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
+    rows["confidence"] = preference.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
     rows["exclusive_group_id"] = joined(rows, GROUP)
     told = rows.to_dict("records")
     rows["recommendation_id"] = [_identity(row) for row in told]
     rows["evidence"] = [evidence(row, SHOWN) for row in told]
-    rows["is_preferred"] = advice.preferred(rows.assign(table="right_sizing", colocation_id=None))
+    rows["is_preferred"] = preference.preferred(rows.assign(table="right_sizing", colocation_id=None))
     rows = rows.assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
     return rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
 

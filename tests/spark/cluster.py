@@ -54,7 +54,7 @@ class Cluster:
             return json.load(answer)["aliveworkers"]
 
     def environment(self, *, java_options: str = JAVA_OPTIONS) -> dict[str, str]:
-        """What makes `pipelines.spark` use this cluster."""
+        """What makes `pipelines.spark.driver` use this cluster."""
         configuration = self.folder / "configuration"
         configuration.mkdir(exist_ok=True)
         (configuration / "spark-defaults.conf").write_text(
@@ -69,7 +69,7 @@ class Cluster:
 
     @contextmanager
     def process(self, *, java_options: str = JAVA_OPTIONS, **more: str) -> Iterator[ProcessPoolExecutor]:
-        """One process in which `pipelines.spark` uses this cluster; its JVM ends with it."""
+        """One process in which `pipelines.spark.driver` uses this cluster; its JVM ends with it."""
         told = {**self.environment(java_options=java_options), **more}
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context, initializer=_tell, initargs=(told,)) as pool:

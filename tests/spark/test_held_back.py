@@ -8,8 +8,8 @@ from pathlib import Path
 
 import duckdb
 
-from pipelines import spark
-from pipelines.committed import Committed, committed_rows
+from pipelines.spark import driver
+from pipelines.spark.committed_marts import Committed, committed_rows
 from tests.books import Book, broken_project, demo_fleet, on
 from tests.spark.cluster import Cluster
 from tests.spark.parity import lake_of
@@ -19,11 +19,13 @@ END = BAD + timedelta(days=1)
 LAWS = ["every_metered_joule_is_booked_once", "shares_add_up_to_the_meter"]
 
 
-def built(running: Cluster, book: Book, lake: Path, raw: tuple, project: Path = spark.DBT_PROJECT) -> dict[str, object]:
+def built(
+    running: Cluster, book: Book, lake: Path, raw: tuple, project: Path = driver.DBT_PROJECT
+) -> dict[str, object]:
     """Build both dates; joules per date of the book, of the month, and what is said of it."""
     dbt_vars = {"grid_seconds": book.fleet.grid_seconds, "max_spread_seconds": 259200}
     with running.process() as process:
-        work = partial(spark.build, lake, *raw, GOOD, END, dbt_vars=dbt_vars, project=project)
+        work = partial(driver.build, lake, *raw, GOOD, END, dbt_vars=dbt_vars, project=project)
         process.submit(work).result(timeout=1200)
     with duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")

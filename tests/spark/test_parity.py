@@ -15,9 +15,9 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 
-from pipelines import spark
-from pipelines.committed import Committed, committed_rows
-from pipelines.fleet import DEFAULT_FLEET
+from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.spark import driver
+from pipelines.spark.committed_marts import Committed, committed_rows
 from tests import (
     messy,
     test_claims,
@@ -43,14 +43,14 @@ DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
 @contextmanager
 def building(
     running: cluster.Cluster, book: Book, lake: Path, dates: tuple[date, date], raw: tuple[dict[str, list[str]], Path]
-) -> Iterator[Future[spark.Build]]:
+) -> Iterator[Future[driver.Build]]:
     """A build on the cluster, under way."""
     dbt_vars = {
         "grid_seconds": book.fleet.grid_seconds,
         "max_spread_seconds": round(book.fleet.max_spread_days * 86400),
     }
     with running.process() as process:
-        yield process.submit(spark.build, lake, *raw, *dates, dbt_vars=dbt_vars)
+        yield process.submit(driver.build, lake, *raw, *dates, dbt_vars=dbt_vars)
 
 
 def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
@@ -58,7 +58,9 @@ def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
     with book.connection(read_only=True) as connection:
         found = parity.differences(connection, partial(committed_rows, lake))
     print(f"\n{parity.table(title, found, start, end)}")
-    assert {one.mart for one in found} == {path.stem for path in (spark.DBT_PROJECT / "models" / "marts").glob("*.sql")}
+    assert {one.mart for one in found} == {
+        path.stem for path in (driver.DBT_PROJECT / "models" / "marts").glob("*.sql")
+    }
     return sum(one.differing_rows for one in found)
 
 
@@ -87,7 +89,7 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
         try:
             build.result(timeout=1200)
             finished = True
-        except spark.SparkError as failure:
+        except driver.SparkError as failure:
             print(f"\nthe build failed whole: {failure}")
             finished = False
     spark_cluster.add_worker()

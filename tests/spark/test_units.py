@@ -7,9 +7,9 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 
-from pipelines import spark
-from pipelines.fleet import DEFAULT_FLEET
-from pipelines.raw_tables import create_tables
+from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.spark import driver
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book
 from tests.spark.cluster import Cluster
 from tests.spark.parity import lake_of
@@ -19,12 +19,12 @@ RUN = ("empty", date(1970, 1, 1), date(1970, 1, 2))
 
 def unit_tests(lake: Path, files: dict[str, list[str]], control: Path) -> tuple[dict[str, str], int]:
     """Run dbt's unit tests in a session over empty tables; the status of each, and how many the project has."""
-    run = spark.Run(RUN[0], lake, *RUN[1:])
-    with spark.session(run.work) as session:
-        spark.register(session, files, control)
+    run = driver.Run(RUN[0], lake, *RUN[1:])
+    with driver.session(run.work) as session:
+        driver.register(session, files, control)
         # Unit tests read the columns' types from the tables: empty ones do.
-        spark.run_dbt(["build", "--empty", "--resource-type", "seed", "--resource-type", "model"], run, {})
-        statuses, _ = spark.run_dbt(["test", "--select", "test_type:unit"], run, {})
+        driver.run_dbt(["build", "--empty", "--resource-type", "seed", "--resource-type", "model"], run, {})
+        statuses, _ = driver.run_dbt(["test", "--select", "test_type:unit"], run, {})
     manifest = json.loads((run.work / "dbt" / "manifest.json").read_text(encoding="utf-8"))
     return statuses, len(manifest["unit_tests"])
 

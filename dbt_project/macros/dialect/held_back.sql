@@ -72,7 +72,7 @@
     {%- do restore_rows(mart, 'true') -%}
 {% endmacro %}
 
-{# Which folders are committed is decided after the build (pipelines/spark.py). #}
+{# Which folders are committed is decided after the build (pipelines/spark/driver.py). #}
 {% macro spark__hold_back_table(mart) %}{% endmacro %}
 
 {# The run's dates (texts) that are to be kept as published where the sources have less of them: `run --adopt` names them. #}

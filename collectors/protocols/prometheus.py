@@ -1,0 +1,242 @@
+"""Raw samples of a Prometheus-compatible server: Prometheus, VictoriaMetrics, Thanos, Mimir.
+
+Add here what the query API can tell about samples and series. Keep out the connection (`http_client`) and every
+per-exporter rule: which metrics to ask for comes from the catalogue.
+
+Samples come through range selectors, `metric{…}[1h]` on /api/v1/query at the chunk's last millisecond. /query_range
+would move samples to its own step and carry a value for five minutes over a gap. Where the server has VictoriaMetrics'
+/api/v1/export, the same samples come through that, as one stream per metric and day.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from collectors.protocols.http_client import OverLimitError, PrometheusServer
+from collectors.protocols.matrix import Matrix, data_of, metric_of, parse_export, parse_matrix
+from collectors.samples import Batch, Family, SourceError, Window, sample_batch
+from collectors.series import SeriesRegister
+
+FIRST_CHUNK_MS = 3_600_000
+SHORTEST_CHUNK_MS = 1_000
+LONGEST_CHUNK_MS = 86_400_000
+# A chunk may double while answers stay below this and no limit was met, so that quiet metrics cost few requests.
+SMALL_BODY_BYTES = 4 << 20
+
+EXPORT = "/api/v1/export"
+NAMES = "/api/v1/label/__name__/values"
+EXPORT_KIND = "application/stream+json"
+
+# Where in the window to look for series of unknown families: most live at its end.
+_ALIVE_AT = (1.0, 0.75, 0.5, 0.25, 0.0)
+# Words with which many programs begin their metrics: they do not tell an exporter, and node_ alone has hundreds.
+_COMMON_WORDS = ("e2e", "generation", "input", "node", "num", "output", "process", "prompt", "request", "time")
+_COMMON = frozenset(f"{word}_" for word in _COMMON_WORDS)
+
+logger = logging.getLogger(__name__)
+
+
+class PrometheusCollector:
+    """Reads the families of the catalogue from one server; at most one chunk of one metric is in memory.
+
+    Whether the server has an export is asked anew for each window: what stands between may allow it or not.
+
+    `matchers` are PromQL label matchers as text (`namespace="llm"`), applied to every selector. Further keywords are
+    those of PrometheusServer: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env,
+    headers, timeout_seconds, attempts, backoff_seconds, body_limit_bytes. Series that differ in `replica_labels` only
+    become one; range selectors merge them in time order chunk by chunk.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        url: str,
+        *,
+        matchers: Sequence[str] = (),
+        interval_seconds: float | None = None,
+        replica_labels: Collection[str] = (),
+        **server: object,
+    ) -> None:
+        self.source = source
+        self.interval_seconds = interval_seconds
+        self.replica_labels = tuple(replica_labels)
+        self.server = PrometheusServer(url, **server)
+        self._matchers = tuple(matchers)
+
+    @property
+    def url(self) -> str:
+        """The server's URL as it may be logged."""
+        return self.server.url
+
+    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
+        """Batches of the samples in the window, by metric and then by time; SourceError names URL, status and window.
+
+        Replica labels must be given to `register` as well: it is the one that forms identities.
+        """
+        try:
+            names = self._names(window, families)
+            samples_of = self._exported if self._has_export(window) else self._selected
+            for metric in sorted(families if names is None else names & families.keys()):
+                yield from samples_of(window, families[metric], register)
+            if names is not None:
+                self._count_unknown(window, names - families.keys(), register)
+        except SourceError as error:
+            raise type(error)(error.url, error.status, f"{error.reason}; window {window}") from error
+        finally:
+            self.server.close()
+
+    def _has_export(self, window: Window) -> bool:
+        """Whether the server answers an export of one millisecond. A refusal of any kind is only that."""
+        start_ms, _ = _milliseconds(window)
+        try:
+            list(self._export("up", start_ms, start_ms + 1))
+        except SourceError as refusal:
+            if refusal.status is None:
+                raise
+            # Prometheus has none, which is nothing to tell; a proxy that keeps one back is.
+            level = logging.DEBUG if refusal.status == 404 else logging.INFO
+            logger.log(level, "source %s is read through range selectors: %s", self.source, refusal)
+            return False
+        return True
+
+    def _export(self, metric: str, start_ms: int, stop_ms: int) -> Iterator[list[bytes]]:
+        fields = [
+            ("match[]", self._selector(f"__name__={json.dumps(metric)}")),
+            # Both ends are closed there.
+            ("start", _seconds(start_ms)),
+            ("end", _seconds(stop_ms - 1)),
+            # A cluster: half an answer would look like a quiet fleet.
+            ("deny_partial_response", "1"),
+        ]
+        return self.server.stream(EXPORT, fields, EXPORT_KIND, metric_of)
+
+    def _exported(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
+        start_ms, end_ms = _milliseconds(window)
+        for first_ms in range(start_ms, end_ms, LONGEST_CHUNK_MS):
+            stop_ms = min(first_ms + LONGEST_CHUNK_MS, end_ms)
+            for lines in self._export(family.metric, first_ms, stop_ms):
+                try:
+                    matrix = parse_export(lines)
+                except ValueError as error:
+                    raise SourceError(self.url + EXPORT, 200, f"answered what cannot be read: {error}") from error
+                samples = self._samples(matrix, (first_ms, stop_ms), family, register)
+                if samples.num_rows:
+                    register.observe(samples)
+                    yield Batch(family.stream, samples)
+
+    def _selected(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
+        start_ms, end_ms = _milliseconds(window)
+        chunk_ms, longest_ms = FIRST_CHUNK_MS, LONGEST_CHUNK_MS
+        while start_ms < end_ms:
+            stop_ms = min(start_ms + chunk_ms, end_ms)
+            try:
+                body = self._query(
+                    f"{self._selector(f'__name__={json.dumps(family.metric)}')}[{stop_ms - start_ms}ms]", stop_ms - 1
+                )
+            except OverLimitError:
+                if stop_ms - start_ms <= SHORTEST_CHUNK_MS:
+                    raise
+                chunk_ms = longest_ms = max((stop_ms - start_ms) // 2, SHORTEST_CHUNK_MS)
+                continue
+            samples = self._samples(self._parsed(body), (start_ms, stop_ms), family, register)
+            if len(body) < SMALL_BODY_BYTES:
+                chunk_ms = min(2 * chunk_ms, longest_ms)
+            del body
+            if samples.num_rows:
+                register.observe(samples)
+                yield Batch(family.stream, samples)
+            start_ms = stop_ms
+
+    @staticmethod
+    def _samples(
+        matrix: Matrix, inside_ms: tuple[int, int], family: Family, register: SeriesRegister
+    ) -> pa.RecordBatch:
+        labels, counts, times_ms, values = matrix
+        series_ids = np.array([register.series_id(family, one) for one in labels], dtype=np.int64)
+        ids = np.repeat(series_ids, counts)
+        # Range selectors are closed on the left up to Prometheus 2 and open since 3.
+        keep = (times_ms >= inside_ms[0]) & (times_ms < inside_ms[1])
+        if not keep.all():
+            ids, times_ms, values = ids[keep], times_ms[keep], values[keep]
+        if len(np.unique(series_ids)) < len(series_ids):
+            order = np.lexsort((times_ms, ids))
+            ids, times_ms, values = ids[order], times_ms[order], values[order]
+        return sample_batch(ids, times_ms * 1000, values)
+
+    def _selector(self, *matchers: str) -> str:
+        return "{" + ",".join([*matchers, *self._matchers]) + "}"
+
+    def _query(self, promql: str, at_ms: int) -> bytes:
+        fields = [
+            ("query", promql),
+            ("time", _seconds(at_ms)),
+            # Thanos: half an answer would look like a quiet fleet. Others ignore the field.
+            ("partial_response", "false"),
+        ]
+        return self.server.ask("/api/v1/query", fields)
+
+    def _parsed(self, body: bytes) -> Matrix:
+        try:
+            return parse_matrix(body)
+        except ValueError as error:
+            reason = f"answered what cannot be read: {error}; it begins with {self.server.opening(body)}"
+            raise SourceError(self.url + "/api/v1/query", 200, reason) from error
+
+    def _names(self, window: Window, families: Mapping[str, Family]) -> set[str] | None:
+        """Metric names in the window that are, or look like, those of the catalogue; None if the server won't say."""
+        prefixes = {metric: re.match(r"[^_:]*[_:]?", metric)[0] for metric in families}
+        patterns = {
+            re.escape(metric) if prefix in _COMMON else f"{re.escape(prefix)}.*" for metric, prefix in prefixes.items()
+        }
+        pattern = "|".join(sorted(patterns))
+        fields = [
+            ("match[]", self._selector(f"__name__=~{json.dumps(pattern)}")),
+            ("start", str(window.start_us // 1_000_000)),
+            ("end", str(-(-window.end_us // 1_000_000))),
+        ]
+        try:
+            body = self.server.ask(NAMES, fields, method="GET")
+            names = data_of(orjson.loads(body))
+        except (SourceError, ValueError) as error:
+            # Proxies that guard the query API often lack this one: then every family is asked for.
+            if getattr(error, "status", 0) in (None, 401):
+                raise
+            return None
+        if names is None:
+            return None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            reason = f"answered {self.server.opening(body)}, expected a list of metric names in 'data'"
+            raise SourceError(self.url + NAMES, 200, reason)
+        return set(names)
+
+    def _count_unknown(self, window: Window, names: set[str], register: SeriesRegister) -> None:
+        """Tell the register of names that are not landed, with how many series were alive at some instant."""
+        for share in _ALIVE_AT:
+            if not names:
+                return
+            at_ms = (window.start_us + round((window.end_us - window.start_us) * share)) // 1000 - (share == 1.0)
+            pattern = json.dumps("|".join(re.escape(name) for name in sorted(names)))
+            try:
+                body = self._query(f"count by (__name__) ({self._selector(f'__name__=~{pattern}')})", at_ms)
+                for one in data_of(orjson.loads(body))["result"]:
+                    register.unknown(one["metric"]["__name__"], int(float(one["value"][1])))
+                    names = names - {one["metric"]["__name__"]}
+            except (SourceError, ValueError, KeyError, TypeError):
+                # An audit of what is not landed must not cost the samples that are.
+                return
+
+
+def _milliseconds(window: Window) -> tuple[int, int]:
+    """First millisecond inside and first outside: timestamps are whole milliseconds there."""
+    return -(-window.start_us // 1000), -(-window.end_us // 1000)
+
+
+def _seconds(at_ms: int) -> str:
+    return f"{at_ms // 1000}.{at_ms % 1000:03d}"

@@ -1,0 +1,133 @@
+"""Requests from access logs: JSON Lines, one object per request, with a `usage` object in any of the usual shapes.
+
+Add here what logs of requests share. Keep out the table of one gateway (`litellm`), and everything that a column
+mapping of the fleet file can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+import pyarrow as pa
+
+from collectors.records.request_records import (
+    Batches,
+    Reject,
+    Rejects,
+    amount,
+    between,
+    instant_us,
+    key_hash,
+    requests_of,
+    text,
+    usage_tokens,
+)
+from collectors.samples import Window
+from collectors.text_files import lines, paths_of
+
+# What an OpenAI-compatible server answers, written down as it is, is a log already: its `created` is the time.
+USUAL = {"request_id": "id", "started_at": "created", "model": "model", "usage": "usage"}
+Column = Literal[
+    "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
+    "model", "engine", "api_base", "team", "tenant", "key", "usage", "spend_usd",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AccessLog:
+    """Where each Column of a request stands in a line: a dotted path such as `response.usage`.
+
+    What is not mapped stands where USUAL says. `time_unit` is that of times written as numbers.
+    """
+
+    path: str
+    columns: Mapping[Column, str] = field(default_factory=dict)
+    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+
+class AccessLogCollector:
+    """Reads .jsonl files (also .gz), in order."""
+
+    def __init__(self, source: str, log: AccessLog) -> None:
+        self.source = source
+        self.log = log
+        self._places = {name: path.split(".") for name, path in (USUAL | dict(log.columns)).items()}
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Batches of the requests that began in the window, in file order."""
+        batches = Batches(window, "access_log", self.log.constants)
+        for path in paths_of(self.log.path, "*.jsonl*"):
+            for request in requests_of(path, numbered_lines(path), self._request, rejects):
+                yield from batches.add(request)
+        yield from batches.rest()
+
+    def _request(self, line: bytes) -> dict[str, Any]:
+        held = json_object(line)
+        said = {name: _at(held, place) for name, place in self._places.items()}
+        started_us = instant_us(said.get("started_at"), "started_at", self.log.time_unit)
+        ended_us = instant_us(said.get("ended_at"), "ended_at", self.log.time_unit)
+        seconds = _seconds(said, "duration")
+        if started_us is None and ended_us is not None and seconds is not None:
+            started_us = ended_us - round(seconds * 1e6)  # nginx and Envoy stamp the end
+        if started_us is None:
+            raise Reject(f"started_at: nothing stands at {'.'.join(self._places['started_at'])}")
+        if ended_us is None and seconds is not None:
+            ended_us = started_us + round(seconds * 1e6)
+        status = text(said.get("status"), "status")
+        return {
+            "request_id": text(said.get("request_id"), "request_id"),
+            "started_at": started_us,
+            "ended_at": ended_us,
+            "ttft_seconds": _seconds(said, "ttft"),
+            "end_to_end_seconds": between(started_us, ended_us, "ended_at"),
+            "status": status,
+            "is_ok": is_ok(status),
+            **{name: text(said.get(name), name) for name in ("model", "engine", "api_base", "team", "tenant")},
+            "key_hash": key_hash(said.get("key"), "key"),
+            "spend_usd": amount(said.get("spend_usd"), "spend_usd"),
+            **usage_tokens(said.get("usage")),
+        }
+
+
+def numbered_lines(path: str) -> Iterator[tuple[str, bytes]]:
+    """(place, line) of every line of a file that is not blank."""
+    return ((f"{path}:{number}", line) for number, line in lines(path))
+
+
+def json_object(line: bytes) -> Mapping[str, Any]:
+    """The object of one line; Reject where there is none."""
+    try:
+        held = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise Reject(f"is not JSON: {error}") from None
+    if not isinstance(held, dict):
+        raise Reject(f"is a {type(held).__name__}, expected an object")
+    return held
+
+
+def is_ok(status: str | None) -> bool | None:
+    """Whether a status says that the request was answered; None where it says nothing that is known."""
+    if status is None:
+        return None
+    if status.isdigit() and len(status) == 3:
+        return 200 <= int(status) < 400
+    word = status.lower()
+    if word in ("ok", "success", "succeeded", "completed", "stop", "length"):
+        return True
+    return False if word in ("error", "failure", "failed", "cancelled", "canceled", "timeout", "aborted") else None
+
+
+def _seconds(said: Mapping[str, Any], name: str) -> float | None:
+    seconds = amount(said.get(f"{name}_seconds"), f"{name}_seconds")
+    milliseconds = amount(said.get(f"{name}_ms"), f"{name}_ms")
+    return seconds if milliseconds is None else milliseconds / 1000
+
+
+def _at(held: Any, place: list[str]) -> Any:
+    for part in place:
+        held = held.get(part) if isinstance(held, Mapping) else None
+    return held

@@ -1,0 +1,202 @@
+"""Requests that went through a LiteLLM proxy: its spend log, as JSON Lines or from its PostgreSQL table.
+
+Add here what LiteLLM writes. Keep out other gateways' logs, which `access_logs` reads by a column mapping.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from collectors.records.access_logs import is_ok, json_object, numbered_lines
+from collectors.records.request_records import (
+    Batches,
+    Reject,
+    Rejects,
+    amount,
+    between,
+    checked_tokens,
+    instant_us,
+    key_hash,
+    requests_of,
+    text,
+    tokens,
+)
+from collectors.samples import SourceError, Window, url_without_secrets
+from collectors.text_files import paths_of
+
+TABLE = '"LiteLLM_SpendLogs"'
+# Columns of the table that we read, of its schema.prisma. Those of OPTIONAL came with later versions of LiteLLM.
+COLUMNS = (
+    "request_id", "api_key", "spend", "prompt_tokens", "completion_tokens", "startTime", "endTime",
+    "completionStartTime", "model", "api_base", "user", "team_id", "end_user", "cache_hit", "metadata",
+)  # fmt: skip
+OPTIONAL = ("status",)
+
+
+class LiteLLMFileCollector:
+    """Reads .jsonl files (also .gz): rows of the spend log, or the StandardLoggingPayload that callbacks write."""
+
+    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
+        self.source = source
+        self.path = path
+        self.constants = constants
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Batches of the requests that began in the window, in file order."""
+        batches = Batches(window, "litellm", self.constants)
+        for path in paths_of(self.path, "*.jsonl*"):
+            rows = numbered_lines(path)
+            for request in requests_of(path, rows, lambda line: litellm_request(json_object(line)), rejects):
+                yield from batches.add(request)
+        yield from batches.rest()
+
+
+class LiteLLMPostgresCollector:
+    """Reads the spend log from the proxy's own database, through a COPY that streams: memory does not grow with it.
+
+    `dsn_env` names the environment variable that holds the connection URI; a user that may only SELECT the table is
+    enough.
+    """
+
+    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any]) -> None:
+        self.source = source
+        self.dsn_env = dsn_env
+        self.constants = constants
+
+    @property
+    def url(self) -> str:
+        """Where the database is, as it may be logged."""
+        return url_without_secrets(os.environ.get(self.dsn_env, ""))
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Batches of the requests that began in the window. A database that refuses is a SourceError."""
+        from adbc_driver_manager import Error  # noqa: PLC0415 (a shared library that only this source needs)
+        from adbc_driver_postgresql import dbapi  # noqa: PLC0415
+
+        batches = Batches(window, "litellm_postgres", self.constants)
+        try:
+            with dbapi.connect(os.environ[self.dsn_env]) as connection, connection.cursor() as cursor:
+                cursor.execute("set timezone to 'UTC'")
+                cursor.execute(self._select(_present(cursor), window))
+                rows = ((_place(held), held) for batch in cursor.fetch_record_batch() for held in batch.to_pylist())
+                for request in requests_of(self.url, rows, litellm_request, rejects):
+                    yield from batches.add(request)
+        except Error as refusal:
+            raise SourceError(self.url, None, _without(str(refusal), os.environ[self.dsn_env])) from None
+        yield from batches.rest()
+
+    def _select(self, present: list[str], window: Window) -> str:
+        if not present:
+            raise SourceError(self.url, None, f"there is no table {TABLE} that this user may read")
+        missing = [column for column in COLUMNS if column not in present]
+        if missing:
+            raise SourceError(self.url, None, f"{TABLE} has no column {missing[0]!r}; there are {', '.join(present)}")
+        # Prisma's DateTime is a timestamp without time zone, in UTC.
+        start, end = (at.replace(tzinfo=None).isoformat() for at in (window.start_at, window.end_at))
+        chosen = [
+            f'"{column}"::text as "{column}"' if column == "metadata" else f'"{column}"'
+            for column in (*COLUMNS, *(column for column in OPTIONAL if column in present))
+        ]
+        return (
+            f"select {', '.join(chosen)} from {TABLE}"
+            f" where \"startTime\" >= timestamp '{start}' and \"startTime\" < timestamp '{end}'"
+        )
+
+
+def _present(cursor: Any) -> list[str]:
+    cursor.execute(
+        "select column_name from information_schema.columns"
+        " where table_name = 'LiteLLM_SpendLogs' and table_schema = any (current_schemas(false))"
+    )
+    return [row[0] for row in cursor.fetchall()]
+
+
+def _place(held: Mapping[str, Any]) -> str:
+    return f"{TABLE} request_id {held['request_id']!r}"
+
+
+def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The request of a row of the spend log, or of a StandardLoggingPayload; Reject when it cannot be one."""
+    metadata = _metadata(held.get("metadata"))
+    started_us = instant_us(held.get("startTime"), "startTime")
+    if started_us is None:
+        raise Reject("startTime: missing")
+    ended_us = instant_us(held.get("endTime"), "endTime")
+    first_us = instant_us(held.get("completionStartTime"), "completionStartTime")
+    is_streamed = first_us is not None and ended_us is not None and first_us < ended_us
+    status = text(held.get("status"), "status")
+    is_cached = str(held.get("cache_hit")).lower() == "true"
+    counted = _tokens(held, metadata)
+    # LiteLLM writes 0 for a model that it has no price for; only its own cache answers for nothing.
+    spend = amount(_either(held, "spend", "response_cost"), "spend")
+    return {
+        "request_id": text(_either(held, "request_id", "id"), "request_id"),
+        "started_at": started_us,
+        "ended_at": ended_us,
+        # A completion that did not stream carries its end as its start.
+        "ttft_seconds": between(started_us, first_us, "completionStartTime") if is_streamed else None,
+        "end_to_end_seconds": between(started_us, ended_us, "endTime"),
+        "status": status,
+        "is_ok": is_ok(status),
+        "is_gateway_cached": is_cached,
+        "model": text(held.get("model"), "model"),
+        "api_base": text(held.get("api_base"), "api_base"),
+        "team": text(_either(held, "team_id") or metadata.get("user_api_key_team_id"), "team_id"),
+        "tenant": text(
+            _either(held, "end_user") or _either(held, "user") or metadata.get("user_api_key_user_id"), "end_user"
+        ),
+        "key_hash": key_hash(_either(held, "api_key") or metadata.get("user_api_key_hash"), "api_key"),
+        "spend_usd": None if spend == 0 and not is_cached else spend,
+        **counted,
+    }
+
+
+def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """LiteLLM counts as OpenAI does, for Anthropic's models too. A row whose parts exceed its prompt came through a
+    pass-through endpoint as the provider counted it, beside its cached parts. All 0 is what LiteLLM writes for unknown.
+    """
+    said = tokens(held.get("prompt_tokens"), "prompt_tokens")
+    output = tokens(held.get("completion_tokens"), "completion_tokens")
+    if not said and not output:
+        return checked_tokens(None, None, None, None, None, basis="reported")
+    usage: dict[str, Any] = {}
+    for key in ("usage_object", "additional_usage_values"):
+        if isinstance(metadata.get(key), dict):
+            usage |= {name: value for name, value in metadata[key].items() if value is not None}
+    prompt = usage.get("prompt_tokens_details")
+    completion = usage.get("completion_tokens_details")
+    prompt = prompt if isinstance(prompt, dict) else {}
+    completion = completion if isinstance(completion, dict) else {}
+    read = tokens(_either(usage, "cache_read_input_tokens", beside=prompt, as_="cached_tokens"), "cached_tokens")
+    written = tokens(
+        _either(usage, "cache_creation_input_tokens", beside=prompt, as_="cache_creation_tokens"), "cache_write_tokens"
+    )
+    if said is not None and (read or 0) + (written or 0) > said:
+        said += (read or 0) + (written or 0)
+    reasoning = tokens(completion.get("reasoning_tokens"), "reasoning_tokens")
+    return checked_tokens(said, read, written, output, reasoning, basis="reported")
+
+
+def _metadata(held: Any) -> Mapping[str, Any]:
+    if isinstance(held, str):
+        try:
+            held = orjson.loads(held)
+        except orjson.JSONDecodeError:
+            raise Reject(f"metadata: is not JSON: {held[:40]!r}") from None
+    return held if isinstance(held, dict) else {}
+
+
+def _either(held: Mapping[str, Any], *names: str, beside: Mapping[str, Any] | None = None, as_: str = "") -> Any:
+    for name in names:
+        if held.get(name) not in (None, ""):
+            return held[name]
+    return (beside or {}).get(as_)
+
+
+def _without(message: str, secret: str) -> str:
+    return message.replace(secret, "<the connection URI>")[:1000]

@@ -1,0 +1,269 @@
+"""Requests of load tests: the per-request records of NVIDIA's AIPerf and of its predecessor GenAI-Perf.
+
+A run of either is a folder; each of its phases becomes a window (`window_id`), of which the requests' times are the
+ends. Add another load generator's files here. Keep out what is made of the requests: that is SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from collectors.records.access_logs import json_object, numbered_lines
+from collectors.records.request_records import (
+    Batches,
+    Reject,
+    Rejects,
+    amount,
+    between,
+    checked_tokens,
+    instant_us,
+    requests_of,
+    text,
+    tokens,
+    usage_tokens,
+)
+from collectors.samples import SourceError, Window
+from collectors.text_files import document, paths_of
+
+_PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "sec": 1.0}
+
+
+class AIPerfCollector:
+    """Reads every `profile_export.jsonl` in a folder, and what the `profile_export_aiperf.json` beside it says of the
+    run: model, server, concurrency.
+
+    `constants` are columns that no file says. Records of the warm-up are requests too, but of no window.
+    """
+
+    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
+        self.source = source
+        self.path = path
+        self.constants = constants
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Batches of the requests that began in the window, run by run."""
+        for path in paths_of(self.path, "profile_export.jsonl"):
+            run = _run_of(path)
+            batches = Batches(window, "aiperf", self.constants)
+            name = f"{self.source}/{run_name(self.path, path)}"
+            make = partial(_aiperf_request, name, run)
+            for request in requests_of(path, numbered_lines(path), make, rejects):
+                yield from batches.add(request)
+            yield from batches.rest()
+
+
+def _aiperf_request(run_name: str, run: Mapping[str, Any], line: bytes) -> dict[str, Any]:
+    record = json_object(line)
+    metadata, metrics = record.get("metadata"), record.get("metrics")
+    if not isinstance(metadata, dict) or not isinstance(metrics, dict):
+        raise Reject("expected an object with metadata and metrics, as AIPerf's --export-level records writes it")
+    started_us = instant_us(metadata.get("request_start_ns"), "metadata.request_start_ns", "ns")
+    ended_us = instant_us(metadata.get("request_end_ns"), "metadata.request_end_ns", "ns")
+    if started_us is None:
+        raise Reject("metadata.request_start_ns: missing")
+    error = record.get("error")
+    failed = bool(error) or metadata.get("was_cancelled") is True
+    phase = metadata.get("phase_name") or metadata.get("benchmark_phase")
+    is_warmup = "warmup" in (metadata.get("benchmark_phase"), metadata.get("phase_kind"))
+    # A run of one phase is called as its folder.
+    named = isinstance(phase, str) and phase != "profiling"
+    return {
+        "request_id": text(metadata.get("x_request_id"), "metadata.x_request_id"),
+        "window_id": None if is_warmup else f"{run_name}/{phase}" if named else run_name,
+        "started_at": started_us,
+        "ended_at": ended_us,
+        "ttft_seconds": _metric_seconds(metrics, "time_to_first_token"),
+        "end_to_end_seconds": between(started_us, ended_us, "metadata.request_end_ns"),
+        "status": _status(error) if failed else "ok",
+        "is_ok": not failed,
+        "model": run["model"],
+        "api_base": run["api_base"],
+        "stated_concurrency": run["concurrency"].get(phase, run["concurrency"].get(None)),
+        **_aiperf_tokens(metrics),
+    }
+
+
+def _aiperf_tokens(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The server's own counts where it sent them (AIPerf makes every API's input include its cached part), else what
+    AIPerf's tokenizer counted, which knows no chat template."""
+    read = tokens(_value(metrics, "usage_prompt_cache_read_tokens"), "usage_prompt_cache_read_tokens")
+    written = tokens(_value(metrics, "usage_prompt_cache_write_tokens"), "usage_prompt_cache_write_tokens")
+    said = tokens(_value(metrics, "usage_prompt_tokens"), "usage_prompt_tokens")
+    output = tokens(_value(metrics, "usage_completion_tokens"), "usage_completion_tokens")
+    if said is not None and output is not None:
+        reasoning = tokens(_value(metrics, "usage_reasoning_tokens"), "usage_reasoning_tokens")
+        return checked_tokens(said, read, written, output, reasoning, basis="reported")
+    counted = tokens(_value(metrics, "input_sequence_length"), "input_sequence_length")
+    output = tokens(_value(metrics, "output_sequence_length"), "output_sequence_length")
+    reasoning = tokens(_value(metrics, "reasoning_token_count"), "reasoning_token_count")
+    return checked_tokens(counted, None, None, output, reasoning, basis="client_counted")
+
+
+def _metric_seconds(metrics: Mapping[str, Any], name: str) -> float | None:
+    value = amount(_value(metrics, name), name)
+    if value is None:
+        return None
+    unit = metrics[name].get("unit") if isinstance(metrics[name], dict) else None
+    if unit not in _PER_SECOND:
+        raise Reject(f"{name}: got the unit {unit!r}, expected one of {', '.join(_PER_SECOND)}")
+    return value / _PER_SECOND[unit]
+
+
+def _value(metrics: Mapping[str, Any], name: str) -> Any:
+    held = metrics.get(name)
+    return held.get("value") if isinstance(held, dict) else held
+
+
+def _status(error: Any) -> str:
+    if isinstance(error, dict):
+        said = error.get("code") or error.get("type") or "error"
+        return str(said)[:100]
+    return "cancelled"
+
+
+def _run_of(path: str) -> dict[str, Any]:
+    """Model, server and concurrency by phase (None: of any) of the run whose records lie at `path`; None for each that
+    its summary does not say. A run that was stopped has no summary."""
+    found: dict[str, Any] = {"model": None, "api_base": None, "concurrency": {}}
+    summary = Path(path).with_name("profile_export_aiperf.json")
+    if not summary.is_file():
+        return found
+    held = document(str(summary))
+    config = held.get("input_config") if isinstance(held, dict) else None
+    if not isinstance(config, dict):
+        raise SourceError(str(summary), None, "expected an object with input_config, as AIPerf writes it")
+    models, endpoint, load = config.get("models"), config.get("endpoint"), config.get("loadgen")
+    endpoint = endpoint if isinstance(endpoint, dict) else {}
+    items = models.get("items") if isinstance(models, dict) else None
+    names = [item.get("name") for item in items or [] if isinstance(item, dict)]
+    # Before 0.10 AIPerf wrote the names, the server and the load in other places.
+    found["model"] = _only(names or endpoint.get("model_names"))
+    found["api_base"] = _only(endpoint.get("urls") or [endpoint.get("url")])
+    if isinstance(load, dict) and isinstance(load.get("concurrency"), int | float):
+        found["concurrency"][None] = float(load["concurrency"])
+    for phase in config.get("phases") or []:
+        stated = phase.get("concurrency") if isinstance(phase, dict) else None
+        if isinstance(stated, int | float) and stated > 0:
+            found["concurrency"][phase.get("name")] = float(stated)
+            if phase.get("kind", phase.get("name")) != "warmup":
+                found["concurrency"].setdefault(None, float(stated))
+    return found
+
+
+def _only(names: Any) -> str | None:
+    return names[0] if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str) else None
+
+
+def run_name(pattern: str, path: str) -> str:
+    """What tells this file's run from the others of the pattern: its folder below the part before any glob."""
+    fixed = Path(*_before_glob(Path(pattern).parts))
+    root = fixed if fixed.is_dir() else fixed.parent
+    folder = Path(path).parent.relative_to(root).as_posix()
+    return Path(path).parent.name if folder == "." else folder
+
+
+def _before_glob(parts: tuple[str, ...]) -> tuple[str, ...]:
+    first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
+    return parts[:first]
+
+
+# --- GenAI-Perf -------------------------------------------------------------------------------------------------------
+
+
+class GenAIPerfCollector:
+    """Reads every `profile_export.json` in a folder: GenAI-Perf's record of what it sent and got, one document a run.
+
+    Tokens are in it only where the server reported its usage; elsewhere they are unknown: GenAI-Perf counts with a
+    tokenizer that it does not write down.
+    """
+
+    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
+        self.source = source
+        self.path = path
+        self.constants = constants
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Batches of the requests that began in the window, run by run."""
+        for path in paths_of(self.path, "profile_export.json"):
+            held = document(path)
+            experiments = held.get("experiments") if isinstance(held, dict) else None
+            if not isinstance(experiments, list):
+                raise SourceError(path, None, "expected an object with experiments, as GenAI-Perf writes it")
+            batches = Batches(window, "genai_perf", self.constants)
+            name = f"{self.source}/{run_name(self.path, path)}"
+            rows = (
+                (f"{path}: experiments[{nth}].requests[{number}]", (nth, request))
+                for nth, experiment in enumerate(experiments)
+                for number, request in enumerate(_requests(path, nth, experiment))
+            )
+            make = partial(_genai_perf_request, name, experiments)
+            for request in requests_of(path, rows, make, rejects):
+                yield from batches.add(request)
+            yield from batches.rest()
+
+
+def _requests(path: str, nth: int, experiment: Any) -> list[Any]:
+    requests = experiment.get("requests") if isinstance(experiment, dict) else None
+    if not isinstance(requests, list):
+        raise SourceError(path, None, f"experiments[{nth}].requests: expected a list, as GenAI-Perf writes it")
+    return requests
+
+
+def _genai_perf_request(run_name: str, experiments: list[Any], row: tuple[int, Any]) -> dict[str, Any]:
+    nth, request = row
+    if not isinstance(request, dict):
+        raise Reject("expected an object with timestamp and response_timestamps")
+    started_us = instant_us(request.get("timestamp"), "timestamp", "ns")
+    if started_us is None:
+        raise Reject("timestamp: missing")
+    answers = request.get("response_timestamps") or []
+    if not isinstance(answers, list):
+        raise Reject("response_timestamps: expected a list")
+    times = [instant_us(at, "response_timestamps", "ns") for at in answers]
+    ended_us = times[-1] if times else None
+    said = experiments[nth].get("experiment")
+    level = said.get("value") if isinstance(said, dict) and said.get("mode") == "concurrency" else None
+    return {
+        "window_id": run_name if len(experiments) == 1 else f"{run_name}/{nth + 1}",
+        "started_at": started_us,
+        "ended_at": ended_us,
+        # One answer came whole: there was no first token.
+        "ttft_seconds": between(started_us, times[0], "response_timestamps") if len(times) > 1 else None,
+        "end_to_end_seconds": between(started_us, ended_us, "response_timestamps"),
+        "status": "ok" if times else "error",
+        "is_ok": bool(times),
+        "model": _sent_model(request),
+        "stated_concurrency": amount(level, "experiment.value"),
+        **usage_tokens(_reported_usage(request)),
+    }
+
+
+def _sent_model(request: Mapping[str, Any]) -> str | None:
+    inputs = request.get("request_inputs")
+    payload = inputs.get("payload") if isinstance(inputs, dict) else None
+    try:
+        sent = orjson.loads(payload) if isinstance(payload, str) else None
+    except orjson.JSONDecodeError:
+        return None
+    return text(sent.get("model"), "model") if isinstance(sent, dict) else None
+
+
+def _reported_usage(request: Mapping[str, Any]) -> Any:
+    """The usage of the last answer that has one: servers send it with the last chunk of a stream."""
+    for answer in reversed(request.get("response_outputs") or []):
+        told = answer.get("response") if isinstance(answer, dict) else None
+        for line in reversed(told.splitlines() if isinstance(told, str) else []):
+            try:
+                held = orjson.loads(line.removeprefix("data:").strip() or "null")
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(held, dict) and held.get("usage") is not None:
+                return held["usage"]
+    return None

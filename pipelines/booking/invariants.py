@@ -1,0 +1,119 @@
+"""The invariants as asset checks: what does not hold of a date or a table, row by row.
+
+The invariants are queries (dbt_project/models/invariants). dbt holds back what breaks one before anything adds dates up
+(dbt_project/macros/held_back.sql), so a check here stops nothing: it makes the run fail and says why. Add one there,
+with the mart that it is about in its `meta`. Keep out conditions of one board, window or price: those are dbt tests.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import dagster as dg
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.warehouse import database, findings
+from pipelines.warehouse.asset_keys import asset_key
+
+FOLDER = "invariants"
+
+
+class Invariant(NamedTuple):
+    """One invariant: its name, what it says, and the mart that it is about."""
+
+    name: str
+    description: str
+    mart: str
+
+
+class Broken(NamedTuple):
+    """A row that breaks an invariant, and how many there are like it; `date` is None where it is of no single date."""
+
+    date: str | None
+    table: str
+    row_key: str
+    found: float | None
+    unit: str
+    expected: str
+    remedy: str
+    rows: int
+
+    def __str__(self) -> str:
+        found = "nothing" if self.found is None else f"{self.found:,.6g}"
+        when = f"{self.date} " if self.date else ""
+        return f"{when}marts.{self.table}, {self.row_key}: {found} {self.unit}, expected {self.expected}"
+
+
+def invariants(manifest: Path) -> list[Invariant]:
+    """The invariants of the parsed dbt project holds, by name."""
+    nodes = json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
+    rules = [node for node in nodes if node["resource_type"] == "model" and node["fqn"][1] == FOLDER]
+    return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in rules)
+
+
+def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
+    """All in one step, each a check of the mart that it is about. None blocks: what it found is held back."""
+    rules = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants(manifest)}
+
+    @dg.multi_asset_check(
+        name="invariants",
+        specs=[dg.AssetCheckSpec(key.name, asset=key.asset_key, description=rules[key].description) for key in rules],
+        pool="warehouse",
+        can_subset=True,
+    )
+    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        with (
+            database.writing(fleet.warehouse, "invariants"),
+            closing(database.connect(fleet.warehouse, read_only=True)) as connection,
+        ):
+            found = broken(connection, context.run.run_id)
+        for key in sorted(context.selected_asset_check_keys):
+            rows = found.get(key.name, [])
+            yield dg.AssetCheckResult(
+                passed=not rows,
+                asset_key=key.asset_key,
+                check_name=key.name,
+                severity=dg.AssetCheckSeverity.ERROR,
+                description=report(rows) or None,
+                metadata={"broken_rows": sum(row.rows for row in _first_of_each(rows))},
+            )
+
+    return checks
+
+
+def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[Broken]]:
+    """What a run found broken, by the invariant's name: in the dates that it booked, and in the tables over dates."""
+    rows = connection.execute(
+        """
+        select invariant, cast(date as varchar), table_name, row_key, found, unit, expected, remedy, broken_rows
+        from marts.held_back_dates
+        where (select count(*) from raw.bookings where run_id = $run_id) = 0
+            or date >= (select min(start_date) from raw.bookings where run_id = $run_id)
+            and date < (select max(end_date) from raw.bookings where run_id = $run_id)
+        union all
+        select invariant, null, table_name, row_key, found, unit, expected, remedy, broken_rows
+        from marts.held_back_tables
+        order by all
+        """,
+        {"run_id": run_id},
+    ).fetchall()
+    found: dict[str, list[Broken]] = {}
+    for invariant, *row in rows:
+        found.setdefault(invariant, []).append(Broken(*row))
+    return found
+
+
+def report(rows: list[Broken]) -> str:
+    """The first rows, how many there are in all, and what to do; empty without rows."""
+    if not rows:
+        return ""
+    total = sum(row.rows for row in _first_of_each(rows))
+    return findings.report([str(row) for row in rows], total, "", rows[0].remedy)
+
+
+def _first_of_each(rows: list[Broken]) -> list[Broken]:
+    """One row of each date and table: `rows` of each counts all of its kind."""
+    return list({(row.date, row.table): row for row in rows}.values())

@@ -1,0 +1,70 @@
+"""The check that says which dates were booked with other settings than today's, and how to re-book them.
+
+A changed tariff, grid, zone, rate or assignment changes what a run books from then on; older dates keep their figures
+until somebody re-books them, which is for the operator to decide. Add here how that is told. Keep out what a setting is
+(`settings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import date
+
+import dagster as dg
+
+from pipelines.booking import project, upgrades
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.landing.telemetry_assets import POOL
+from pipelines.warehouse import database, settings
+from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.raw_tables import create_tables
+
+CHECK = "dates_use_todays_settings"
+UNRECORDED = "booked before settings were recorded"
+# Ranges of dates that one line shows.
+SHOWN = 5
+
+
+def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
+    """A warning on marts/fleet_daily, which holds nothing back."""
+
+    @dg.asset_check(asset=asset_key(fleet, "marts", "fleet_daily"), name=CHECK, blocking=False, pool=POOL)
+    def check() -> dg.AssetCheckResult:
+        """Every booked date was booked with today's method, formulas, seeds, fleet file and grid values."""
+        with (
+            database.writing(fleet.warehouse, CHECK),
+            closing(database.connect(fleet.warehouse)) as connection,
+        ):
+            create_tables(connection)
+            changed, unrecorded = settings.stale(connection, project.constants_of(fleet))
+        if unrecorded:
+            changed = {**changed, UNRECORDED: unrecorded}
+        dates = sorted({on for of_setting in changed.values() for on in of_setting})
+        return dg.AssetCheckResult(
+            passed=not dates,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=described(fleet, changed) if dates else None,
+            metadata={"dates": len(dates), **{f"dates: {name}": len(of) for name, of in changed.items()}},
+        )
+
+    return check
+
+
+def described(fleet: Fleet, changed: Mapping[str, list[date]]) -> str:
+    """Setting by setting the dates that still use another value, and the command that re-books all of them."""
+    dates = sorted({on for of_setting in changed.values() for on in of_setting})
+    said = "; ".join(f"{setting}: {_ranges(of_setting)}" for setting, of_setting in changed.items())
+    # New columns take their places in a table when it is made anew, with all dates.
+    span = () if "columns" in changed else (dates[0], dates[-1])
+    return (
+        f"{len(dates)} booked {'date uses' if len(dates) == 1 else 'dates use'} older settings: {said}. Re-book with:"
+        f" {upgrades.command(fleet, *span)}"
+    )
+
+
+def _ranges(dates: list[date]) -> str:
+    found = settings.ranges(dates)
+    shown = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found[:SHOWN])
+    more = f" and {len(found) - SHOWN} more ranges" if len(found) > SHOWN else ""
+    return f"{shown}{more} ({len(dates)} {'date' if len(dates) == 1 else 'dates'})"

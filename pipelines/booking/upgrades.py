@@ -1,0 +1,194 @@
+"""A warehouse that other code has booked: what today's code has to do to its marts before dbt runs.
+
+A mart keeps the rows of dates that a run does not book. So a new column is added, NULL there; but what only a new
+booking can fill (a new mart, another type, another method) needs every booked date, and is refused for less: half-empty
+marts would be published. Add here what a change of the dbt project asks of a warehouse. Keep out schemas `raw` and
+`fleet` (`raw_tables`) and what the project says of its marts (`contracts`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.warehouse import due_dates, settings
+from pipelines.warehouse.computed_tables import COMPUTED_MARTS
+from pipelines.warehouse.contracts import Contracts, Mart
+
+if TYPE_CHECKING:
+    from pipelines.spark.committed_marts import Committed
+
+Columns = Sequence[tuple[str, str]]
+Dates = tuple[date, date]  # half-open
+# What the contracts' types, which DuckDB reads, are called on Spark.
+SPARK_TYPES = {"integer": "int", "timestamptz": "timestamp"}
+
+logger = logging.getLogger(__name__)
+
+
+class NeedsRebuild(Exception):
+    """The marts cannot be brought up to date by the dates of this run; the message says why and by which command."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has become of one mart. `why` is what makes a booking of all dates necessary, None where nothing does."""
+
+    mart: str
+    why: str | None
+    added: tuple[tuple[str, str], ...] = ()
+
+
+def prepare(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, contracts: Contracts, start: date, end: date, *, is_whole: bool
+) -> None:
+    """Make the marts ready for dbt to book the dates [start, end). NeedsRebuild where these dates are not enough.
+
+    Where they are all that is booked, and all models run (`is_whole`), changed marts are dropped and dbt builds them
+    anew: the dates are due from then on. Else new columns are added.
+    """
+    held = marts_of(connection)
+    found = changes(connection, contracts, held)
+    booked = settings.booked_dates(connection)
+    covers = all(start <= on < end for on in booked)
+    if not covers:
+        why = [change.why for change in found if change.why]
+        _refuse(fleet, [*_other_methods(connection, contracts, start, end), *why], booked)
+    is_anew = covers and is_whole
+    dropped = [
+        change.mart
+        for change in found
+        if change.mart in held and (is_anew or contracts.marts[change.mart].replaces == "all")
+    ]
+    leftover = sorted(held.keys() - contracts.marts.keys() - COMPUTED_MARTS)
+    connection.execute("begin")
+    if dropped and is_anew:
+        due_dates.begun(connection, start, end)
+    for mart in (*dropped, *leftover):
+        connection.execute(f'drop table marts."{mart}"')
+    for change in found:
+        if change.mart not in dropped:
+            for column, kind in change.added:
+                connection.execute(f'alter table marts."{change.mart}" add column "{column}" {kind}')
+                logger.info("marts.%s: new column %s, empty on dates that are not booked again", change.mart, column)
+    connection.execute("commit")
+    for mart in leftover:
+        logger.info("marts.%s: removed, nothing makes it any more", mart)
+
+
+def to_forget(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, contracts: Contracts, committed: Committed, run: Dates
+) -> frozenset[str]:
+    """The marts that a build of the dates `run` on Spark begins without, and that the warehouse then takes anew.
+
+    A committed folder keeps its columns, so there a new column needs all dates as well. NeedsRebuild as in `prepare`.
+    """
+    held = marts_of(connection)
+    found = changes(connection, contracts, held)
+    if committed.run_id:
+        found += differing(contracts, committed.columns, SPARK_TYPES)
+    booked = {*settings.booked_dates(connection), *map(date.fromisoformat, committed.folders.get("fleet_daily", ()))}
+    lasting = [change for change in found if contracts.marts[change.mart].replaces != "all"]
+    if not all(run[0] <= on < run[1] for on in booked):
+        why = sorted({change.why or f"mart {change.mart} has other columns" for change in lasting})
+        _refuse(fleet, [*_other_methods(connection, contracts, *run), *why], sorted(booked))
+        return frozenset(change.mart for change in found)
+    leftover = (held.keys() | committed.columns.keys()) - contracts.marts.keys() - COMPUTED_MARTS
+    return frozenset({change.mart for change in found} | leftover)
+
+
+def forget(connection: duckdb.DuckDBPyConnection, marts: Iterable[str]) -> None:
+    """Drop these marts of the warehouse: what Spark built comes into tables with today's columns."""
+    for mart in sorted(marts):
+        connection.execute(f'drop table if exists marts."{mart}"')
+
+
+def _other_methods(
+    connection: duckdb.DuckDBPyConnection, contracts: Contracts, start: date, end: date
+) -> Iterator[str]:
+    """What to say where dates outside [start, end) were booked by another method."""
+    stated = settings.methods(connection)
+    others = sorted({method for on, method in stated.items() if not start <= on < end} - {contracts.method_version})
+    if others:
+        yield f"method_version was {', '.join(others)} and is {contracts.method_version}"
+
+
+def _refuse(fleet: Fleet, why: Sequence[str], booked: Sequence[date]) -> None:
+    """NeedsRebuild for these reasons, if there is one."""
+    if why:
+        more = f" and {len(why) - 5} more changes" if len(why) > 5 else ""
+        raise NeedsRebuild(
+            f"the dates {booked[0]} to {booked[-1]} were booked by another version: {'; '.join(why[:5])}{more}."
+            " What this run landed is kept; nothing was booked or published. Re-book all dates from raw with:"
+            f" {command(fleet)}"
+        )
+
+
+def command(fleet: Fleet, start: date | None = None, last: date | None = None) -> str:
+    """What a user types to re-book the dates from `start` to `last`; without them, all that is booked."""
+    here = Path.cwd()
+    path = fleet.path.relative_to(here) if fleet.path.is_relative_to(here) else fleet.path
+    dates = f" --start {start} --end {last + timedelta(days=1)}" if start and last else ""
+    return f"python -m pipelines run --fleet {os.fspath(path)} --rebuild{dates}"
+
+
+def marts_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
+    """Table of schema marts -> its columns (name, type), in order."""
+    return {
+        name: [(column["name"], column["type"]) for column in columns]
+        for name, columns in connection.execute(
+            """
+            select table_name, list({name: column_name, type: data_type} order by column_index)
+            from duckdb_columns() join duckdb_tables() using (database_name, schema_name, table_name)
+            where database_name = current_database() and schema_name = 'marts' group by table_name order by table_name
+            """
+        ).fetchall()
+    }
+
+
+def changes(connection: duckdb.DuckDBPyConnection, contracts: Contracts, held: Mapping[str, Columns]) -> list[Change]:
+    """The marts whose tables are not what their contracts say; none of a warehouse without marts."""
+    if not held:
+        return []
+    kinds = sorted({kind for mart in contracts.marts.values() for _, kind in mart.columns})
+    # As DuckDB calls the types of the contracts.
+    called = dict(zip(kinds, connection.execute(
+        f"select {', '.join(f'typeof(cast(null as {kind}))' for kind in kinds)}"
+    ).fetchall()[0], strict=True))  # fmt: skip
+    return list(differing(contracts, held, called))
+
+
+def differing(contracts: Contracts, held: Mapping[str, Columns], called: Mapping[str, str]) -> Iterator[Change]:
+    """The marts whose columns in `held` differ from their contracts, whose types are `called` so there."""
+    for name, mart in sorted(contracts.marts.items()):
+        wanted = [(column, called.get(kind, kind)) for column, kind in mart.columns]
+        if name not in held:
+            if mart.replaces != "all":
+                yield Change(name, f"mart {name} is new")
+        elif list(held[name]) != wanted:
+            yield Change(name, _why(name, mart, dict(held[name]), dict(wanted)), _added(mart, dict(held[name])))
+
+
+def _added(mart: Mart, held: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((column, kind) for column, kind in mart.columns if column not in held)
+
+
+def _why(name: str, mart: Mart, held: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+    """Why rows of other dates cannot stay: what an added column or another order does not do."""
+    if mart.replaces == "all":
+        return None  # every run makes it anew
+    lost = sorted(held.keys() - wanted.keys())
+    if lost:
+        return f"mart {name} has no column {', '.join(lost)} any more"
+    other = [column for column, kind in held.items() if kind != wanted[column]]
+    if other:
+        return f"column {other[0]} of mart {name} was {held[other[0]].lower()} and is {wanted[other[0]].lower()}"
+    return None

@@ -1,0 +1,92 @@
+"""Every asset, check, job and schedule of one fleet, put together, with the policies that hold for all of them.
+
+Add an asset in the module of its noun and name it here. Keep out what an asset does.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+import dagster as dg
+
+from pipelines.advice import consolidation_table, efficiency_fits, right_sizing_table
+from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
+from pipelines.booking.project import dbt_resource, prepared_project
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
+from pipelines.landing import request_assets, telemetry_assets
+from pipelines.publishing import publication, published_tables
+from pipelines.warehouse.asset_keys import schema_of
+
+JOB = "daily_ledger"
+SCHEDULE = f"{JOB}_schedule"
+# Hour and minute, UTC. After the day's first hour: by then the head that closes yesterday's midnight can be landed.
+NIGHTLY = (1, 15)
+
+
+def fleet_of_environment() -> Fleet:
+    """The fleet that WATTLEDGER_FLEET names, else the bundled one. FleetError says what is wrong with it."""
+    return load_fleet(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
+
+
+def definitions_of(fleet: Fleet) -> dg.Definitions:
+    """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
+    project = prepared_project()
+    books = ledger.ledger_assets(fleet, project)
+    tables = [
+        *books,
+        efficiency_fits.efficiency_fit_asset(fleet, telemetry_assets.POOL),
+        right_sizing_table.right_sizing_asset(fleet, telemetry_assets.POOL),
+        consolidation_table.consolidation_asset(fleet, telemetry_assets.POOL),
+    ]
+    marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
+    job = dg.define_asset_job(
+        JOB,
+        selection=dg.AssetSelection.all(),
+        partitions_def=telemetry_assets.daily(fleet),
+        description=f"Land, book, check and publish the fleet {fleet.fleet}.",
+        tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
+    )
+    definitions = dg.Definitions(
+        assets=[
+            *telemetry_assets.telemetry_assets(fleet),
+            *request_assets.request_assets(fleet),
+            *tables,
+            publication.publication_asset(fleet, marts, telemetry_assets.POOL),
+        ],
+        asset_checks=[
+            invariants.invariant_checks(fleet, project.manifest_path),
+            *checks.asset_checks(fleet),
+            alarms.drift_alarms(fleet),
+            stale_settings.settings_check(fleet),
+        ],
+        jobs=[job],
+        schedules=[
+            dg.build_schedule_from_partitioned_job(
+                job,
+                name=SCHEDULE,
+                hour_of_day=NIGHTLY[0],
+                minute_of_hour=NIGHTLY[1],
+                # A closed period has nothing to schedule once it is booked.
+                default_status=dg.DefaultScheduleStatus.RUNNING
+                if fleet.period.end is None
+                else dg.DefaultScheduleStatus.STOPPED,
+            )
+        ],
+        resources={"dbt": dbt_resource(project)},
+        # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
+        executor=dg.in_process_executor,
+    )
+    return definitions if fleet.period.end is not None else definitions.map_asset_specs(func=_kept_fresh)
+
+
+def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
+    """What `run --rebuild` makes anew: all that does not ask the sources of telemetry and requests again."""
+    landed = {dg.AssetKey(["raw", table]) for table in (*telemetry_assets.TELEMETRY_TABLES, "requests")}
+    return sorted(set(job.asset_layer.executable_asset_keys) - landed)
+
+
+def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """A fleet without an end is booked every night; a closed period has nothing to keep fresh."""
+    policy = dg.FreshnessPolicy.cron(deadline_cron="0 4 * * *", lower_bound_delta=timedelta(hours=3))
+    return dg.apply_freshness_policy(spec, policy) if schema_of(spec.key) in ("marts", "published") else spec

@@ -1,0 +1,141 @@
+"""The command line: run the ledger in this process, print what it found, check a fleet file.
+
+    python -m pipelines run [--fleet fleets/demo.yaml] [--start 2026-10-01] [--end 2026-10-08] [--force]
+    python -m pipelines run --rebuild [--fleet …] [--start …] [--end …]
+    python -m pipelines run --adopt [--fleet …]
+    python -m pipelines table [--fleet …]
+    python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
+    python -m pipelines fleet check fleets/demo.yaml
+
+Exit status: 0 all well; 1 the run failed or a check of severity error did; 2 the fleet file or the question is wrong.
+What went wrong is one line on standard error (`mistakes`), which names a log file where there is more to know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from datetime import date
+from pathlib import Path
+from typing import NoReturn
+
+try:
+    from pipelines.command_line import instance, mistakes
+    from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, FleetError, load_fleet
+    from pipelines.warehouse import refusals
+    from pipelines.warehouse.raw_tables import NewerWarehouse
+except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares
+    if str(missing.name).partition(".")[0] in ("pipelines", "collectors"):
+        raise
+    sys.exit(
+        f"{sys.executable} has no package {missing.name}: run `make setup`, then `.venv/bin/python -m pipelines …`"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    parser = _Parser(prog="python -m pipelines", description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="land, book, check and publish; then print the table")
+    table = commands.add_parser("table", help="print what is published")
+    for command in (run, table):
+        command.add_argument("--fleet", type=Path, default=_default_fleet())
+    run.add_argument("--start", type=_date, help="first UTC date; by default all that is not landed yet")
+    run.add_argument("--end", type=_date, help="the UTC date after the last one")
+    run.add_argument("--force", action="store_true", help="let an answer with fewer rows replace what is held")
+    run.add_argument(
+        "--force-publish", action="store_true", help="publish although readers would lose or see changed what they saw"
+    )
+    run.add_argument(
+        "--rebuild", action="store_true", help="re-book what is booked (all, or these dates) from raw alone"
+    )
+    run.add_argument(
+        "--adopt", action="store_true", help="after a lost warehouse: keep as published what the sources have no more"
+    )
+    dev = commands.add_parser("dev", help="open the Dagster UI on one fleet or on several")
+    dev.add_argument("--fleet", type=Path, nargs="+", default=[_default_fleet()])
+    of_a_file = commands.add_parser("fleet", help="check a fleet file").add_subparsers(dest="action", required=True)
+    of_a_file.add_parser("check").add_argument("fleet", type=Path)
+    chosen, others = parser.parse_known_args(arguments)
+    if others and chosen.command != "dev":
+        parser.error(f"unknown: {' '.join(others)}")
+    fleets: list[Fleet] = []
+    try:
+        fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
+        return _answer(chosen, others, fleets)
+    except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped. What was landed and booked so far is kept; run again to go on from there.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `… table | head`: nobody reads the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        print(mistakes.ended(error, fleets[0] if fleets else None), file=sys.stderr)
+        return 1
+
+
+def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
+    if chosen.command == "dev":
+        instance.open_ui(fleets, others)
+    (fleet,) = fleets
+    if chosen.command == "run":
+        _show_progress()
+        from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
+
+        dates = dates_of(fleet, chosen)
+        from pipelines.command_line.run import run  # noqa: PLC0415 (Dagster takes a second)
+
+        return run(fleet, chosen, *dates)
+    if chosen.command == "table":
+        return _table(fleet)
+    end = fleet.period.end or "yesterday"
+    print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; argparse would print its usage before."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}. See {self.prog} --help.", file=sys.stderr)
+        sys.exit(2)
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a UTC date such as 2026-10-01") from None
+
+
+def _default_fleet() -> Path:
+    return Path(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
+
+
+def _table(fleet: Fleet) -> int:
+    from pipelines.publishing.headline import headline  # noqa: PLC0415
+
+    try:
+        print(headline(fleet))
+    except FileNotFoundError as missing:
+        raise refusals.QuestionError(missing) from None
+    return 0
+
+
+def _show_progress() -> None:
+    """Progress on the console, and nothing of Dagster below a warning: its events are in the instance."""
+    warnings.simplefilter("ignore")
+    progress = logging.StreamHandler(sys.stdout)
+    progress.setFormatter(logging.Formatter("  %(message)s"))
+    ours = logging.getLogger("pipelines")
+    ours.setLevel(logging.INFO)
+    ours.addHandler(progress)
+    ours.propagate = False
+    for name in ("dagster", "dagster-dbt", "great_expectations"):
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,301 @@
+"""What a person is told when something outside the code went wrong: one line, with the thing and the remedy.
+
+Add a row to `_KNOWN` when an ordinary mishap of a machine (a full disk, a file of another process) ends in a traceback.
+Keep out what is wrong in a fleet file: that is `fleet_errors`. Whatever is not known here is taken for a bug of ours:
+its traceback goes to a log file, which the line names, and is never explained away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipelines.warehouse.refusals import busy
+
+if TYPE_CHECKING:
+    from pipelines.fleet.fleet_file import Fleet
+
+KEPT_LOGS = 20
+STDERR = 2  # what children inherit
+
+
+class _Link(NamedTuple):
+    """One exception of a chain, from this process or as Dagster keeps it."""
+
+    kind: str
+    message: str
+
+
+def explained(error: Any, fleet: Fleet | None) -> str | None:
+    """One line that says what is wrong and what to do, when an exception (or Dagster's record of one) is an ordinary
+    mishap; None for everything else."""
+    for link in _chain(error):
+        if link.kind == "WarehouseBusy":
+            return _flat(link.message)
+        text = f"{link.kind}: {_flat(link.message)}"
+        for pattern, remedy in _KNOWN:
+            if pattern.search(text):
+                return remedy(fleet, text)
+    return None
+
+
+def unexplained(error: Any) -> str:
+    """The innermost cause in one line, of what is taken for a bug."""
+    last = list(_chain(error))[-1]
+    return f"{last.kind}: {_flat(last.message)}" if last.message else last.kind
+
+
+def is_interrupt(error: Any) -> bool:
+    """Whether a step ended because a person stopped the run."""
+    return any(link.kind in ("DagsterExecutionInterruptedError", "KeyboardInterrupt") for link in _chain(error))
+
+
+@contextmanager
+def stderr_aside() -> Iterator[list[str]]:
+    """Keep what this process and its children write on standard error out of sight for the `with` block; afterwards it
+    is in the list. What went wrong is reported once, by us: Dagster repeats an error of its storage per logged line,
+    and each child tells how it was interrupted."""
+    said: list[str] = []
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), STDERR)
+        try:
+            yield said
+        except BaseException as error:
+            aside.seek(0)
+            error.add_note(f"on standard error meanwhile:\n{aside.read().decode(errors='replace')}")
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, STDERR)
+            os.close(kept)
+            aside.seek(0)
+            said.append(aside.read().decode(errors="replace"))
+            # A generator that is torn down with the error would speak up after the last line.
+            sys.unraisablehook = lambda _: None
+
+
+def ended(error: BaseException, fleet: Fleet | None) -> str:
+    """The one line with which a command ends that raised `error`; its traceback is in the log that the line names."""
+    known = explained(error, fleet)
+    if known is not None and _is_busy(error):
+        return known
+    path = write_log(fleet, "".join(traceback.format_exception(error)))
+    if known is not None:
+        return f"{known} (details: {path})" if path else known
+    line = f"internal error, a bug in Wattledger: {unexplained(error)}."
+    return f"{line} Please report it with its traceback: {path}" if path else f"{line}\n{traceback.format_exc()}"
+
+
+def failures(steps: Sequence[tuple[str, Any]], fleet: Fleet, aside: Sequence[str] = ()) -> Iterator[str]:
+    """A line per reason for which steps of a run failed (step, Dagster's record of the error), then where the
+    tracebacks are. Ten steps that meet one full disk give one line."""
+    if not steps:
+        return
+    said = set()
+    for step, error in steps:
+        known = explained(error, fleet) if error is not None else None
+        line = known or f"step {step} failed: {_deepest_message(error)}"
+        if line not in said:
+            said.add(line)
+            yield line
+    if all(error is not None and (_is_busy(error) or _is_said_by_us(error)) for _, error in steps):
+        return
+    told = [f"step {step}\n{error.to_string() if error is not None else ''}" for step, error in steps]
+    path = write_log(fleet, "\n\n".join([*told, *aside]))
+    if path is not None:
+        yield f"details: {path}"
+
+
+def write_log(fleet: Fleet | None, text: str) -> Path | None:
+    """Write what belongs to nobody's eyes yet into data/<fleet>/logs, or into the machine's folder for temporary files
+    where that cannot be written; None where nothing can."""
+    now = datetime.now(UTC)
+    for folder in ([fleet.root / "logs"] if fleet is not None else []) + [Path(tempfile.gettempdir()) / "wattledger"]:
+        path = folder / f"failed-{now:%Y%m%dT%H%M%S%f}Z-{os.getpid()}.log"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{now.isoformat(timespec='seconds')}\n{text}\n", encoding="utf-8")
+            for old in sorted(folder.glob("failed-*.log"))[:-KEPT_LOGS]:
+                old.unlink(missing_ok=True)
+        except OSError:
+            continue
+        return path
+    return None
+
+
+def _is_busy(error: Any) -> bool:
+    """Whether somebody else was at it: then no traceback says more than the line."""
+    return any(link.kind == "WarehouseBusy" for link in _chain(error))
+
+
+def _chain(error: Any) -> Iterator[_Link]:
+    """An exception and its causes, outermost first."""
+    while error is not None:
+        if isinstance(error, BaseException):
+            yield _Link(type(error).__name__, str(error))
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        else:
+            # Dagster's message begins with the exception's qualified name.
+            name = error.cls_name or "Error"
+            yield _Link(name, re.sub(rf"^[\w.]*{re.escape(name)}: ", "", error.message))
+            error = error.cause or error.context
+
+
+def _deepest(error: Any) -> Any:
+    while error.cause is not None:
+        error = error.cause
+    return error
+
+
+def _deepest_message(error: Any) -> str:
+    if error is None:
+        return "for a reason that Dagster did not record"
+    text = _deepest(error).message.strip()
+    return _QUALIFIED.sub("", text) if _is_said_by_us(error) else text
+
+
+def _is_said_by_us(error: Any) -> bool:
+    """Whether our own code refused something in words for a person; its exceptions' names add nothing to them."""
+    return _QUALIFIED.match(_deepest(error).message) is not None
+
+
+# Not all of our exceptions are: a plan that breaks its own rules is a bug.
+_QUALIFIED = re.compile(
+    r"^(dagster\._core\.definitions\.events\.Failure"
+    r"|(pipelines|collectors)\.[\w.]+\.(UnreadableFile|UnreadableList|LakeError|SparkError|SourceError)): "
+)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _path(text: str) -> Path | None:
+    """The absolute path that a system's message quotes."""
+    found = re.search(r"""['"](/[^'"]+)['"]""", text)
+    return Path(found[1]) if found else None
+
+
+def _place(fleet: Fleet | None, text: str) -> Path:
+    return _path(text) or (fleet.root if fleet is not None else Path.cwd())
+
+
+def _disk_full(fleet: Fleet | None, text: str) -> str:
+    place = _place(fleet, text) if fleet is None else fleet.root
+    return (
+        f"no space left for {place} ({_free(place)} free on its disk; a temporary folder may be full as well)."
+        " Free some, or set WATTLEDGER_DATA to a folder on a bigger disk, and run again: nothing published is lost."
+    )
+
+
+def _disk_refuses(fleet: Fleet | None, text: str) -> str:
+    place = _place(fleet, text) if fleet is None else fleet.root
+    return (
+        f"the disk of {place} refuses to write (I/O error, {_free(place)} free): it may be full, over its quota or"
+        " broken. Look after it, or set WATTLEDGER_DATA to a folder on another one, and run again."
+    )
+
+
+def _free(place: Path) -> str:
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    return f"{shutil.disk_usage(existing).free / 2**20:,.0f} MiB"
+
+
+def _not_writable(fleet: Fleet | None, text: str) -> str:
+    place = _place(fleet, text)
+    is_data = fleet is None or place.is_relative_to(fleet.root) or fleet.root.is_relative_to(place)
+    another = ", or set WATTLEDGER_DATA to a folder of your own," if is_data else ""
+    return (
+        f"{place} cannot be written or read by this user ({_reason(text)}). Change its permissions{another} and run"
+        " again."
+    )
+
+
+def _no_folder(fleet: Fleet | None, text: str) -> str:
+    place = _place(fleet, text)
+    file = next((path for path in (place, *place.parents) if path.is_file()), place)
+    return (
+        f"{file} is not a folder, where one is needed ({_reason(text)})."
+        " Move it away, or set WATTLEDGER_DATA to a folder, and run again."
+    )
+
+
+def _corrupt(fleet: Fleet | None, text: str) -> str:
+    place = _path(text) or (fleet.warehouse if fleet is not None else "the database")
+    return (
+        f"{place} is damaged, or is no DuckDB file. Restore it from a backup (docs/operations.md); or move it away,"
+        " with its .wal file if there is one, and run again: the run then names the ways on."
+    )
+
+
+def _other_version(fleet: Fleet | None, text: str) -> str:
+    place = _path(text) or (fleet.warehouse if fleet is not None else "the database")
+    return (
+        f"{place} was written by another version of DuckDB than the one installed here."
+        " Run `make setup` in the checkout that wrote it last, or restore a backup of the file."
+    )
+
+
+def _opened_elsewhere(fleet: Fleet | None, text: str) -> str:
+    return busy(_path(text) or (fleet.warehouse if fleet is not None else "the warehouse"), text)
+
+
+def _history_damaged(fleet: Fleet | None, text: str) -> str:
+    home = os.environ.get("DAGSTER_HOME", "DAGSTER_HOME")
+    return (
+        f"Dagster's history in {home} is damaged. Move that folder away and run again:"
+        " it holds what ran when, and nothing of the ledger."
+    )
+
+
+def _out_of_memory(fleet: Fleet | None, text: str) -> str:
+    return (
+        f"DuckDB ran out of memory ({text[:200]}). Raise WATTLEDGER_MEMORY_LIMIT (such as 12GB), lower"
+        " WATTLEDGER_THREADS, or run fewer dates at once with --start and --end."
+    )
+
+
+def _reason(text: str) -> str:
+    found = re.search(
+        r"Read-only file system|Permission denied|Operation not permitted|Not a directory|File exists", text
+    )
+    return found[0] if found else text[:120]
+
+
+# What a message must look like -> what is said instead. A kind of exception is named wherever the words alone could
+# come from a bug.
+_KNOWN: tuple[tuple[re.Pattern[str], Callable[[Fleet | None, str], str]], ...] = (
+    (re.compile(r"No space left on device|Disk quota exceeded|database or disk is full|File too large"), _disk_full),
+    (re.compile(r"sqlite3\.OperationalError.*disk I/O error|^OSError: .*Input/output error"), _disk_refuses),
+    (re.compile(r"IO Error: .*(Could not set lock on file|Conflicting lock is held)"), _opened_elsewhere),
+    (
+        re.compile(
+            r"not a valid DuckDB database file|Could not read enough bytes from file|Corrupt database file"
+            r"|Serialization Error: Failed to deserialize|computed checksum .* does not match"
+        ),
+        _corrupt,
+    ),
+    (re.compile(r"Trying to read a database file with version number"), _other_version),
+    (re.compile(r"sqlite3\.DatabaseError.*(malformed|not a database)"), _history_damaged),
+    (
+        re.compile(
+            r"^PermissionError: |^OSError: .*Read-only file system"
+            r"|IO Error: .*(Permission denied|Read-only file system)"
+            r"|sqlite3\.OperationalError.*(readonly database|unable to open database file)"
+        ),
+        _not_writable,
+    ),
+    (re.compile(r"^(NotADirectoryError|FileExistsError): "), _no_folder),
+    (re.compile(r"^(OutOfMemoryException|MemoryError): |Out of Memory Error: "), _out_of_memory),
+)

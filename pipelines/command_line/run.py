@@ -1,0 +1,148 @@
+"""The command `run`: land, book, check and publish in this process, then print the tables.
+
+Add here what a person sees of a run. Keep out the options (`main`), the dates (`run_dates`) and what is run
+(`pipelines.code_location`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from datetime import date, timedelta
+from pathlib import Path
+
+import dagster as dg
+from sqlalchemy import Engine, event
+
+from pipelines.code_location import JOB, definitions_of, rebuilt_assets
+from pipelines.command_line import instance, mistakes
+from pipelines.fleet.fleet_errors import FleetError
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.landing import stores
+from pipelines.publishing.headline import headline
+from pipelines.publishing.publication import current
+from pipelines.warehouse import database
+from pipelines.warehouse.asset_keys import asset_key, table_of
+
+
+def run(fleet: Fleet, asked: argparse.Namespace, start: date, end: date, is_rebuilt: bool) -> int:
+    """Book the dates [start, end) of the fleet and print what it found; returns the exit status."""
+    database.connect(":memory:").close()  # what bounds DuckDB by the environment is right
+    if fleet.warehouse.exists():
+        # Whoever writes now is waited for here, once, and not by each of the run's first steps.
+        with database.writing(fleet.warehouse, "run"):
+            pass
+    stores.validate(fleet)
+    if fleet.landing.engine == "spark":
+        _validate_spark(fleet)
+    instance.prepare([fleet])
+    began = time.monotonic()
+    label = " (synthetic)" if fleet.synthetic else ""
+    print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
+
+    job = definitions_of(fleet).resolve_job_def(JOB)
+    forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
+    # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
+    with (
+        mistakes.stderr_aside() as aside,
+        history_kept_open(),
+        dg.DagsterInstance.get() as dagster_instance,
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stdout(nowhere),
+    ):
+        result = job.execute_in_process(
+            instance=dagster_instance,
+            tags={
+                "dagster/asset_partition_range_start": start.isoformat(),
+                "dagster/asset_partition_range_end": (end - timedelta(days=1)).isoformat(),
+            },
+            run_config={
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                "ops": {
+                    **{op: {"config": {"force": asked.force}} for op in forced},
+                    "ledger": {
+                        "config": {
+                            "rebuild": asked.rebuild and asked.start is None and asked.end is None,
+                            "adopt": asked.adopt,
+                        }
+                    },
+                    asset_key(fleet, "published", "publication").to_python_identifier(): {
+                        "config": {"force": asked.force_publish}
+                    },
+                },
+            },
+            asset_selection=rebuilt_assets(job) if is_rebuilt else None,
+            raise_on_error=False,
+        )
+        schedule = instance.nightly(fleet, dagster_instance)
+    failures = [(step.step_key, step.step_failure_data.error) for step in result.get_step_failure_events()]
+    if any(mistakes.is_interrupt(error) for _, error in failures):
+        raise KeyboardInterrupt
+    for line in mistakes.failures(failures, fleet, aside):
+        print(line, file=sys.stderr)
+    failed = _report(result)
+    print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
+    if result.success and current(fleet) is None:
+        print("nothing is published: every date is held back")
+    elif result.success:
+        print(headline(fleet))
+    if schedule is not None:
+        print(f"\n{schedule}")
+    return 0 if result.success and not failed else 1
+
+
+def _validate_spark(fleet: Fleet) -> None:
+    """FleetError where a build on Spark cannot start: before minutes of landing, not after."""
+    from pipelines.spark.cluster import SparkError, check  # noqa: PLC0415 (only where a fleet names it)
+
+    try:
+        check(Path(fleet.landing.path))
+    except SparkError as refusal:
+        raise FleetError(fleet.path, [f"landing.engine: {refusal}"]) from refusal
+
+
+@contextmanager
+def history_kept_open() -> Iterator[None]:
+    """Hold a connection to each of Dagster's SQLite files while a run lasts.
+
+    Dagster opens a file anew for each of a run's 900 transactions, and whenever a file's last connection closes SQLite
+    writes its log back and waits for the disk: 10 ms each, as much as all the rest of an empty day.
+    """
+    held: dict[str, sqlite3.Connection] = {}
+
+    def hold(connection: sqlite3.Connection, _: object) -> None:
+        path = connection.execute("pragma database_list").fetchone()[2]
+        # Until a file is in this mode Dagster is still setting it up, for which nobody else may have it open.
+        if path not in held and connection.execute("pragma journal_mode").fetchone()[0] == "wal":
+            held[path] = sqlite3.connect(path, check_same_thread=False)
+            held[path].execute("select count(*) from sqlite_master").fetchall()
+
+    event.listen(Engine, "connect", hold)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", hold)
+        for connection in held.values():
+            connection.close()
+
+
+def _report(result: dg.ExecuteInProcessResult) -> int:
+    """Print which checks failed; returns how many checks of severity error did."""
+    evaluations = result.get_asset_check_evaluations()
+    failed = [evaluation for evaluation in evaluations if not evaluation.passed]
+    errors = [evaluation for evaluation in failed if evaluation.severity.value == "ERROR"]
+    print(
+        f"{len(evaluations)} checks: {len(evaluations) - len(failed)} passed, {len(errors)} failed,"
+        f" {len(failed) - len(errors)} warned"
+    )
+    for evaluation in failed:
+        word = "FAILED" if evaluation.severity.value == "ERROR" else "warned"
+        why = f": {evaluation.description}" if evaluation.description else ""
+        print(textwrap.indent(f"{word} {table_of(evaluation.asset_key)} {evaluation.check_name}{why}", "  "))
+    return len(errors)

@@ -1,0 +1,71 @@
+"""Which dates `run` books: those that were asked for, or all that is not landed yet.
+
+Add here what decides on dates before anything runs. Keep out which dates a landing made stale: these wait in
+raw.due_dates, and booking takes them along.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.publishing import history
+from pipelines.warehouse import database, refusals, settings
+from pipelines.warehouse.raw_tables import create_tables
+
+
+def dates_of(fleet: Fleet, asked: argparse.Namespace) -> tuple[date, date, bool]:
+    """The dates [start, end) that a run books, and whether it books them from what has landed; QuestionError says why
+    there are none."""
+    days = fleet.days(datetime.now(UTC).date())
+    if not days:
+        raise refusals.QuestionError(
+            f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet"
+        )
+    lost = history.lost_warehouse(fleet)
+    if lost and not (asked.rebuild or asked.adopt):
+        raise refusals.QuestionError(lost)
+    start, end = asked.start, asked.end
+    is_rebuilt = asked.rebuild and not lost  # what was lost with the warehouse has to be landed again
+    if is_rebuilt:
+        booked = _booked_dates(fleet, days)
+        if not booked:
+            raise refusals.QuestionError(f"fleet {fleet.fleet}: no date is booked yet; run without --rebuild")
+        days = [on for on in days if booked[0] <= on <= booked[-1]]
+    all_of_it = is_rebuilt or asked.adopt or lost
+    start = start or (days[0] if all_of_it else _first_open_day(fleet, days))
+    end = end or days[-1] + timedelta(days=1)
+    if end <= start:
+        raise refusals.QuestionError(
+            f"--start {start} --end {end}: expected an end after the start; the end itself is not booked"
+        )
+    if not days[0] <= start < end <= days[-1] + timedelta(days=1):
+        raise refusals.QuestionError(
+            f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]"
+        )
+    return start, end, is_rebuilt
+
+
+def _first_open_day(fleet: Fleet, days: list[date]) -> date:
+    """Where a run without --start begins: a closed period is booked whole, an open one from where landing stopped."""
+    if fleet.period.end is not None or not fleet.warehouse.exists():
+        return days[0]
+    with database.writing(fleet.warehouse, "run"), closing(database.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        landed = connection.execute(
+            "select cast(window_start_at as date) from raw.landings where asset = 'raw/telemetry'"
+            " and outcome <> 'failed' and window_end_at - window_start_at = interval 1 day group by 1"
+        ).fetchall()
+    open_days = set(days) - {row[0] for row in landed}
+    return min(open_days, default=days[-1])
+
+
+def _booked_dates(fleet: Fleet, days: list[date]) -> list[date]:
+    """The dates of the period that the warehouse has booked."""
+    if not fleet.warehouse.exists():
+        return []
+    with database.writing(fleet.warehouse, "run"), closing(database.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        return [on for on in settings.booked_dates(connection) if days[0] <= on <= days[-1]]

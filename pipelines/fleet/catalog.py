@@ -1,0 +1,51 @@
+"""The metric and label catalogues as Python needs them: which families to ask for, which labels identify a device.
+
+Their meaning (unit, factor, rank) is read by SQL alone; add a column here only when a collector or the booking needs
+it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from collectors.samples import Family
+
+SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
+STREAMS = ("power", "tokens")
+
+
+def families(seeds: Path = SEEDS) -> Mapping[str, Family]:
+    """Metric name -> Family. ValueError where rows of one metric disagree: a collector could not tell them apart."""
+    found: dict[str, Family] = {}
+    for row in _rows(seeds / "metric_catalog.csv"):
+        if row["stream"] not in STREAMS:
+            raise ValueError(f"metric_catalog.csv: {row['metric']} has stream {row['stream']!r}, expected {STREAMS}")
+        family = Family(row["metric"], row["stream"], row["source_kind"])
+        if found.setdefault(row["metric"], family) != family:
+            raise ValueError(f"metric_catalog.csv: {row['metric']} is both {found[row['metric']]} and {family}")
+    return found
+
+
+def device_labels(seeds: Path = SEEDS) -> list[tuple[str, str, int, str]]:
+    """(source kind, label, rank, attribute) of every label that identifies a device: by its UUID, or by its index and
+    its node."""
+    rows = _rows(seeds / "label_catalog.csv")
+    kinds = {row["source_kind"] for row in rows if row["attribute"] in ("device_uuid", "device_index")}
+    return [
+        (row["source_kind"], row["label"], int(row["rank"]), row["attribute"])
+        for row in rows
+        if row["source_kind"] in kinds and row["attribute"] in ("device_uuid", "device_index", "node")
+    ]
+
+
+def metrics(seeds: Path = SEEDS, **having: str) -> list[str]:
+    """Names of the metrics whose rows have these values, such as quantity="energy"."""
+    rows = _rows(seeds / "metric_catalog.csv")
+    return sorted({row["metric"] for row in rows if all(row[key] == value for key, value in having.items())})
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))

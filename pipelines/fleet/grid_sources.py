@@ -1,0 +1,117 @@
+"""Where a fleet file says that grid intensity comes from: files, and APIs by kind.
+
+Add a kind of API here together with its collector in `collectors.protocols.grid_apis`. Keep out yearly factors, which
+are the same for every fleet (dbt_project/seeds/grid_factors.csv), and how rows land: `grid_landing`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from pipelines.fleet.sources import FleetPath, Name, Part, SourceName, Url, Variable, by_metric
+
+if TYPE_CHECKING:
+    from collectors.protocols.grid_apis import GridCollector
+
+INTENSITIES = ("direct_gco2e_per_kwh", "lifecycle_gco2e_per_kwh", "marginal_gco2e_per_kwh")
+
+
+class GridFile(Part):
+    """Intensity of one zone from CSV (also .gz) or Parquet; `path` may be a glob.
+
+    Either an export of Electricity Maps' portal (`format: electricity_maps`), whose columns are known, or any file
+    whose `time` (UTC where it carries no offset) and `values` (intensity to column) are named here.
+    """
+
+    path: FleetPath
+    zone: Name
+    format: Literal["electricity_maps"] | None = None
+    period_minutes: Literal[5, 15, 30, 60] = 60
+    time: Name | None = None
+    values: dict[str, str] = Field(default_factory=dict)
+    estimated: Name | None = None
+    source: Name | None = None
+
+    @field_validator("values")
+    @classmethod
+    def _by_metric(cls, values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return by_metric(values, INTENSITIES, info)
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> GridFile:
+        if self.format is not None and (self.time or self.values or self.estimated):
+            raise ValueError("expected either format, or time and values with estimated")
+        if self.format is None and not (self.time and self.values):
+            raise ValueError("expected format: electricity_maps, or time and values")
+        return self
+
+
+class GridSource(Part):
+    """What every API says about itself: `zone` is the site's zone in this file, `url` may name a mirror."""
+
+    name: SourceName
+    zone: Name
+
+
+class ElectricityMaps(GridSource):
+    """Electricity Maps' API v3; `zone` is its own zone key. `history` reaches back 24 hours on any plan."""
+
+    kind: Literal["electricity_maps"]
+    token_env: Variable
+    url: Url = "https://api.electricitymaps.com"
+    endpoint: Literal["past-range", "history"] = "past-range"
+
+    def collector(self) -> GridCollector:
+        from collectors.protocols.grid_apis import ElectricityMapsCollector  # noqa: PLC0415
+
+        return ElectricityMapsCollector(
+            self.name, self.url, zone=self.zone, token_env=self.token_env, endpoint=self.endpoint
+        )
+
+
+class UkCarbonIntensity(GridSource):
+    """NESO's Carbon Intensity API for Great Britain; a region has forecasts only."""
+
+    kind: Literal["uk_carbon_intensity"]
+    url: Url = "https://api.carbonintensity.org.uk"
+    region_id: Annotated[int, Field(strict=True, ge=1, le=18)] | None = None
+
+    def collector(self) -> GridCollector:
+        from collectors.protocols.grid_apis import UkCarbonIntensityCollector  # noqa: PLC0415
+
+        return UkCarbonIntensityCollector(self.name, self.url, region_id=self.region_id)
+
+
+class WattTime(GridSource):
+    """WattTime's API v3; `region` is its balancing area. co2_moer is marginal, co2_aoer average."""
+
+    kind: Literal["watttime"]
+    region: Name
+    username_env: Variable
+    password_env: Variable
+    url: Url = "https://api.watttime.org"
+    signal_type: Literal["co2_moer", "co2_aoer"] = "co2_moer"
+
+    def collector(self) -> GridCollector:
+        from collectors.protocols.grid_apis import WattTimeCollector  # noqa: PLC0415
+
+        return WattTimeCollector(
+            self.name,
+            self.url,
+            region=self.region,
+            username_env=self.username_env,
+            password_env=self.password_env,
+            signal_type=self.signal_type,
+        )
+
+
+AnyGridSource = Annotated[ElectricityMaps | UkCarbonIntensity | WattTime, Field(discriminator="kind")]
+
+
+class GridIntensity(Part):
+    """Sources of grid intensity by the hour or finer; what they leave out stands on the yearly factor, flagged."""
+
+    sources: tuple[AnyGridSource, ...] = ()
+    files: tuple[GridFile, ...] = ()

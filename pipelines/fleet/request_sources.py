@@ -1,0 +1,125 @@
+"""The request logs and published benchmarks that a fleet file may name: what each kind needs, and how it is read.
+
+Add a kind here together with its reader in `collectors`, whose module is imported only when it is built. Keep out
+sources of telemetry: those are in `sources`.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from collectors.records.access_logs import Column
+from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, SourceName, Variable
+
+if TYPE_CHECKING:
+    from collectors.records.benchmark_files import BenchmarkFile
+    from collectors.records.request_records import RequestCollector
+
+
+class RequestSource(Part):
+    """What every kind of request log says about itself. `node`, `engine`, `model`, `team` and `tenant` say what the log
+    does not: they stand in every request of the source instead of its own."""
+
+    name: SourceName
+    engine: GivenName | None = None
+    model: GivenName | None = None
+    team: GivenName | None = None
+    tenant: Name | None = None
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The columns that the fleet file fills in."""
+        said = {name: getattr(self, name) for name in ("engine", "model", "team", "tenant")}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class LiteLLMLog(RequestSource):
+    """LiteLLM's spend log: JSON Lines at `path`, or the proxy's PostgreSQL table, by the name of the environment
+    variable that holds its connection URI."""
+
+    kind: Literal["litellm"]
+    path: FleetPath | None = None
+    dsn_env: Variable | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> LiteLLMLog:
+        if (self.path is None) == (self.dsn_env is None):
+            raise ValueError("expected either path (JSON Lines) or dsn_env (PostgreSQL)")
+        return self
+
+    def collector(self) -> RequestCollector:
+        from collectors.records.litellm import LiteLLMFileCollector, LiteLLMPostgresCollector  # noqa: PLC0415
+
+        if self.path is not None:
+            return LiteLLMFileCollector(self.name, self.path, self.constants)
+        return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+
+
+class AccessLogSource(RequestSource):
+    """JSON Lines of any gateway: `columns` maps a field of a request to a dotted path in a line."""
+
+    kind: Literal["access_log"]
+    path: FleetPath
+    columns: dict[Column, Name] = Field(default_factory=dict)
+    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+
+    def collector(self) -> RequestCollector:
+        from collectors.records.access_logs import AccessLog, AccessLogCollector  # noqa: PLC0415
+
+        log = AccessLog(self.path, self.columns, self.time_unit, self.constants)
+        return AccessLogCollector(self.name, log)
+
+
+class LoadTest(RequestSource):
+    """A folder of AIPerf's or GenAI-Perf's results. Each run in it is a run window, of `node`, else of `engine`, else
+    of `model`, else of the model that the run names."""
+
+    kind: Literal["aiperf", "genai_perf"]
+    path: FleetPath
+    node: Name | None = None
+
+    def collector(self) -> RequestCollector:
+        from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector  # noqa: PLC0415
+
+        kinds = {"aiperf": AIPerfCollector, "genai_perf": GenAIPerfCollector}
+        return kinds[self.kind](self.name, self.path, self.constants)
+
+
+class AzureTrace(RequestSource):
+    """CSV files of the Azure LLM inference traces."""
+
+    kind: Literal["azure_trace"]
+    path: FleetPath
+
+    def collector(self) -> RequestCollector:
+        from collectors.records.azure_trace import AzureTraceCollector  # noqa: PLC0415
+
+        return AzureTraceCollector(self.name, self.path, self.constants)
+
+
+AnyRequestSource = Annotated[LiteLLMLog | AccessLogSource | LoadTest | AzureTrace, Field(discriminator="kind")]
+
+
+class Benchmark(Part):
+    """Published results of other people's benchmarks. What the files do not say (`accelerator`, `model`, …) may be said
+    here; `as_of` is the date at which they were published."""
+
+    name: SourceName
+    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy"]
+    path: FleetPath
+    as_of: date
+    system: Name | None = None
+    accelerator: Name | None = None
+    accelerators: Positive | None = None
+    model: Name | None = None
+    precision: Name | None = None
+
+    def files(self) -> BenchmarkFile:
+        from collectors.records.benchmark_files import BenchmarkFile  # noqa: PLC0415
+
+        said = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})
+        constants = {name: value for name, value in said.items() if value is not None}
+        return BenchmarkFile(self.kind, self.path, constants)

@@ -1,0 +1,285 @@
+"""The sources a fleet file may name: what each kind needs, and the collector that each becomes.
+
+Add a kind of source here together with its collector, whose module is imported only when it is built. Secrets are never
+values in the file, only names of environment variables; paths are confined (see `confined_path`). Keep out everything
+about sites, tariffs and people: that is `fleet_file`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from pipelines.fleet import catalog
+
+if TYPE_CHECKING:
+    from collectors.collector import Collector
+
+_VARIABLE = re.compile(r"^\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=/|$)")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class Part(BaseModel):
+    """A part of the fleet file: unknown keys are mistakes, values keep their YAML types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, str], base: str) -> str:
+    """The absolute path behind `text`, or ValueError.
+
+    `roots` maps a word ("fleet", "data") to a folder; relative paths start at `roots[base]`. A leading `${VAR}` names
+    another root. Symbolic links are followed before the path is judged; a glob is judged by its part before the mark.
+    """
+    folders = list(roots.values())
+    named = _VARIABLE.match(text)
+    if named:
+        value = environ.get(named[1])
+        if not value:
+            raise ValueError(f"environment variable {named[1]} is not set; it must name the folder to read from")
+        folders = [Path(value).resolve()]
+        path = folders[0] / text[named.end() :].lstrip("/")
+    else:
+        path = roots[base] / text
+    if "$" in str(path.relative_to(folders[0]) if named else text):
+        raise ValueError("a variable may only stand at the start, as ${VAR}/…")
+    parts = path.parts
+    first_glob = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    if ".." in parts[first_glob:]:
+        raise ValueError("no '..' behind a glob")
+    resolved = Path(*parts[:first_glob]).resolve()
+    if not any(resolved.is_relative_to(folder.resolve()) for folder in folders):
+        raise ValueError(
+            f"must stay inside {' or '.join(str(folder) for folder in folders)};"
+            " start it with ${VAR} to read from a folder that an environment variable names"
+        )
+    return str(Path(resolved, *parts[first_glob:]))
+
+
+def _fleet_path(text: str, info: ValidationInfo) -> str:
+    context = info.context
+    return confined_path(text, context["roots"], context["environ"], base="fleet")
+
+
+def _spool_path(text: str, info: ValidationInfo) -> str:
+    scheme = urlsplit(text).scheme
+    if scheme and scheme != "file":
+        return text
+    context = info.context
+    return confined_path(text.removeprefix("file://"), context["roots"], context["environ"], base="data")
+
+
+def _set_variable(name: str, info: ValidationInfo) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("must be the name of an environment variable, never the secret itself")
+    if name not in info.context["environ"]:
+        raise ValueError(f"environment variable {name} is not set")
+    return name
+
+
+def _plain_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http:// or https:// URL")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must carry no user or password; name environment variables under `auth` instead")
+    return url
+
+
+def _not_of_the_book(name: str) -> str:
+    if name.startswith("__"):
+        raise ValueError(
+            "expected a name that does not begin with '__': the ledger's own rows do, such as __unallocated__ and"
+            " __unknown__. A name that a source reports is written with double quotes in the ledger and here:"
+            f" '\"{name}\"'; the name as it is reported may stand under aliases"
+        )
+    return name
+
+
+def by_metric(values: Mapping[str, str], known: Collection[str], info: ValidationInfo) -> dict[str, str]:
+    """`values` as metric -> column, or ValueError. `known` are the names that may stand for a metric.
+
+    Up to 0.1 the key was the column. An entry that only makes sense that way is turned around, and noted in the
+    context's `notices`; one that makes sense both ways or neither is refused.
+    """
+    found: dict[str, str] = {}
+    turned: dict[str, str] = {}
+    for key, value in values.items():
+        if key in known and value in known and key != value:
+            raise ValueError(
+                f"{{{key}: {value}}} names two metrics, expected {{metric: column}}."
+                " It is unclear which is the column: rename the column in the file"
+            )
+        if key not in known and value not in known:
+            near = difflib.get_close_matches(key, known, n=1) or difflib.get_close_matches(value, known, n=1)
+            of = ", ".join(sorted(known)) if len(known) < 5 else "those of dbt_project/seeds/metric_catalog.csv"
+            hint = f"; did you mean {near[0]!r}?" if near else f" with a metric of {of}"
+            raise ValueError(f"{{{key}: {value}}} names no known metric, expected {{metric: column}}{hint}")
+        metric, column = (key, value) if key in known else (value, key)
+        if key != metric:
+            turned[metric] = column
+        if metric in found:
+            raise ValueError(f"{metric!r} is in two columns, expected one; add a second entry under `files`")
+        found[metric] = column
+    if turned:
+        shown = ", ".join(f"{metric}: {column}" for metric, column in turned.items())
+        where = info.data.get("path", "a file")
+        info.context.setdefault("notices", []).append(
+            f"{where}: values are written {{column: metric}}, which is deprecated and will be refused after 0.1."
+            f" Write values: {{{shown}}}"
+        )
+    return found
+
+
+@cache
+def _metrics() -> frozenset[str]:
+    return frozenset(catalog.families())
+
+
+Name = Annotated[str, Field(min_length=1)]
+# A name that the fleet file gives: it stands in the ledger as it is.
+GivenName = Annotated[Name, AfterValidator(_not_of_the_book)]
+SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+FleetPath = Annotated[str, AfterValidator(_fleet_path)]
+SpoolPath = Annotated[str, AfterValidator(_spool_path)]
+Variable = Annotated[str, AfterValidator(_set_variable)]
+Url = Annotated[str, AfterValidator(_plain_url)]
+Number = Annotated[float, Field(strict=True)]
+Positive = Annotated[float, Field(strict=True, gt=0)]
+NonNegative = Annotated[float, Field(strict=True, ge=0)]
+
+
+class Auth(Part):
+    """How to log in: a bearer token, or a user with a password; always by the names of environment variables."""
+
+    bearer_env: Variable | None = None
+    username_env: Variable | None = None
+    password_env: Variable | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Auth:
+        basic = (self.username_env is not None, self.password_env is not None)
+        if self.bearer_env is not None and not any(basic):
+            return self
+        if self.bearer_env is None and all(basic):
+            return self
+        raise ValueError("expected either bearer_env, or username_env with password_env")
+
+
+class Tls(Part):
+    """Certificate files, by the names of environment variables that hold their paths."""
+
+    ca_file_env: Variable | None = None
+    cert_file_env: Variable | None = None
+    key_file_env: Variable | None = None
+
+
+class Source(Part):
+    """What every kind of source says about itself. `site` is the default site of what it meters."""
+
+    name: SourceName
+    interval_seconds: Positive | None = None
+    tokens_complete: bool = False
+    site: Name | None = None
+    replica_labels: tuple[str, ...] = ()
+
+
+class PrometheusSource(Source):
+    """Any Prometheus-compatible API."""
+
+    kind: Literal["prometheus"]
+    url: Url
+    interval_seconds: Positive
+    matchers: tuple[str, ...] = ()
+    auth: Auth | None = None
+    tls: Tls | None = None
+
+    def collector(self) -> Collector:
+        from collectors.protocols.prometheus import PrometheusCollector  # noqa: PLC0415
+
+        secrets = {**(self.auth.model_dump() if self.auth else {}), **(self.tls.model_dump() if self.tls else {})}
+        return PrometheusCollector(
+            self.name,
+            self.url,
+            matchers=self.matchers,
+            interval_seconds=self.interval_seconds,
+            replica_labels=self.replica_labels,
+            **{key: variable for key, variable in secrets.items() if variable is not None},
+        )
+
+
+class SampleFile(Part):
+    """One file, or a glob of files, of samples: which column is the time, which are labels, which are values.
+
+    Wide (`values`: metric to column, as `labels` are label to column) or long (`metric` and `value` name columns).
+    """
+
+    path: FleetPath
+    time: Name
+    time_unit: Literal["s", "ms", "us"] | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    constant_labels: dict[str, str] = Field(default_factory=dict)
+    values: dict[str, str] = Field(default_factory=dict)
+    metric: Name | None = None
+    labels_json: Name | None = None
+    value: Name | None = None
+
+    @field_validator("values")
+    @classmethod
+    def _by_metric(cls, values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return by_metric(values, _metrics(), info)
+
+    @model_validator(mode="after")
+    def _wide_or_long(self) -> SampleFile:
+        if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
+            raise ValueError("expected either values, or metric with value")
+        return self
+
+
+class FilesSource(Source):
+    """CSV (also .gz) and Parquet files."""
+
+    kind: Literal["files"]
+    interval_seconds: Positive
+    files: list[SampleFile] = Field(min_length=1)
+
+    def collector(self) -> Collector:
+        from collectors.protocols.sample_files import FileMapping, FilesCollector  # noqa: PLC0415
+
+        mappings = [FileMapping(**file.model_dump()) for file in self.files]
+        return FilesCollector(self.name, mappings, interval_seconds=self.interval_seconds)
+
+
+class SpoolSource(Source):
+    """What agents on other hosts have written; landing removes it once it is safe."""
+
+    kind: Literal["spool"]
+    path: SpoolPath = Field(default="spool/", validate_default=True)
+
+    def collector(self) -> Collector:
+        from collectors.devices.spool import SpoolCollector  # noqa: PLC0415
+
+        return SpoolCollector(self.name, self.path)
+
+
+class SyntheticSource(Source):
+    """Generated telemetry; only a fleet with `synthetic: true` may have one."""
+
+    kind: Literal["synthetic"]
+    scenario: Name
+    interval_seconds: Positive
+
+    def collector(self) -> Collector:
+        from collectors.synthetic.generator import SyntheticCollector  # noqa: PLC0415
+
+        return SyntheticCollector(self.name, scenario=self.scenario, interval_seconds=self.interval_seconds)
+
+
+AnySource = Annotated[PrometheusSource | FilesSource | SpoolSource | SyntheticSource, Field(discriminator="kind")]

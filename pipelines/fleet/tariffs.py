@@ -1,0 +1,54 @@
+"""What a kWh costs at a site: by its local hours and dates, as the fleet file states it.
+
+Add a way to state a tariff here. Keep out what a GPU-hour costs (`cost_rates`) and what a tariff is multiplied by: SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from itertools import combinations
+
+from pydantic import model_validator
+
+from pipelines.fleet.sources import Number, Part
+
+
+class Tariff(Part):
+    """A price per kWh in local hours [from, to), valid on local dates [valid_from, valid_to)."""
+
+    usd_per_kwh: Number
+    local_hours: tuple[int, int] = (0, 24)
+    valid_from: date = date(1970, 1, 1)
+    valid_to: date | None = None
+
+    @model_validator(mode="after")
+    def _within_a_day(self) -> Tariff:
+        first, end = self.local_hours
+        if not 0 <= first < end <= 24:
+            raise ValueError(f"local_hours: got [{first}, {end}], expected 0 <= from < to <= 24")
+        if self.valid_to is not None and self.valid_to <= self.valid_from:
+            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
+        return self
+
+    def __str__(self) -> str:
+        first, end = self.local_hours
+        until = f" to {self.valid_to}" if self.valid_to else ""
+        return f"{self.usd_per_kwh:g} USD/kWh, hours {first} to {end}, from {self.valid_from}{until}"
+
+    def overlaps(self, other: Tariff) -> bool:
+        """Whether both would price the same hour."""
+        return max(self.local_hours[0], other.local_hours[0]) < min(self.local_hours[1], other.local_hours[1]) and max(
+            self.valid_from, other.valid_from
+        ) < min(self.valid_to or date.max, other.valid_to or date.max)
+
+
+def double_tariffs(site: str, tariffs: Sequence[Tariff]) -> Iterator[str]:
+    """Pairs of tariffs of a site that price the same local hour of the same local date: a line each, with both."""
+    for (n, earlier), (m, later) in combinations(enumerate(tariffs), 2):
+        if earlier.overlaps(later):
+            yield (
+                f"sites[{site}].tariff[{m}] ({later}): prices local hours that tariff[{n}] ({earlier}) prices already,"
+                " expected one price per local hour and date: keep one of them, change local_hours, or end the earlier"
+                " one (valid_to is the first date that is not priced)"
+            )

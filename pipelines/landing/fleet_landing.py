@@ -1,0 +1,225 @@
+"""What the fleet file itself says, as tables: schema `fleet` and run windows, replaced whole each run.
+
+Add a table here when the fleet file gains a part that SQL has to read. Keep out telemetry and grid
+intensity, which sources send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet, Model
+from pipelines.fleet.grid_zones import UNKNOWN_ZONE
+from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
+
+WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
+_TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "double", "total_tokens": "double"}
+
+
+class UnreadableFile(Exception):
+    """A file that the fleet names cannot be read as the fleet says; the message names file and column."""
+
+
+def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
+    """Replace the tables of schema `fleet` in one transaction; rows per table. UnreadableList names a price list."""
+    rows = fleet_rows(fleet)
+    connection.execute("begin")
+    for table in FLEET_TABLES:
+        _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])
+    connection.execute("commit")
+    return {table: len(rows[table]) for table in FLEET_TABLES}
+
+
+def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
+    """Table of schema `fleet` -> its rows."""
+    return {
+        "sources": [
+            {
+                "source": source.name,
+                "kind": source.kind,
+                "interval_seconds": source.interval_seconds,
+                "tokens_complete": source.tokens_complete,
+                "site": source.site,
+            }
+            for source in fleet.sources
+        ],
+        "sites": [
+            {
+                "site": site.name,
+                **site.model_dump(exclude={"name", "tariff"}),
+                "zone": None if site.zone == UNKNOWN_ZONE else site.zone,
+            }
+            for site in fleet.sites
+        ],
+        "tariffs": [
+            {
+                "site": site.name,
+                "valid_from": tariff.valid_from,
+                "valid_to": tariff.valid_to,
+                "local_hour_from": tariff.local_hours[0],
+                "local_hour_to": tariff.local_hours[1],
+                "usd_per_kwh": tariff.usd_per_kwh,
+            }
+            for site in fleet.sites
+            for tariff in site.tariff
+        ],
+        "nodes": [{"node": node.name, **node.model_dump(exclude={"name", "aliases"})} for node in fleet.nodes],
+        "node_aliases": [{"alias": alias, "node": node.name} for node in fleet.nodes for alias in node.aliases],
+        "devices": [device.model_dump() for device in fleet.devices],
+        "device_types": [
+            {"device_type": kind.name, **kind.model_dump(exclude={"name", "aliases"})} for kind in fleet.device_types
+        ],
+        "device_type_aliases": [
+            {"alias": alias, "device_type": kind.name}
+            for kind in fleet.device_types
+            for alias in dict.fromkeys((kind.name, *kind.aliases))
+        ],
+        "model_aliases": [
+            {"alias": alias, "model": model.name}
+            for model in fleet.models
+            for alias in dict.fromkeys((model.name, *model.aliases))
+        ],
+        "models": [
+            {"model": model.name, **model.model_dump(exclude={"name", "aliases", "slo"}), **_slo(model)}
+            for model in fleet.models
+        ],
+        "engines": [
+            {**engine.model_dump(exclude={"pods", "targets"}), "entry": entry, **_pattern("engine", engine.engine)}
+            for entry, engine in enumerate(fleet.engines)
+        ],
+        "engine_pods": [
+            {**engine.model_dump(exclude={"pods", "targets"}), "entry": entry, **_pattern("pod", pod)}
+            for entry, engine in enumerate(fleet.engines)
+            for pod in engine.pods
+        ],
+        "engine_targets": [
+            {"target": target, "engine": engine.engine} for engine in fleet.engines for target in engine.targets
+        ],
+        "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
+        "assignments": [assignment.model_dump() for assignment in fleet.assignments],
+        "cost_rates": [
+            *(rate.model_dump() for rate in fleet.cost_rates),
+            *(rate for file in fleet.cost_rate_files for rate in file.rates()),
+        ],
+    }
+
+
+def _slo(model: Model) -> dict[str, Any]:
+    if model.slo is None:
+        return {}
+    return {
+        "ttft_slo_seconds": model.slo.ttft_seconds,
+        "tpot_slo_seconds": model.slo.tpot_seconds,
+        "slo_attainment_ratio": model.slo.attainment_ratio,
+    }
+
+
+def _pattern(column: str, name: str) -> dict[str, Any]:
+    return {column: name.removesuffix("*"), "is_prefix": name.endswith("*")}
+
+
+def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
+    """Replace raw.run_windows by the fleet's inline windows and files; returns rows. UnreadableFile names the file."""
+    connection.execute("begin")
+    try:
+        inline = [{**window.model_dump(), "source": "fleet file"} for window in fleet.run_windows.inline]
+        _replace(connection, "raw.run_windows", columns_of("raw", "run_windows"), inline)
+        for file in fleet.run_windows.files:
+            columns = file.columns or {column: column for column in WINDOW_COLUMNS}
+            chosen = ", ".join(
+                f"cast({quoted(columns[column])} as {_TYPES.get(column, 'varchar')})" if column in columns else "null"
+                for column in WINDOW_COLUMNS
+            )
+            for path in _paths(file.path):
+                _insert_file(connection, path, f"raw.run_windows select {chosen}, ?", [path.rpartition("/")[2]])
+        _insert(connection, "raw.run_windows", columns_of("raw", "run_windows"), _load_tests(connection, fleet))
+        repeated = connection.execute(
+            "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
+        ).fetchall()
+        if repeated:
+            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} stands more than once, expected unique names")
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    return _count(connection, "raw.run_windows")
+
+
+def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dict[str, Any]]:
+    """A window per phase of a landed load test: from its first request's start to its last one's end, with its tokens
+    unless those of an answered request are unknown."""
+    tests = {source.name: source for source in fleet.requests if source.kind in ("aiperf", "genai_perf")}
+    names = {alias: model.name for model in fleet.models for alias in model.aliases}
+    found = connection.execute(
+        """
+        select window_id, source, min(engine) as engine, min(model) as model, min(started_at) as start_at,
+            max(coalesce(ended_at, started_at)) as end_at,
+            case when bool_and(is_ok is false or output_tokens is not null)
+                then sum(output_tokens) end as output_tokens,
+            case when bool_and(is_ok is false or input_tokens + output_tokens is not null)
+                then sum(input_tokens + output_tokens) end as total_tokens
+        from raw.requests where window_id is not null and list_contains(?, source)
+        group by window_id, source having end_at > start_at order by start_at, window_id
+        """,
+        [list(tests)],
+    )
+    columns = [column[0] for column in found.description]
+    windows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    return [
+        {
+            **window,
+            "node": tests[window["source"]].node,
+            "engine": _name_of_source(window["engine"]),
+            "model": names.get(window["model"], _name_of_source(window["model"])),
+        }
+        for window in windows
+    ]
+
+
+def _name_of_source(name: str | None) -> str | None:
+    """As the macro name_of_source() has it: names that begin with two underscores are the book's own."""
+    return f'"{name}"' if name is not None and name.startswith("__") else name
+
+
+def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, values: list[Any]) -> None:
+    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
+    try:
+        connection.execute(f"insert into {insert} from {reader}", [*values, path]).fetchall()
+    except duckdb.Error as refusal:
+        raise UnreadableFile(f"{path}: {refusal}") from refusal
+
+
+def _replace(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    connection.execute(f"delete from {table}").fetchall()
+    _insert(connection, table, columns, rows)
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    values = [[row.get(column) for column in columns] for row in rows]
+    if values:
+        connection.executemany(f"insert into {table} values ({', '.join('?' for _ in columns)})", values)
+
+
+def _paths(pattern: str) -> list[str]:
+    paths = sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
+    if not paths:
+        raise UnreadableFile(f"{pattern}: there is no such file")
+    return paths
+
+
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    return connection.execute(f"select count(*) from {table}").fetchall()[0][0]
+
+
+def quoted(column: str) -> str:
+    """A column's name as SQL."""
+    escaped = column.replace('"', '""')
+    return f'"{escaped}"'

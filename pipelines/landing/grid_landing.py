@@ -1,0 +1,338 @@
+"""Grid intensity into raw.grid_intensity: files replaced whole, APIs by source and UTC day.
+
+Add here what has to hold for every source of intensity: what a possible value is, that less never replaces more. Keep
+out how an API is asked (`collectors.protocols.grid_apis`) and which value an hour takes in the end
+(int_carbon_factors).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from collectors.cells import shown
+from collectors.protocols.grid_apis import GridCollector
+from collectors.samples import SourceError, Window
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.grid_sources import INTENSITIES, GridFile
+from pipelines.landing import telemetry_landing
+from pipelines.landing.fleet_landing import UnreadableFile, quoted
+from pipelines.landing.telemetry_landing import Landing
+from pipelines.warehouse.database import registered
+
+ASSET = "raw/grid_intensity"
+FILE = "file"
+VALUES = INTENSITIES
+# The dirtiest lignite plants emit about 1,400 g/kWh; more is another unit, as is less than nothing.
+POSSIBLE_GCO2E_PER_KWH = 2500
+# Asked for in one request: Electricity Maps answers ten days of hours at most, the others more.
+DAYS_AT_ONCE = 10
+FAILURES_IN_A_ROW = 3
+
+# The header of an export, in lower case: its spelling changed over the years, and so did "(LCA)".
+_EXPORT_COLUMNS = {
+    "time": ("datetime (utc)",),
+    "zone": ("zone id",),
+    "direct_gco2e_per_kwh": ("carbon intensity gco₂eq/kwh (direct)",),
+    "lifecycle_gco2e_per_kwh": ("carbon intensity gco₂eq/kwh (lca)", "carbon intensity gco₂eq/kwh (life cycle)"),
+    "estimated": ("data estimated",),
+}
+
+logger = logging.getLogger(__name__)
+
+
+def land_grid(
+    connection: duckdb.DuckDBPyConnection,
+    fleet: Fleet,
+    start: date,
+    end: date,
+    *,
+    run_id: str,
+    force: bool = False,
+    now: datetime | None = None,
+) -> list[Landing]:
+    """Land all files and, of the UTC days [start, end), all APIs; each landing is audited in raw.landings.
+
+    What goes wrong in a file or an API is an outcome, not an exception: the others land, and what was held stays. The
+    detail of a landing says what was rejected and why.
+    """
+    results = []
+    window = Window(_midnight(start), _midnight(end))
+    _forget_files(connection, fleet)
+    for file in fleet.grid_intensity.files:
+        results += _land_files(connection, file, window)
+    for source in fleet.grid_intensity.sources:
+        results += _land_source(connection, source.collector(), source.kind, source.zone, window, force=force)
+    for result in results:
+        telemetry_landing.audit(connection, result, run_id, now or datetime.now(UTC), asset=ASSET)
+        if result.detail:
+            logger.info("%s: %s: %s", result.source, result.outcome, result.detail)
+    return results
+
+
+def names_of(file: GridFile) -> list[str]:
+    """What the landings of an entry of the fleet file are called: one per file, or its path where there is none."""
+    return list(_named(file)) or [file.source or file.path]
+
+
+def _forget_files(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
+    """Files that the fleet no longer names are no longer known."""
+    named = [name for file in fleet.grid_intensity.files for name in _named(file)]
+    connection.execute(
+        "delete from raw.grid_intensity where source_kind = ? and not list_contains(?::varchar[], source)",
+        [FILE, named],
+    ).fetchall()
+
+
+def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: Window) -> Iterator[Landing]:
+    found = _named(file)
+    if not found:
+        yield Landing(names_of(file)[0], window, "failed", 0, 0, file.path, detail="there is no such file")
+    for name, path in found.items():
+        held = _held(connection, name, file.zone)
+        connection.execute("begin")
+        try:
+            came, rejected = _judged(connection, file.zone, _file_rows(connection, file, path), [path])
+            if came == 0:
+                first = _first_row(connection, file, path) if rejected else "it is empty"
+                raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
+            same = _replace(connection, name, FILE, file.zone)
+            connection.execute("commit")
+            yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)
+        except (UnreadableFile, duckdb.Error) as refusal:
+            connection.execute("rollback")
+            yield Landing(name, window, "failed", 0, held, path, detail=str(refusal).partition("\n")[0][:1000])
+
+
+def _land_source(
+    connection: duckdb.DuckDBPyConnection,
+    collector: GridCollector,
+    kind: str,
+    zone: str,
+    window: Window,
+    *,
+    force: bool,
+) -> Iterator[Landing]:
+    """One request for several days, one transaction for each day."""
+    failures = 0
+    start_at = window.start_at
+    while start_at < window.end_at:
+        asked = Window(start_at, min(start_at + timedelta(days=DAYS_AT_ONCE), window.end_at))
+        days = list(_days(asked))
+        try:
+            rows = _answer(collector, asked, failures)
+        except SourceError as failure:
+            failures += 1
+            status = None if failure.status is None else str(failure.status)
+            told = {"url": failure.url, "status": status, "detail": failure.reason[:1000]}
+            for day in days:
+                yield Landing(
+                    collector.source, day, "failed", 0, _held(connection, collector.source, zone, day), **told
+                )
+        else:
+            failures = 0
+            with registered(connection, grid_answer=rows):
+                for day in days:
+                    is_first = day is days[0]
+                    yield _land_day(connection, collector, kind, zone, day, is_first=is_first, force=force)
+        start_at = asked.end_at
+
+
+def _answer(collector: GridCollector, window: Window, failures: int) -> pa.Table:
+    """The collector's rows; SourceError also for a defect of its own, which must not cost the other zones."""
+    if failures >= FAILURES_IN_A_ROW:
+        raise SourceError(
+            collector.url, None, f"not asked: {collector.source} had failed {FAILURES_IN_A_ROW} times in a row"
+        )
+    try:
+        return collector.collect(window)
+    except SourceError:
+        raise
+    except Exception as failure:
+        logger.exception("source %s failed in window %s", collector.source, window)
+        raise SourceError(collector.url, None, f"{type(failure).__name__}: {failure}") from failure
+
+
+def _land_day(
+    connection: duckdb.DuckDBPyConnection,
+    collector: GridCollector,
+    kind: str,
+    zone: str,
+    day: Window,
+    *,
+    is_first: bool,
+    force: bool,
+) -> Landing:
+    # What has no readable time belongs to no day: it is told of the first one of the answer.
+    timeless = "or start_at is null" if is_first else ""
+    rows = f"select ? as zone, * from grid_answer where (start_at >= ? and start_at < ?) {timeless}"
+    held = _held(connection, collector.source, zone, day)
+    connection.execute("begin")
+    try:
+        came, detail = _judged(connection, zone, rows, [zone, day.start_at, day.end_at])
+        if came < held and not force:
+            outcome, detail = "refused_fewer", f"the source gave {came} rows, {held} are held; they stay"
+            connection.execute("rollback")
+        else:
+            same = _replace(connection, collector.source, kind, zone, day)
+            detail = "; ".join(filter(None, [_missing(connection), detail])) or None
+            outcome = "empty" if came == held == 0 else "unchanged" if same else "landed"
+            connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    return Landing(collector.source, day, outcome, came, held, collector.url, detail=detail)
+
+
+def _judged(
+    connection: duckdb.DuckDBPyConnection, zone: str, rows: str, parameters: list[object]
+) -> tuple[int, str | None]:
+    """Put what is possible of `rows` into the temp table grid_came; (rows there, what was rejected and why).
+
+    A row without any value is a missing hour and no reject. Of rows for the same time the largest value stands.
+    """
+    impossible = " or ".join(f"not ({v} between 0 and {POSSIBLE_GCO2E_PER_KWH})" for v in VALUES)
+    connection.execute(
+        f"""
+        create or replace temp table grid_judged as
+        with told as (
+            select *, case
+                when start_at is null then 'without a UTC time'
+                when zone is distinct from ? then 'of another zone'
+                when {impossible} then 'outside 0 to {POSSIBLE_GCO2E_PER_KWH} g/kWh'
+            end as reason
+            from ({rows}) as came
+        )
+        select * replace (case
+            when reason is null and row_number() over (
+                partition by reason, start_at order by {", ".join(f"{v} desc nulls last" for v in VALUES)}, is_estimated
+            ) > 1 then 'repeated' else reason end as reason)
+        from told where reason is not null or coalesce({", ".join(VALUES)}) is not null
+        """,
+        [zone, *parameters],
+    ).fetchall()
+    connection.execute(
+        "create or replace temp table grid_came as select * exclude (reason) from grid_judged where reason is null"
+    ).fetchall()
+    came = connection.execute("select count(*) from grid_came").fetchall()[0][0]
+    rejected = connection.execute(
+        "select reason, count(*) from grid_judged where reason is not null group by reason order by reason"
+    ).fetchall()
+    told = ", ".join(f"{count} {reason}" for reason, count in rejected)
+    return came, f"rejected: {told}" if told else None
+
+
+def _missing(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """How many hours of a day grid_came says nothing about."""
+    hours = connection.execute("select count(distinct date_trunc('hour', start_at)) from grid_came").fetchall()[0][0]
+    return f"{24 - hours} of 24 hours have no value" if hours < 24 else None
+
+
+def _replace(
+    connection: duckdb.DuckDBPyConnection, source: str, kind: str, zone: str, day: Window | None = None
+) -> bool:
+    """Put grid_came in the place of what is held; whether it was the same."""
+    times = "" if day is None else "and start_at >= $3 and start_at < $4"
+    held = f"from raw.grid_intensity where source = $1 and zone = $2 {times}"
+    edges = [] if day is None else [day.start_at, day.end_at]
+    columns = f"zone, start_at, end_at, {', '.join(VALUES)}, is_estimated"
+    differing = connection.execute(
+        f"select count(*) from ((select {columns} from grid_came except select {columns} {held})"
+        f" union all (select {columns} {held} except select {columns} from grid_came))",
+        [source, zone, *edges],
+    ).fetchall()[0][0]
+    connection.execute(f"delete {held}", [source, zone, *edges]).fetchall()
+    connection.execute(
+        f"insert into raw.grid_intensity select {columns}, ?, ? from grid_came order by start_at", [source, kind]
+    ).fetchall()
+    return differing == 0
+
+
+def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> str:
+    """The query that reads a file's rows as raw.grid_intensity has them; its one parameter is the path.
+
+    A cell that is no number becomes NaN, which is rejected, and not NULL, which would be a missing hour.
+    """
+    reader, columns = _columns(connection, file, path)
+    start_at = f"try_cast({quoted(columns['time'])} as timestamptz)"
+    values = [
+        f"case when nullif(cast({quoted(columns[v])} as varchar), '') is not null"
+        f" then coalesce(try_cast({quoted(columns[v])} as double), 'nan'::double) end as {v}"
+        if v in columns
+        else f"cast(null as double) as {v}"
+        for v in VALUES
+    ]
+    zone = quoted(columns["zone"]) if "zone" in columns else f"'{file.zone.replace(chr(39), chr(39) * 2)}'"
+    estimated = f"try_cast({quoted(columns['estimated'])} as boolean)" if "estimated" in columns else "null::boolean"
+    return (
+        f"select {zone} as zone, {start_at} as start_at, {start_at} + interval {file.period_minutes} minute as end_at,"
+        f" {', '.join(values)}, {estimated} as is_estimated from {reader}"
+    )
+
+
+def _first_row(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> str:
+    """The columns that are read of a file, as its first row has them."""
+    reader, columns = _columns(connection, file, path)
+    chosen = ", ".join(f"cast({quoted(column)} as varchar)" for column in columns.values())
+    (row,) = connection.execute(f"select {chosen} from {reader} limit 1", [path]).fetchall()
+    held = ", ".join(f"{column!r} {shown(cell)}" for column, cell in zip(columns.values(), row, strict=True))
+    return f"the first row has {held}; expected a time such as 2026-10-01 00:00 (UTC) and 0 to 2500 g/kWh"
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> tuple[str, dict[str, str]]:
+    """The table function that reads a file, and target -> its column; UnreadableFile where one is missing."""
+    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
+    present = [row[0] for row in connection.execute(f"describe select * from {reader}", [path]).fetchall()]
+    columns = _export_columns(present) if file.format else _mapped_columns(file)
+    missing = sorted({repr(column) for column in columns.values() if column not in present})
+    if missing:
+        raise UnreadableFile(f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
+    return reader, columns
+
+
+def _mapped_columns(file: GridFile) -> dict[str, str]:
+    return {"time": file.time, **file.values, **({"estimated": file.estimated} if file.estimated else {})}
+
+
+def _export_columns(present: list[str]) -> dict[str, str]:
+    by_lower = {column.lower(): column for column in present}
+    found = {}
+    for target, spellings in _EXPORT_COLUMNS.items():
+        known = [by_lower[spelling] for spelling in spellings if spelling in by_lower]
+        if not known:
+            there = ", ".join(map(repr, present))
+            raise UnreadableFile(f"not an export of Electricity Maps: no column {spellings[0]!r}; there are {there}")
+        found[target] = known[0]
+    return found
+
+
+def _named(file: GridFile) -> dict[str, str]:
+    """Source -> path of every file behind a path or glob."""
+    paths = sorted(str(path) for path in Path("/").glob(file.path.lstrip("/")))
+    names = {path: path.rpartition("/")[2] for path in paths}
+    if file.source is not None:
+        names = {path: f"{file.source} {name}" if len(paths) > 1 else file.source for path, name in names.items()}
+    return {name: path for path, name in names.items()}
+
+
+def _held(connection: duckdb.DuckDBPyConnection, source: str, zone: str, day: Window | None = None) -> int:
+    times = "" if day is None else "and start_at >= ? and start_at < ?"
+    edges = [] if day is None else [day.start_at, day.end_at]
+    query = f"select count(*) from raw.grid_intensity where source = ? and zone = ? {times}"
+    return connection.execute(query, [source, zone, *edges]).fetchall()[0][0]
+
+
+def _days(window: Window) -> Iterator[Window]:
+    day_start_at = window.start_at
+    while day_start_at < window.end_at:
+        yield Window(day_start_at, day_start_at + timedelta(days=1))
+        day_start_at += timedelta(days=1)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

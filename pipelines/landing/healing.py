@@ -1,0 +1,105 @@
+"""After a crash: the warehouse's small tables follow what lies in the lake.
+
+A landing in a lake puts its manifest and then commits in the warehouse. Killed in between, the lake holds a landing
+that the warehouse has not heard of; its series and chunks lie beside its samples, so nothing has to be asked again. The
+same rebuilds a warehouse that was lost. Keep out landings themselves: that is `telemetry_landing`.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, time, timedelta
+
+import duckdb
+
+from collectors.samples import Window
+from pipelines.landing import stale_dates, stores, telemetry_landing
+from pipelines.landing.lake import Lake, LakeError, Manifest
+from pipelines.landing.stores import LakeStore, Store
+
+logger = logging.getLogger(__name__)
+
+
+def heal(
+    connection: duckdb.DuckDBPyConnection,
+    store: Store,
+    catalogue: telemetry_landing.Catalogue,
+    *,
+    run_id: str,
+    now: datetime,
+) -> list[tuple[str, str]]:
+    """Bring raw.series and raw.series_chunks up to each manifest that they do not know, one transaction each.
+
+    Returns (source, date) of those. LakeError when the lake misses what the warehouse says it landed: another path, or
+    a mount that is away, must not look like a fleet without history.
+    """
+    if not isinstance(store, LakeStore):
+        return []
+    known = {
+        (source, on): landing_id
+        for source, on, landing_id in connection.execute(
+            "select source, date, landing_id from raw.lake_days"
+        ).fetchall()
+    }
+    landed = store.lake.landed()
+    missing = sorted(known.keys() - landed.keys())
+    if missing:
+        source, on = missing[0]
+        raise LakeError(
+            f"{store.lake.shown}: holds nothing of {source} on {on} (and {len(missing) - 1} more), which the warehouse"
+            " says it landed there: is landing.path right, and the lake mounted?"
+        )
+    stale = [manifest for key, manifest in sorted(landed.items()) if known.get(key) != manifest.landing_id]
+    for manifest in stale:
+        _heal(connection, store.lake, manifest, catalogue, run_id=run_id, now=now)
+    return [(manifest.source, manifest.date.isoformat()) for manifest in stale]
+
+
+def expose(connection: duckdb.DuckDBPyConnection, store: Store) -> None:
+    """Let the warehouse's own raw.power_samples and raw.token_samples show what lies in the lake."""
+    if isinstance(store, LakeStore):
+        store.lake.expose(connection, "raw")
+
+
+def _heal(
+    connection: duckdb.DuckDBPyConnection,
+    lake: Lake,
+    manifest: Manifest,
+    catalogue: telemetry_landing.Catalogue,
+    *,
+    run_id: str,
+    now: datetime,
+) -> None:
+    start_at = datetime.combine(manifest.date, time(), UTC)
+    day, window = Window(start_at, start_at + timedelta(days=1)), Window(start_at, manifest.end_at)
+    series, chunks = lake.read(manifest.files["series"]), lake.read(manifest.files["series_chunks"])
+    before = stale_dates.chunks(connection, manifest.source, day)
+    healed = telemetry_landing.Landing(
+        manifest.source,
+        window,
+        "landed",
+        telemetry_landing.rows_of(chunks),
+        telemetry_landing.rows_of(before),
+        url=lake.shown,
+        detail=f"healed: the lake held landing {manifest.landing_id} and the warehouse did not",
+    )
+    connection.execute("begin")
+    try:
+        telemetry_landing.remember_series(connection, series)
+        telemetry_landing.replace_chunks(connection, manifest.source, day, chunks)
+        is_head = manifest.end_at < day.end_at
+        stale_dates.mark_stale(
+            connection,
+            before,
+            chunks,
+            catalogue.device_labels,
+            is_head=is_head,
+            booked_dates=catalogue.booked_dates,
+        )
+        stores.remember(connection, manifest.source, manifest.date, manifest.landing_id)
+        telemetry_landing.audit(connection, healed, run_id, now)
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    logger.info("%s %s: healed from the lake, %d rows", manifest.source, manifest.date, manifest.rows)

@@ -1,0 +1,337 @@
+"""The lake: samples as Parquet files on any file system that fsspec knows, one manifest per (source, UTC date).
+
+    raw/power_samples/date=<date>/source=<source>/<landing_id>-<n>.parquet       token_samples likewise
+    raw/series_chunks/date=<date>/source=<source>/<landing_id>-<n>.parquet       its rows of raw.series_chunks
+    raw/series/date=<date>/source=<source>/<landing_id>-<n>.parquet              the series of those
+    raw/_landed/<source>/<date>.json                                             the truth: which of these files count
+    control/<run_id>/<schema>.<table>.parquet                                    the warehouse's small tables, for Spark
+
+An object store has no rename, so a date is replaced by new files and then one put of its manifest; a reader follows
+manifests only. Add here how files lie and are found. Keep out when they are written (`stores`) and what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+from fsspec import AbstractFileSystem
+from fsspec.implementations.arrow import ArrowFSWrapper
+from fsspec.implementations.local import LocalFileSystem
+
+from collectors.samples import url_without_secrets
+from pipelines.landing.parquet_files import ROW_GROUP_ROWS, Writer, sync_folder
+from pipelines.warehouse.raw_tables import FLEET_TABLES
+
+SAMPLE_TABLES = ("power_samples", "token_samples")
+TABLES = (*SAMPLE_TABLES, "series_chunks", "series")
+CONTROL_TABLES = (
+    *(
+        f"raw.{table}"
+        for table in (
+            "series",
+            "series_chunks",
+            "grid_intensity",
+            "model_prices",
+            "run_windows",
+            "requests",
+            "benchmark_results",
+        )
+    ),
+    *(f"fleet.{table}" for table in FLEET_TABLES),
+)
+
+# Manifests are small and many: a store that takes 30 ms for each is asked for several at a time.
+REQUESTS_AT_ONCE = 16
+
+# Requests grow with history, and the models read those of run windows alone.
+_EXPORTED = {
+    "raw.requests": "select requests.* from raw.requests as requests where exists (from raw.run_windows as windows"
+    " where requests.started_at >= windows.start_at and requests.started_at < windows.end_at)"
+}
+
+
+class LakeError(Exception):
+    """The lake cannot be used as it is; the message says why, without secrets."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What counts of one (source, UTC date). `files` maps each table of TABLES to paths relative to the lake.
+
+    `rows` counts samples. `end_at` is where the landed window ends: before midnight, only the day's head is here.
+    """
+
+    source: str
+    date: date
+    landing_id: str
+    rows: int
+    end_at: datetime
+    files: dict[str, tuple[str, ...]]
+
+    def to_json(self) -> bytes:
+        """The manifest as it lies in the lake."""
+        told = {
+            "source": self.source,
+            "date": self.date.isoformat(),
+            "landing_id": self.landing_id,
+            "rows": self.rows,
+            "end_at": self.end_at.astimezone(UTC).isoformat(),
+            "files": {table: list(self.files[table]) for table in TABLES},
+        }
+        return (json.dumps(told, indent=1) + "\n").encode()
+
+    @classmethod
+    def of_json(cls, payload: bytes) -> Manifest:
+        """The manifest in these bytes. ValueError, KeyError or TypeError when it is none."""
+        told = json.loads(payload)
+        return cls(
+            told["source"],
+            date.fromisoformat(told["date"]),
+            told["landing_id"],
+            int(told["rows"]),
+            datetime.fromisoformat(told["end_at"]),
+            {table: tuple(told["files"][table]) for table in TABLES},
+        )
+
+
+class Lake:
+    """A lake at a local path or an fsspec URL. LakeError when no installed package serves the URL."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.shown = url_without_secrets(str(path))
+        with _refusals(f"{self.shown}: no such kind of store", str(path)):
+            self.fs, root = _file_system(str(path))
+        self.root = root.rstrip("/")
+        self.is_local = isinstance(self.fs, LocalFileSystem)
+
+    # --- what is landed -----------------------------------------------------------------------------------------------
+
+    def landed(self) -> dict[tuple[str, date], Manifest]:
+        """Every manifest, by (source, date). LakeError when the lake cannot be read, or holds a garbled manifest."""
+        with _refusals(f"{self.shown}: cannot be read"):
+            self.fs.invalidate_cache()
+            paths = self._found("raw/_landed")
+        return {(m.source, m.date): m for m in self._manifests(p for p in paths if p.endswith(".json"))}
+
+    def manifest(self, source: str, on: date) -> Manifest | None:
+        """The manifest of one (source, date); None where nothing is landed."""
+        path = self.path(_manifest_path(source, on))
+        with _refusals(f"{self.shown}: cannot be read"):
+            try:
+                payload = self.fs.cat_file(path)
+            except FileNotFoundError:
+                return None
+        return _read_manifest(path, payload)
+
+    def sample_files(self, table: str, start: date, end: date) -> list[str]:
+        """Absolute paths, or URIs, of the live files of a table of TABLES with dates in [start, end)."""
+        return self.files(table, (m for (_, on), m in sorted(self.landed().items()) if start <= on < end))
+
+    def files(self, table: str, manifests: Iterable[Manifest]) -> list[str]:
+        """Absolute paths, or URIs, of a table's files in these manifests."""
+        return [self.uri(path) for manifest in manifests for path in manifest.files[table]]
+
+    def path(self, relative: str) -> str:
+        """A path of this lake as its file system knows it."""
+        return f"{self.root}/{relative}"
+
+    def uri(self, relative: str) -> str:
+        """How others find a path of this lake: absolute where it is local, else with its protocol."""
+        path = self.path(relative)
+        return path if self.is_local else self.fs.unstrip_protocol(path)
+
+    def read(self, paths: Iterable[str]) -> pa.Table:
+        """The rows of small files, given relative to the lake."""
+        with _refusals(f"{self.shown}: cannot be read"):
+            tables = [pq.ParquetFile(pa.BufferReader(self.fs.cat_file(self.path(path)))).read() for path in paths]
+        return pa.concat_tables(tables)
+
+    # --- what a landing writes ----------------------------------------------------------------------------------------
+
+    def probe(self) -> None:
+        """Write and remove a file where manifests go: LakeError now rather than after an hour of reading."""
+        path = f"raw/_landed/.probe-{secrets.token_hex(4)}"
+        with _refusals(f"{self.shown}: cannot be written"):
+            self.put(path, b"")
+            self.fs.rm_file(self.path(path))
+            self._found("raw/_landed")
+
+    def put(self, relative: str, payload: bytes) -> None:
+        """Write one small file so that a reader sees the old or the new one, whole."""
+        path = self.path(relative)
+        if not self.is_local:
+            self.fs.pipe_file(path, payload)
+            return
+        final = Path(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        fresh = final.with_name(f".{final.name}.tmp")
+        with fresh.open("wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(final)
+        sync_folder(final.parent)
+
+    def put_manifest(self, manifest: Manifest) -> None:
+        """Switch the manifest's (source, date) to its files, at once."""
+        self.put(_manifest_path(manifest.source, manifest.date), manifest.to_json())
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files, given relative to the lake; those that are gone already are fine."""
+        for path in paths:
+            try:
+                self.fs.rm_file(self.path(path))
+            except FileNotFoundError:
+                continue
+
+    def orphans(self, source: str, on: date) -> list[str]:
+        """Relative paths of the files of a (source, date) that its manifest does not name."""
+        self.fs.invalidate_cache()
+        manifest = self.manifest(source, on)
+        live = {path for paths in manifest.files.values() for path in paths} if manifest else set()
+        found = [path for table in TABLES for path in self._found(folder(table, source, on))]
+        return [path for path in (path.removeprefix(f"{self.root}/") for path in found) if path not in live]
+
+    # --- what others read ---------------------------------------------------------------------------------------------
+
+    def expose(
+        self, connection: duckdb.DuckDBPyConnection, schema: str, start: date = date.min, end: date = date.max
+    ) -> None:
+        """Views `schema`.power_samples and `schema`.token_samples over exactly the live files of [start, end).
+
+        They stand in place of empty tables of these names. ValueError where such a table holds rows.
+        """
+        landed = [manifest for (_, on), manifest in sorted(self.landed().items()) if start <= on < end]
+        for table in SAMPLE_TABLES:
+            name = f"{schema}.{table}"
+            is_table = connection.execute(
+                "select count(*) from duckdb_tables() where schema_name = ? and table_name = ?", [schema, table]
+            ).fetchall() == [(1,)]
+            if is_table:
+                if connection.execute(f"select count(*) from {name}").fetchall() != [(0,)]:
+                    raise ValueError(f"{name} holds samples of its own")
+                connection.execute(f"drop table {name}")
+            connection.execute(f"create or replace view {name} as {self.select(connection, self.files(table, landed))}")
+
+    def select(self, connection: duckdb.DuckDBPyConnection, files: list[str]) -> str:
+        """A query for the samples in `files`, which the connection can read from now on."""
+        if not self.is_local:
+            protocol = self.fs.protocol if isinstance(self.fs.protocol, str) else self.fs.protocol[0]
+            if not connection.filesystem_is_registered(protocol):
+                connection.register_filesystem(self.fs)
+        if not files:
+            return _NO_SAMPLES
+        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+        # A path holds date=… and source=…, which would become columns.
+        return f"select series_id, observed_at, value from read_parquet([{listed}], hive_partitioning = false)"
+
+    def remove_control(self, run_id: str) -> None:
+        """Remove what `export_control` wrote for a run."""
+        self.remove([path.removeprefix(f"{self.root}/") for path in self._found(f"control/{run_id}")])
+        folder = Path(self.path(f"control/{run_id}"))
+        if self.is_local and folder.is_dir():
+            folder.rmdir()
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _found(self, relative: str) -> list[str]:
+        try:
+            return sorted(self.fs.find(self.path(relative)))
+        except FileNotFoundError:
+            return []
+
+    def _manifests(self, paths: Iterable[str]) -> Iterator[Manifest]:
+        paths = list(paths)
+        at_once = 1 if self.is_local else REQUESTS_AT_ONCE
+        with _refusals(f"{self.shown}: cannot be read"), ThreadPoolExecutor(at_once) as pool:
+            payloads = list(pool.map(self.fs.cat_file, paths))
+        for path, payload in zip(paths, payloads, strict=True):
+            yield _read_manifest(path, payload)
+
+
+def folder(table: str, source: str, on: date) -> str:
+    """Where the files of one table, source and date lie, relative to the lake."""
+    return f"raw/{table}/date={on.isoformat()}/source={source}"
+
+
+def new_landing_id() -> str:
+    """A name that no other landing has; sorts by time."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{secrets.token_hex(4)}"
+
+
+def export_control(connection: duckdb.DuckDBPyConnection, lake: Lake, run_id: str) -> dict[str, str]:
+    """Write the warehouse's small tables into the lake, for a reader that is not DuckDB.
+
+    Returns the absolute path, or URI, of the one file of each of CONTROL_TABLES, by "schema.table".
+    """
+    found = {}
+    for name in CONTROL_TABLES:
+        reader = connection.sql(_EXPORTED.get(name, f"select * from {name}")).to_arrow_reader(ROW_GROUP_ROWS)
+        path = f"control/{run_id}/{name}.parquet"
+        writer = Writer(lake, lambda n, path=path: path, reader.schema, is_one_file=True)
+        with _refusals(f"{lake.shown}: cannot be written"):
+            for batch in reader:
+                writer.write(batch)
+            writer.close(is_needed=True)
+        found[name] = lake.uri(path)
+    return found
+
+
+_NO_SAMPLES = (
+    "select cast(null as bigint) as series_id, cast(null as timestamptz) as observed_at, cast(null as double) as value"
+    " where false"
+)
+
+
+def _file_system(path: str) -> tuple[AbstractFileSystem, str]:
+    """The file system behind a path or URL, and the path on it.
+
+    Where fsspec's own package for a protocol is not installed, pyarrow carries one for S3, Google Cloud, Azure, HDFS.
+    """
+    try:
+        return fsspec.core.url_to_fs(path)
+    except ImportError as missing:
+        try:
+            found, root = pyarrow.fs.FileSystem.from_uri(path)
+        except pa.ArrowInvalid as refusal:
+            raise missing if "Unrecognized filesystem" in str(refusal) else refusal from None
+        return ArrowFSWrapper(found), root
+
+
+def _manifest_path(source: str, on: date) -> str:
+    return f"raw/_landed/{source}/{on.isoformat()}.json"
+
+
+def _read_manifest(path: str, payload: bytes) -> Manifest:
+    try:
+        return Manifest.of_json(payload)
+    except (ValueError, KeyError, TypeError) as wrong:
+        raise LakeError(f"{path} is not a manifest: {wrong!r}") from wrong
+
+
+class _refusals:
+    """Turn whatever a store raises (each has its own kinds) into LakeError."""
+
+    def __init__(self, what: str, secret: str | None = None) -> None:
+        self.what = what
+        self.secret = secret  # a URL that may carry one, and that the store may repeat
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, LakeError):
+            told = str(error) if self.secret is None else str(error).replace(self.secret, "…")
+            raise LakeError(f"{self.what}: {type(error).__name__}: {told}") from error

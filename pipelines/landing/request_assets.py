@@ -1,0 +1,106 @@
+"""Assets of what was asked and what others measured: requests of gateways, logs and load tests, published benchmarks.
+
+An asset here is thin: it decides what to land and calls `request_landing` or `benchmarks`. Add one when something else
+is known of single requests. Keep out telemetry: that is `telemetry_assets`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.landing import benchmark_landing, request_landing
+from pipelines.landing.telemetry_assets import POOL, TelemetryConfig, answered, daily, opened
+from pipelines.warehouse.asset_keys import asset_key
+
+
+def check_name(source: str) -> str:
+    """The check that says whether a source of requests answered."""
+    return f"requests_{source}_answers"
+
+
+def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
+    """raw.requests and raw.benchmark_results, with a check per source of the fleet file."""
+    key = asset_key(fleet, "raw", "requests")
+    results_key = asset_key(fleet, "raw", "benchmark_results")
+
+    @dg.asset(
+        key=key,
+        group_name="raw",
+        kinds={"duckdb"},
+        check_specs=[
+            dg.AssetCheckSpec(
+                check_name(source.name),
+                asset=key,
+                description=f"Every day that the run asked {source.name} for was answered in full.",
+            )
+            for source in fleet.requests
+        ],
+        partitions_def=daily(fleet),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+    )
+    def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
+        """One row per request, as a gateway, a log or a load test said it, with its tokens counted in one way.
+
+        Landed per source and UTC day. A source that fails costs its own check, not the day; not even all of them do:
+        the book stands on telemetry, and is written without a gateway.
+        """
+        window = context.partition_time_window
+        start, end = window.start.date(), window.end.date()
+        results = {}
+        with opened(fleet, "requests") as connection:
+            for source in fleet.requests:
+                results[source.name] = request_landing.land(
+                    connection, source.collector(), start, end, run_id=context.run_id, force=config.force
+                )
+        landed = [result for mine in results.values() for result in mine]
+        rejected = sorted({result.detail for result in landed if result.is_answered and result.detail})
+        yield dg.MaterializeResult(
+            metadata={
+                "dagster/partition_row_count": sum(result.rows for result in landed if result.is_answered),
+                **(
+                    {"rejected": dg.MarkdownMetadataValue("\n".join(f"- {line}" for line in rejected))}
+                    if rejected
+                    else {}
+                ),
+            }
+        )
+        for name, mine in results.items():
+            yield answered(check_name(name), key, mine)
+
+    @dg.asset(
+        key=results_key,
+        group_name="raw",
+        kinds={"duckdb"},
+        check_specs=[
+            dg.AssetCheckSpec(
+                f"benchmark_{benchmark.name}_is_read",
+                asset=results_key,
+                description=f"The files of {benchmark.name} are what {benchmark.kind} publishes.",
+            )
+            for benchmark in fleet.benchmarks
+        ],
+        pool=POOL,
+    )
+    def benchmark_results() -> Iterator[Any]:
+        """One row per published result of other people's benchmarks, in one vocabulary, replaced whole.
+
+        Files that cannot be read cost their own check, and keep what they gave before. The asset does not fail, not
+        even where no file can be read: the energy book needs none of them.
+        """
+        with opened(fleet, "benchmark results") as connection:
+            readings = benchmark_landing.write_benchmark_results(connection, fleet)
+        yield dg.MaterializeResult(metadata={"dagster/row_count": sum(reading.rows for reading in readings)})
+        for reading in readings:
+            yield dg.AssetCheckResult(
+                passed=reading.failure is None,
+                asset_key=results_key,
+                check_name=f"benchmark_{reading.name}_is_read",
+                severity=dg.AssetCheckSeverity.ERROR,
+                description=reading.failure,
+                metadata={"rows": reading.rows},
+            )
+
+    return [requests, benchmark_results]

@@ -1,0 +1,375 @@
+"""Assets of what comes in: telemetry by source and day, the fleet file's tables, grid intensity, run windows.
+
+An asset here is thin: it decides what to land and calls a module `…_landing`. Add one when something new comes in.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from collectors.collector import Collector
+from collectors.samples import SourceError, Window
+from pipelines.fleet import catalog
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.sources import Source
+from pipelines.landing import fleet_landing, grid_landing, healing, price_landing, stores, telemetry_landing
+from pipelines.landing.telemetry_landing import Landing
+from pipelines.warehouse import database
+from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
+
+POOL = "warehouse"
+TELEMETRY_TABLES = {
+    "power_samples": "One row per sample of power, energy counters, activity and memory, as the source said it.",
+    "token_samples": "One row per sample of token counters, requests and latency buckets, as the source said it.",
+    "series": "One row per series of a source: its metric and labels.",
+    "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
+    "landings": "One row per attempt to land a source's window: the audit.",
+    "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
+}
+GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
+MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
+PRICE_CHECK = "price_lists_are_sound"
+# What is landed beyond the run's days, to have the sample before the period and the one after each run.
+NEIGHBOUR = timedelta(hours=1)
+# A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
+FAILURES_IN_A_ROW = 3
+
+logger = logging.getLogger(__name__)
+
+
+class TelemetryConfig(dg.Config):
+    """`force` lets an answer with fewer rows replace what is held."""
+
+    force: bool = False
+
+
+def daily(fleet: Fleet) -> dg.DailyPartitionsDefinition:
+    """The UTC dates of the fleet's period."""
+    end = fleet.period.end.isoformat() if fleet.period.end else None
+    return dg.DailyPartitionsDefinition(start_date=fleet.period.start.isoformat(), end_date=end, timezone="UTC")
+
+
+def check_name(source: str) -> str:
+    """The check that says whether a source answered."""
+    return f"source_{source}_answers"
+
+
+def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
+    """Everything upstream of dbt."""
+    landings = asset_key(fleet, "raw", "landings")
+
+    @dg.multi_asset(
+        name="telemetry",
+        specs=[
+            dg.AssetSpec(asset_key(fleet, "raw", table), description=what, group_name="raw", kinds={"duckdb"})
+            for table, what in TELEMETRY_TABLES.items()
+        ],
+        check_specs=[
+            dg.AssetCheckSpec(
+                check_name(source.name),
+                asset=landings,
+                description=f"Every window that the run asked {source.name} for was answered in full.",
+            )
+            for source in fleet.sources
+        ],
+        partitions_def=daily(fleet),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+    )
+    def telemetry(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
+        """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
+        window = context.partition_time_window
+        stores.validate(fleet)
+        with opened(fleet, "landing") as connection:
+            results = land_days(
+                connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
+            )
+            metadata = _telemetry_metadata(connection, fleet, window.start.date(), window.end.date(), results)
+        for table in TELEMETRY_TABLES:
+            yield dg.MaterializeResult(asset_key=asset_key(fleet, "raw", table), metadata=metadata[table])
+        for source in fleet.sources:
+            mine = [result for result in results if result.source == source.name]
+            yield answered(check_name(source.name), landings, mine)
+        if results and all(result.outcome == "failed" for result in results):
+            raise dg.Failure(f"every source failed; the first one said: {results[0].detail}")
+
+    @dg.multi_asset(
+        name="fleet",
+        specs=[
+            dg.AssetSpec(
+                asset_key(fleet, "fleet", table),
+                description=f"The fleet file's {table}.",
+                group_name="fleet",
+                kinds={"duckdb"},
+            )
+            for table in FLEET_TABLES
+        ],
+        pool=POOL,
+    )
+    def fleet_tables() -> Iterator[dg.MaterializeResult]:
+        """The fleet file as tables, replaced whole."""
+        with opened(fleet, "fleet file") as connection:
+            rows = fleet_landing.write_fleet(connection, fleet)
+        for table, count in rows.items():
+            key = asset_key(fleet, "fleet", table)
+            yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": count})
+
+    grid_key = asset_key(fleet, "raw", "grid_intensity")
+
+    @dg.multi_asset(
+        name="grid_intensity",
+        specs=[dg.AssetSpec(grid_key, description=GRID_INTENSITY, group_name="raw", kinds={"duckdb"})],
+        check_specs=[
+            dg.AssetCheckSpec(name, asset=grid_key, description=f"{', '.join(sources)}: answered, nothing rejected.")
+            for name, sources in _grid_checks(fleet).items()
+        ],
+        partitions_def=daily(fleet),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+    )
+    def grid_intensity(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
+        """Land the files and APIs of grid intensity. One that fails costs its check: yearly factors stand in."""
+        window = context.partition_time_window
+        with opened(fleet, "grid intensity") as connection:
+            results = grid_landing.land_grid(
+                connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
+            )
+        yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
+        for name, sources in _grid_checks(fleet).items():
+            mine = [result for result in results if result.source in sources]
+            yield answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
+
+    prices_key = asset_key(fleet, "raw", "model_prices")
+
+    @dg.multi_asset(
+        name="model_prices",
+        specs=[dg.AssetSpec(prices_key, description=MODEL_PRICES, group_name="raw", kinds={"duckdb"})],
+        check_specs=[
+            dg.AssetCheckSpec(PRICE_CHECK, asset=prices_key, description="Every list of prices was read whole.")
+        ],
+        pool=POOL,
+    )
+    def model_prices() -> Iterator[Any]:
+        """Land the fleet's lists of prices, each whole. One that cannot be read costs its check."""
+        with opened(fleet, "prices") as connection:
+            troubles = price_landing.land_prices(connection, fleet.prices.files)
+        yield dg.MaterializeResult(asset_key=prices_key, metadata={"lists": len(fleet.prices.files)})
+        yield dg.AssetCheckResult(
+            passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
+        )
+
+    @dg.asset(
+        key=asset_key(fleet, "raw", "run_windows"),
+        deps=[asset_key(fleet, "raw", "requests")],
+        group_name="raw",
+        kinds={"duckdb"},
+        pool=POOL,
+    )
+    def run_windows() -> dg.MaterializeResult:
+        """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
+        with opened(fleet, "run windows") as connection:
+            return dg.MaterializeResult(
+                metadata={"dagster/row_count": fleet_landing.write_run_windows(connection, fleet)}
+            )
+
+    return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
+
+
+def land_days(
+    connection: duckdb.DuckDBPyConnection,
+    fleet: Fleet,
+    start: date,
+    end: date,
+    *,
+    run_id: str,
+    force: bool = False,
+    now: datetime | None = None,
+) -> list[Landing]:
+    """Land the UTC days [start, end) of every source, and their neighbours: the head of day `end`, by which the last
+    midnight is known, and before the period's first day the tail of the day before it.
+
+    A source that keeps late data (a spool) also lands the other days that wait in it.
+    """
+    now = now or datetime.now(UTC)
+    store = stores.store_of(fleet)
+    catalogue = telemetry_landing.Catalogue(
+        catalog.families(), catalog.device_labels(), (fleet.period.start, fleet.period.end)
+    )
+    days = [start + timedelta(days=n) for n in range((end - start).days)]
+    healing.heal(connection, store, catalogue, run_id=run_id, now=now)
+    results = []
+    for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
+        windows = [_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
+        neighbours = [
+            window
+            for window in _neighbours(fleet, source, start, end, now)
+            if not telemetry_landing.has_rows(connection, source.name, window)
+        ]
+        windows += neighbours
+        failures, answers = 0, []
+        for window in windows:
+            if failures >= FAILURES_IN_A_ROW:
+                detail = f"not asked: {source.name} had failed {failures} times in a row"
+                result = Landing(source.name, window, "failed", 0, 0, getattr(collector, "url", None), None, detail)
+                telemetry_landing.audit(connection, result, run_id, now)
+            else:
+                result = telemetry_landing.land(
+                    connection,
+                    collector,
+                    window,
+                    catalogue,
+                    run_id=run_id,
+                    store=store,
+                    replica_labels=source.replica_labels,
+                    is_neighbour=any(window is neighbour for neighbour in neighbours),
+                    force=force,
+                )
+            failures = failures + 1 if result.outcome == "failed" else 0
+            if result.detail:
+                logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, _why(result))
+            answers.append(result)
+        told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
+        logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", told)
+        results += answers
+    healing.expose(connection, store)
+    return results
+
+
+def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:
+    """Days outside the run of which late files wait in a spool; none where the source cannot say."""
+    if not hasattr(collector, "days"):
+        return []
+    try:
+        days = collector.days()
+    except SourceError:
+        return []  # the run's own days will fail the same way, and be recorded
+    last = fleet.period.end or date.max
+    return [day for day in days if fleet.period.start <= day < last and day < end and not start <= day]
+
+
+def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
+    """The last hour before the period, if the run begins with it, and the first one after the run, if it has begun.
+
+    A source that is read more seldom than every half hour is asked for two of its intervals.
+    """
+    length = min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
+    if start <= fleet.period.start:
+        start_at = _day(fleet.period.start).start_at
+        yield Window(start_at - length, start_at)
+    end_at = _day(end).start_at
+    if now > end_at:
+        yield Window(end_at, min(end_at + length, now))
+
+
+def _day(day: date) -> Window:
+    start_at = datetime.combine(day, time(), UTC)
+    return Window(start_at, start_at + timedelta(days=1))
+
+
+@contextmanager
+def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The fleet's warehouse with all its tables, ours alone to write for the `with` block."""
+    with database.writing(fleet.warehouse, purpose), closing(database.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        yield connection
+
+
+def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
+    """Name of each check of grid intensity -> the sources that it looks at: one per API, one for all files."""
+    checks = {check_name(source.name): [source.name] for source in fleet.grid_intensity.sources}
+    files = [name for file in fleet.grid_intensity.files for name in grid_landing.names_of(file)]
+    return {**checks, **({"grid_files_are_sound": files} if files else {})}
+
+
+def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
+    """Passes where every window was answered; an answer that stands but is not sound is a warning."""
+    unanswered = [result for result in results if not result.is_answered]
+    wrong = unanswered or ([] if is_sound else [result for result in results if result.detail])
+    metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
+    if wrong:
+        metadata["unanswered"] = dg.MarkdownMetadataValue(
+            "\n".join(
+                ["| window | outcome | status | url | detail |", "|---|---|---|---|---|"]
+                + [
+                    f"| {_shown(r.window)} | {r.outcome} | {r.status or ''} | {r.url or ''} | {r.detail} |"
+                    for r in wrong[:50]
+                ]
+            )
+        )
+    return dg.AssetCheckResult(
+        passed=not wrong,
+        asset_key=asset,
+        check_name=check,
+        severity=dg.AssetCheckSeverity.ERROR if unanswered or not wrong else dg.AssetCheckSeverity.WARN,
+        description="; ".join(f"{_shown(r.window)} {r.outcome}: {_why(r)}" for r in wrong[:3]) or None,
+        metadata=metadata,
+    )
+
+
+def _telemetry_metadata(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date, results: list[Landing]
+) -> dict[str, dict[str, Any]]:
+    counts = dict(
+        connection.execute(
+            """
+            select families.stream, sum(samples + rejects)
+            from raw.series_chunks
+            join raw.series using (series_id)
+            join (select unnest(?) as metric, unnest(?) as stream) as families using (metric)
+            where chunk_start_at >= ? and chunk_start_at < ? group by families.stream
+            """,
+            [
+                *zip(*((family.metric, family.stream) for family in catalog.families().values()), strict=True),
+                _day(start).start_at,
+                _day(end).start_at,
+            ],
+        ).fetchall()
+    )
+    unknown = connection.execute("select source, metric, series from raw.unknown_families order by all").fetchall()
+    per_source = "\n".join(
+        [
+            "| source | windows | landed | unchanged | empty | refused | failed | rows |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        + [
+            f"| {source.name} | {len(mine)} | "
+            + " | ".join(
+                str(sum(result.outcome == outcome for result in mine))
+                for outcome in ("landed", "unchanged", "empty", "refused_fewer", "failed")
+            )
+            + f" | {sum(result.rows for result in mine)} |"
+            for source in fleet.sources
+            for mine in [[result for result in results if result.source == source.name]]
+        ]
+    )
+    shared = {"window": f"[{start}, {end})", "synthetic": fleet.synthetic}
+    tables: dict[str, dict[str, Any]] = {table: dict(shared) for table in TELEMETRY_TABLES}
+    tables["power_samples"]["dagster/partition_row_count"] = int(counts.get("power", 0))
+    tables["token_samples"]["dagster/partition_row_count"] = int(counts.get("tokens", 0))
+    tables["landings"]["sources"] = dg.MarkdownMetadataValue(per_source)
+    tables["unknown_families"]["dagster/row_count"] = len(unknown)
+    if unknown:
+        tables["unknown_families"]["families"] = dg.MarkdownMetadataValue(
+            "\n".join(
+                ["| source | metric | series |", "|---|---|---|", *(f"| {s} | {m} | {n} |" for s, m, n in unknown)]
+            )
+        )
+    return tables
+
+
+def _why(result: Landing) -> str:
+    """The detail, behind the file or URL that it is about."""
+    return f"{result.url}: {result.detail}" if result.outcome == "failed" and result.url else str(result.detail)
+
+
+def _shown(window: Window) -> str:
+    if window.end_at - window.start_at == timedelta(days=1):
+        return window.start_at.date().isoformat()
+    return f"{window.start_at:%Y-%m-%d %H:%M}–{window.end_at:%H:%M}"

@@ -1,0 +1,108 @@
+"""The second and third table of `make run`: what to do about each deployment, and the accelerators that nobody holds.
+
+Add a column here when an operator acts on it. Keep out formulas, and which row is to be followed
+(`pipelines.analysis.preference`).
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from pipelines.publishing.text_tables import RATIO, TEXT, explained, table
+
+# The rows to follow, biggest saving first; the rest by name.
+_ADVICE = """
+with advice as (
+    select deployment, kind, reason_code, null as shares_with, current_gpus, recommended_gpus, saving_kwh_month,
+        saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, saving_usd_month_if_released,
+        risk_ratio, confidence
+    from published.right_sizing where is_preferred
+    union all
+    select deployment, kind, reason_code, shares_with, current_gpus, recommended_gpus, saving_kwh_month,
+        saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, saving_usd_month_if_released,
+        risk_ratio, confidence
+    from published.consolidation where is_preferred
+)
+select deployment,
+    case
+        when kind in ('keep', 'insufficient_data') then format('{}: {}', kind, replace(reason_code, '_', ' '))
+        when shares_with is not null then format('{} with {}', kind, shares_with)
+        else kind
+    end,
+    * exclude (deployment, kind, reason_code, shares_with)
+from advice
+order by saving_kwh_month desc nulls last, deployment, kind
+"""
+_LOOKBACK = """
+select min(cast(lookback_start_at as date)), max(as_of_date) from published.right_sizing
+"""
+_FREE = """
+select format('{} at {}', device_type, site), gpus_now, strftime(timezone('UTC', all_free_since_at), '%Y-%m-%d %H:%M'),
+    watts_per_gpu, cost_usd_month,
+    case when is_spare then 'spare: kept on purpose' else coalesce(fitting_deployment, 'none') end,
+    saving_kwh_month_if_switched_off, saving_usd_month_if_released
+from marts.free_boards
+where gpus_now > 0
+order by cost_usd_month desc nulls last, device_type, site, is_spare
+"""
+
+_ADVICE_COLUMNS = {
+    "deployment": TEXT,
+    "what to do": TEXT,
+    "GPUs": 0,
+    "then": 0,
+    "kWh/month": 1,
+    "kgCO2e/month": 1,
+    "USD of it": 2,
+    "kWh if nodes off": 1,
+    "USD if released": 2,
+    "time short": RATIO,
+    "confidence": TEXT,
+}
+_SUMMED = ("GPUs", "then", "kWh/month", "kgCO2e/month", "USD of it", "USD if released")
+_ADVICE_MEANINGS = {
+    "what to do": "the one change to follow; keep: why nothing smaller would do",
+    "GPUs, then": "accelerators that the deployment holds now, and would hold then",
+    "kWh/month": "facility electricity that this alone saves; freed accelerators idle on without a model, hosts on",
+    "USD of it": "the price of those kWh",
+    "kWh if nodes off": "instead, if nodes that are left without any pod are switched off with their hosts",
+    "USD if released": "on top, a month's price of the freed accelerators' hours, if they are handed back",
+    "time short": "share of those days in which this would have been too little or late; 0 where nothing was asked",
+    "confidence": "how well those days support it (docs/recommendations.md)",
+}
+_FREE_COLUMNS = {
+    "free accelerators": TEXT,
+    "GPUs": 0,
+    "since (UTC)": TEXT,
+    "W each": 1,
+    "USD/month": 2,
+    "fits on them": TEXT,
+    "kWh/month if off": 1,
+    "USD/month if released": 2,
+}
+_FREE_MEANINGS = {
+    "since (UTC)": "since when all of these, and not others before them, have been free",
+    "W each": "mean watts of one of them since then",
+    "USD/month": "price of their hours and of their own electricity, without hosts",
+    "fits on them": "a deployment that could have one more engine there",
+    "… if off, if released": "what a month saves if they are switched off, or handed back",
+}
+
+
+def advice(connection: duckdb.DuckDBPyConnection) -> str:
+    """What to do about each deployment, and all of it together; empty without any."""
+    rows = connection.execute(_ADVICE).fetchall()
+    if not rows:
+        return ""
+    ((start, end),) = connection.execute(_LOOKBACK).fetchall()
+    columns = list(_ADVICE_COLUMNS)
+    known = {name: [row[place] for row in rows if row[place] is not None] for place, name in enumerate(columns)}
+    total = ["all", "", *(sum(known[name]) if name in _SUMMED and known[name] else None for name in columns[2:])]
+    title = f"advice, by the days from {start} to {end}; a month is 730 hours"
+    return "\n".join([title, table(_ADVICE_COLUMNS, [*rows, total]), explained(_ADVICE_MEANINGS)])
+
+
+def free_boards(connection: duckdb.DuckDBPyConnection) -> str:
+    """Accelerators that nobody holds now; empty without any."""
+    rows = connection.execute(_FREE).fetchall()
+    return "\n".join([table(_FREE_COLUMNS, rows), explained(_FREE_MEANINGS)]) if rows else ""

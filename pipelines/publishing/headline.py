@@ -1,0 +1,99 @@
+"""The headline as text: per model what a token cost, per deployment what to do, as `make run` prints it.
+
+Add a table here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns that
+the marts already hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.publishing import advice_headline, model_headline
+from pipelines.publishing.publication import DATABASE
+from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
+from pipelines.warehouse import database
+
+_HELD_BACK = """
+select date, string_agg(distinct invariant, ', ' order by invariant),
+    date in (select date from marts.model_daily) as is_published
+from marts.held_back_dates group by date order by date
+"""
+
+_WINDOWS = f"""
+with {model_headline.OF_SCOPES}
+select windows.window_id, windows.mean_watts,
+    windows.joules_per_total_token, models.joules_per_total_token as period_joules_per_total_token,
+    windows.joules_per_output_token, models.joules_per_output_token as period_joules_per_output_token,
+    windows.reason_code
+from marts.run_windows as windows
+left join by_scope as models on windows.model = models.model and windows.meter_scope = models.scope
+order by windows.start_at, windows.window_id
+"""
+
+
+_WINDOW_COLUMNS = {
+    "run window": TEXT,
+    "mean W": 2,
+    "J/total token": 4,
+    "period": 4,
+    "J/output token": 4,
+    "period ": 4,
+    "judged": TEXT,
+}
+_WINDOW_MEANINGS = {
+    "run window": "a span that the fleet file names; watts and joules of all accelerators of its engine in it",
+    "period": "the same over all dates, as in the first table",
+    "judged": "ok, or why the window is not to be believed (run_windows.reason_code)",
+}
+
+
+def headline(fleet: Fleet) -> str:
+    """What a token took per model, what to do about each deployment, and the run windows, over everything that is
+    published. FileNotFoundError before that."""
+    path = fleet.published / DATABASE
+    if not path.exists():
+        raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+    with closing(database.connect(path, read_only=True)) as connection:
+        first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
+        tables = [
+            model_headline.models(connection, fleet),
+            advice_headline.advice(connection),
+            advice_headline.free_boards(connection),
+            _windows(connection),
+        ]
+        held_back = connection.execute(_HELD_BACK).fetchall()
+    label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
+    return "\n\n".join(
+        [
+            f"fleet {fleet.fleet}, {first} to {last}: {label}",
+            *([_held_back(held_back)] if held_back else []),
+            *filter(None, tables),
+            f"tables: {_shown(path)} (schemas marts, published)",
+        ]
+    )
+
+
+def _held_back(rows: Sequence[Sequence[Any]]) -> str:
+    lines = [
+        f"held back: {on} ({invariants}); it {'is as it was published before' if is_published else 'is not published'}"
+        for on, invariants, is_published in rows[:SHOWN_ROWS]
+    ]
+    return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
+
+
+def _windows(connection: duckdb.DuckDBPyConnection) -> str:
+    rows = connection.execute(_WINDOWS).fetchall()
+    return "\n".join([table(_WINDOW_COLUMNS, rows), explained(_WINDOW_MEANINGS)]) if rows else ""
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

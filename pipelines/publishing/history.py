@@ -1,0 +1,185 @@
+"""What is published stays: whether a new publication would lose, change or misstate a date that readers have seen.
+
+Looked at before readers see it, by sums of energy, tokens, CO2 and money per date, model and month. Add a rule here for
+a way in which history could shrink. Keep out how a publication is written (`publication`) and what must hold of
+a single date (dbt_project/models/invariants).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.warehouse import database
+
+SHOWN = 5
+# What is compared, as far as both sides have it, and the unit that a person reads it in.
+FACTS = ("energy_joules", "output_tokens", "location_gco2e", "fully_loaded_cost_usd")
+# Two roundings of the same seconds may differ; a lost scrape does not count as lost history.
+KEPT_COVERAGE_RATIO = 0.999
+
+
+class HistoryWouldShrink(Exception):
+    """A publication would lose or change what readers have seen; the message says what, and what to do."""
+
+
+def losses(
+    connection: duckdb.DuckDBPyConnection, due: Collection[date], held_back: Collection[date], own: Collection[date]
+) -> list[str]:
+    """What the attached `warehouse` would take from, or change in, the attached `target`: a line each.
+
+    A published date must be in the warehouse, unless it is held back; a date that is not `due` must be as published;
+    and one that this warehouse never published itself (not in `own`) must cover as much time as published.
+    """
+
+    def shared(column: str) -> bool:
+        return all(_has(connection, at, "model_daily", column) for at in ("target", "warehouse"))
+
+    if not shared("date"):
+        return []
+    facts = [fact for fact in FACTS if shared(fact)]
+    covered, by_model = shared("covered_seconds"), shared("model")
+    sums = ", ".join(
+        [
+            *(f"sum({fact}) as {fact}" for fact in facts),
+            f"cast(sum({'covered_seconds' if covered else 'null'}) as double) as covered_seconds",
+        ]
+    )
+    key = f"date, {'model' if by_model else 'cast(null as varchar)'} as model"
+    differ = " or ".join(f"old.{fact} is distinct from new.{fact}" for fact in facts) or "false"
+    rows = connection.execute(
+        f"""
+        with old as (select {key}, {sums} from target.marts.model_daily group by all),
+        new as (select {key}, {sums} from warehouse.marts.model_daily group by all),
+        old_dates as (select date, sum(covered_seconds) as covered_seconds from old group by date),
+        new_dates as (select date, sum(covered_seconds) as covered_seconds from new group by date)
+        select 'missing' as kind, old_dates.date, null as model, null as published, null as found
+        from old_dates anti join new_dates using (date)
+        union all
+        select 'shorter', old_dates.date, null, old_dates.covered_seconds / 3600, new_dates.covered_seconds / 3600
+        from old_dates join new_dates using (date)
+        where not list_contains(?, old_dates.date)
+            and coalesce(new_dates.covered_seconds, 0) < {KEPT_COVERAGE_RATIO} * old_dates.covered_seconds
+        union all
+        select 'differs', coalesce(old.date, new.date), coalesce(old.model, new.model),
+            cast(old.energy_joules as double) / 3.6e6, cast(new.energy_joules as double) / 3.6e6
+        from old full join new on old.date = new.date and old.model is not distinct from new.model
+        where not list_contains(?, coalesce(old.date, new.date))
+            and coalesce(old.date, new.date) in (select date from old_dates)
+            and coalesce(old.date, new.date) in (select date from new_dates)
+            and ({differ})
+        order by all
+        """,
+        [sorted(own), sorted(due)],
+    ).fetchall()
+    return [_line(kind, *row) for kind, *row in rows if row[0] not in held_back]
+
+
+def misstated_months(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Months of the attached `target` that are not the sum of its own hours: a line each. Hours that another method
+    booked are in no month."""
+    if not _has(connection, "target", "model_hourly", "billing_month"):
+        return []
+    rows = connection.execute(
+        """
+        with hours as (
+            select billing_month as month, sum(energy_joules) as joules from target.marts.model_hourly
+            where is_opening_balance or method_version in (select method_version from target.marts.model_monthly)
+            group by billing_month
+        ),
+        months as (select month, sum(energy_joules) as joules from target.marts.model_monthly group by month)
+        select month, cast(months.joules as double) / 3.6e6, cast(hours.joules as double) / 3.6e6
+        from months full join hours using (month)
+        where months.joules is distinct from hours.joules and month is not null order by month
+        """
+    ).fetchall()
+    return [f"month {month}: {_kwh(total)} in model_monthly, {_kwh(hours)} in hours" for month, total, hours in rows]
+
+
+def refusal(found: list[str]) -> HistoryWouldShrink:
+    """All that was found, as one message with the ways on."""
+    listed = [f"  {line}" for line in found[:SHOWN]]
+    if len(found) > SHOWN:
+        listed.append(f"  … and {len(found) - SHOWN:,} more")
+    return HistoryWouldShrink(
+        "\n".join(
+            [
+                f"the publication would lose or change what readers have seen ({len(found)}), so it stays as it was:",
+                *listed,
+                "  What to do: land and book these dates again (run --start … --end …), or restore the warehouse"
+                " (docs/operations.md), or keep them as they are published (run --adopt). If the change is wanted:"
+                " run again with --force-publish.",
+            ]
+        )
+    )
+
+
+def lost_warehouse(fleet: Fleet) -> str:
+    """What to say where dates are published and the warehouse has booked nothing; empty where all is well."""
+    dates = None if _dates(fleet.warehouse) else _dates(fleet.snapshot)
+    if dates is None:
+        return ""
+    first, last, count = dates
+    return (
+        f"{fleet.warehouse} has booked nothing, but {count} dates are published ({first} to {last}). Is it lost, or was"
+        " WATTLEDGER_DATA another folder? Restore it from a backup (docs/operations.md), or choose:"
+        " `run --rebuild` lands and books every date anew, for which the sources, the spool or the lake must still have"
+        " them; `run --adopt` does the same, and keeps the published rows of dates of which they have less, as an"
+        " opening balance."
+    )
+
+
+def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
+    """Let every published date stand as published where what is booked of it covers less; returns how many dates.
+
+    Which of them do is settled when they are booked (dbt_project/macros/held_back.sql).
+    """
+    if not fleet.snapshot.exists():
+        return 0
+    with closing(database.connect(fleet.snapshot, read_only=True)) as published:
+        dates = published.execute("select distinct date from marts.model_daily order by date").fetchall()
+    connection.execute("begin")
+    connection.execute("delete from raw.opening_balance").fetchall()
+    connection.executemany("insert into raw.opening_balance values (?)", dates)
+    connection.execute("commit")
+    return len(dates)
+
+
+def _dates(path: Path) -> tuple[date, date, int] | None:
+    """First and last date of the marts in a DuckDB file, and how many; None without any."""
+    if not path.exists():  # opening it would make one
+        return None
+    with closing(database.connect(path, read_only=True)) as connection:
+        if not _has(connection, None, "model_daily", "date"):
+            return None
+        ((first, last, count),) = connection.execute(
+            "select min(date), max(date), count(distinct date) from marts.model_daily"
+        ).fetchall()
+    return None if first is None else (first, last, count)
+
+
+def _has(connection: duckdb.DuckDBPyConnection, database: str | None, table: str, column: str) -> bool:
+    found = connection.execute(
+        "select count(*) from duckdb_columns() where database_name = coalesce(?, current_database())"
+        " and schema_name = 'marts' and table_name = ? and column_name = ?",
+        [database, table, column],
+    ).fetchall()
+    return found[0][0] > 0
+
+
+def _line(kind: str, on: date, model: str | None, published: float | None, found: float | None) -> str:
+    if kind == "missing":
+        return f"{on}: published, and not in the warehouse"
+    if kind == "shorter":
+        return f"{on}: {found or 0:,.1f} meter-hours covered, {published:,.1f} published"
+    what = f"{on} {model}" if model else f"{on}"
+    return f"{what}: {_kwh(found)} in the warehouse, {_kwh(published)} published, and no run was to change it"
+
+
+def _kwh(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:,.6g} kWh"

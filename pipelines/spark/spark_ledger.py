@@ -1,0 +1,125 @@
+"""The ledger on Spark, for a fleet whose file says `engine: spark`: from the warehouse to a build, and back into it.
+
+Add here what stands between a warehouse and a build. Keep out the build itself (`driver`), how committed marts are read
+(`committed_marts`), and Dagster's events (`pipelines.booking`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import uuid
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from datetime import date, timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.landing.lake import Lake, export_control
+from pipelines.spark import driver
+from pipelines.spark.committed_marts import Committed, bring_back
+from pipelines.warehouse import database, due_dates, settings
+
+
+def dates_to_book(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date) -> tuple[date, date]:
+    """The run's dates [start, end) widened to all that are due: half-open.
+
+    Without committed marts these are all dates that the warehouse has booked, on DuckDB so far: months are summed over
+    Spark's own hours. The dates stay due until their marts are back in the warehouse.
+    """
+    start, end = due_dates.dates_to_book(connection, start, end, on_spark=True)
+    if not has_built(fleet) and "fleet_daily" in marts_of(connection):
+        first, last = connection.execute("select min(date), max(date) from marts.fleet_daily").fetchall()[0]
+        if first is not None:
+            start, end = min(start, first), max(end, last + timedelta(days=1))
+    due_dates.begun(connection, start, end)
+    return start, end
+
+
+def has_built(fleet: Fleet) -> bool:
+    """Whether the fleet's lake holds marts that Spark built."""
+    return fleet.landing.path is not None and Committed.of(Path(fleet.landing.path)).run_id != ""
+
+
+def marts_of(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The names of the marts that the warehouse has."""
+    return {
+        name
+        for (name,) in connection.execute(
+            "select table_name from duckdb_tables() where schema_name = 'marts'"
+        ).fetchall()
+    }
+
+
+def build(
+    fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any], *, forget: Collection[str] = ()
+) -> driver.Build:
+    """Book the dates [start, end) on Spark, in a process of its own. `forget` and SparkError as of `driver.build`."""
+    lake, run_id = Lake(fleet.landing.path), uuid.uuid4().hex
+    try:
+        with closing(database.connect(fleet.warehouse)) as connection:
+            export_control(connection, lake, run_id)
+        # Of all dates: a counter's neighbour may lie far away.
+        manifests = [manifest for _, manifest in sorted(lake.landed().items())]
+        files = {table: lake.files(table, manifests) for table in driver.SAMPLE_TABLES}
+        control = Path(lake.path(f"control/{run_id}"))
+        return in_a_process(log_of(fleet), (Path(lake.root), files, control, start, end), dbt_vars, forget)
+    finally:
+        lake.remove_control(run_id)
+
+
+def log_of(fleet: Fleet) -> Path:
+    """Where the newest build's own output lies."""
+    return fleet.root / "spark.log"
+
+
+def take(fleet: Fleet, start: date, end: date, run_id: str = "", told: settings.Constants | None = None) -> None:
+    """Bring the committed marts of [start, end) back into the warehouse, whose tables exist; they are booked then."""
+    with closing(database.connect(fleet.warehouse)) as connection:
+        bring_back(connection, Path(fleet.landing.path), start, end)
+        due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, told=told)
+
+
+def in_a_process(
+    log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any], forget: Collection[str] = ()
+) -> driver.Build:
+    """Spark's Java stays until the Python that started it ends, and keeps its memory; so that is not ours."""
+    context = multiprocessing.get_context("spawn")
+    answers, answer = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(answer, log, arguments, dict(dbt_vars), forget), name="spark")
+    process.start()
+    answer.close()
+    try:
+        told = answers.recv()
+    except EOFError:
+        process.join()
+        told = driver.SparkError(f"the process of the build died, exit status {process.exitcode}")
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+        answers.close()
+    if isinstance(told, driver.SparkError):
+        raise told
+    return told
+
+
+def _answer(
+    answer: Connection, log: Path, arguments: tuple[Any, ...], dbt_vars: dict[str, Any], forget: Collection[str]
+) -> None:
+    # What Java and dbt print is nobody's progress.
+    with log.open("w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        told: driver.Build | driver.SparkError = driver.build(*arguments, dbt_vars=dbt_vars, forget=forget)
+    except driver.SparkError as failure:
+        print(failure, file=sys.stderr)
+        told = failure
+    answer.send(told)

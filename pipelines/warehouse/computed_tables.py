@@ -1,0 +1,41 @@
+"""Tables that Python computes from the marts: written whole, in one transaction, each column with type and comment.
+
+Add here what holds for all of them. Keep out what a table holds: that stands in the module that computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+import pandas as pd
+
+from pipelines.warehouse import database
+
+# Those of schema marts: a table there that neither dbt nor one of them makes is dropped (`upgrades`).
+COMPUTED_MARTS = frozenset({"efficiency_fit"})
+# Name of a column -> SQL type, description.
+Columns = Mapping[str, tuple[str, str]]
+
+
+def write_table(
+    connection: duckdb.DuckDBPyConnection, name: str, comment: str, columns: Columns, rows: pd.DataFrame
+) -> None:
+    """Replace the table `name` (schema.table) by `rows`, of which it has these columns in this order."""
+    listed = ", ".join(f'cast("{column}" as {kind}) as "{column}"' for column, (kind, _) in columns.items())
+    connection.execute("begin")
+    try:
+        connection.execute(f"create schema if not exists {name.partition('.')[0]}")
+        with database.registered(connection, rows_computed=rows[list(columns)]):
+            connection.execute(f"create or replace table {name} as select {listed} from rows_computed").fetchall()
+        connection.execute(f"comment on table {name} is '{_quoted(comment)}'")
+        for column, (_, said) in columns.items():
+            connection.execute(f"comment on column {name}.\"{column}\" is '{_quoted(said)}'")
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")

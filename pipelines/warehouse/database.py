@@ -1,0 +1,141 @@
+"""The one DuckDB file of a fleet: how it is opened, and who may write it.
+
+Add here what every connection needs. Keep out tables and queries: each module owns its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+from pipelines.warehouse.refusals import QuestionError, busy
+
+LOCK_TIMEOUT_SECONDS = 900.0  # a first backfill of a big fleet may hold the file for minutes
+
+logger = logging.getLogger(__name__)
+
+
+class WarehouseBusy(Exception):
+    """Somebody else kept the warehouse for longer than we wait; the message says who."""
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Iterator[None]:
+    """Arrow tables as views of these names for the length of a `with` block."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        yield
+    finally:
+        for name in tables:
+            connection.unregister(name)
+
+
+def lock_timeout_seconds() -> float:
+    """How long a writer waits for the file: WATTLEDGER_LOCK_SECONDS, else 900."""
+    told = os.environ.get("WATTLEDGER_LOCK_SECONDS") or LOCK_TIMEOUT_SECONDS
+    try:
+        return float(told)
+    except ValueError:
+        raise QuestionError(f"WATTLEDGER_LOCK_SECONDS: got {told!r}, expected seconds such as 900") from None
+
+
+def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A connection in UTC, whatever the machine's time zone; close it before dbt starts.
+
+    WATTLEDGER_MEMORY_LIMIT, WATTLEDGER_THREADS and WATTLEDGER_TEMP_DIRECTORY bound it. While another process has the
+    file open (a shell, a BI tool) it waits as long as for the lock, then raises WarehouseBusy with DuckDB's own words.
+    """
+    deadline = time.monotonic() + lock_timeout_seconds()
+    has_said = False
+    while True:
+        try:
+            connection = duckdb.connect(str(path), read_only=read_only)
+            break
+        except duckdb.IOException as refusal:
+            if "lock" not in str(refusal).lower():
+                raise
+            # The refusal as cause would be repeated wherever the innermost cause is shown.
+            told = busy(path, str(refusal))
+            if time.monotonic() >= deadline:
+                raise WarehouseBusy(f"{told} (waited {lock_timeout_seconds():g} s)") from None
+            if not has_said:
+                logger.info("waiting up to %g s: %s", lock_timeout_seconds(), told)
+                has_said = True
+            time.sleep(0.2)
+    # As a connection option this would ask for the icu extension before it is loaded.
+    connection.execute("set TimeZone = 'UTC'")
+    for setting, variable in (
+        ("memory_limit", "WATTLEDGER_MEMORY_LIMIT"),
+        ("threads", "WATTLEDGER_THREADS"),
+        ("temp_directory", "WATTLEDGER_TEMP_DIRECTORY"),
+    ):
+        value = os.environ.get(variable)
+        if value:
+            quoted = value.replace("'", "''")
+            try:
+                connection.execute(f"set {setting} = '{quoted}'")
+            except duckdb.Error as refusal:
+                connection.close()
+                raise QuestionError(f"{variable}={value}: {' '.join(str(refusal).split())}") from None
+    # Raw rows carry their time; keeping arrival order would only cost memory.
+    connection.execute("set preserve_insertion_order = false")
+    return connection
+
+
+@contextmanager
+def writing(path: Path, purpose: str) -> Iterator[None]:
+    """The right to write the warehouse at `path`, held for the `with` block.
+
+    The pool of dagster.yaml lets one run write at a time; this file lock is the second guard, for runs that no daemon
+    queued (`make run` beside `make dev`). WarehouseBusy after `lock_timeout_seconds`, naming the holder.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{path}.lock")
+    holder = Path(f"{path}.holder.json")
+    patience = lock_timeout_seconds()
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("waiting up to %g s: %s is being written by %s", patience, path, _holder(holder))
+        try:
+            lock.acquire(timeout=patience)
+        except Timeout:
+            raise WarehouseBusy(
+                f"{path} is being written by {_holder(holder)}; waited {patience:g} s. Run again when that is done, or"
+                " set WATTLEDGER_LOCK_SECONDS to wait longer."
+            ) from None
+    try:
+        holder.write_text(
+            json.dumps(
+                {
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "purpose": purpose,
+                    "since": datetime.now(UTC).isoformat(timespec="seconds"),
+                }
+            )
+        )
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    try:
+        held = json.loads(path.read_text())
+        return f"process {held['pid']} on {held['host']} ({held['purpose']}, since {held['since']})"
+    except (OSError, ValueError, KeyError):
+        return "another process"

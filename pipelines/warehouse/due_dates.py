@@ -1,0 +1,122 @@
+"""Which dates a run has to book: its own, and those whose neighbours a landing changed.
+
+A delta between two samples belongs to every date from the first to the second. So when the first or last sample of an
+entity's day changes, its dates back to the previous landed sample, or on to the next, are stale. The dates wait in
+raw.due_dates, written in the landing's own transaction, until a run has booked and then published them: a crash in
+between forgets nothing. Keep out what a booking computes: that is SQL in `dbt_project`.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+
+import duckdb
+
+from pipelines.warehouse import settings
+
+BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
+HELD_BACK, PUBLISHED = "held_back", "published"  # to be booked again by themselves; published by this warehouse once
+
+
+def dates_to_book(
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False
+) -> tuple[date, date]:
+    """The run's own dates [start, end) widened to all that are due: one contiguous range, half-open.
+
+    On Spark also to those that DuckDB booked since: Spark's own marts do not have them.
+    """
+    first, end = _hull(connection, BOOKING, start, end)
+    return _hull(connection, SPARK, first, end) if on_spark else (first, end)
+
+
+def begun(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """The dates [start, end) are due until they are `booked`, however this run ends."""
+    mark(connection, BOOKING, start, end)
+
+
+def missed_by_spark(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """DuckDB books the dates [start, end) of a fleet that Spark has booked: Spark's next run has to catch up."""
+    mark(connection, SPARK, start, end)
+
+
+def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> tuple[date, date]:
+    """The run's own dates [start, end) widened to all that were booked and not published: half-open."""
+    return _hull(connection, PUBLICATION, start, end)
+
+
+def booked(
+    connection: duckdb.DuckDBPyConnection,
+    start: date,
+    end: date,
+    *,
+    run_id: str = "",
+    on_spark: bool = False,
+    told: settings.Constants | None = None,
+) -> None:
+    """The dates [start, end) are booked by a run, with the settings of today where `told`: they wait for publication.
+
+    Those that are held back (marts.held_back_dates) also wait to be booked again, by themselves: they widen no run.
+    """
+    connection.execute("begin")
+    if told is not None:
+        settings.record(connection, start, end, told)
+    _clear(connection, BOOKING, start, end)
+    _clear(connection, HELD_BACK, start, end)
+    if on_spark:
+        _clear(connection, SPARK, start, end)
+    mark(connection, PUBLICATION, start, end)
+    for on in held_back(connection, start, end):
+        mark(connection, HELD_BACK, on, on + timedelta(days=1))
+    connection.execute("insert into raw.bookings values (?, ?, ?)", [run_id, start, end]).fetchall()
+    connection.execute("commit")
+
+
+def held_back(connection: duckdb.DuckDBPyConnection, start: date = date.min, end: date = date.max) -> list[date]:
+    """The dates in [start, end) for which an invariant does not hold, in order."""
+    if not connection.execute(
+        "select count(*) from duckdb_tables() where schema_name = 'marts' and table_name = 'held_back_dates'"
+        " and database_name = current_database()"
+    ).fetchall()[0][0]:
+        return []
+    rows = connection.execute(
+        "select distinct date from marts.held_back_dates where date >= ? and date < ? order by date", [start, end]
+    )
+    return [on for (on,) in rows.fetchall()]
+
+
+def published(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """The dates [start, end) are published: nothing waits for them."""
+    _clear(connection, PUBLICATION, start, end)
+    mark(connection, PUBLISHED, start, end)
+
+
+def due(connection: duckdb.DuckDBPyConnection, what: str) -> list[date]:
+    """The dates of raw.due_dates that wait for `what`, in order."""
+    rows = connection.execute("select date from raw.due_dates where due = ? order by date", [what])
+    return [on for (on,) in rows.fetchall()]
+
+
+def mark(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:
+    connection.execute(
+        """
+        insert into raw.due_dates
+        select stale.date, ? from (select cast(unnest(range(?, ?, interval 1 day)) as date) as date) as stale
+        where stale.date not in (select date from raw.due_dates where due = ?)
+        """,
+        [due, datetime.combine(start, time()), datetime.combine(end, time()), due],
+    ).fetchall()
+
+
+def _clear(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:
+    connection.execute(
+        "delete from raw.due_dates where due = ? and date >= ? and date < ?", [due, start, end]
+    ).fetchall()
+
+
+def _hull(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> tuple[date, date]:
+    first, last = connection.execute("select min(date), max(date) from raw.due_dates where due = ?", [due]).fetchall()[
+        0
+    ]
+    if first is None:
+        return start, end
+    return min(start, first), max(end, last + timedelta(days=1))

@@ -1,0 +1,171 @@
+"""The import rules of the packages, read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.fleet.fleet_file import PROJECT
+
+COLLECTORS = sorted((PROJECT / "collectors").rglob("*.py"))
+PIPELINES = sorted((PROJECT / "pipelines").rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, at any depth of its code, and every name that it takes from one."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def leads_to(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
+
+
+def test_collectors_know_sources_only() -> None:
+    closed = ("pipelines", "tests", "bench", "dagster", "dagster_dbt", "dbt", "duckdb", "great_expectations", "pandas")
+    through = {(p.name, m) for p in COLLECTORS for m in imports(p) for room in closed if leads_to(m, room)}
+    assert through == set()
+
+
+def test_nothing_imports_the_definitions() -> None:
+    product = [path for path in COLLECTORS + PIPELINES if path.name != "definitions.py"]
+    assert [path.name for path in product for m in imports(path) if leads_to(m, "pipelines.definitions")] == []
+
+
+def test_nothing_of_the_product_imports_tests() -> None:
+    assert [path.name for path in COLLECTORS + PIPELINES for m in imports(path) if leads_to(m, "tests")] == []
+
+
+def test_analysis_is_pure() -> None:
+    closed = (
+        "dagster",
+        "dagster_dbt",
+        "dbt",
+        "duckdb",
+        "great_expectations",
+        "pipelines.warehouse.database",
+        "collectors",
+    )
+    files = sorted((PROJECT / "pipelines" / "analysis").rglob("*.py"))
+    assert files
+    assert {(p.name, m) for p in files for m in imports(p) for room in closed if leads_to(m, room)} == set()
+
+
+# What each package of `pipelines` may import of the others. No circle is possible: each names only those above it.
+PACKAGES = {
+    "analysis": set(),
+    "fleet": set(),
+    "warehouse": {"fleet"},
+    "landing": {"fleet", "warehouse"},
+    "publishing": {"analysis", "fleet", "warehouse"},
+    "spark": {"fleet", "warehouse", "landing"},
+    "booking": {"fleet", "warehouse", "landing", "publishing", "spark"},
+    "advice": {"analysis", "fleet", "warehouse", "publishing"},
+    "code_location": {"fleet", "warehouse", "landing", "publishing", "booking", "advice"},
+    "command_line": {"fleet", "warehouse", "landing", "publishing", "spark", "code_location"},
+    "definitions": {"code_location"},
+    "__main__": {"command_line"},
+}
+
+
+def package_of(path: Path) -> str:
+    inside = path.relative_to(PROJECT / "pipelines")
+    return inside.parts[0].removesuffix(".py")
+
+
+def test_packages_import_in_one_direction() -> None:
+    found: dict[str, set[str]] = {name: set() for name in PACKAGES}
+    for path in PIPELINES:
+        if path != PROJECT / "pipelines" / "__init__.py":
+            named = {
+                module.split(".")[1] for module in imports(path) if leads_to(module, "pipelines") and "." in module
+            }
+            found[package_of(path)] |= named - {package_of(path)}
+    assert found == PACKAGES
+    above: set[str] = set()
+    for name, imported in PACKAGES.items():
+        assert imported <= above, name
+        above.add(name)
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    names = [path.stem for path in COLLECTORS + PIPELINES if path.stem not in ("__init__", "__main__")]
+    names += [path.parent.name for path in COLLECTORS + PIPELINES if path.stem == "__init__"]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
+
+
+def test_no_import_goes_around_in_a_circle() -> None:
+    modules = {".".join(path.relative_to(PROJECT).with_suffix("").parts): path for path in COLLECTORS + PIPELINES}
+    graph = {name: imports(path) & set(modules) - {name} for name, path in modules.items()}
+    while leaves := {name for name, imported in graph.items() if not imported & set(graph)}:
+        graph = {name: imported for name, imported in graph.items() if name not in leaves}
+    assert graph == {}
+
+
+def test_only_asset_modules_and_the_run_know_dagster() -> None:
+    knowing = {
+        str(path.relative_to(PROJECT / "pipelines"))
+        for path in PIPELINES
+        for module in imports(path)
+        if leads_to(module, "dagster")
+    }
+    assert knowing == {
+        "advice/consolidation_table.py",
+        "advice/efficiency_fits.py",
+        "advice/right_sizing_table.py",
+        "booking/alarms.py",
+        "booking/checks.py",
+        "booking/invariants.py",
+        "booking/failed_tests.py",
+        "booking/ledger.py",
+        "booking/ledger_on_spark.py",
+        "booking/stale_settings.py",
+        "code_location.py",
+        "command_line/instance.py",
+        "command_line/run.py",
+        "landing/request_assets.py",
+        "landing/telemetry_assets.py",
+        "publishing/publication.py",
+        "warehouse/asset_keys.py",
+    }
+
+
+def test_a_fleet_without_spark_imports_nothing_of_it() -> None:
+    program = (
+        "import sys; from pipelines.code_location import definitions_of, fleet_of_environment;"
+        " definitions_of(fleet_of_environment());"
+        " print(sorted(name for name in sys.modules if name.startswith(('pipelines.spark', 'pyspark'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("path", COLLECTORS + PIPELINES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_files_are_short_and_say_what_belongs_in_them(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 400
+    assert ast.get_docstring(ast.parse(text))
+
+
+def test_importing_collectors_imports_nothing_heavy() -> None:
+    program = "import sys, collectors; print(sorted({'pyarrow', 'numpy', 'duckdb', 'dagster'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_checking_a_fleet_file_does_not_wait_for_dagster() -> None:
+    program = (
+        "import sys, pipelines.__main__; print(sorted({'dagster', 'dbt', 'great_expectations'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
