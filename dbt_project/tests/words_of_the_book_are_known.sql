@@ -3,7 +3,7 @@
 -- row with the word is still booked.
 {{ config(severity='warn', meta={'dagster': {'ref': {'name': 'energy_ledger'}}, 'remedy': 'report this word; the row is booked all the same'}) }}
 
-{# dbt has to know the tables before it knows their columns. A test compares this list with marts.yml (tests/test_words.py). #}
+{# dbt has to know the tables before it knows their columns. A test compares this list with marts.yml (tests/ledger/test_words.py). #}
 {% set tables = [
     ref('energy_ledger'), ref('token_ledger'), ref('model_hourly'), ref('model_daily'), ref('model_monthly'), ref('fleet_daily'), ref('idle_power'),
     ref('reconciliation_daily'), ref('token_reconciliation_daily'), ref('series_daily'), ref('run_windows'), ref('load_test_phases'), ref('model_intervals'),

@@ -29,12 +29,12 @@ from tests import (
     test_scrape_copies,
 )
 from tests.books import Book, command, validation_data
+from tests.ledger.test_book_goodput import DAY, goodput_book
+from tests.ledger.test_book_load_test import PHASES, load_test_book
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
 from tests.spark import cluster, parity
 from tests.spark.parity import lake_of
-from tests.test_book_goodput import DAY, goodput_book
-from tests.test_book_load_test import PHASES, load_test_book
 
 # Of the demo's 28 days; WATTLEDGER_SPARK_DAYS says another number.
 DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.analysis import power_caps
 from pipelines.analysis.resampling import difference_interval
-from tests.test_sizes import usage
+from tests.advice.test_sizes import usage
 
 FLEETS = 500
 SEEN = {"capacity_basis": "highest_observed"}

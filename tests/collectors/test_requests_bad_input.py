@@ -22,7 +22,7 @@ from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector
 from collectors.records.request_records import RequestCollector
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import PROJECT
-from tests.test_requests import NOON_NS, SPEND_LOG, aiperf_record, collected
+from tests.collectors.test_requests import NOON_NS, SPEND_LOG, aiperf_record, collected
 
 OPENAI = {
     "id": "r1",
@@ -218,7 +218,7 @@ def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
         "from collectors.records.access_logs import AccessLog, AccessLogCollector\n"
         "from collectors.samples import SourceError\n"
         "from collectors.text_files import document\n"
-        "from tests.test_requests import DAY, collected\n"
+        "from tests.collectors.test_requests import DAY, collected\n"
         "said = []\n"
         "for name in ('line', 'lines', 'rows'):\n"
         "    try:\n"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.protocols.matrix import metric_of, parse_export, parse_matrix
-from tests.test_prometheus_answers import SAMPLE, matrix
+from tests.collectors.test_prometheus_answers import SAMPLE, matrix
 
 
 def test_values_times_and_labels_are_exact():

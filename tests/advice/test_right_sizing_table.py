@@ -14,8 +14,8 @@ import pytest
 from pipelines.advice.right_sizing_table import COLUMNS, write_right_sizing
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
+from tests.advice.test_sizes import DEPLOYMENT, usage
 from tests.given import nothing_is_held_back
-from tests.test_sizes import DEPLOYMENT, usage
 
 MODEL = ("weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_heads", "max_tensor_parallel")
 PRESSURE = ("hours", "pressure_intervals", "queued_intervals", "preempted_hours", "full_cache_hours")

@@ -19,6 +19,7 @@ from collectors.samples import Family, Window
 from pipelines.landing.telemetry_landing import Catalogue, land
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
+from tests.collectors.test_prometheus import FAMILIES, GPU, HOUR, POWER, START, START_S, TOKENS, collected
 from tests.servers import (
     fields_of,
     http_server,
@@ -27,7 +28,6 @@ from tests.servers import (
     victoria_metrics_scraping,
     victoria_metrics_with_history,
 )
-from tests.test_prometheus import FAMILIES, GPU, HOUR, POWER, START, START_S, TOKENS, collected
 
 HA = {"ha_power": Family("ha_power", "power", "dcgm_exporter")}
 

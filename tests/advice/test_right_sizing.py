@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.analysis import right_sizing, sizes
-from tests.test_sizes import DEPLOYMENT, NIGHTS, NO_BENCHMARKS, usage, week
+from tests.advice.test_sizes import DEPLOYMENT, NIGHTS, NO_BENCHMARKS, usage, week
 
 NO_HOURS = pd.DataFrame(
     columns=["usage", "slot", "weeks", "idle_weeks", "train_weeks", "train_idle_weeks", "held_intervals"]

@@ -18,7 +18,7 @@ from collectors.protocols.exposition import ExpositionCollector, ExpositionPage,
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", ROOT / "../shared/data")) / "metrics_pages"
 
 VLLM = {

@@ -34,10 +34,10 @@ from pipelines.landing import (
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import validation_data
-from tests.test_benchmarks import AA, INFERENCEX, MLPERF
-from tests.test_requests import SPEND_LOG, aiperf_record
+from tests.collectors.test_requests import SPEND_LOG, aiperf_record
+from tests.landing.test_benchmarks import AA, INFERENCEX, MLPERF
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SECRETS = {"PROM_TOKEN", "ELECTRICITY_MAPS_TOKEN", "WATTTIME_USER", "WATTTIME_PASSWORD", "LITELLM_DATABASE_URL"}
 VALIDATION = "${WATTLEDGER_VALIDATION_DATA}/"

@@ -12,8 +12,8 @@ import pytest
 
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import SourceError, Window
+from tests.collectors.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
 from tests.servers import binaries, fields_of, http_server, reply
-from tests.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
 
 
 def matrix(*series):

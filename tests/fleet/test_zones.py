@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.books import Book
+from tests.fleet.test_fleet import SMALLEST, load, problems
 from tests.planted import DAY, ENERGY, HOURS, board, plant, rising
-from tests.test_fleet import SMALLEST, load, problems
 
 CHECK = "energy_of_a_zone_has_a_factor"
 NORWAY = "grid_intensity: {files: [{path: no.csv, zone: NO-NO1, time: at, values: {direct_gco2e_per_kwh: g}}]}\n"

@@ -484,8 +484,14 @@ def test_floods_and_odd_labels_land_with_their_rejects_counted(fleet, tmp_path, 
 def landed_by_a_child(tmp_path, sources):
     """Outcomes by kind of (kind, URL or path), landed one after the other, and the child's peak in MiB and seconds."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "tests.test_hostile_sources", tmp_path / "child.duckdb", json.dumps(sources)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.collectors.test_hostile_sources",
+        tmp_path / "child.duckdb",
+        json.dumps(sources),
+    ]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     told = json.loads(printed.stdout)
     return told["outcomes"], told["peak_mib"], time.monotonic() - began
 

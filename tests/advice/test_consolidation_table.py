@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.advice.consolidation_table import COLUMNS, _read, write_consolidation
 from pipelines.advice.right_sizing_table import write_right_sizing
-from tests.test_right_sizing_table import marts as marts_of_one_deployment
+from tests.advice.test_right_sizing_table import marts as marts_of_one_deployment
 
 marts = marts_of_one_deployment
 

@@ -482,7 +482,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
             "n = sum(batch.samples.num_rows for batch in batches)\n"
             "print(n, tracemalloc.get_traced_memory()[1] + pyarrow.default_memory_pool().max_memory())"
         )
-        root = Path(__file__).resolve().parent.parent
+        root = Path(__file__).resolve().parents[2]
         told = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
         count, peak = map(int, told.split())
         assert count == rows
@@ -491,7 +491,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 
 def test_the_mlperf_wall_meter_lands_whole():
-    data = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+    data = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
     path = data / "mlperf_v4_1_h200" / "power.csv"
     if not path.exists():
         message = "needs WATTLEDGER_VALIDATION_DATA (mlperf_v4_1_h200/power.csv)"

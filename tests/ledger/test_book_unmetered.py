@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.booking.alarms import ALARMS
+from tests.booking.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, book_of, found
 from tests.books import Book
-from tests.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, book_of, found
 
 ACTIVITY, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"
 SERVING = {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}

@@ -29,7 +29,7 @@ from collectors.readings import Reading, labels_json
 from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window
 from collectors.series import SeriesRegister, series_id
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DAY = date(2026, 10, 14)
 DAY_US = 86_400_000_000
 NOON_US = (DAY - date(1970, 1, 1)).days * DAY_US + DAY_US // 2

@@ -12,8 +12,8 @@ import pytest
 
 from pipelines.analysis import consolidation, packing
 from pipelines.analysis.consolidation import Fleet, InfeasiblePlan, consolidate, memory_gib
-from tests.test_right_sizing import days_of
-from tests.test_sizes import usage
+from tests.advice.test_right_sizing import days_of
+from tests.advice.test_sizes import usage
 
 INTERVALS = 28 * 288
 # By day or by night at 0.7 of capacity, at 0.05 in the other half: 0.75 together.

@@ -1,6 +1,6 @@
 """The telemetry of the fleet beside this file: three boards and two engines, a sample every two minutes for four days.
 
-    python -m tests.upgrades.telemetry FOLDER
+    python -m tests.warehouse.upgrades.telemetry FOLDER
 
 writes samples/<date>.parquet and grid.csv into FOLDER. Everything follows from the minute of the day: no chance.
 """

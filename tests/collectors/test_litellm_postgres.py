@@ -18,8 +18,8 @@ from collectors.records.litellm import LiteLLMPostgresCollector
 from collectors.records.request_records import REQUEST_SCHEMA, Rejects
 from collectors.samples import SourceError, Window
 from pipelines.fleet.fleet_file import PROJECT
+from tests.collectors.test_requests import REQUEST, SPEND_LOG
 from tests.servers import free_port, postgresql
-from tests.test_requests import REQUEST, SPEND_LOG
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 

@@ -201,7 +201,7 @@ KILLED = """
 import os, signal, sys
 from pipelines.landing import lake, parquet_files, stores
 from pipelines.warehouse import database
-from tests.test_lake import Lake, land, watts
+from tests.landing.test_lake import Lake, land, watts
 
 def dies(*arguments, **named):
     os.kill(os.getpid(), signal.SIGKILL)

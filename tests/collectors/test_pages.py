@@ -20,8 +20,8 @@ from collectors.devices.spool import Spool
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.protocols.exposition import ExpositionPage
 from tests.books import Book
+from tests.collectors.test_nvml import FakeNvml, board
 from tests.servers import http_server, reply
-from tests.test_nvml import FakeNvml, board
 
 PAGES = Path(__file__).parent / "pages"
 LOOKS = {"before": datetime(2026, 11, 20, 22, 0, tzinfo=UTC), "after": datetime(2026, 11, 20, 22, 5, tzinfo=UTC)}

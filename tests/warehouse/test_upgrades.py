@@ -11,6 +11,7 @@ import dagster as dg
 import duckdb
 import pytest
 import yaml
+from tests.warehouse.upgrades import telemetry
 
 from pipelines.booking import upgrades
 from pipelines.code_location import JOB, definitions_of
@@ -20,7 +21,6 @@ from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
 from tests.books import Book, command
-from tests.upgrades import telemetry
 
 OLD = Path(__file__).parent / "upgrades"
 TODAY = Contracts(
@@ -43,7 +43,7 @@ def october(first: int, last: int) -> list[date]:
 
 
 def old_fleet(folder: Path) -> Path:
-    """The fleet of tests/upgrades with all its four days of samples."""
+    """The fleet of tests/warehouse/upgrades with all its four days of samples."""
     folder.mkdir(parents=True)
     telemetry.write(folder)
     return Path(shutil.copy(OLD / "fleet.yaml", folder))

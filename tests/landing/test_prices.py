@@ -20,7 +20,7 @@ from pipelines.publishing.headline import headline
 from pipelines.publishing.model_headline import seeded_rates
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising
-from tests.test_held_back import published
+from tests.publishing.test_held_back import published
 
 LITELLM = {
     "sample_spec": {"mode": "one of: chat, embedding, …", "litellm_provider": "one of …", "input_cost_per_token": 0.0},
