@@ -472,7 +472,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         path = tmp_path / f"{rows}.parquet"
         pq.write_table(table, path, row_group_size=100_000)
         code = (
-            "import sys, tracemalloc, pyarrow; sys.path.insert(0, '.'); from tests import test_files as t\n"
+            "import sys, tracemalloc, pyarrow; sys.path.insert(0, '.'); from tests.collectors import test_files as t\n"
             # How far Arrow's threads run ahead of each other is up to the machine's load.
             "pyarrow.set_cpu_count(1)\n"
             f"mapping = t.FileMapping({str(path)!r}, **t.WALL)\n"

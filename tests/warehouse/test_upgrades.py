@@ -11,7 +11,6 @@ import dagster as dg
 import duckdb
 import pytest
 import yaml
-from tests.warehouse.upgrades import telemetry
 
 from pipelines.booking import upgrades
 from pipelines.code_location import JOB, definitions_of
@@ -21,6 +20,7 @@ from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
 from tests.books import Book, command
+from tests.warehouse.upgrades import telemetry
 
 OLD = Path(__file__).parent / "upgrades"
 TODAY = Contracts(
