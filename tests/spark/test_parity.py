@@ -18,8 +18,9 @@ import duckdb
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from pipelines.spark import driver
 from pipelines.spark.committed_marts import Committed, committed_rows
-from tests import (
-    messy,
+from tests import messy
+from tests.books import Book, command, validation_data
+from tests.ledger import (
     test_claims,
     test_engines_identity,
     test_free_boards,
@@ -28,7 +29,6 @@ from tests import (
     test_money,
     test_scrape_copies,
 )
-from tests.books import Book, command, validation_data
 from tests.ledger.test_book_goodput import DAY, goodput_book
 from tests.ledger.test_book_load_test import PHASES, load_test_book
 from tests.planted import DAY as PLANTED_DAY
