@@ -12,7 +12,7 @@ import dagster as dg
 
 from pipelines.advice import consolidation_table, efficiency_fits, right_sizing_table
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
-from pipelines.booking.project import dbt_resource, prepared_project
+from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
 from pipelines.landing import request_assets, telemetry_assets
 from pipelines.publishing import publication, published_tables
@@ -52,6 +52,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             *telemetry_assets.telemetry_assets(fleet),
             *request_assets.request_assets(fleet),
             *tables,
+            *ledger.step_specs(fleet, project),
             publication.publication_asset(fleet, marts, telemetry_assets.POOL),
         ],
         asset_checks=[
@@ -73,7 +74,6 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
                 else dg.DefaultScheduleStatus.STOPPED,
             )
         ],
-        resources={"dbt": dbt_resource(project)},
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )

@@ -7,18 +7,15 @@ of its own by the plain functions behind the assets, so that a test can land and
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +30,13 @@ from collectors.samples import Window
 from collectors.series import SeriesRegister
 from collectors.synthetic.generator import SyntheticCollector
 from pipelines.advice import consolidation_table, efficiency_fits, right_sizing_table
-from pipelines.booking import invariants
-from pipelines.booking.project import DBT_PROJECT, prepared_project
+from pipelines.booking import invariants, project
+from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
+from pipelines.booking.project import prepared_project
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
 from pipelines.landing import fleet_landing, grid_landing, price_landing, request_landing, telemetry_assets
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.publishing import publication
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -197,44 +194,23 @@ class Book:
 
     def dbt(
         self, *words: str, dates: tuple[date, date] | None = None, threads: int = 2, is_expected: bool = True
-    ) -> Any:
-        """Run dbt on this book, without parsing the project anew; returns its result."""
-        from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415 (dbt takes two seconds)
-        from dbt.cli.main import dbtRunner  # noqa: PLC0415
-
-        first, last = dates or (self.fleet.period.start, self.fleet.period.end)
-        dbt_vars = {
-            "start_date": first.isoformat(),
-            "end_date": last.isoformat(),
-            "grid_seconds": self.fleet.grid_seconds,
-            "max_spread_seconds": round(self.fleet.max_spread_days * 86400),
-        }
-        manifest = _manifest(self.project)
-        for node in manifest.nodes.values():  # what dbt notes while it compiles, and would take for done the next time
-            if getattr(node, "extra_ctes_injected", False):
-                node.extra_ctes_injected, node.extra_ctes = False, []
-        published = publication.current(self.fleet)
-        last = str(published / publication.DATABASE) if published else ""
-        with (
-            _environ(WATTLEDGER_WAREHOUSE=str(self.fleet.warehouse), WATTLEDGER_LAST_PUBLICATION=last),
-            _threads(threads),
-        ):
-            try:
-                result = dbtRunner(manifest=manifest).invoke(
-                    [*words, "--vars", json.dumps(dbt_vars), *_folders(self.project, self.fleet.root / "dbt")]
-                )
-            finally:
-                DuckDBConnectionManager.close_all_connections()
-                gc.collect()  # the file stays locked for other processes while a handle lives
-        if is_expected and not result.success:
-            raise AssertionError(f"dbt {' '.join(words)} failed: {result.exception or _messages(result)}")
-        return result
+    ) -> list[Any]:
+        """Run dbt on this book; returns its result of each node."""
+        if self.project == DBT_PROJECT:
+            prepared_project()  # one parse for all worker processes; the others only read
+        variables = project.variables_of(self.fleet, *(dates or (self.fleet.period.start, self.fleet.period.end)))
+        surroundings = {**project.environment_of(self.fleet), "WATTLEDGER_THREADS": str(threads)}
+        results = run_dbt(words, variables, surroundings, self.fleet.root / "dbt", project=self.project)
+        wrong = [f"{one.node.name}: {one.message}" for one in results if one.status not in ("success", "pass", "warn")]
+        if is_expected and wrong:
+            raise AssertionError(f"dbt {' '.join(words)} failed: {'; '.join(wrong)}")
+        return results
 
     def failed_tests(self, *names: str) -> set[str]:
         """The names of the invariants that do not hold of what was booked last, and of the data tests that fail; with
         `names`, those of them."""
-        result = self.dbt("test", "--exclude", "test_type:unit", is_expected=False)
-        failed = {one.node.name for one in result.result.results if one.status != "pass"} | set(self.broken())
+        results = self.dbt("test", "--exclude", "test_type:unit", is_expected=False)
+        failed = {one.node.name for one in results if one.status != "pass"} | set(self.broken())
         return failed & set(names) if names else failed
 
     def broken(self) -> dict[str, list[invariants.Broken]]:
@@ -289,37 +265,6 @@ def broken_project(folder: Path, file: str, right: str, wrong: str) -> Path:
         raise AssertionError(f"{file} holds {text.count(right)} times, expected once: {right}")
     (project / file).write_text(text.replace(right, wrong), encoding="utf-8")
     return project
-
-
-@cache
-def _manifest(project: Path) -> Any:
-    """The parsed project: parsing takes as long as booking a week."""
-    from dbt.cli.main import dbtRunner  # noqa: PLC0415
-
-    if project == DBT_PROJECT:
-        prepared_project()  # one parse for all worker processes; the next one only reads
-    with tempfile.TemporaryDirectory() as folder:
-        saved = DBT_PROJECT / "target" / "partial_parse.msgpack"
-        if project == DBT_PROJECT and saved.exists():
-            shutil.copyfile(saved, Path(folder) / saved.name)
-        result = dbtRunner().invoke(["parse", *_folders(project, Path(folder))])
-    if not result.success:
-        raise AssertionError(f"the dbt project does not parse: {result.exception}")
-    return result.result
-
-
-def _folders(project: Path, target: Path) -> list[str]:
-    return [
-        "--quiet",
-        *("--project-dir", str(project), "--profiles-dir", str(project)),
-        *("--target-path", str(target), "--log-path", str(target)),
-    ]
-
-
-def _messages(result: Any) -> str:
-    return "; ".join(
-        f"{one.node.name}: {one.message}" for one in result.result.results if one.status not in ("success", "pass")
-    )
 
 
 @contextmanager

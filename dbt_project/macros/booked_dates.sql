@@ -1,9 +1,8 @@
 -- The dates that this run books, and how a mart replaces exactly them.
 
-{# From the environment (DBT_ENV_CUSTOM_ENV_START_DATE, …_END_DATE) where the pipeline runs dbt, else the vars: a change of vars makes dbt
-   parse the whole project again, every day; of these it takes no note. Nothing that is settled while parsing depends on a date. #}
-{% macro start_date() %}{{ dbt_metadata_envs.get('START_DATE', var('start_date')) }}{% endmacro %}
-{% macro end_date() %}{{ dbt_metadata_envs.get('END_DATE', var('end_date')) }}{% endmacro %}
+{# Nothing that dbt settles while parsing depends on a date: a parsed project serves every run. #}
+{% macro start_date() %}{{ var('start_date') }}{% endmacro %}
+{% macro end_date() %}{{ var('end_date') }}{% endmacro %}
 
 {% macro run_start_at() %}cast('{{ start_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
 {% macro run_end_at() %}cast('{{ end_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
@@ -32,15 +31,4 @@
     {%- elif replaces == 'all' %}true
     {%- else %}{{ in_run('date') }}
     {%- endif -%}
-{% endmacro %}
-
-{# Incremental strategy: one transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its
-   rows loses them in the mart too (delete+insert by key would keep them). `replaces` says what a run owns: its dates, months or windows,
-   or all of the mart, where that is a function of all that is booked. #}
-{% macro get_incremental_replace_dates_sql(arg_dict) %}
-    {%- set replaces = config.get('replaces', 'dates') -%}
-    {%- set columns = get_quoted_csv(arg_dict['dest_columns'] | map(attribute='name')) -%}
-    delete from {{ arg_dict['target_relation'] }} where {{ owned_by_run(replaces) }};
-    insert into {{ arg_dict['target_relation'] }} ({{ columns }})
-    select {{ columns }} from {{ arg_dict['temp_relation'] }}
 {% endmacro %}

@@ -1,5 +1,6 @@
 -- Power and energy of a known metric that names no board and no node cannot be booked to anybody. A warning: the rest of the day stands.
-{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'stg_series'}}, 'expected': 'a label that names a board or a node', 'remedy': 'add the label to dbt_project/seeds/label_catalog.csv, or name the node in the fleet file (seeds/README.md)'}) }}
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'series_daily'}}, 'expected': 'a label that names a board or a node', 'remedy': 'add the label to dbt_project/seeds/label_catalog.csv, or name the node in the fleet file (seeds/README.md)'}) }}
+-- depends_on: {{ ref('series_daily') }}, the mart whose check this is
 
 select
     series.source,

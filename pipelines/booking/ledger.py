@@ -3,9 +3,8 @@
 Add here what decides how dbt is run. Keep out what a model computes, and every number: that is `dbt_project`.
 """
 
-import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import date, timedelta
 from typing import Any
@@ -15,32 +14,24 @@ from dagster_dbt import (
     DagsterDbtTranslator,
     DagsterDbtTranslatorSettings,
     DbtProject,
+    build_dbt_asset_specs,
     dbt_assets,
 )
 
-from pipelines.booking import checks, upgrades
-from pipelines.booking.failed_tests import with_rows
-from pipelines.booking.project import (
-    Dbt,
-    constants_of,
-    environment,
-    project_contracts,
-    project_vars,
-    seed_digest,
-    settings_of_a_run,
-)
-from pipelines.fleet.fleet_file import PROJECT, Fleet
+from pipelines.booking import checks, dbt_run, upgrades
+from pipelines.booking.dbt_results import FAILED, WARNED, errors_of, results_of, rows_found, selected_names
+from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
+from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing.telemetry_assets import POOL, daily
 from pipelines.publishing import history
 from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
-DBT_PROJECT = PROJECT / "dbt_project"
-SEEDS = "resource_type:seed"
-UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
-# They test the project, not the day: `make test` runs them.
-WITHOUT_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
+SEED_TYPE = "resource_type:seed"
+SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
+# The models that are steps of the book, and those that readers see, as dbt selects them.
+STEPS, MARTS = "fqn:wattledger.staging fqn:wattledger.intermediate", "fqn:wattledger.marts"
 
 logger = logging.getLogger(__name__)
 
@@ -67,24 +58,32 @@ class LedgerTranslator(DagsterDbtTranslator):
         return dbt_resource_props["schema"]
 
 
+def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
+    """The models between raw and the marts, as the asset graph shows them: made with the marts, not materialized one
+    by one. Dagster's records of them took as long as they themselves (docs/bench.md)."""
+    return build_dbt_asset_specs(
+        manifest=project.manifest_path, select=STEPS, dagster_dbt_translator=LedgerTranslator(fleet)
+    )
+
+
 def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
-    """Two definitions: the seeds (unpartitioned) and all models (daily)."""
+    """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily)."""
     translator = LedgerTranslator(fleet)
 
     @dbt_assets(
         manifest=project.manifest_path,
         project=project,
-        select=SEEDS,
+        select=SEED_TYPE,
         name="seeds",
         dagster_dbt_translator=translator,
         pool=POOL,
     )
-    def seeds(context: dg.AssetExecutionContext, dbt: Dbt) -> Iterator[Any]:
+    def seeds(context: dg.AssetExecutionContext) -> Iterator[Any]:
         digest = seed_digest()
         checks.prefetch()
         with database.writing(fleet.warehouse, "seeds"):
             if context.is_subset or not _is_loaded(fleet, digest):
-                yield from _dbt(context, dbt, fleet)
+                yield from _build(context, fleet, SEEDS)
                 if not context.is_subset:
                     _remember_loaded(fleet, digest)
                 return
@@ -97,14 +96,14 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
     @dbt_assets(
         manifest=project.manifest_path,
         project=project,
-        exclude=SEEDS,
+        select=MARTS,
         name="ledger",
         partitions_def=daily(fleet),
         backfill_policy=dg.BackfillPolicy.single_run(),
         dagster_dbt_translator=translator,
         pool=POOL,
     )
-    def ledger(context: dg.AssetExecutionContext, dbt: Dbt, config: LedgerConfig) -> Iterator[Any]:
+    def ledger(context: dg.AssetExecutionContext, config: LedgerConfig) -> Iterator[Any]:
         window = context.partition_time_window
         first, end = window.start.date(), window.end.date()
         book = _on_duckdb
@@ -115,7 +114,7 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
             try:
-                yield from book(context, dbt, fleet, first, end)
+                yield from book(context, fleet, first, end)
             except upgrades.NeedsRebuild as refusal:
                 raise dg.Failure(str(refusal), allow_retries=False) from None
 
@@ -143,7 +142,7 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
     return first, end
 
 
-def _on_duckdb(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
+def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
     with closing(database.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
@@ -152,7 +151,7 @@ def _on_duckdb(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first:
         upgrades.prepare(connection, fleet, project_contracts(), first, end, is_whole=not context.is_subset)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
-    yield from _dbt(context, dbt, fleet, first, end)
+    yield from _build(context, fleet, MODELS, first, end)
     if not context.is_subset:
         # A part of the models has not healed what is due.
         with closing(database.connect(fleet.warehouse)) as connection:
@@ -168,31 +167,23 @@ def _is_known_to_spark(fleet: Fleet) -> bool:
     return has_built(fleet)
 
 
-def _dbt(
-    context: dg.AssetExecutionContext,
-    dbt: Dbt,
-    fleet: Fleet,
-    first: date = date.min,
-    end: date = date.min,
+def _build(
+    context: dg.AssetExecutionContext, fleet: Fleet, kind: Sequence[str], first: date = date.min, end: date = date.min
 ) -> Iterator[Any]:
-    """Build what the context selects, of the dates [first, end); without dates, seeds.
-
-    dbt parses the whole project again, two seconds, where the vars or the folder are not those of last time. So seeds
-    and models share both, and the dates come by the environment (macros/booked_dates.sql).
-    """
-    # A seed's table of other columns refuses its file, so it is made anew; of marts only what `upgrades` drops is.
-    anew = () if first < end else ("--full-refresh",)
-    # Nobody reads dbt's JSON files of a run: what happened is in Dagster's events and in dbt.log.
-    args = ["--no-write-json", "build", *anew, *WITHOUT_UNIT_TESTS, "--vars", json.dumps(project_vars(fleet))]
-    with environment(settings_of_a_run(fleet, first, end)):  # dbt takes a copy when it starts
-        invocation = dbt.cli(args, context=context, target_path=fleet.root / "dbt")
-    failed = []
-    for event in invocation.stream():
-        if isinstance(event, dg.AssetCheckResult) and not event.passed:
-            failed.append(event)  # its rows can be read when dbt has let go of the warehouse
-        else:
-            yield event
-    yield from with_rows(fleet, failed)
+    """Build what the context selects, of the dates [first, end); without dates, seeds. `kind` is dbt's selection of
+    all that the step could build. A model that fails ends the step, after the results of what was built."""
+    chosen = ["--indirect-selection", "empty", "--select", *selected_names(context)] if context.is_subset else kind
+    # Unit tests test the project, not the day: `make test` runs them.
+    words = ["build", "--exclude-resource-type", "unit_test", *chosen]
+    results = dbt_run.run_dbt(words, variables_of(fleet, first, end), environment_of(fleet), fleet.root / "dbt")
+    rows = {}
+    failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
+    if failed:
+        with closing(database.connect(fleet.warehouse, read_only=True)) as connection:
+            rows = {test.unique_id: rows_found(connection, test) for test in failed}
+    yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
+    if errors := errors_of(results):
+        raise dg.Failure(errors, allow_retries=False)
 
 
 def _is_loaded(fleet: Fleet, digest: str) -> bool:

@@ -1,40 +1,22 @@
-"""The dbt project: its manifest, how dbt is called, and what a run tells it.
+"""The dbt project: its manifest, its contracts, and the variables that a fleet's run gives it.
 
-Add here what holds for every call of dbt. Keep out which models are built when (`ledger`).
+Add here what is derived from the project's files and a fleet. Keep out how dbt runs (`dbt_run`) and which models are
+built when (`ledger`).
 """
 
 import hashlib
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import date
-from functools import cached_property
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
-from dagster_dbt import DbtCliResource, DbtProject
+from dagster_dbt import DbtProject
 from filelock import FileLock
-from packaging.version import Version
 
-from pipelines.fleet.fleet_file import PROJECT, Fleet
+from pipelines.booking import dbt_run
+from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import publication
 from pipelines.warehouse import contracts, settings
-
-DBT_PROJECT = PROJECT / "dbt_project"
-
-
-class Dbt(DbtCliResource):
-    """The dbt beside this Python. Its version is looked up in the environment: `dbt --version` would cost seconds and
-    ask the network for newer ones."""
-
-    @cached_property
-    def _cli_version(self) -> Version:
-        return Version(installed_version("dbt-core"))
-
-    def _initialize_dbt_core_adapter(self, args: Sequence[str]) -> None:
-        """No adapter in this process: Dagster would fetch row counts and column lineage with it, which nobody asks for,
-        and building one parses all of dbt's macros, two seconds each time."""
 
 
 def prepared_project() -> DbtProject:
@@ -48,18 +30,8 @@ def prepared_project() -> DbtProject:
     manifest.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(manifest.with_name("parse.lock")):
         if not manifest.exists() or manifest.stat().st_mtime < _newest_change():
-            done = dbt_resource(project).cli(["parse", "--quiet"], target_path=project.target_path).wait()
-            done.process.wait()
+            dbt_run.parse(DBT_PROJECT)
     return project
-
-
-def dbt_resource(project: DbtProject) -> Dbt:
-    """dbt of this environment, whether or not the environment is activated."""
-    return Dbt(
-        project_dir=project,
-        profiles_dir=os.fspath(DBT_PROJECT),
-        dbt_executable=os.fspath(Path(sys.executable).with_name("dbt")),
-    )
 
 
 def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
@@ -80,33 +52,23 @@ def project_contracts() -> contracts.Contracts:
     return contracts.contracts_of(prepared_project().manifest_path, DBT_PROJECT)
 
 
-def project_vars(fleet: Fleet) -> dict[str, int]:
-    return {"grid_seconds": fleet.grid_seconds, "max_spread_seconds": round(fleet.max_spread_days * 86400)}
-
-
-def settings_of_a_run(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str]:
-    published = publication.current(fleet)
+def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str | int]:
+    """dbt's vars for booking the dates [first, end) of a fleet; without dates, for what depends on none."""
     return {
-        "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
-        # What a date that is held back falls back to (macros/held_back.sql).
-        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / publication.DATABASE) if published else "",
-        "DBT_ENV_CUSTOM_ENV_START_DATE": first.isoformat(),
-        "DBT_ENV_CUSTOM_ENV_END_DATE": end.isoformat(),
+        "start_date": first.isoformat(),
+        "end_date": end.isoformat(),
+        "grid_seconds": fleet.grid_seconds,
+        "max_spread_seconds": round(fleet.max_spread_days * 86400),
     }
 
 
-@contextmanager
-def environment(told: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def environment_of(fleet: Fleet) -> dict[str, str]:
+    """What dbt reads from the environment: the file that it writes, and the one that a held back date falls back to."""
+    published = publication.current(fleet)
+    return {
+        "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
+        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / publication.DATABASE) if published else "",
+    }
 
 
 def _newest_change() -> float:

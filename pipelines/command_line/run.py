@@ -117,6 +117,8 @@ def history_kept_open() -> Iterator[None]:
     held: dict[str, sqlite3.Connection] = {}
 
     def hold(connection: sqlite3.Connection, _: object) -> None:
+        # Waits for the disk when the log is written back, not with each of the transactions.
+        connection.execute("pragma synchronous = normal")
         path = connection.execute("pragma database_list").fetchone()[2]
         # Until a file is in this mode Dagster is still setting it up, for which nobody else may have it open.
         if path not in held and connection.execute("pragma journal_mode").fetchone()[0] == "wal":

@@ -50,9 +50,6 @@ SAMPLE_TABLES = ("power_samples", "token_samples")
 # The models' integer arithmetic and DuckDB's types, in Spark's words.
 SPARK_TYPES = {"varchar": "string", "timestamptz": "timestamp", "bigint": "bigint", "integer": "int"}
 
-# By which the pipeline tells dbt its dates on DuckDB (macros/booked_dates.sql).
-DATE_VARIABLES = ("DBT_ENV_CUSTOM_ENV_START_DATE", "DBT_ENV_CUSTOM_ENV_END_DATE")
-
 
 @dataclass(frozen=True)
 class Run:
@@ -309,10 +306,8 @@ def run_dbt(
     did not pass. SparkError unless all is well."""
     from dbt.cli.main import dbtRunner  # noqa: PLC0415 (an optional group needs it)
 
-    # As vars, which a unit test replaces by its own; what the environment says would win over both.
     dates = {"start_date": run.start.isoformat(), "end_date": run.end.isoformat()}
     told = {
-        **dict.fromkeys(DATE_VARIABLES),
         "WATTLEDGER_SPARK_MARTS": _uri(run.marts),
         "WATTLEDGER_SPARK_HELD_BACK": _uri(run.lake / "held_back"),
     }

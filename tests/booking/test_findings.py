@@ -10,7 +10,8 @@ import pandas as pd
 from great_expectations import expectations as gxe
 
 from pipelines.booking.checks import unmet
-from pipelines.booking.project import DBT_PROJECT, prepared_project
+from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.booking.project import prepared_project
 from pipelines.warehouse import findings
 
 

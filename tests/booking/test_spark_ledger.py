@@ -131,7 +131,8 @@ def checks(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool, str]]:
 
 def data_tests(fleet: Fleet) -> dict[str, str]:
     """The asset's dbt tests: unique id by name."""
-    found = [one for book in definitions_of(fleet).assets for one in book.check_specs if one.asset_key == ASSET]
+    books = [one for one in definitions_of(fleet).assets if isinstance(one, dg.AssetsDefinition)]
+    found = [one for book in books for one in book.check_specs if one.asset_key == ASSET]
     return {spec.name: spec.metadata["dagster_dbt/unique_id"] for spec in found}
 
 
@@ -152,7 +153,9 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_ledger, "build", build)
     result = materialize(fleet)
     assert result.success
-    assert asked == [(fleet, *dates(4, 5), {"grid_seconds": 300, "max_spread_seconds": 259200}, frozenset())]
+    period = {"start_date": "2026-10-05", "end_date": "2026-10-06"}
+    lengths = {"grid_seconds": 300, "max_spread_seconds": 259200}
+    assert asked == [(fleet, *dates(4, 5), {**period, **lengths}, frozenset())]
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
     told = {one.check_name: one.description for one in result.get_asset_check_evaluations()}

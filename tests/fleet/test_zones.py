@@ -118,7 +118,7 @@ def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Bo
         ("south", pytest.approx(1.8), pytest.approx(1.8 * 30)),
         ("west", pytest.approx(3.6), pytest.approx(3.6 * 193.46)),
     ]
-    (test,) = book.dbt("test", "--select", CHECK, is_expected=False).result.results
+    (test,) = book.dbt("test", "--select", CHECK, is_expected=False)
     assert test.status == "warn"
     columns = "site, zone, hours, facility_energy_kwh, first_hour_at, last_hour_at"
     noon, last = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (12, 23))

@@ -9,7 +9,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.booking.project import DBT_PROJECT, prepared_project
+from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.booking.project import prepared_project
 from pipelines.code_location import definitions_of
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, load_fleet
 from pipelines.warehouse.computed_tables import COMPUTED_MARTS

@@ -1,0 +1,77 @@
+-- How DuckDB stores a model: in as few statements as it takes. dbt-duckdb's own materializations rename, describe and comment with some
+-- fifteen statements per model, which cost more than the SQL of a usual day (docs/bench.md). Spark keeps those of its adapter.
+
+{% materialization table, adapter='duckdb' %}
+    {%- set existing = load_cached_relation(this) -%}
+    {%- set target = this.incorporate(type='table') -%}
+    {{ run_hooks(pre_hooks) }}
+    {%- call statement('main') %}
+        {%- if existing and existing.is_view %}
+        drop view {{ existing }};
+        {%- endif %}
+        create or replace table {{ target }} as (
+            {{ compiled_code }}
+        );
+        {{ comments_on(target) }}
+    {%- endcall %}
+    {{ run_hooks(post_hooks) }}
+    {%- do adapter.commit() -%}
+    {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
+{# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows loses them in the mart
+   too (delete+insert by key would keep them). `replaces` says what a run owns: its dates, months or windows, or all of the mart, where that
+   is a function of all that is booked.
+
+   The contract is proven where the table is created: in every new warehouse, so in every test that books. A table that stands has the columns
+   of today's contract, or the run does not begin (pipelines/booking/upgrades.py). #}
+{% materialization incremental, adapter='duckdb' %}
+    {%- set existing = load_cached_relation(this) -%}
+    {%- set target = this.incorporate(type='table') -%}
+    {%- set columns = get_quoted_csv(model.columns) -%}
+    {%- if not existing or should_full_refresh() -%}
+        {%- do get_assert_columns_equivalent(compiled_code) -%}
+    {%- endif -%}
+    {{ run_hooks(pre_hooks) }}
+    {%- call statement('main') %}
+        {%- if not existing or should_full_refresh() %}
+        create or replace table {{ target }} {{ get_table_columns_and_constraints() }};
+        {{ comments_on(target) }}
+        {%- else %}
+        delete from {{ target }} where {{ owned_by_run(config.get('replaces', 'dates')) }};
+        {%- endif %}
+        insert into {{ target }} ({{ columns }})
+        select {{ columns }} from (
+            {{ compiled_code }}
+        ) as found;
+    {%- endcall %}
+    {{ run_hooks(post_hooks) }}
+    {%- do adapter.commit() -%}
+    {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
+{% materialization seed, adapter='duckdb' %}
+    {%- set target = this.incorporate(type='table') -%}
+    {%- do store_result('agate_table', response='OK') -%}
+    {%- set types = config.get('column_types') -%}
+    {%- call statement('main') %}
+        create or replace table {{ target }} as
+        select * from read_csv(
+            '{{ adapter.get_seed_file_path(model) | replace("'", "''") }}', header = true, delim = ',', quote = '"', escape = '"', nullstr = '',
+            types = { {%- for name in types %}'{{ name }}': '{{ types[name] }}'{{ ', ' if not loop.last }}{% endfor -%} }
+        );
+        {{ comments_on(target) }}
+    {%- endcall %}
+    {%- do adapter.commit() -%}
+    {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
+{# What a reader of the database sees of a table and its columns: their descriptions. #}
+{% macro comments_on(target) %}
+    {%- if model.description %}
+        comment on table {{ target }} is {{ duckdb_escape_comment(model.description) }};
+    {%- endif %}
+    {%- for name in model.columns if model.columns[name].description %}
+        comment on column {{ target }}.{{ adapter.quote(name) }} is {{ duckdb_escape_comment(model.columns[name].description) }};
+    {%- endfor %}
+{% endmacro %}

@@ -1,0 +1,76 @@
+"""What dbt built and tested, as Dagster's results: of the assets and the checks that a step selected.
+
+Add here how a person reads dbt's outcome. Keep out how dbt runs (`dbt_run`) and what its tests test
+(`dbt_project/tests`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from pipelines.warehouse import findings
+
+UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
+FAILED, WARNED = "fail", "warn"
+# Models whose errors are shown; those that depend on them are only skipped.
+SHOWN_ERRORS = 3
+
+
+def selected_names(context: dg.AssetExecutionContext) -> list[str]:
+    """dbt's names of the assets and checks that the step selected."""
+    specs = [spec for spec in context.assets_def.specs if spec.key in context.selected_asset_keys]
+    checks = [spec for spec in context.assets_def.check_specs if spec.key in context.selected_asset_check_keys]
+    return [spec.metadata[UNIQUE_ID].split(".")[2] for spec in (*specs, *checks)]
+
+
+def results_of(
+    context: dg.AssetExecutionContext,
+    statuses: Mapping[str, str],
+    rows: Mapping[str, str],
+    metadata: Mapping[str, Any] | None = None,
+) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+    """A result per selected asset that was built and per selected check that ran.
+
+    `statuses` is dbt's word for each node by its unique id, in the order in which dbt built them, on which Dagster
+    insists; `rows` is what a failed test found.
+    """
+    keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
+    checks = {spec.metadata[UNIQUE_ID]: spec for spec in context.assets_def.check_specs}
+    for name, status in statuses.items():
+        if keys.get(name) in context.selected_asset_keys and status == "success":
+            yield dg.MaterializeResult(asset_key=keys[name], metadata=metadata)
+        check = checks.get(name)
+        if check is not None and check.key in context.selected_asset_check_keys and status in ("pass", FAILED, WARNED):
+            yield dg.AssetCheckResult(
+                asset_key=check.asset_key,
+                check_name=check.name,
+                passed=status == "pass",
+                severity=dg.AssetCheckSeverity.WARN if status == WARNED else dg.AssetCheckSeverity.ERROR,
+                description=rows.get(name),
+                metadata={"status": status},
+            )
+
+
+def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> str:
+    """What a failed data test found, as `findings` reports it. `test` is its compiled node; what was expected and what
+    to do are in its meta."""
+    found = connection.execute(
+        f"select *, count(*) over () as rows_in_all from ({test.compiled_code}) order by all limit {findings.SHOWN}"
+    )
+    names = [column[0] for column in found.description][:-1]
+    rows = found.fetchall()
+    lines = [findings.row(names, row[:-1]) for row in rows]
+    meta = test.config.meta
+    return findings.report(lines, rows[0][-1] if rows else 0, meta.get("expected", ""), meta.get("remedy", ""))
+
+
+def errors_of(results: Sequence[Any]) -> str:
+    """The models and tests that dbt could not run, with what DuckDB said; empty where it ran them all."""
+    wrong = [one for one in results if str(one.status) in ("error", "runtime error")]
+    lines = [f"{one.node.name}: {' '.join((one.message or '').split())}" for one in wrong[:SHOWN_ERRORS]]
+    more = f" (and {len(wrong) - SHOWN_ERRORS} more)" if len(wrong) > SHOWN_ERRORS else ""
+    return f"dbt could not build {'; '.join(lines)}{more}" if wrong else ""

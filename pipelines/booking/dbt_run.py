@@ -1,0 +1,120 @@
+"""dbt in this process: the project is parsed once and run as often as a run needs.
+
+A process of its own pays for Python, dbt's imports and the parsed project each time, three seconds before the first
+model (docs/bench.md). Add here what every call of dbt needs. Keep out which models are built when (`ledger`).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.fleet.fleet_file import PROJECT
+
+if TYPE_CHECKING:
+    from dbt.contracts.graph.manifest import Manifest
+
+DBT_PROJECT = PROJECT / "dbt_project"
+# Two models at a time: while one waits for DuckDB, dbt prepares the other.
+THREADS = 2
+
+
+class DbtError(Exception):
+    """dbt could not run at all; the message is dbt's own."""
+
+
+def run_dbt(
+    words: Sequence[str],
+    variables: Mapping[str, Any],
+    environment: Mapping[str, str],
+    target: Path,
+    *,
+    project: Path = DBT_PROJECT,
+    threads: int = THREADS,
+) -> list[Any]:
+    """Run one dbt command; returns dbt's result of each node that it reached, in the order in which they ended.
+
+    `environment` is set for the length of the run; `target` is the folder for compiled SQL and dbt.log. DbtError when
+    dbt cannot begin; a node that fails is a result with its status and message. No connection stays open.
+    """
+    from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415 (dbt takes a second)
+    from dbt.cli.main import dbtRunner  # noqa: PLC0415
+
+    manifest = _parsed(project)
+    for node in manifest.nodes.values():
+        # dbt notes here what it has compiled, and would take it for done in the next run.
+        if getattr(node, "extra_ctes_injected", False):
+            node.extra_ctes_injected, node.extra_ctes = False, []
+    arguments = ["--no-write-json", "--log-level-file", "warn", "--quiet", *words]
+    arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
+    try:
+        with _set(environment), _interrupts_as_dbt_knows_them():
+            done = dbtRunner(manifest=manifest).invoke(arguments)
+    finally:
+        DuckDBConnectionManager.close_all_connections()
+        gc.collect()  # the file stays locked for other processes while a handle lives
+    if isinstance(done.exception, Exception):
+        raise DbtError(f"dbt did not run: {done.exception}") from done.exception
+    if done.exception is not None:
+        raise done.exception
+    return list(done.result.results)
+
+
+def parse(project: Path, *options: str) -> Manifest:
+    """Parse the project, of which an unchanged file is read from what an earlier parse left in its folder `target`;
+    writes manifest.json there."""
+    from dbt.cli.main import dbtRunner  # noqa: PLC0415
+
+    done = dbtRunner().invoke(["--quiet", *options, "parse", *_folders(project, project / "target")])
+    if not done.success:
+        raise DbtError(f"the dbt project in {project} does not parse: {done.exception}")
+    return done.result
+
+
+@cache
+def _parsed(project: Path) -> Manifest:
+    """The project as dbt has parsed it, once per process."""
+    return parse(project, "--no-write-json")
+
+
+def _folders(project: Path, target: Path) -> list[str]:
+    folders = {"--project-dir": project, "--profiles-dir": project, "--target-path": target, "--log-path": target}
+    return [word for option, folder in folders.items() for word in (option, os.fspath(folder))]
+
+
+@contextmanager
+def _set(environment: Mapping[str, str]) -> Iterator[None]:
+    """These variables, and afterwards what was there before."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_as_dbt_knows_them() -> Iterator[None]:
+    """Ctrl-C and a termination raise KeyboardInterrupt: on Dagster's own exception dbt's threads go on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, signal.default_int_handler) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
