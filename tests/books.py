@@ -145,6 +145,10 @@ def command(fleet: Path, data: Path, *options: object, **more: str) -> subproces
     )
 
 
+# What dbt keeps of a parsed project, in its folder `target`.
+PARSED = "partial_parse.msgpack"
+
+
 @dataclass(frozen=True)
 class Book:
     """A fleet's warehouse in a folder of its own, and the dbt project that books it."""
@@ -264,6 +268,10 @@ def broken_project(folder: Path, file: str, right: str, wrong: str) -> Path:
     if text.count(right) != 1:
         raise AssertionError(f"{file} holds {text.count(right)} times, expected once: {right}")
     (project / file).write_text(text.replace(right, wrong), encoding="utf-8")
+    # Of the parsed project dbt then reads only the changed file anew: half a second instead of five.
+    prepared_project()
+    (project / "target").mkdir()
+    shutil.copyfile(DBT_PROJECT / "target" / PARSED, project / "target" / PARSED)
     return project
 
 
