@@ -172,7 +172,11 @@ def _build(
 ) -> Iterator[Any]:
     """Build what the context selects, of the dates [first, end); without dates, seeds. `kind` is dbt's selection of
     all that the step could build. A model that fails ends the step, after the results of what was built."""
-    chosen = ["--indirect-selection", "empty", "--select", *selected_names(context)] if context.is_subset else kind
+    chosen = kind
+    if context.is_subset:
+        # A mart alone would be made of the steps that the last run left, for that run's dates.
+        names = [f"+{name}" if kind is MODELS else name for name in selected_names(context)]
+        chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
     results = dbt_run.run_dbt(words, variables_of(fleet, first, end), environment_of(fleet), fleet.root / "dbt")
