@@ -37,7 +37,7 @@ lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked; open site/index.html
-	@$(BIN)/mkdocs build --quiet --strict && echo "open site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open site/index.html; search needs a server: python3 -m http.server --directory site"
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
