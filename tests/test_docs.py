@@ -83,6 +83,30 @@ def test_pages_are_in_plain_english(page: Path) -> None:
     assert found == []
 
 
+def test_every_page_that_the_code_names_is_there() -> None:
+    files = [
+        path
+        for folder in (
+            "pipelines",
+            "collectors",
+            "bench",
+            "dbt_project/models",
+            "dbt_project/macros",
+            "dbt_project/tests",
+        )
+        for path in (PROJECT / folder).rglob("*")
+        if path.suffix in (".py", ".sql", ".yml", ".md")
+    ]
+    files += [PROJECT / name for name in ("Makefile", "pyproject.toml", "dagster.yaml", "README.md")]
+    named_pages = {
+        (named(path), page)
+        for path in files
+        for page in re.findall(r"(?<![\w/])docs/[\w/]+\.md", path.read_text(encoding="utf-8"))
+    }
+    assert len(named_pages) > 20
+    assert {(path, page) for path, page in named_pages if not (PROJECT / page).exists()} == set()
+
+
 def test_the_marts_that_are_said_to_read_raw_are_those_that_do() -> None:
     page = (DOCS / "naming.md").read_text(encoding="utf-8")
     table = page.partition("| mart | reads from `raw` | reason |\n|---|---|---|\n")[2].partition("\n\n")[0]
