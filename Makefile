@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SPARK_READY := $(VENV)/ready-spark
+DOCS_READY := $(VENV)/ready-docs
 
 ifneq ($(wildcard ../shared/data),)
 export WATTLEDGER_VALIDATION_DATA ?= $(abspath ../shared/data)
@@ -13,7 +14,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark lint docs bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -35,13 +36,16 @@ test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this m
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
+docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked; open site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open site/index.html; search needs a server: python3 -m http.server --directory site"
+
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
 
 bench-spark: $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
 	@$(BIN)/python -m bench --legs growth $(ARGS)
 
-lock: $(READY)  ## write both locks anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
+lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
 	@$(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile --quiet --no-strip-extras --universal --python-version 3.11 --generate-hashes --no-header \
 		--group dev --output-file $(VENV)/requirements.fresh pyproject.toml
@@ -51,10 +55,14 @@ lock: $(READY)  ## write both locks anew from pyproject.toml, for Python 3.11 to
 		--no-strip-extras --group spark --constraints requirements.lock \
 		--output-file $(VENV)/requirements.fresh pyproject.toml
 	@(head -n 1 requirements-spark.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
-	@mv $(VENV)/requirements.headed requirements-spark.lock && rm $(VENV)/requirements.fresh
+	@mv $(VENV)/requirements.headed requirements-spark.lock
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-strip-extras --group docs --constraints requirements.lock --output-file $(VENV)/requirements.fresh
+	@(head -n 1 requirements-docs.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements-docs.lock && rm $(VENV)/requirements.fresh
 
-clean:  ## remove what was made here: .venv, caches, dbt's target; data/ stays
-	@rm -rf $(VENV) dbt_project/target dbt_project/logs .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean:  ## remove what was made here: .venv, caches, dbt's target, the site; data/ stays
+	@rm -rf $(VENV) dbt_project/target dbt_project/logs site .pytest_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.
@@ -81,3 +89,7 @@ $(READY): requirements.lock pyproject.toml
 $(SPARK_READY): $(READY) requirements-spark.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
 	@touch $(SPARK_READY)
+
+$(DOCS_READY): $(READY) requirements-docs.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $(DOCS_READY)

@@ -29,7 +29,7 @@ READ = (
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role: what it does in a plan that serves the"
     " lookback's loads with fewer accelerators. Rows of one colocation_id are followed together or not at all. Follow,"
-    " and add up, the rows with is_preferred of this table and of published.right_sizing. How: docs/recommendations.md."
+    " and add up, the rows with is_preferred of this table and of published.right_sizing. How: docs/recommendations."
 )
 COLUMNS = {
     "recommendation_id": ("varchar", "Hash of date, kind and names: the same row, the same id."),
@@ -40,7 +40,7 @@ COLUMNS = {
         " break_even_seconds), `colocate` (its engines share accelerators with those of `shares_with`), `keep` (it"
         " stays where it is; whether its own size may change is in published.right_sizing), `insufficient_data`.",
     ),
-    "reason_code": ("varchar", "Why: docs/recommendations.md lists the codes of each kind."),
+    "reason_code": ("varchar", "Why: docs/recommendations/reason_codes.md lists the codes."),
     **dict.fromkeys(KEYS, ("varchar", "As in deployment_usage.")),
     "quadrant": (
         "varchar",

@@ -28,7 +28,7 @@ READ = (
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope, role and change of size that the evidence of the"
     " lookback allows; where it allows none, one row of kind keep or insufficient_data. Follow, and add up, the rows"
-    " with is_preferred of this table and of published.consolidation. How each is computed: docs/recommendations.md."
+    " with is_preferred of this table and of published.consolidation. How: docs/recommendations."
 )
 _CHANGE = " NULL: nothing is known to be enough."
 # Name -> type, description.
@@ -59,7 +59,7 @@ COLUMNS = {
         " changes.",
     ),
     "confidence": CONFIDENCE,
-    "reason_code": ("varchar", "Why: docs/recommendations.md lists the codes of each kind."),
+    "reason_code": ("varchar", "Why: docs/recommendations/reason_codes.md lists the codes."),
     "evidence_basis": (
         "varchar",
         "What says that the recommended size is enough: `requests_within_slo`, `histogram_within_slo`,"

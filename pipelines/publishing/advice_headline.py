@@ -68,7 +68,7 @@ _ADVICE_MEANINGS = {
     "kWh if nodes off": "instead, if nodes that are left without any pod are switched off with their hosts",
     "USD if released": "on top, a month's price of the freed accelerators' hours, if they are handed back",
     "time short": "share of those days in which this would have been too little or late; 0 where nothing was asked",
-    "confidence": "how well those days support it (docs/recommendations.md)",
+    "confidence": "how well those days support it (docs/recommendations/confidence.md)",
 }
 _FREE_COLUMNS = {
     "free accelerators": TEXT,

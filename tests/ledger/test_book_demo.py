@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 
 import duckdb
@@ -520,11 +520,25 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
 
 
 def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:
+    """And gives what the page prints below it, where it prints something."""
     book, _ = four_weeks
-    ran = 0
+    with_results = re.compile(r"^```sql\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+    compared = 0
     with closing(database.connect(book.fleet.published / publication.DATABASE, read_only=True)) as published:
         for path in (PROJECT / "README.md", PROJECT / "docs" / "tables.md"):
-            for query in re.findall(r"^```sql\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
-                assert published.execute(query).fetchall() != [], f"{path.name}:\n{query}"
-                ran += 1
-    assert ran >= 11
+            for query, printed in with_results.findall(path.read_text(encoding="utf-8")):
+                rows = published.execute(query).fetchall()
+                assert rows != [], f"{path.name}:\n{query}"
+                if printed:
+                    header, _, *lines = ([cell.strip() for cell in line.split("|")] for line in printed.splitlines())
+                    assert header == [column[0] for column in published.description]
+                    assert [[_cell(value) for value in row] for row in rows] == lines, f"{path.name}:\n{query}"
+                    compared += 1
+    assert compared >= 10
+
+
+def _cell(value: object) -> str:
+    """A value as DuckDB's shell prints it."""
+    if value is None:
+        return "NULL"
+    return str(value).removesuffix(":00") if isinstance(value, datetime) else str(value)

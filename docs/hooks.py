@@ -1,0 +1,65 @@
+"""What `make docs` does beside MkDocs: pages from outside docs/, and links that leave docs/.
+
+Pages are written to be read in the repository, where a link may name any file. On the site a link to another page
+stays a link; one to a file that is no page becomes the file's path. A link to nothing fails the build.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File, InclusionLevel
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+# Pages of the site that are kept where people look for them in a repository.
+ELSEWHERE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fleets/README.md", "dbt_project/seeds/README.md")
+# Reached from the page that lists them, so the menu need not.
+UNLISTED = ("sources/", "decisions/0")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+
+logger = logging.getLogger("mkdocs.hooks")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages from outside docs/."""
+    for path in ELSEWHERE:
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for file in files.documentation_pages():
+        if file.src_uri.startswith(UNLISTED):
+            file.inclusion = InclusionLevel.NOT_IN_NAV
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links as they are in the repository into links of the site."""
+    here = page.file.src_uri
+    source = ROOT / here if here in ELSEWHERE else ROOT / "docs" / here
+
+    def of_site(found: re.Match[str]) -> str:
+        mark, text, target, anchor = found[1], found[2], found[3], found[4] or ""
+        if not target or "://" in target or target.startswith("mailto:"):
+            return found[0]
+        path = (source.parent / target).resolve()
+        if not path.exists() or not path.is_relative_to(ROOT):
+            logger.warning("%s links to %s, which is not there", here, target)
+            return found[0]
+        name = path.relative_to(ROOT).as_posix()
+        uri = name.removeprefix("docs/")
+        if files.get_file_from_path(uri) is not None and (uri in ELSEWHERE or name.startswith("docs/")):
+            return f"{mark}[{text}]({os.path.relpath(uri, os.path.dirname(here) or '.')}{anchor})"  # noqa: PTH120
+        plain = text.strip("`")
+        return f"`{name}`" if plain in (name, Path(name).name) else f"{text} (`{name}`)"
+
+    return "".join(
+        part if part.startswith("```") else LINK.sub(of_site, part)
+        for part in re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.DOTALL | re.MULTILINE)
+    )
