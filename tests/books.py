@@ -280,6 +280,32 @@ class Book:
         return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
 
 
+@cache
+def advice_models() -> dict[str, str]:
+    """Name -> SQL of the models of advice, in order; in a warehouse that is called `warehouse`."""
+    with tempfile.TemporaryDirectory() as folder, _environ(WATTLEDGER_WAREHOUSE=f"{folder}/warehouse.duckdb"):
+        from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415
+        from dbt.cli.main import dbtRunner  # noqa: PLC0415
+
+        arguments = ["compile", "--select", "tag:advice", *_folders(DBT_PROJECT, Path(folder))]
+        try:
+            result = dbtRunner(manifest=_manifest(DBT_PROJECT)).invoke(arguments)
+        finally:
+            DuckDBConnectionManager.close_all_connections()
+    if not result.success:
+        raise AssertionError(f"the models of advice do not compile: {result.exception or _messages(result)}")
+    nodes = [one.node for one in result.result.results if one.node.config.materialized != "ephemeral"]
+    return {f"{node.schema}.{node.name}": node.compiled_code for node in nodes}
+
+
+def create_advice_models(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
+    """The models of advice as views over marts that a test wrote by hand; with `names`, those alone."""
+    for name, sql in advice_models().items():
+        if not names or name in names:
+            connection.execute(f"create schema if not exists {name.partition('.')[0]}")
+            connection.execute(f"create view {name} as {sql}")
+
+
 def broken_project(folder: Path, file: str, right: str, wrong: str) -> Path:
     """A copy of the dbt project in which `right` (once, in `file`) became `wrong`."""
     project = folder / "dbt_project"

@@ -25,6 +25,8 @@ from pipelines.warehouse.raw_tables import create_tables
 
 UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
 
+ADVICE = "model.wattledger.int_advised_"
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,11 +49,23 @@ def book(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date,
         upgrades.forget(connection, changed)
     _create_marts(dbt, fleet, set(built.committed.columns))
     spark_ledger.take(fleet, first, end, context.run_id, constants_of(fleet))
+    advised = _create_advice(context, dbt, fleet) if built.committed.columns else []
     keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
-    for name in built.statuses:  # in the order in which dbt built them, on which Dagster insists
+    for name in [*built.statuses, *advised]:  # in the order in which dbt built them, on which Dagster insists
         if keys.get(name) in context.selected_asset_keys:
             yield dg.MaterializeResult(asset_key=keys[name], metadata={"spark_run_id": built.run_id})
     yield from _checked(context, built.statuses, built.rows)
+
+
+def _create_advice(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet) -> list[str]:
+    """Build what advice reads, of the marts that came back: models of DuckDB alone. Returns their unique ids."""
+    args = ["--no-write-json", "run", "--select", "tag:advice", "--vars", json.dumps(project_vars(fleet))]
+    with environment(settings_of_a_run(fleet)):
+        done = dbt.cli(args, target_path=fleet.root / "dbt")
+    done.wait()
+    found = {spec.key: spec for spec in context.assets_def.specs if spec.metadata[UNIQUE_ID].startswith(ADVICE)}
+    own = sorted(found.values(), key=lambda spec: sum(dep.asset_key in found for dep in spec.deps))
+    return [spec.metadata[UNIQUE_ID] for spec in own]
 
 
 def _checked(
