@@ -17,12 +17,6 @@ power_limits as (
 
 ),
 
-held_back as (
-
-    select date from {{ ref('held_back_dates') }}
-
-),
-
 days as (
 
     select
@@ -49,13 +43,9 @@ limits as (
         power_limits.date >= deployments.held_start_date as is_held,
         power_limits.power_limit_watts_max as limit_watts
     from power_limits
-    inner join deployments
-        on {% for key in curve_keys() %}power_limits.{{ key }} = deployments.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-    where power_limits.meters_with_limit = power_limits.meters
+    {{ of_deployments('power_limits', ref('held_back_dates')) }}
+        and power_limits.meters_with_limit = power_limits.meters
         and power_limits.power_limit_watts_min = power_limits.power_limit_watts_max
-        and power_limits.date >= deployments.lookback_start_date
-        and power_limits.date <= deployments.as_of_date
-        and power_limits.date not in (select date from held_back)
 
 ),
 

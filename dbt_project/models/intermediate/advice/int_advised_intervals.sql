@@ -20,13 +20,6 @@ sites as (
 
 ),
 
--- A date that is held back is evidence of nothing.
-held_back as (
-
-    select date from {{ ref('held_back_dates') }}
-
-),
-
 -- The sites' own clocks are asked once per time, not once per deployment.
 times as (
 
@@ -67,13 +60,9 @@ final as (
         intervals.matched_joules,
         intervals.matched_gpu_seconds
     from intervals
-    inner join deployments
-        on {% for key in curve_keys() %}intervals.{{ key }} = deployments.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-        and intervals.date >= deployments.lookback_start_date
-        and intervals.date <= deployments.as_of_date
     inner join local_times
         on intervals.site = local_times.site and intervals.interval_start_at = local_times.interval_start_at
-    where intervals.date not in (select date from held_back)
+    {{ of_deployments('intervals', ref('held_back_dates')) }}
 
 )
 

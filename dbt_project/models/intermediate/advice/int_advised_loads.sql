@@ -24,12 +24,6 @@ models as (
 
 ),
 
-held_back as (
-
-    select date from {{ ref('held_back_dates') }}
-
-),
-
 levels as (
 
     select
@@ -42,11 +36,7 @@ levels as (
         cast(curve_days.tokens as double) as tokens,
         cast(curve_days.joules as double) as joules
     from curve_days
-    inner join deployments
-        on {% for key in curve_keys() %}curve_days.{{ key }} = deployments.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-    where curve_days.date >= deployments.lookback_start_date
-        and curve_days.date <= deployments.as_of_date
-        and curve_days.date not in (select date from held_back)
+    {{ of_deployments('curve_days', ref('held_back_dates')) }}
 
 ),
 
@@ -61,16 +51,12 @@ loaded_hours as (
         goodput_hours.good_requests_low,
         models.slo_attainment_ratio
     from goodput_hours
-    inner join deployments
-        on {% for key in curve_keys() %}goodput_hours.{{ key }} = deployments.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
     inner join models on goodput_hours.model = models.model
-    where models.slo_attainment_ratio is not null
+    {{ of_deployments('goodput_hours', ref('held_back_dates')) }}
+        and models.slo_attainment_ratio is not null
         and goodput_hours.requests > 0
         and goodput_hours.matched_gpu_seconds > 0
         and {{ curve_tokens() | replace('role', 'goodput_hours.role') }} > 0
-        and goodput_hours.date >= deployments.lookback_start_date
-        and goodput_hours.date <= deployments.as_of_date
-        and goodput_hours.date not in (select date from held_back)
 
 ),
 
