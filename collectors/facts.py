@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from collectors.samples import valid
+
 # Steps kept per series for the median: enough that a day at 15 s is judged on 213 steps spread over the whole day.
 STEPS_KEPT = 256
 # Medians are taken for so many series at once: the kept steps of a million series would be 2 GB more.
@@ -56,7 +58,20 @@ class Facts:
         self.steps.grow(more.steps)
         self.size = size
 
-    def see(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray) -> None:
+    def count(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+        """Count the rows of a batch, valid or not; arguments and result as of `advance`."""
+        self._see(rows, starts, times)
+        is_valid = valid(values)
+        if not is_valid.all():
+            self.rejects[rows] += np.add.reduceat(~is_valid, starts, dtype=np.int64)
+            rows, starts = regroup(rows, starts, is_valid)
+            times, values = times[is_valid], values[is_valid]
+            if not len(times):
+                return []
+        self.samples[rows] += np.diff(starts, append=len(times))
+        return self.advance(rows, starts, times, values)
+
+    def _see(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray) -> None:
         self.first_seen[rows] = np.minimum(self.first_seen[rows], np.minimum.reduceat(times, starts))
         self.last_seen[rows] = np.maximum(self.last_seen[rows], np.maximum.reduceat(times, starts))
 

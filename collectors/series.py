@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pyarrow as pa
 
-from collectors.facts import ALWAYS, Facts, regroup
-from collectors.samples import OBSERVED_AT, Family, SourceError, Window, valid
+from collectors.facts import ALWAYS, Facts
+from collectors.samples import OBSERVED_AT, Family, SourceError, Window
 
 # One landing holds a few hundred bytes per series. 10,000 GPUs with their engines have a fifth of this; a label that
 # changes with every request has no end.
@@ -106,17 +106,7 @@ class SeriesRegister:
             codes, times, values = codes[order], times[order], values[order]
             starts = np.flatnonzero(np.diff(codes, prepend=-1))
         rows = rows_of_codes[codes[starts]]
-        self._facts.see(rows, starts, times)
-
-        is_valid = valid(values)
-        if not is_valid.all():
-            self._facts.rejects[rows] += np.add.reduceat(~is_valid, starts, dtype=np.int64)
-            rows, starts = regroup(rows, starts, is_valid)
-            times, values = times[is_valid], values[is_valid]
-            if not len(times):
-                return
-        self._facts.samples[rows] += np.diff(starts, append=len(times))
-        self._runs.extend(self._facts.advance(rows, starts, times, values))
+        self._runs.extend(self._facts.count(rows, starts, times, values))
 
     def reject(self, series_id: int, rows: int) -> None:
         """Count rows of a registered series that could not become samples at all, such as one without a time."""

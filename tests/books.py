@@ -12,10 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +260,25 @@ class Book:
         if is_published and self.fleet.published.exists():
             shutil.copytree(self.fleet.published, root / "published", symlinks=True)
         return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
+
+
+@cache
+def advice_models() -> dict[str, str]:
+    """Name -> SQL of the models of advice, in order; in a warehouse that is called `warehouse`."""
+    prepared_project()
+    with tempfile.TemporaryDirectory() as folder:
+        surroundings = {"WATTLEDGER_WAREHOUSE": f"{folder}/warehouse.duckdb"}
+        results = run_dbt(["compile", "--select", "tag:advice"], {}, surroundings, Path(folder))
+    nodes = [one.node for one in results if one.node.config.materialized != "ephemeral"]
+    return {f"{node.schema}.{node.name}": node.compiled_code for node in nodes}
+
+
+def create_advice_models(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
+    """The models of advice as views over marts that a test wrote by hand; with `names`, those alone."""
+    for name, sql in advice_models().items():
+        if not names or name in names:
+            connection.execute(f"create schema if not exists {name.partition('.')[0]}")
+            connection.execute(f"create view {name} as {sql}")
 
 
 def broken_project(folder: Path, file: str, right: str, wrong: str) -> Path:

@@ -21,3 +21,11 @@
 
 {# Number of the half octave that a load lies in. Rounded, as the two engines' logarithms differ in the last digit, and a load may lie on an edge. #}
 {% macro load_bin(tokens_per_second) %}cast(floor(round(2 * log2({{ tokens_per_second }}), 9)) as integer){% endmacro %}
+
+{# Advice: the rows of a mart that are of a deployment of `deployments` and of a date of its lookback. A date that is held back is evidence of nothing. #}
+{% macro of_deployments(rows, held_back_dates) -%}
+inner join deployments
+        on {% for key in curve_keys() %}{{ rows }}.{{ key }} = deployments.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    where {{ rows }}.date between deployments.lookback_start_date and deployments.as_of_date
+        and {{ rows }}.date not in (select date from {{ held_back_dates }})
+{%- endmacro %}

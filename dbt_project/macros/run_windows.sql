@@ -1,3 +1,5 @@
+-- What a run window reads: the meters and engines that it names, and which of their readings.
+
 {# A window names a node, or an engine, or a model: the first that it names says which rows of the ledger, and so which meters, count. #}
 {% macro is_of_window(ledger, windows) -%}
 case
@@ -6,3 +8,103 @@ case
             else {{ ledger }}.model = {{ windows }}.model
         end
 {%- endmacro %}
+
+{# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope, purpose, reading_id, quantity,
+   possible_watts, typical_interval_seconds, window_reading): of each meter the reading that books it (`energy`) and its best gauge (`watts`), of
+   each engine its counters of tokens (`tokens`). #}
+{% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days) %}
+window_meters as (
+
+    select distinct
+        windows.window_id,
+        windows.start_us,
+        windows.end_us,
+        ledger.meter_scope,
+        ledger.meter
+    from windows
+    inner join {{ ledger }} as ledger
+        on {{ epoch_us('ledger.interval_start_at') }} < windows.end_us
+        and {{ epoch_us('ledger.interval_start_at') }} + ledger.interval_seconds * 1000000 > windows.start_us
+        and {{ is_of_window('ledger', 'windows') }}
+    where ledger.date >= (select cast(min(start_at) as date) from windows)
+        and ledger.date <= (select cast(max(end_at) as date) from windows)
+
+),
+
+booked_meters as (
+
+    select * from {{ meters }} where purpose = 'booked'
+
+),
+
+energy_readings as (
+
+    select
+        window_meters.*,
+        'energy' as purpose,
+        booked_meters.reading_id,
+        booked_meters.quantity,
+        booked_meters.possible_watts,
+        booked_meters.typical_interval_seconds
+    from window_meters
+    inner join booked_meters using (meter_scope, meter)
+    qualify row_number() over (partition by window_id, meter_scope, meter order by booked_meters.date desc) = 1
+
+),
+
+gauge_readings as (
+
+    select
+        window_meters.*,
+        'watts' as purpose,
+        reading_days.reading_id,
+        reading_days.quantity,
+        booked_meters.possible_watts,
+        cast(null as double) as typical_interval_seconds
+    from window_meters
+    inner join {{ reading_days }} as reading_days using (meter_scope, meter)
+    left join booked_meters using (date, meter_scope, meter)
+    where reading_days.quantity = 'power' and reading_days.samples > 0
+    qualify row_number() over (
+        partition by window_id, meter_scope, meter order by reading_days.rank, date desc, reading_days.reading_id
+    ) = 1
+
+),
+
+-- Of a process that is scraped more than once, the target that gives its name is read here.
+token_readings as (
+
+    select distinct
+        windows.window_id,
+        windows.start_us,
+        windows.end_us,
+        cast(null as {{ dbt.type_string() }}) as meter_scope,
+        cast(null as {{ dbt.type_string() }}) as meter,
+        'tokens' as purpose,
+        series.reading_id,
+        series.token_class as quantity,
+        cast(null as double) as possible_watts,
+        cast(null as double) as typical_interval_seconds
+    from windows
+    inner join {{ engine_days }} as engine_days on coalesce(windows.engine = engine_days.engine, windows.model is not null)
+    inner join {{ token_choices }} as token_choices on engine_days.engine = token_choices.engine and engine_days.date = token_choices.date
+    inner join {{ series }} as series
+        on token_choices.engine = series.engine
+        and token_choices.token_class = series.token_class
+        and token_choices.source = series.source
+        and token_choices.metric = series.metric
+    left join (select distinct series_id from {{ scrape_copies }} where is_redundant) as redundant on series.series_id = redundant.series_id
+    where series.quantity = 'tokens'
+        and series.token_class in ('input', 'output')
+        and redundant.series_id is null
+        and (windows.engine is not null or coalesce(series.model, engine_days.model) = windows.model)
+
+),
+
+window_readings as (
+
+    select *, window_id || ' ' || purpose || ' ' || quantity || ' ' || cast(reading_id as {{ dbt.type_string() }}) as window_reading
+    from (select * from energy_readings union all select * from gauge_readings union all select * from token_readings) as readings
+
+)
+{% endmacro %}

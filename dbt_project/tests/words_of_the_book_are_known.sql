@@ -1,9 +1,9 @@
--- Readers filter by these words: a new one is a new meaning. The words of a column stand in marts.yml alone (`words`, with null where NULL is
+-- Readers filter by these words: a new one is a new meaning. The words of a column are in its mart's yml alone (`words`, with null where NULL is
 -- allowed), and this one test looks at all of them, as a test of each column would cost a tenth of a second of dbt's own time. A warning: the
 -- row with the word is still booked.
 {{ config(severity='warn', meta={'dagster': {'ref': {'name': 'energy_ledger'}}, 'remedy': 'report this word; the row is booked all the same'}) }}
 
-{# dbt has to know the tables before it knows their columns. A test compares this list with marts.yml (tests/ledger/test_words.py). #}
+{# dbt has to know the tables before it knows their columns. A test compares this list with the marts' yml files (tests/ledger/test_words.py). #}
 {% set tables = [
     ref('energy_ledger'), ref('token_ledger'), ref('model_hourly'), ref('model_daily'), ref('model_monthly'), ref('fleet_daily'), ref('idle_power'),
     ref('reconciliation_daily'), ref('token_reconciliation_daily'), ref('series_daily'), ref('run_windows'), ref('load_test_phases'), ref('model_intervals'),

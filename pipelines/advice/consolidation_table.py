@@ -11,8 +11,9 @@ from contextlib import closing
 import dagster as dg
 import duckdb
 import numpy as np
+import pandas as pd
 
-from pipelines.advice import right_sizing_table
+from pipelines.advice import advised
 from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS, mark_preferred
 from pipelines.analysis import consolidation
 from pipelines.analysis.right_sizing import KEYS
@@ -22,10 +23,7 @@ from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
 
-READ = (
-    *("deployment_usage", "energy_ledger", "model_footprints", "model_intervals", "pressure_hourly"),
-    "unmetered_devices",
-)
+READ = ("usage", "intervals", "days", "engines")
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role: what it does in a plan that serves the"
     " lookback's loads with fewer accelerators. Rows of one colocation_id are followed together or not at all. Follow,"
@@ -108,63 +106,6 @@ COLUMNS = {
     "is_preferred": IS_PREFERRED,
 }
 
-# Who holds which accelerators: as in the newest interval that the deployment has.
-_ENGINES = f"""
-with newest as (
-    select *, coalesce(device_type, '__unknown__') as known_type
-    from marts.energy_ledger where date = (select max(as_of_date) from marts.deployment_usage)
-    qualify interval_start_at = max(interval_start_at) over (partition by site, deployment, model, meter_scope, role)
-),
-engines as (
-    select usage.usage, newest.engine,
-        list(distinct coalesce(newest.node, '') order by coalesce(newest.node, '')) as nodes,
-        string_agg(distinct newest.meter, ',' order by newest.meter) as gpu_group,
-        count(distinct newest.meter) as gpus
-    from newest
-    inner join usage_told as usage
-        on {" and ".join(f"newest.{key} = usage.{key}" for key in KEYS if key != "device_type")}
-        and newest.known_type = usage.device_type
-    group by all
-),
--- A board that two engines hold in different company belongs to no group.
-boards as (
-    select engine, gpu_group, unnest(string_split(gpu_group, ',')) as meter from engines
-),
-overlapping as (
-    select distinct boards.engine from boards
-    inner join boards as others on boards.meter = others.meter and boards.gpu_group <> others.gpu_group
-)
-select engines.usage, engines.engine || ' ' || engines.usage as engine, engines.nodes[1] as node, engines.nodes,
-    engines.gpu_group, engines.gpus, overlapping.engine is not null as overlaps
-from engines left join overlapping using (engine)
-order by engines.usage, engines.engine
-"""
-_UNKNOWN_NODES = """
-select distinct coalesce(node, '') as node from marts.energy_ledger
-where date = (select max(as_of_date) from marts.deployment_usage) and model = '__unknown__'
-union
--- Nobody knows what would be saved by switching off a node on which such a device works.
-select distinct coalesce(node, '') as node from marts.unmetered_devices
-where date = (select max(as_of_date) from marts.deployment_usage) and model <> '__unallocated__'
-"""
-# Of each interval what share of its SLO capacity a deployment's accelerators were asked for.
-_LOADS = f"""
-select usage.usage::integer as usage,
-    date_diff('second', first_at, interval_start_at)::integer // usage.grid_seconds as interval_number,
-    ((case when role = 'prefill' then matched_total_tokens else matched_output_tokens end)::double
-    / nullif(matched_gpu_seconds, 0)::double / usage.capacity_tokens_per_second_per_gpu)::float as load,
-    {right_sizing_table.IS_PARKED}::tinyint as idle
-from marts.model_intervals as intervals
-inner join usage_told as usage using ({", ".join(KEYS)})
-where interval_start_at >= usage.lookback_start_at and interval_start_at < usage.lookback_end_at
-    and {right_sizing_table.NOT_HELD_BACK}
-"""
-_SPAN = """
-select min(lookback_start_at), date_diff('second', min(lookback_start_at), max(lookback_end_at)),
-    (select max(interval_seconds) from marts.model_intervals)
-from marts.deployment_usage
-"""
-
 
 def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.Consolidation:
     """Replace published.consolidation by a plan for what the marts hold now, and mark which rows of both tables to
@@ -179,33 +120,28 @@ def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.
 
 
 def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
-    usage = right_sizing_table.read_usage(connection)
-    labels = dict(connection.execute("select model, keep_apart from fleet.models").fetchall())
-    usage["keep_apart"] = usage["model"].map(labels)
-    ((first_at, seconds, interval_seconds),) = connection.execute(_SPAN).fetchall()
+    usage = advised.usage(connection)
+    found = advised.read(connection, "intervals", ("usage", "interval_start_at", "seconds", "load_ratio", "is_parked"))
     # Without any interval of known power and tokens there is no load, and no grid to lay it on.
-    intervals = (seconds or 0) // interval_seconds if interval_seconds else 0
+    interval_seconds = int(found["seconds"].max()) if len(found) else 0
+    first_at, last_at = usage["lookback_start_at"].min(), usage["lookback_end_at"].max()
+    intervals = int((last_at - first_at).total_seconds()) // interval_seconds if interval_seconds else 0
     load = np.full((len(usage), intervals), np.nan, dtype=np.float32)
     idle = np.full((len(usage), intervals), -1, dtype=np.int8)
-    told = usage.reset_index()[
-        ["usage", *KEYS, "as_of_date", "lookback_start_at", "lookback_end_at", "capacity_tokens_per_second_per_gpu"]
-    ].assign(first_at=first_at, grid_seconds=interval_seconds or 1)
-    told["lookback_start_date"] = usage["lookback_start_at"].dt.tz_convert("UTC").dt.date
-    with database.registered(connection, usage_told=told):
-        found = connection.execute(_LOADS).fetchnumpy()
-        engines = connection.execute(_ENGINES).df()
-        days = right_sizing_table.read_days(connection)
-    at = found["usage"], found["interval_number"]
-    load[at] = np.ma.filled(found["load"], np.nan)
-    idle[at] = np.ma.filled(found["idle"], -1)
-    unknown = frozenset(node for (node,) in connection.execute(_UNKNOWN_NODES).fetchall())
+    if interval_seconds:
+        nth = (found["interval_start_at"] - first_at) // pd.Timedelta(seconds=interval_seconds)
+        at = found["usage"].to_numpy(), nth.to_numpy()
+        load[at] = found["load_ratio"]
+        idle[at] = found["is_parked"]
+    engines, days = advised.read(connection, "engines"), advised.read(connection, "days").dropna(subset="seconds")
+    unknown = frozenset(node for nodes in engines["unknown_nodes"].dropna() for node in nodes)
     return consolidation.Fleet(usage, engines, unknown, load, idle, interval_seconds or 1, days)
 
 
 def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     """published/consolidation, after the marts that it reads."""
     key = asset_key(fleet, "published", "consolidation")
-    read = [asset_key(fleet, "marts", name) for name in READ]
+    read = [asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ]
 
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
     def consolidation_() -> dg.MaterializeResult:

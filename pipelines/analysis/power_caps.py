@@ -53,6 +53,30 @@ class Evidence:
         return replace(self, **cut, highest=self.highest.assign(seen=self.highest["train_seen"]))
 
 
+def evidence(usage: pd.DataFrame, days: pd.DataFrame, loads: pd.DataFrame, demand: pd.DataFrame) -> Evidence | None:
+    """What a lower limit did; None where no deployment worked under two. Per `usage`, `date` and `is_held`: `days` with
+    `limit_watts` and `gpu_seconds`, `loads` with `load_bin` and the facts of `levels` and of `judged`, `demand` with
+    `tokens_per_second_per_gpu` of each interval."""
+    columns = ["usage", "date", "is_held", "limit_watts"]
+    dates = limited_dates(usage, days.dropna(subset="limit_watts")[columns])
+    if dates.empty:
+        return None
+    limited = dates[["usage", "date", *LEVEL]]
+    now = dates[dates["is_newest"]].set_index("usage")
+    judged = loads.dropna(subset="requests").merge(limited, on=["usage", "date"])
+    seen = demand.merge(limited, on=["usage", "date"]).set_index(LEVEL)
+    each = seen["tokens_per_second_per_gpu"]
+    highest = pd.DataFrame({"seen": _highest(each), "train_seen": _highest(each[~seen["is_held"]])}).reset_index()
+    held_gpus = days.dropna(subset="seconds")[["usage", "date", "is_held", "gpu_seconds"]]
+    return Evidence(dates, now, loads.dropna(subset="intervals"), held_gpus, highest, judged)
+
+
+def _highest(loads: pd.Series) -> pd.Series:
+    """Per LEVEL (the index) the load that LEAST_INTERVALS intervals reached; none where there are fewer."""
+    ranks = loads.groupby(level=LEVEL).rank(method="first", ascending=False)
+    return loads[ranks == LEAST_INTERVALS]
+
+
 def limited_dates(usage: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
     """Dates under one known limit of the deployments that some of their pool worked under less than today: `told`
     (`usage`, `date`, `is_held`, `limit_watts` of a GPU) with `pool` and `limit_percent` of the device type's limit, and

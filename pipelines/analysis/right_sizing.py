@@ -54,6 +54,22 @@ def vetoes(usage: pd.DataFrame) -> pd.Series:
     return _first_of(usage, reasons)
 
 
+def shortfalls(candidates: pd.DataFrame, demand: pd.DataFrame) -> pd.DataFrame:
+    """For how many intervals of the lookback (`demand`: `usage`, `is_held`, `tokens_per_second`), and of the days held
+    back, each candidate would have been too small; those of a deployment without any are left out."""
+    by_usage = demand.groupby("usage")
+    asked = {number: (own["tokens_per_second"].to_numpy(), own["is_held"].to_numpy(bool)) for number, own in by_usage}
+    columns = ["candidate", "usage", "recommended_capacity_tokens_per_second"]
+    found = []
+    for candidate, number, capacity in candidates[columns].itertuples(index=False):
+        if number in asked:
+            tokens, is_held = asked[number]
+            is_short = tokens > float(capacity)
+            found.append((candidate, len(tokens), is_short.sum(), is_held.sum(), (is_short & is_held).sum()))
+    columns = ["candidate", "intervals", "short_intervals", "held_intervals", "held_short_intervals"]
+    return pd.DataFrame(found, columns=columns).astype(int)
+
+
 def backtest(
     usage: pd.DataFrame, candidates: pd.DataFrame, shortfalls: pd.DataFrame, hours: pd.DataFrame
 ) -> pd.DataFrame:

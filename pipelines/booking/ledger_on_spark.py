@@ -44,6 +44,9 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
         upgrades.forget(connection, changed)
     _create_marts(fleet, set(built.committed.columns))
     spark_ledger.take(fleet, first, end, context.run_id, constants_of(fleet))
+    if built.committed.columns:
+        # What advice reads, of the marts that came back: models of DuckDB alone.
+        _run(fleet, "run", "--select", "tag:advice")
     yield from results_of(context, built.statuses, built.rows, {"spark_run_id": built.run_id})
 
 
@@ -53,7 +56,11 @@ def _create_marts(fleet: Fleet, marts: set[str]) -> None:
         held = spark_ledger.marts_of(connection)
     if marts <= held:
         return
-    words = ["run", "--empty", *(("--exclude", *sorted(held)) if held else ())]
+    _run(fleet, "run", "--empty", *(("--exclude", *sorted(held)) if held else ()))
+
+
+def _run(fleet: Fleet, *words: str) -> None:
+    """dbt on the fleet's own warehouse."""
     results = dbt_run.run_dbt(words, variables_of(fleet), environment_of(fleet), fleet.root / "dbt")
     if errors := errors_of(results):
         raise dg.Failure(errors, allow_retries=False)

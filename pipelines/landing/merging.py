@@ -7,10 +7,17 @@ everything about windows (`telemetry_landing`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import duckdb
+import numpy as np
 import pyarrow as pa
 
-from collectors.samples import Window
+from collectors.facts import Facts
+from collectors.samples import OBSERVED_AT, Window
+from pipelines.warehouse import database, statements
+
+BATCH_ROWS = 1 << 19
 
 # Of the series in the registered table `chunks_came`: those to merge.
 OF_CAME = "series_id in (select series_id from chunks_came)"
@@ -29,56 +36,52 @@ def one_per_time(rows: str) -> str:
 def recounted(connection: duckdb.DuckDBPyConnection, source: str, day: Window, power: str, tokens: str) -> pa.Table:
     """Rows for raw.series_chunks of the series in the registered table `chunks_came`, over the whole day.
 
-    `power` and `tokens` are the relations of samples. Facts are counted in time order, whatever order rows came in.
+    `power` and `tokens` are the relations of samples. Facts are counted in time order, whatever order rows came in, by
+    what counts them when a day comes at once.
     """
     span = (day.start_at, day.end_at)
-    query = _CHUNKS.format(power=power, tokens=tokens, of_came=OF_CAME)
-    return connection.sql(query, params=[*span, *span, source, source, *span]).to_arrow_table()
+    parts = [
+        f"select series_id, observed_at, value from {rows} where observed_at >= ? and observed_at < ? and {OF_CAME}"
+        for rows in (power, tokens)
+    ]
+    ordered = connection.sql(f"{' union all '.join(parts)} order by series_id, observed_at", params=[*span, *span])
+    counted = _counted(ordered.to_arrow_reader(BATCH_ROWS))
+    with database.registered(connection, chunks_counted=counted):
+        params = [source, source, *span]
+        return connection.sql(statements.read(__file__, "merged_chunks"), params=params).to_arrow_table()
 
 
-_CHUNKS = """
-with rows_of_day as (
-    select * from {power} as power_rows
-    where observed_at >= ? and observed_at < ? and {of_came}
-    union all
-    select * from {tokens} as token_rows
-    where observed_at >= ? and observed_at < ? and {of_came}
-),
-timed as (
-    select series_id, observed_at, max(value) as value, count(*) as samples
-    from rows_of_day where value >= 0 and value < 9.2e18 group by series_id, observed_at
-),
-stepped as (
-    select *,
-        value - lag(value) over in_time as step,
-        epoch_us(observed_at) - epoch_us(lag(observed_at) over in_time) as gap_us
-    from timed
-    window in_time as (partition by series_id order by observed_at)
-),
-valid as (
-    select series_id, cast(sum(samples) as bigint) as samples, cast(sum(samples - 1) as bigint) as duplicates,
-        min(observed_at) as first_at, min_by(value, observed_at) as first_value,
-        max(observed_at) as last_at, max_by(value, observed_at) as last_value,
-        count(*) filter (where step < 0) as falls, coalesce(max(gap_us), 0) / 1e6 as longest_gap_seconds,
-        median(gap_us) / 1e6 as typical_interval_seconds,
-        max(step / (gap_us / 1e6)) as steepest_rise_per_second
-    from stepped group by series_id
-),
-rejected as (
-    select series_id, count(*) filter (where not (value >= 0 and value < 9.2e18)) as rejects
-    from rows_of_day group by series_id
-)
-select came.series_id, ? as source,
-    least(came.chunk_start_at, held.chunk_start_at) as chunk_start_at,
-    greatest(came.chunk_end_at, held.chunk_end_at) as chunk_end_at,
-    coalesce(valid.samples, 0) as samples, valid.first_at, valid.first_value, valid.last_at, valid.last_value,
-    coalesce(valid.falls, 0) as falls, coalesce(valid.duplicates, 0) as duplicates,
-    greatest(came.out_of_order, held.out_of_order) as out_of_order,
-    greatest(came.rejects, rejected.rejects) as rejects,
-    valid.longest_gap_seconds, valid.typical_interval_seconds, valid.steepest_rise_per_second
-from chunks_came as came
-join rejected on rejected.series_id = came.series_id
-left join valid on valid.series_id = came.series_id
-left join raw.series_chunks as held
-    on held.series_id = came.series_id and held.source = ? and held.chunk_start_at >= ? and held.chunk_start_at < ?
-"""
+def _counted(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """The facts of every series of these samples, which are ordered by series and time."""
+    facts, ids = Facts(0), np.empty(0, np.int64)
+    for batch in batches:
+        series, times, values = (
+            batch.column(0).to_numpy(),
+            batch.column(1).cast(pa.int64()).to_numpy(),
+            batch.column(2).to_numpy(),
+        )
+        starts = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1]]))
+        # A series may go on from batch to batch: then the newest one is its row.
+        fresh = series[starts][1:] if len(ids) and ids[-1] == series[0] else series[starts]
+        ids = np.concatenate([ids, fresh])
+        facts.grow(len(ids))
+        facts.count(np.arange(len(ids) - len(starts), len(ids)), starts, times, values)
+    rows = np.arange(len(ids))
+    is_empty, interval_us = facts.samples[rows] == 0, facts.steps.medians(rows)
+    rises = facts.steepest_rise[rows]
+    return pa.table(
+        {
+            "series_id": ids,
+            "samples": facts.samples[rows],
+            "first_at": pa.array(facts.run_first_at[rows], pa.int64(), mask=is_empty).view(OBSERVED_AT),
+            "first_value": pa.array(facts.run_first_value[rows], mask=is_empty),
+            "last_at": pa.array(facts.last_at[rows], pa.int64(), mask=is_empty).view(OBSERVED_AT),
+            "last_value": pa.array(facts.last_value[rows], mask=is_empty),
+            "falls": facts.falls[rows],
+            "duplicates": facts.duplicates[rows],
+            "rejects": facts.rejects[rows],
+            "longest_gap_seconds": pa.array(facts.longest_gap_us[rows] / 1e6, mask=is_empty),
+            "typical_interval_seconds": pa.array(interval_us / 1e6, mask=np.isnan(interval_us)),
+            "steepest_rise_per_second": pa.array(rises, mask=np.isneginf(rises)),
+        }
+    )

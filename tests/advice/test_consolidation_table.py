@@ -9,6 +9,7 @@ import pytest
 from pipelines.advice.consolidation_table import COLUMNS, _read, write_consolidation
 from pipelines.advice.right_sizing_table import write_right_sizing
 from tests.advice.test_right_sizing_table import marts as marts_of_one_deployment
+from tests.books import create_advice_models
 
 marts = marts_of_one_deployment
 
@@ -27,6 +28,7 @@ def ledger(connection: duckdb.DuckDBPyConnection, engines: dict[str, tuple[str, 
         "create table marts.energy_ledger as select *, cast(interval_start_at as date) as date from rows"
     )
     connection.execute("create table marts.unmetered_devices (date date, node varchar, model varchar)")
+    create_advice_models(connection, "intermediate.int_advised_engines")
 
 
 def test_replicas_stand_where_the_newest_interval_has_them(marts: duckdb.DuckDBPyConnection) -> None:

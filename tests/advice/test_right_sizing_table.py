@@ -15,6 +15,7 @@ from pipelines.advice.right_sizing_table import COLUMNS, write_right_sizing
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from tests.advice.test_sizes import DEPLOYMENT, usage
+from tests.books import advice_models, create_advice_models
 from tests.given import nothing_is_held_back
 
 MODEL = ("weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_heads", "max_tensor_parallel")
@@ -88,6 +89,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         )
         types = types.assign(memory_gib=80.0, memory_bandwidth_gb_per_second=2039.0)
         types = types.assign(idle_watts_bare=55.0, power_limit_watts=400.0)
+        types = types.assign(idle_watts_loaded=None, embodied_kgco2e=None)
         for name, frame in {
             "marts.deployment_usage": held,
             "marts.model_footprints": footprints,
@@ -106,6 +108,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("insert into fleet.sites (site, time_zone) values ('west', 'America/Los_Angeles')")
         connection.execute("insert into fleet.models (model, min_replicas) values ('m', 1)")
         connection.execute("update fleet.models set slo_attainment_ratio = 0.95")
+        create_advice_models(connection, *(name for name in advice_models() if not name.endswith("_engines")))
         yield connection
 
 

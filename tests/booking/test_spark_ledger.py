@@ -13,7 +13,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipelines.booking import upgrades
+from pipelines.booking import dbt_run, ledger_on_spark, upgrades
 from pipelines.booking.alarms import ALARMS
 from pipelines.booking.invariants import invariants
 from pipelines.booking.project import prepared_project
@@ -116,10 +116,11 @@ def test_what_every_build_makes_anew_is_forgotten_for_any_dates(
 # --- what Dagster hears -----------------------------------------------------------------------------------------------
 
 
-def materialize(fleet: Fleet) -> dg.ExecuteInProcessResult:
-    """One mart of the job, and its checks."""
+def materialize(fleet: Fleet, *assets: dg.AssetKey) -> dg.ExecuteInProcessResult:
+    """These assets of the job, by default one mart, and their checks."""
     job = definitions_of(fleet).resolve_job_def(JOB)
-    return job.execute_in_process(asset_selection=[ASSET], partition_key="2026-10-05", raise_on_error=False)
+    selected = assets or [ASSET]
+    return job.execute_in_process(asset_selection=selected, partition_key="2026-10-05", raise_on_error=False)
 
 
 def checks(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool, str]]:
@@ -160,6 +161,20 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
     told = {one.check_name: one.description for one in result.get_asset_check_evaluations()}
     assert told[warns] == "1 row"
+
+
+def test_what_advice_reads_is_made_in_the_warehouse_of_the_marts_that_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = Committed("a build", {"fleet_daily": COLUMNS["fleet_daily"]}, {})
+    built = driver.Build("a build", {MODEL: "success"}, committed, {})
+    done = []
+    monkeypatch.setattr(spark_ledger, "build", lambda *_, forget: built)
+    monkeypatch.setattr(ledger_on_spark, "_create_marts", lambda *_: None)
+    monkeypatch.setattr(spark_ledger, "take", lambda *_: done.append("take"))
+    monkeypatch.setattr(dbt_run, "run_dbt", lambda words, *_: done.extend(words) or [])
+    assert materialize(spark_fleet(tmp_path)).success
+    assert done == ["take", "run", "--select", "tag:advice"]
 
 
 def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

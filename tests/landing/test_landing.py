@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 
 import duckdb
@@ -273,6 +274,21 @@ def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(
         facts.append(rows(held, "select * exclude (out_of_order) from raw.series_chunks"))
         held.connection.close()
     assert facts[0] == facts[1]
+
+
+def test_a_merged_day_of_many_samples_has_the_median_of_a_day_that_came_at_once() -> None:
+    """A median is taken of 256 steps at most, evenly chosen: of steps that grow all day it is not the exact one."""
+    times = list(accumulate(20 + 0.1 * n for n in range(1000)))
+    points = [(at(seconds=second), float(n)) for n, second in enumerate(times)]
+    parts = [Samples(is_additive=True).put(ENERGY, GPU, part) for part in (points[:400], points[350:])]
+    found = []
+    for sources in ([Samples().put(ENERGY, GPU, points)], parts):
+        held = opened(":memory:", WarehouseStore())
+        for source in sources:
+            land(held, source, day(0))
+        found.append(rows(held, "select samples, typical_interval_seconds from raw.series_chunks"))
+        held.connection.close()
+    assert found[0] == found[1]
 
 
 def test_reading_ahead_keeps_order_and_stops_with_the_consumer() -> None:

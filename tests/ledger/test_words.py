@@ -1,4 +1,4 @@
-"""Columns with a closed set of words: each has its words in marts.yml, once, and a row with another one is found."""
+"""Columns with a closed set of words: each has its words in its mart's yml, and a row with another one is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import yaml
 from pipelines.fleet.fleet_file import PROJECT, Role
 from tests.books import Book, demo_fleet, on
 
-MARTS = yaml.safe_load((PROJECT / "dbt_project/models/marts/marts.yml").read_text(encoding="utf-8"))["models"]
+FOLDER = PROJECT / "dbt_project/models/marts"
+FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))}
+MARTS = [model for name, file in FILES.items() if not name.startswith("unit_tests") for model in file["models"]]
+# Name -> text of what more than one mart has.
+SHARED = dict(re.findall(r"{% docs (\w+) %}\n(.*)\n{% enddocs %}", (FOLDER / "columns.md").read_text(encoding="utf-8")))
 TEST = PROJECT / "dbt_project/tests/words_of_the_book_are_known.sql"
 # Their names say that they hold a word, and it is not one of a closed set.
 OPEN = {
@@ -45,11 +49,27 @@ def test_every_column_of_words_says_which() -> None:
     assert named - words().keys() == set()
 
 
+def text(column: dict) -> str:
+    """What a column's description reads like in the database."""
+    return re.sub(r"{{ doc\('(\w+)'\) }}", lambda found: SHARED[found[1]], column["description"])
+
+
+def test_every_mart_has_a_file_of_its_own_beside_its_sql() -> None:
+    assert [mart["name"] for mart in MARTS] == sorted(path.stem for path in FOLDER.glob("*.sql"))
+
+
+def test_a_text_is_written_once() -> None:
+    """In the one mart that has such a column, or in columns.md."""
+    written = [column["description"] for mart in MARTS for column in mart["columns"]]
+    named = [name for said in written for name in re.findall(r"doc\('(\w+)'\)", said)]
+    assert {name for name in SHARED if named.count(name) < 2} == set()
+    texts = [said for said in written if "{{" not in said] + list(SHARED.values())
+    assert sorted({said for said in texts if texts.count(said) > 1}) == []
+
+
 def test_null_is_allowed_where_the_description_says_what_it_means() -> None:
-    """ "A column whose description does not say what NULL means is never NULL" (marts.yml)."""
-    told = {
-        (mart["name"], column["name"]): "NULL" in column["description"] for mart in MARTS for column in mart["columns"]
-    }
+    """ "A column whose description does not say what NULL means is never NULL" (columns.md)."""
+    told = {(mart["name"], column["name"]): "NULL" in text(column) for mart in MARTS for column in mart["columns"]}
     assert {key: None in found for key, found in words().items()} == {key: told[key] for key in words()}
 
 

@@ -1,4 +1,6 @@
 -- What is known of each device type: the fleet file's figures first, column by column, then the seed's.
+{{ config(tags=['advice']) }}
+
 with device_types as (
 
     select * from {{ ref('device_types') }}

@@ -1,0 +1,69 @@
+-- One row per deployment and interval of its lookback: what it was asked for, and in which hour of its site's own week.
+-- A table, as the other models of advice and the asset itself read it: as a view it would be made five times.
+{{ config(materialized='table') }}
+
+with deployments as (
+
+    select * from {{ ref('int_advised_deployments') }}
+
+),
+
+intervals as (
+
+    select * from {{ ref('model_intervals') }}
+
+),
+
+sites as (
+
+    select * from {{ source('fleet', 'sites') }}
+
+),
+
+-- The sites' own clocks are asked once per time, not once per deployment.
+times as (
+
+    select distinct
+        site,
+        interval_start_at
+    from intervals
+    where date >= (select min(lookback_start_date) from deployments)
+
+),
+
+local_times as (
+
+    select
+        times.*,
+        timezone(coalesce(sites.time_zone, 'UTC'), times.interval_start_at) as local_at
+    from times
+    left join sites on times.site = sites.site
+
+),
+
+final as (
+
+    select
+        deployments.usage,
+        intervals.date,
+        intervals.date >= deployments.held_start_date as is_held,
+        intervals.interval_start_at,
+        cast((isodow(local_times.local_at) - 1) * 24 + hour(local_times.local_at) as integer) as slot,
+        cast(local_times.local_at as date) as local_date,
+        intervals.interval_seconds as seconds,
+        {{ curve_tokens() | replace('role', 'intervals.role') }} as tokens,
+        cast(tokens as double) / intervals.interval_seconds as tokens_per_second,
+        tokens_per_second * intervals.interval_seconds / nullif(cast(intervals.matched_gpu_seconds as double), 0) as tokens_per_second_per_gpu,
+        {{ ratio('tokens', 'intervals.matched_gpu_seconds') }} / deployments.capacity_tokens_per_second_per_gpu as load_ratio,
+        -- What is not known is not parked.
+        coalesce({{ moved_tokens() | replace('role', 'intervals.role') }} = 0, false) as is_parked,
+        intervals.matched_joules,
+        intervals.matched_gpu_seconds
+    from intervals
+    inner join local_times
+        on intervals.site = local_times.site and intervals.interval_start_at = local_times.interval_start_at
+    {{ of_deployments('intervals', ref('held_back_dates')) }}
+
+)
+
+select * from final

@@ -1,0 +1,109 @@
+-- One row per deployment with all that sizes are computed from: its usage, model, devices, pressure and earlier demand.
+with deployments as (
+
+    select * from {{ ref('int_advised_deployments') }}
+
+),
+
+intervals as (
+
+    select * from {{ ref('int_advised_intervals') }}
+
+),
+
+pressure_hours as (
+
+    select * from {{ ref('pressure_hourly') }}
+
+),
+
+held_back as (
+
+    select date from {{ ref('held_back_dates') }}
+
+),
+
+footprints as (
+
+    select * from {{ ref('model_footprints') }}
+
+),
+
+models as (
+
+    select * from {{ source('fleet', 'models') }}
+
+),
+
+device_types as (
+
+    select * from {{ ref('stg_device_types') }}
+
+),
+
+pressure as (
+
+    select
+        site,
+        deployment,
+        model,
+        role,
+        count(*) as hours,
+        cast(sum(intervals) as double) as pressure_intervals,
+        cast(sum(queued_intervals) as double) as queued_intervals,
+        case when count(preemptions) > 0 then count(*) filter (where preemptions > 0) end as preempted_hours,
+        case when count(kv_cache_usage_ratio_max) > 0 then count(*) filter (where kv_cache_usage_ratio_max >= 0.9) end as full_cache_hours,
+        max(kv_cache_usage_ratio_max) as kv_cache_usage_ratio_max,
+        max(running_requests_max) as running_requests_max,
+        bool_or(has_queue_telemetry) as has_queue_telemetry
+    from pressure_hours
+    where date not in (select date from held_back)
+        and date <= (select max(as_of_date) from deployments)
+        and hour_start_at >= (select min(lookback_start_at) from deployments)
+    group by site, deployment, model, role
+
+),
+
+demand as (
+
+    select
+        usage,
+        quantile_cont(tokens_per_second, 0.99) filter (where not is_held) as train_demand_p99,
+        max(tokens_per_second) filter (where not is_held) as train_demand_max,
+        count(*) filter (where not is_parked) as busy_intervals,
+        count(*) filter (where not is_parked and not is_held) as train_busy_intervals,
+        count(*) filter (where not is_parked and is_held) as held_busy_intervals,
+        count(*) filter (where is_held) as held_intervals
+    from intervals
+    group by usage
+
+),
+
+final as (
+
+    select
+        deployments.*,
+        footprints.* exclude (model),
+        pressure.* exclude (site, deployment, model, role),
+        models.min_replicas,
+        models.cold_start_seconds,
+        models.keep_apart,
+        device_types.memory_gib / device_types.gpus as memory_gib,
+        device_types.memory_bandwidth_gb_per_second / device_types.gpus as memory_bandwidth_gb_per_second,
+        device_types.idle_watts_bare / device_types.gpus as idle_watts_bare,
+        device_types.power_limit_watts / device_types.gpus as power_limit_watts,
+        demand.* exclude (usage)
+    from deployments
+    left join pressure
+        on deployments.site = pressure.site
+        and deployments.deployment = pressure.deployment
+        and deployments.model = pressure.model
+        and deployments.role = pressure.role
+    left join footprints on deployments.model = footprints.model
+    left join models on deployments.model = models.model
+    left join device_types on deployments.device_type = device_types.device_type
+    left join demand on deployments.usage = demand.usage
+
+)
+
+select * from final

@@ -1,0 +1,25 @@
+"""What advice is computed from, as dbt makes it: the models int_advised_… (dbt_project/models/intermediate/advice).
+
+Add here how such a model is read. Keep out every figure (those models) and what is made of it (`pipelines.analysis`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pandas as pd
+
+
+def read(connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str] = ("*",)) -> pd.DataFrame:
+    """The rows of a model, in an order of their own; column `usage` numbers deployments."""
+    listed = ", ".join(columns)
+    return connection.execute(f"select {listed} from intermediate.int_advised_{name} order by all").df()
+
+
+def usage(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """One row per deployment, numbered by the index `usage`, with all that recommendations are computed from."""
+    found = read(connection, "usage").set_index("usage").sort_index()
+    # Whole numbers of which some are not known come masked, and so would every comparison with them.
+    masked = [name for name, kind in found.dtypes.items() if str(kind).startswith("Int")]
+    return found.astype(dict.fromkeys(masked, float))
