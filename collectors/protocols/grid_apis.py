@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import orjson
 import pyarrow as pa
 
-from collectors.protocols.http_client import PrometheusServer
+from collectors.limits import GRID_LIMITS, Limits
+from collectors.protocols.http_client import HttpClient
 from collectors.samples import OBSERVED_AT, SourceError, Window
 
 GRID_SCHEMA = pa.schema(
@@ -30,10 +31,7 @@ GRID_SCHEMA = pa.schema(
 )
 # 1 lb = 453.59237 g exactly (international pound), and 1 MWh = 1000 kWh.
 GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
-# Ten days of five-minute values, with room; a provider that sends more is not answering the question.
-BODY_LIMIT_BYTES = 8 << 20
 ATTEMPTS = 4
-TIMEOUT_SECONDS = 30.0
 
 Row = dict[str, Any]
 # Stands for a key that an entry lacks: no number, where null is a missing hour.
@@ -59,11 +57,10 @@ class GridCollector(Protocol):
 class _Api:
     """What the providers share: a server that answers JSON objects."""
 
-    def __init__(self, source: str, url: str, **server: Any) -> None:
+    def __init__(self, source: str, url: str, *, limits: Limits = GRID_LIMITS, **server: Any) -> None:
         self.source = source
-        self.server = PrometheusServer(
-            url, body_limit_bytes=BODY_LIMIT_BYTES, attempts=ATTEMPTS, timeout_seconds=TIMEOUT_SECONDS, **server
-        )
+        self.limits = limits
+        self.server = HttpClient(url, limits=limits, attempts=ATTEMPTS, **server)
 
     @property
     def url(self) -> str:
