@@ -1,6 +1,6 @@
 """Lines and documents of text files, plain or gzipped, in bounded memory.
 
-Add here what any reader of logs and results needs of a file. Keep out what stands in it.
+Add here what any reader of logs and results needs of a file. Keep out what is in it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,37 @@ DOCUMENT_BYTES = 256 << 20
 # Logs shrink to a tenth or a thirtieth; what unfolds a thousandfold was made to fill a disk.
 UNFOLDED_AT_MOST = 200
 UNFOLDED_ALWAYS = 64 << 20
+_WILDCARD = re.compile(r"[*?\[]")
 _LINE = re.compile(rb"[^\n]+")
 
 
 def paths_of(pattern: str, inside: str = "*") -> list[str]:
-    """The files of a path, a glob, or a folder (then those called `inside` in it, however deep), in order."""
+    """The files of a path, a glob, or a folder (then those called `inside` in it, however deep), in order.
+
+    SourceError where there are none, and for a link that leads out of the folder before the first wildcard: who may
+    write into that folder could have any file of this machine read, and its first line shown.
+    """
     path = Path(pattern)
     if path.is_file():
         return [pattern]
+    root = path if path.is_dir() else before_glob(path)
     if path.is_dir():
         pattern = f"{glob.escape(pattern)}/**/{inside}"
     found = sorted(name for name in glob.glob(pattern, recursive=True) if Path(name).is_file())  # noqa: PTH207
     if not found:
-        raise SourceError(pattern, None, "no such file")
+        raise SourceError(pattern, None, "there is no such file")
+    inner = root.resolve()
+    for name in found:
+        if not Path(name).resolve().is_relative_to(inner):
+            fix = "Replace the link by the file, or name the file's own folder in the fleet file"
+            raise SourceError(name, None, f"is a link that leads out of {root}. {fix}")
     return found
+
+
+def before_glob(path: Path) -> Path:
+    """The part of a path before its first wildcard."""
+    first = next((n for n, part in enumerate(path.parts) if _WILDCARD.search(part)), len(path.parts))
+    return Path(*path.parts[:first])
 
 
 def lines(path: str) -> Iterator[tuple[int, bytes]]:
@@ -77,7 +94,7 @@ def document(path: str) -> Any:
 
 
 def parsed(where: str, held: bytes) -> Any:
-    """The JSON in these bytes. SourceError says what is wrong, and what stands there instead."""
+    """The JSON in these bytes. SourceError says what is wrong, and what is there instead."""
     try:
         return orjson.loads(held)
     except orjson.JSONDecodeError as error:

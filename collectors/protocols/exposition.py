@@ -198,7 +198,7 @@ class ExpositionPage:
     def _fetch(self) -> tuple[str, bool]:
         self._server.start_window()
         body, kind = self._server.read(
-            "", method="GET", kinds=PAGE_TYPES, expected="metrics; a login page or another API?"
+            "", method="GET", kinds=PAGE_TYPES, expected="metrics; a login page or another server?"
         )
         try:
             return body.decode(), kind == "application/openmetrics-text"
@@ -213,6 +213,7 @@ class ExpositionCollector:
 
     def __init__(self, source: str, page: ExpositionPage) -> None:
         self.source = source
+        self.limits = page.limits
         self._page = page
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:

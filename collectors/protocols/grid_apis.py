@@ -47,6 +47,7 @@ class GridCollector(Protocol):
     """
 
     source: str
+    limits: Limits
 
     @property
     def url(self) -> str: ...

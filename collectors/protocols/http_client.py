@@ -100,7 +100,9 @@ class HttpClient:
 
     def ask(self, path: str, fields: Iterable[tuple[str, str]], *, method: str | None = None) -> bytes:
         """The body of a JSON answer to `path` below the root; fields are posted unless the server takes GET only."""
-        body, _ = self.read(path, fields, method=method, kinds=JSON_KINDS, expected="JSON; a login page?")
+        body, _ = self.read(
+            path, fields, method=method, kinds=JSON_KINDS, expected="JSON; a login page or another server?"
+        )
         if body.lstrip()[:1] != b"{":
             raise SourceError(self.url + path, 200, "answered something that is not JSON; a login page?")
         return body

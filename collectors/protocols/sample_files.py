@@ -7,11 +7,9 @@ which column is what.
 from __future__ import annotations
 
 import csv
-import glob
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import orjson
@@ -35,6 +33,7 @@ from collectors.cells import (
 )
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
+from collectors.text_files import paths_of
 
 CSV_BLOCK_BYTES = 8 << 20
 HEADER_CHARACTERS = 1 << 16
@@ -104,7 +103,7 @@ class FilesCollector:
         unknown: dict[str, set] = {}
         files = []
         for mapping in self.files:
-            for path in _paths(mapping.path):
+            for path in paths_of(mapping.path):
                 file = _File(path, mapping, window, families=families, register=register, unknown=unknown)
                 try:
                     for batch in _record_batches(file):
@@ -287,16 +286,6 @@ class _File:
         return {**labels, **mapping.constant_labels}
 
 
-def _paths(pattern: str) -> list[str]:
-    if Path(pattern).is_file():
-        return [pattern]
-    # Path.glob() takes no absolute pattern.
-    found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
-    if not found:
-        raise SourceError(pattern, None, "no such file")
-    return found
-
-
 def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
     if file.path.endswith(".parquet"):
         return _parquet_batches(file)
@@ -319,12 +308,7 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
     path, mapping = file.path, file.mapping
     opened = gzip.open if path.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        # In bites: a file without line ends must not be read whole for its header.
-        lines = iter(lambda: text.readline(HEADER_CHARACTERS), "")
-        try:
-            file.columns = _found_columns(file, next(csv.reader(lines), []))
-        except csv.Error as error:
-            raise SourceError(path, None, f"cannot be read: its header: {error}") from error
+        file.columns = _found_columns(file, _header(path, text.read(HEADER_CHARACTERS + 1)))
 
     def skip(row: pa_csv.InvalidRow) -> str:
         got = f"{shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
@@ -352,6 +336,21 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
         for batch in reader:
             if batch.num_rows:
                 yield _unspaced(batch.rename_columns(mapping.columns), spaced)
+
+
+def _header(path: str, opening: str) -> list[str]:
+    """The columns of a CSV that begins so. SourceError where they do not end within HEADER_CHARACTERS."""
+    # With their ends: a line end may be part of a quoted name.
+    lines = opening[:HEADER_CHARACTERS].splitlines(keepends=True)
+    reader = csv.reader(lines)
+    try:
+        columns = next(reader, [])
+    except csv.Error as error:
+        raise SourceError(path, None, f"cannot be read: its header: {error}") from error
+    if len(opening) > HEADER_CHARACTERS and reader.line_num == len(lines):
+        reason = f"its header does not end within {HEADER_CHARACTERS:,} characters; it begins with {shown(opening)}"
+        raise SourceError(path, None, f"{reason}. Is it a CSV with a line of column names, and its quotes closed?")
+    return columns
 
 
 def _unspaced(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

@@ -6,7 +6,6 @@ ends. Add another load generator's files here. Keep out what is made of the requ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,7 @@ from collectors.records.request_records import (
     usage_tokens,
 )
 from collectors.samples import SourceError, Window
-from collectors.text_files import document, paths_of
+from collectors.text_files import before_glob, document, paths_of
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "sec": 1.0}
 
@@ -163,15 +162,10 @@ def _only(names: Any) -> str | None:
 
 def run_name(pattern: str, path: str) -> str:
     """What tells this file's run from the others of the pattern: its folder below the part before any glob."""
-    fixed = Path(*_before_glob(Path(pattern).parts))
+    fixed = before_glob(Path(pattern))
     root = fixed if fixed.is_dir() else fixed.parent
     folder = Path(path).parent.relative_to(root).as_posix()
     return Path(path).parent.name if folder == "." else folder
-
-
-def _before_glob(parts: tuple[str, ...]) -> tuple[str, ...]:
-    first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    return parts[:first]
 
 
 # --- GenAI-Perf -------------------------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ intensity, which sources send.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from collectors.samples import SourceError
+from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
 from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
@@ -141,7 +142,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
             "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
         ).fetchall()
         if repeated:
-            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} stands more than once, expected unique names")
+            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} is there more than once, expected unique names")
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
@@ -209,10 +210,10 @@ def _insert(
 
 
 def _paths(pattern: str) -> list[str]:
-    paths = sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
-    if not paths:
-        raise UnreadableFile(f"{pattern}: there is no such file")
-    return paths
+    try:
+        return paths_of(pattern)
+    except SourceError as refusal:
+        raise UnreadableFile(str(refusal)) from refusal
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

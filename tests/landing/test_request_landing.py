@@ -251,7 +251,7 @@ def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) ->
         return {check.check_name: (check.passed, check.description) for check in done.get_asset_check_evaluations()}
 
     def missing(name: str) -> tuple[bool, str]:
-        return False, f"2026-10-01 failed: {tmp_path / name}: no such file"
+        return False, f"2026-10-01 failed: {tmp_path / name}: there is no such file"
 
     assert checks() == {"requests_log_answers": (True, None), "requests_other_answers": missing("other.jsonl")}
     (tmp_path / "log.jsonl").unlink()
