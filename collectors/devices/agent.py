@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from collectors.devices.nvml import READERS, NvmlSampler
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading
-from collectors.samples import OBSERVED_AT, SourceError
+from collectors.samples import OBSERVED_AT, SourceError, printable
 
 BUNDLED_CATALOGUE = Path(__file__).parents[2] / "dbt_project" / "seeds" / "metric_catalog.csv"
 UNKNOWN_KIND = "page"
@@ -140,7 +140,7 @@ def _watch(watch: Watch, spool: SpoolWriter, halt: threading.Event) -> None:
         except SourceError as error:
             now = error.reason if error.status is None else f"HTTP {error.status}: {error.reason}"
         except Exception as error:  # a thread that died would leave a hole nobody sees
-            now = f"{type(error).__name__}: {error}"
+            now = printable(f"{type(error).__name__}: {error}")
         if now != state:
             if now:
                 log.warning("%s: %s", sampler.url, now)

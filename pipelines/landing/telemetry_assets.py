@@ -140,10 +140,9 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         start, end = window.start.date(), window.end.date()
         # Before the warehouse is locked: an API may need its whole time limit.
         answers = grid_landing.answers_of(fleet, start, end)
+        run = {"run_id": context.run_id, "force": config.force}
         with opened(fleet, "grid intensity") as connection:
-            results = grid_landing.land_grid(
-                connection, fleet, start, end, answers=answers, run_id=context.run_id, force=config.force
-            )
+            results = grid_landing.land_grid(connection, fleet, start, end, answers=answers, **run)
         yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
         for name, sources in _grid_checks(fleet).items():
             mine = [result for result in results if result.source in sources]
@@ -186,9 +185,8 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
 
 
 def silent_sources(fleet: Fleet, start: date) -> dict[str, SourceError]:
-    """The servers of the fleet that give no answer at all, by source, and why.
-
-    They are asked before the warehouse is locked: a server that hangs must not keep other runs from writing.
+    """The servers that give no answer at all, by source, and why. Asked before the warehouse is locked: a server that
+    hangs must not keep other runs from writing.
     """
     silent = {}
     for collector in fleet.collectors():

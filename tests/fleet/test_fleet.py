@@ -184,9 +184,7 @@ def test_what_is_no_fleet_file_says_so(tmp_path: Path) -> None:
 def test_secrets_are_names_of_environment_variables(tmp_path: Path) -> None:
     url = 'url: "http://prometheus:9090"'
     text = SMALLEST.replace(url, url + ", auth: {bearer_env: PROM_TOKEN}")
-    assert problems(tmp_path, text) == [
-        "sources[cluster].auth.bearer_env: got 'PROM_TOKEN', environment variable PROM_TOKEN is not set"
-    ]
+    assert problems(tmp_path, text) == ["sources[cluster].auth.bearer_env: environment variable PROM_TOKEN is not set"]
     assert load(tmp_path, text, {"PROM_TOKEN": "hunter2"}).sources[0].auth.bearer_env == "PROM_TOKEN"
 
 

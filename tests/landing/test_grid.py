@@ -654,7 +654,7 @@ def test_the_fleet_file_says_what_is_wrong(tmp_path):
             ],
         )
     assert [line.removeprefix("grid_intensity.") for line in wrong.value.problems] == [
-        "sources[maps].token_env: got 'NOT_SET', environment variable NOT_SET is not set",
+        "sources[maps].token_env: environment variable NOT_SET is not set",
         "sources[neso].region_id: got 19, expected less than or equal to 18",
         "sources[neso].kind: got 'entsoe', expected one of 'electricity_maps', 'uk_carbon_intensity', 'watttime'",
         "files[0]: expected format: electricity_maps, or time and values",
