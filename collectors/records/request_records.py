@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds
+from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds, printable
 
 # One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
 REQUEST_SCHEMA = pa.schema(
@@ -74,7 +74,7 @@ class Rejects:
         """Count one row."""
         self.rows += 1
         if self.first is None:
-            self.first = f"{where}: {why}"[:500]
+            self.first = printable(f"{where}: {why}")[:500]
 
     def __str__(self) -> str:
         return f"{self.rows} rows rejected; the first: {self.first}" if self.rows else ""

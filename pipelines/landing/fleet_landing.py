@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from collectors.samples import SourceError
+from collectors.samples import SourceError, printable
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
@@ -22,7 +22,11 @@ _TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "
 
 
 class UnreadableFile(Exception):
-    """A file that the fleet names cannot be read as the fleet says; the message names file and column."""
+    """A file that the fleet names cannot be read as the fleet says; the message names file and column, in one printable
+    line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(" ".join(reason.split())))
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
