@@ -80,7 +80,7 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the project's "
-        "catalogue where it lies beside the package, else everything)",
+        "catalogue where that is installed, else everything)",
     )
     for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
         command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")

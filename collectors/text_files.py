@@ -20,9 +20,9 @@ from collectors.samples import SourceError
 BLOCK_BYTES = 1 << 20
 LINE_BYTES = 8 << 20
 DOCUMENT_BYTES = 256 << 20
-# Logs shrink to a tenth or a thirtieth; what unfolds a thousandfold was made to fill a disk.
-UNFOLDED_AT_MOST = 200
-UNFOLDED_ALWAYS = 64 << 20
+# Logs shrink to a tenth or a thirtieth; what expands a thousandfold was made to fill a disk.
+MOST_EXPANSION = 200
+ALWAYS_EXPANDED_BYTES = 64 << 20
 _WILDCARD = re.compile(r"[*?\[]")
 _LINE = re.compile(rb"[^\n]+")
 
@@ -57,7 +57,7 @@ def before_glob(path: Path) -> Path:
 
 
 def lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """(number from 1, line) of every line that is not blank. SourceError when the file breaks off or explodes."""
+    """(number from 1, line) of every line that is not blank. SourceError for a file that breaks off or has no end."""
     number, rest = 1, b""
     try:
         with _opened(path) as file:
@@ -82,7 +82,7 @@ def lines(path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def document(path: str) -> Any:
-    """The JSON of a file. SourceError says where it stops being JSON."""
+    """The JSON of a file. SourceError names the place where it stops being JSON."""
     try:
         with _opened(path) as file:
             held = file.read(DOCUMENT_BYTES + 1)
@@ -94,7 +94,7 @@ def document(path: str) -> Any:
 
 
 def parsed(where: str, held: bytes) -> Any:
-    """The JSON in these bytes. SourceError says what is wrong, and what is there instead."""
+    """The JSON in these bytes. SourceError names what is wrong, and what is there instead."""
     try:
         return orjson.loads(held)
     except orjson.JSONDecodeError as error:
@@ -102,15 +102,15 @@ def parsed(where: str, held: bytes) -> Any:
         raise SourceError(where, None, f"is not JSON ({error}); it begins with {opening!r}") from error
 
 
-class _Unfolding:
-    """A gzipped file that stops before it fills memory or disk."""
+class _Expanding:
+    """A gzipped file whose reading stops before it fills memory or disk."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = gzip.open(path, "rb")  # noqa: SIM115 (closed by __exit__)
-        self._left = max(UNFOLDED_ALWAYS, UNFOLDED_AT_MOST * Path(path).stat().st_size)
+        self._left = max(ALWAYS_EXPANDED_BYTES, MOST_EXPANSION * Path(path).stat().st_size)
 
-    def __enter__(self) -> _Unfolding:
+    def __enter__(self) -> _Expanding:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,9 +120,9 @@ class _Unfolding:
         held = self._file.read(min(size, self._left + 1))
         self._left -= len(held)
         if self._left < 0:
-            raise SourceError(self._path, None, f"unfolds to more than {UNFOLDED_AT_MOST} times its size")
+            raise SourceError(self._path, None, f"expands to more than {MOST_EXPANSION} times its size")
         return held
 
 
-def _opened(path: str) -> BinaryIO | _Unfolding:
-    return _Unfolding(path) if path.endswith(".gz") else Path(path).open("rb")
+def _opened(path: str) -> BinaryIO | _Expanding:
+    return _Expanding(path) if path.endswith(".gz") else Path(path).open("rb")

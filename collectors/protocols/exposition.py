@@ -1,6 +1,6 @@
 """Any `/metrics` page: Prometheus text 0.0.4 or OpenMetrics, fetched over HTTP and read at one moment.
 
-Add here what a page may do wrong on the way to its samples. Keep out what a metric means, and Prometheus servers: those
+Add here how a page is parsed and what may be wrong with it. Keep out what a metric means, and Prometheus servers: those
 have history and an API of their own.
 """
 
@@ -22,7 +22,7 @@ from collectors.readings import Reading, labels_json, reading_batches
 from collectors.samples import Batch, Family, SourceError, Window, url_without_secrets
 from collectors.series import SeriesRegister
 
-# OpenMetrics is read where a page insists, not asked for: in it Go exporters append `_total` to counters that people
+# OpenMetrics is read where a page sends it, not asked for: in it Go exporters append `_total` to counters that people
 # have always known without (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION).
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.3,*/*;q=0.1"
 PAGE_TYPES = ("text/plain", "application/openmetrics-text", "application/octet-stream", "")
@@ -207,7 +207,7 @@ class ExpositionPage:
 
 
 class ExpositionCollector:
-    """A page as a collector of one moment: what it says now, if now lies in the window."""
+    """A page as a collector of one moment: its values now, if now is within the window."""
 
     is_additive = True
 

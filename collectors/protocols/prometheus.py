@@ -1,6 +1,6 @@
 """Raw samples of a Prometheus-compatible server: Prometheus, VictoriaMetrics, Thanos, Mimir.
 
-Add here what the query API can tell about samples and series. Keep out the connection (`http_client`) and every
+Add here what the query API can answer about samples and series. Keep out the connection (`http_client`) and every
 per-exporter rule: which metrics to ask for comes from the catalogue.
 
 Samples come through range selectors, `metric{…}[1h]` on /api/v1/query at the chunk's last millisecond. /query_range
@@ -40,7 +40,7 @@ EXPORT_KIND = "application/stream+json"
 
 # Where in the window to look for series of unknown families: most live at its end.
 _ALIVE_AT = (1.0, 0.75, 0.5, 0.25, 0.0)
-# Words with which many programs begin their metrics: they do not tell an exporter, and node_ alone has hundreds.
+# Words with which many programs begin their metrics: they identify no exporter, and node_ alone has hundreds.
 _COMMON_WORDS = ("e2e", "generation", "input", "node", "num", "output", "process", "prompt", "request", "time")
 _COMMON = frozenset(f"{word}_" for word in _COMMON_WORDS)
 
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 class PrometheusCollector:
     """Reads the families of the catalogue from one server; at most one chunk of one metric is in memory.
 
-    Whether the server has an export is asked anew for each window: what stands between may allow it or not.
+    Whether the server has an export is asked anew for each window, because a proxy between may allow it or not.
 
     `matchers` are PromQL label matchers as text (`namespace="llm"`), applied to every selector. Further keywords are
     those of HttpClient: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env, headers,
@@ -119,7 +119,7 @@ class PrometheusCollector:
         except SourceError as refusal:
             if refusal.status is None:
                 raise
-            # Prometheus has none, which is nothing to tell; a proxy that keeps one back is.
+            # Prometheus has no export, which needs no message; a proxy that refuses it does.
             level = logging.DEBUG if refusal.status == 404 else logging.INFO
             logger.log(level, "source %s is read through range selectors: %s", self.source, refusal)
             return False
@@ -209,7 +209,7 @@ class PrometheusCollector:
             raise SourceError(self.url + "/api/v1/query", 200, reason) from error
 
     def _names(self, window: Window, families: Mapping[str, Family]) -> set[str] | None:
-        """Metric names in the window that are, or look like, those of the catalogue; None if the server won't say."""
+        """Metric names in the window that are, or look like, those of the catalogue; None if the server lists none."""
         prefixes = {metric: re.match(r"[^_:]*[_:]?", metric)[0] for metric in families}
         patterns = {
             re.escape(metric) if prefix in _COMMON else f"{re.escape(prefix)}.*" for metric, prefix in prefixes.items()
@@ -236,7 +236,7 @@ class PrometheusCollector:
         return set(names)
 
     def _count_unknown(self, window: Window, names: set[str], register: SeriesRegister) -> None:
-        """Tell the register of names that are not landed, with how many series were alive at some instant."""
+        """Report to the register the names that are not landed, with how many series were alive at some instant."""
         for share in _ALIVE_AT:
             if not names:
                 return

@@ -1,6 +1,6 @@
 """Samples from CSV and Parquet files, wide (a column per metric) or long (a column that names the metric).
 
-Add here what a file's own shape demands. Keep out formats of single vendors: the column mapping of the fleet file says
+Add here what a file's own shape demands. Keep out formats of single vendors: the fleet file states
 which column is what.
 """
 
@@ -90,7 +90,7 @@ class FilesCollector:
     where a number belongs is landed as NaN, which is a reject too; an empty value is no sample. Rows that cannot be
     given to a series (a wrong number of fields, labels that are no JSON) are counted in `register.unreadable_rows`.
     A missing file or column is a SourceError, as is a file that breaks off, and one that does not hold what its mapping
-    says: no time in any row, text in every cell of a column of values, no metric of the catalogue.
+    states: no time in any row, text in every cell of a column of values, no metric of the catalogue.
     """
 
     def __init__(self, source: str, files: Sequence[FileMapping], *, interval_seconds: float | None = None) -> None:
@@ -279,8 +279,8 @@ class _File:
         labels = {label: by_column[column] or "" for label, column in mapping.labels.items()}
         if mapping.labels_json:
             try:
-                told = orjson.loads(by_column[mapping.labels_json] or "{}")
-                labels |= {str(name): str(value) for name, value in told.items() if value is not None}
+                found = orjson.loads(by_column[mapping.labels_json] or "{}")
+                labels |= {str(name): str(value) for name, value in found.items() if value is not None}
             except (orjson.JSONDecodeError, AttributeError):
                 return None
         return {**labels, **mapping.constant_labels}
@@ -295,7 +295,7 @@ def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
 
 
 def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
-    """Column of the mapping -> the file's own, which may stand between spaces; SourceError where one is missing."""
+    """Column of the mapping -> the file's own, which may have spaces around it; SourceError where one is missing."""
     by_bare_name = {name.strip(): name for name in reversed(present)}
     found = {column: column if column in present else by_bare_name.get(column) for column in file.mapping.columns}
     for column, name in found.items():

@@ -288,7 +288,7 @@ BAD_ANSWERS = {
     "html": (LOGIN, "answered text/html, not JSON"),
     "html_as_json": ((200, b"<html>", "application/json"), "not JSON"),
     "wrong_type": ((200, b"zone,data", "text/csv"), "answered text/csv, not JSON"),
-    "nan": ((200, b'{"data": [{"carbonIntensity": NaN}]}'), "breaks off or is none"),
+    "nan": ((200, b'{"data": [{"carbonIntensity": NaN}]}'), "answered broken JSON"),
     "unauthorized": ((401, b'{"error": "Invalid token tok-maps the-frog"}'), "Invalid token"),
     "forbidden": ((403, b'{"error": {"code": "403", "message": "not in your plan"}}'), "not in your plan"),
     "too_many": ((429, b'{"error": "slow down"}'), "slow down (2 attempts)"),
