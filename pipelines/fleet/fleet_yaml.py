@@ -27,7 +27,7 @@ def read(path: Path) -> Any:
     try:
         return _Builder(path.read_text(encoding="utf-8")).value()
     except OSError as refusal:
-        expected = "expected a fleet file (one YAML; fleets/README.md says how to write one)"
+        expected = "expected a fleet file (one YAML; fleets/README.md shows how to write one)"
         raise FleetError(path, [f"cannot be read: {refusal.strerror}, {expected}"]) from refusal
     except yaml.MarkedYAMLError as refusal:
         raise FleetError(path, [f"is not YAML: {_where(refusal)}"]) from refusal
@@ -129,7 +129,7 @@ class _Builder:
             raise ConstructorError(None, None, f"unknown tag {tag!r}", event.start_mark)
         try:
             return make(self._constructor, yaml.ScalarNode(tag, event.value, event.start_mark))
-        except ValueError as refusal:  # 2026-13-01 looks like a date and is none
+        except ValueError as refusal:  # 2026-13-01 looks like a date, but is not one
             got = f"got {event.value[:SHOWN_CHARACTERS]!r}, {refusal}"
             raise ConstructorError(None, None, got, event.start_mark) from None
 

@@ -1,4 +1,4 @@
-"""Where a fleet file says that grid intensity comes from: files, and APIs by kind.
+"""The sources of grid intensity in a fleet file: files, and APIs by kind.
 
 Add a kind of API here together with its collector in `collectors.protocols.grid_apis`. Keep out yearly factors, which
 are the same for every fleet (dbt_project/seeds/grid_factors.csv), and how rows land: `grid_landing`.

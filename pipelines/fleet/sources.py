@@ -38,7 +38,8 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
     """The absolute path behind `text`, or ValueError.
 
     `roots` maps a word ("fleet", "data") to a folder; relative paths start at `roots[base]`. A leading `${VAR}` names
-    another root. Symbolic links are followed before the path is judged; a glob is judged by its part before the mark.
+    another root. Symbolic links are followed before the path is checked. Of a glob, the part before the first wildcard
+    is checked here, and the files that it finds when they are read (`paths_of`).
     """
     folders = list(roots.values())
     named = _VARIABLE.match(text)
@@ -147,7 +148,7 @@ def _metrics() -> frozenset[str]:
 
 
 Name = Annotated[str, Field(min_length=1)]
-# A name that the fleet file gives: it stands in the ledger as it is.
+# A name that the fleet file gives: the ledger has it as it is.
 GivenName = Annotated[Name, AfterValidator(_not_of_the_book)]
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 FleetPath = Annotated[str, AfterValidator(_fleet_path)]
@@ -192,7 +193,7 @@ class SeriesLimit(Part):
 
 
 class ServerLimits(SeriesLimit):
-    """What a server's answers may cost: bytes after decompression, and seconds (collectors.limits says of what)."""
+    """What a server's answers may cost: bytes after decompression, and seconds (see collectors.limits)."""
 
     answer_bytes: Count = DEFAULTS.answer_bytes
     answer_seconds: Positive = DEFAULTS.answer_seconds

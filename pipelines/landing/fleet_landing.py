@@ -1,4 +1,4 @@
-"""What the fleet file itself says, as tables: schema `fleet` and run windows, replaced whole each run.
+"""The fleet file's own facts as tables: schema `fleet` and run windows, replaced whole each run.
 
 Add a table here when the fleet file gains a part that SQL has to read. Keep out telemetry and grid
 intensity, which sources send.
@@ -22,8 +22,8 @@ _TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "
 
 
 class UnreadableFile(Exception):
-    """A file that the fleet names cannot be read as the fleet says; the message names file and column, in one printable
-    line."""
+    """A file that the fleet names is not what the fleet file states. The message, one printable line, names file and
+    column."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(" ".join(reason.split())))

@@ -93,7 +93,7 @@ def land_grid(
     `answers` are those of the APIs, as `answers_of` gives them; without them they are asked for now.
 
     What goes wrong in a file or an API is an outcome, not an exception: the others land, and what was held stays. The
-    detail of a landing says what was rejected and why.
+    detail of a landing is what was rejected and why.
     """
     results = []
     answers = answers_of(fleet, start, end) if answers is None else answers
@@ -218,7 +218,7 @@ def _validated(
 ) -> tuple[int, str | None]:
     """Put what is possible of `rows` into the temp table grid_came; (rows there, what was rejected and why).
 
-    A row without any value is a missing hour and no reject. Of rows for the same time the largest value stands.
+    A row without any value is a missing hour and no reject. Of rows for the same time the largest value is kept.
     """
     impossible = " or ".join(f"not ({v} between 0 and {POSSIBLE_GCO2E_PER_KWH})" for v in VALUES)
     connection.execute(

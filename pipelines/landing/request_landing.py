@@ -48,7 +48,7 @@ def land(
 
     The source is read once, into a table of its own that spills to disk; then each day is replaced in one transaction,
     unless it holds more requests than came (`force` replaces it all the same) or exactly these. What goes wrong in the
-    source is an outcome of every day, not an exception, and the old rows stand.
+    source is an outcome of every day, not an exception, and the old rows stay.
     """
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     windows = [Window(datetime.combine(day, time(), UTC), datetime.combine(day, time(), UTC) + _DAY) for day in days]
@@ -66,19 +66,19 @@ def land(
     for window in windows:
         if failure is not None:
             url, status, reason = failure
-            told = None if status is None else str(status)
+            status_text = None if status is None else str(status)
             held = _fingerprint(connection, *_of_day(collector.source, window))[0]
-            result = Landing(collector.source, window, "failed", 0, held, url, told, reason[:1000])
+            result = Landing(collector.source, window, "failed", 0, held, url, status_text, reason[:1000])
             telemetry_landing.audit(connection, result, run_id, now(), ASSET)
         else:
-            result = _judged(connection, collector, window, force, str(rejects) or None)
+            result = _validated(connection, collector, window, force, str(rejects) or None)
             _write(connection, result, run_id, now())
         results.append(result)
     connection.execute("drop table if exists requests_seen")
     outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(result.outcome for result in results).items())
     came = sum(result.rows for result in results)
-    told = "; ".join(part for part in (outcomes, str(rejects), failure[2] if failure else "") if part)
-    logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", told)
+    summary = "; ".join(part for part in (outcomes, str(rejects), failure[2] if failure else "") if part)
+    logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", summary)
     return results
 
 
@@ -91,7 +91,7 @@ def _stage(
             connection.execute(f"insert into requests_seen select {_COLUMNS} from requests_came").fetchall()
 
 
-def _judged(
+def _validated(
     connection: duckdb.DuckDBPyConnection, collector: RequestCollector, window: Window, force: bool, detail: str | None
 ) -> Landing:
     """What is to become of the day, by what it holds and what came."""

@@ -23,7 +23,7 @@ def utc_day(window: Window) -> Window:
     start_at = datetime.combine(window.start_at.astimezone(UTC).date(), time(), UTC)
     day = Window(start_at, start_at + timedelta(days=1))
     if window.end_at > day.end_at:
-        raise ValueError(f"a landing lies within one UTC day, got {window}")
+        raise ValueError(f"a landing must be within one UTC day, got {window}")
     return day
 
 
@@ -95,7 +95,7 @@ indexed as (
         select device_labels.*, json_extract_string(labelled.labels, '$."' || device_labels.label || '"') as value
         from device_labels
         where device_labels.source_kind = labelled.source_kind and device_labels.attribute <> 'device_uuid'
-    ) as told on true
+    ) as attributes on true
     where value <> ''
         and (labelled.uuid is null or regexp_full_match(labelled.uuid, '(card|nvidia|gpu|accel)?[0-9]{{1,3}}'))
     group by labelled.series_id
@@ -158,7 +158,7 @@ where epoch(to_at) - epoch(from_at) > 3 * coalesce(interval_seconds, 0)
 )
 
 # The ends of an entity's day are compared, not of its series': a pod that hands its GPU on changes no neighbour.
-# Among equal times the larger value stands, as everywhere.
+# Among equal times the larger value is kept, as everywhere.
 _STALE = (
     "with "
     + _named("series.source in (select source from chunks_before union select source from chunks_after)")

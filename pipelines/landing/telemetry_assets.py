@@ -26,8 +26,8 @@ from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
 
 POOL = "warehouse"
 TELEMETRY_TABLES = {
-    "power_samples": "One row per sample of power, energy counters, activity and memory, as the source said it.",
-    "token_samples": "One row per sample of token counters, requests and latency buckets, as the source said it.",
+    "power_samples": "One row per sample of power, energy counters, activity and memory, as the source reported it.",
+    "token_samples": "One row per sample of token counters, requests and latency buckets, as the source reported it.",
     "series": "One row per series of a source: its metric and labels.",
     "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
     "landings": "One row per attempt to land a source's window: the audit.",
@@ -57,7 +57,7 @@ def daily(fleet: Fleet) -> dg.DailyPartitionsDefinition:
 
 
 def check_name(source: str) -> str:
-    """The check that says whether a source answered."""
+    """The name of the check that a source answered."""
     return f"source_{source}_answers"
 
 
@@ -98,7 +98,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             mine = [result for result in results if result.source == source.name]
             yield answered(check_name(source.name), landings, mine)
         if results and all(result.outcome == "failed" for result in results):
-            raise dg.Failure(f"every source failed; the first one said: {results[0].detail}")
+            raise dg.Failure(f"every source failed; the first reason: {results[0].detail}")
 
     @dg.multi_asset(
         name="fleet",
@@ -313,7 +313,7 @@ def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
 
 
 def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
-    """Passes where every window was answered; an answer that stands but is not sound is a warning."""
+    """Passes where every window was answered; an answer with rejected rows is a warning."""
     unanswered = [result for result in results if not result.is_answered]
     wrong = unanswered or ([] if is_sound else [result for result in results if result.detail])
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}

@@ -284,7 +284,7 @@ BOMB = gzip.compress(b'{"data": [' + b" " * (64 << 20) + b"]}")
 LOGIN = (200, b"<html>please log in</html>", "text/html")
 # What any of the three may answer, and what the audit then says.
 BAD_ANSWERS = {
-    "truncated": ((200, b'{"data": [{"date'), "breaks off"),
+    "truncated": ((200, b'{"data": [{"date'), "answered broken JSON"),
     "html": (LOGIN, "answered text/html, not JSON"),
     "html_as_json": ((200, b"<html>", "application/json"), "not JSON"),
     "wrong_type": ((200, b"zone,data", "text/csv"), "answered text/csv, not JSON"),
