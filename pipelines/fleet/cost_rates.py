@@ -20,7 +20,7 @@ from pipelines.fleet.sources import FleetPath, Name, NonNegative, Part
 
 
 class UnreadableList(Exception):
-    """A price list cannot be read as the fleet file says; the message names file, column and what there is."""
+    """A price list is not what the fleet file states; the message names file, column and what there is."""
 
 
 class Quote(Part):
@@ -42,7 +42,7 @@ class Quote(Part):
 
 
 class CostRate(Quote):
-    """What one GPU-hour of a device type costs this fleet; stands before the seed's rows. A rented or colocated GPU's
+    """What one GPU-hour of a device type costs this fleet; it replaces the seed's rows. A rented or colocated GPU's
     rate usually `includes_energy`: the electricity is not charged again."""
 
     device_type: Name
@@ -71,7 +71,8 @@ class CostRateFile(Quote):
     """A CSV of instance types with their price: the rate is the price of an instance over its GPUs.
 
     `where` keeps the rows of one provider, region or instance type; `device_types` maps the list's names of GPUs to
-    ours. What rents a GPU by the hour pays its electricity, so the rates include energy unless the file says otherwise.
+    ours. What rents a GPU by the hour pays its electricity, so the rates include energy unless
+    `includes_energy` is false.
     """
 
     path: FleetPath
@@ -115,8 +116,8 @@ class CostRateFile(Quote):
                 return usd / gpus
         except ValueError:
             pass
-        told = f"{row[self.usd_per_hour]!r} USD for {row[self.gpu_count]!r} GPUs"
-        raise UnreadableList(f"{self.path}: {row[self.gpu]}: got {told}, expected a price and a count of GPUs")
+        price = f"{row[self.usd_per_hour]!r} USD for {row[self.gpu_count]!r} GPUs"
+        raise UnreadableList(f"{self.path}: {row[self.gpu]}: got {price}, expected a price and a count of GPUs")
 
 
 def double_rates(rates: Sequence[CostRate], files: Sequence[CostRateFile]) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""The fleet file: one YAML that a user edits, read whole and judged before anything runs.
+"""The fleet file: one YAML that a user edits, read whole and validated before anything runs.
 
-Add a key here when a user has to say something that telemetry does not. Keep out what a source says itself, and
+Add a key here for a fact that telemetry does not have. Keep out what a source reports itself, and
 reference values that are the same for everybody: those are dbt seeds. The kinds of sources are in `sources`.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
@@ -60,7 +61,7 @@ class Period(Part):
 
 
 class Site(Part):
-    """A place with one grid zone (`unknown` where nobody knows it), one time zone and one facility overhead."""
+    """A place with one grid zone (`unknown` where it is unknown), one time zone and one facility overhead."""
 
     name: GivenName
     zone: Name
@@ -92,10 +93,10 @@ class Device(Part):
 
 
 class DeviceType(Part):
-    """A device type that the seed `device_types` lacks, or describes wrongly: what is not said here is the seed's.
+    """A device type that the seed `device_types` lacks, or describes wrongly: what this entry leaves out is the seed's.
 
     `aliases` are the names that exporters give it. Watts and memory are those of one device, a board, or of a whole
-    node where only its wall meter is read (`gpus` says how many accelerators it holds).
+    node where only its wall meter is read (`gpus` is the number of accelerators in it).
     """
 
     name: GivenName
@@ -127,7 +128,7 @@ class Slo(Part):
 class Model(Part):
     """A model's canonical name, the names it is served under, what its operator promises and what its sizing needs.
 
-    What is not said of weights and KV cache comes from the seed `models`. Models of one `keep_apart` share no node.
+    Weights and KV cache that are left out come from the seed `models`. Models of one `keep_apart` share no node.
     """
 
     name: GivenName
@@ -142,7 +143,7 @@ class Model(Part):
 
 
 class Engine(Part):
-    """What telemetry does not say of an engine. `engine` is its name in the ledger (namespace/pod, a pod, host:port).
+    """What telemetry lacks about an engine. `engine` is its name in the ledger (namespace/pod, a pod, host:port).
 
     `pods` (namespace/pod, or a Slurm job) work for it beside its own: the other nodes of a tensor-parallel engine, the
     workers behind a frontend. Both may end with `*`; the first entry that fits an engine counts. `targets` are the
@@ -170,7 +171,7 @@ class Engine(Part):
 
 
 class Assignment(Part):
-    """Who uses a device or node in [start_at, end_at), where labels do not say."""
+    """Who uses a device or node in [start_at, end_at), where labels do not show it."""
 
     device_uuid: Name | None = None
     node: Name | None = None
@@ -241,7 +242,7 @@ class LandingTarget(Part):
 
 
 class Fleet(Part):
-    """A whole fleet file. `path` and `root` say where it was read and where its data goes."""
+    """A whole fleet file. `path` is where it was read, `root` where its data goes."""
 
     fleet: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")]
     synthetic: bool = False
@@ -341,8 +342,8 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f"{key}: {name!r} stands more than once, expected unique names"
+        for name in sorted(name for name, count in Counter(names).items() if count > 1):
+            yield f"{key}: {name!r} is there more than once, expected unique names"
     if fleet.landing.engine == "spark":
         yield from _what_spark_cannot_read(fleet.landing)
     sites = {site.name for site in fleet.sites}

@@ -14,7 +14,7 @@ from pathlib import Path
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.grid_sources import GridIntensity
 
-# A site's zone where nobody knows the grid: it has no CO2, and nothing warns of that.
+# The zone of a site whose grid is unknown: it has no CO2, and no warning.
 UNKNOWN_ZONE = "unknown"
 NEAREST = 3
 # A name less similar than this (1 is equal) is no slip of the hand: who wrote `Germany` sees all zones, DE among them.

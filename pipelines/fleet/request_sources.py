@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class RequestSource(Part):
-    """What every kind of request log says about itself. `node`, `engine`, `model`, `team` and `tenant` say what the log
-    does not: they stand in every request of the source instead of its own."""
+    """The keys of every kind of request log. `engine`, `model`, `team` and `tenant` replace the log's own values in
+    every request of the source."""
 
     name: SourceName
     engine: GivenName | None = None

@@ -1,8 +1,8 @@
-"""After a crash: the warehouse's small tables follow what lies in the lake.
+"""After a crash: the warehouse's small tables follow the lake.
 
-A landing in a lake puts its manifest and then commits in the warehouse. Killed in between, the lake holds a landing
-that the warehouse has not heard of; its series and chunks lie beside its samples, so nothing has to be asked again. The
-same rebuilds a warehouse that was lost. Keep out landings themselves: that is `telemetry_landing`.
+A landing in a lake puts its manifest and then commits in the warehouse. If the process is killed in between, the
+lake has a landing that the warehouse lacks. Its series and chunks are in the lake too, so no source has to be asked
+again. The same rebuilds a warehouse that was lost. Keep out landings themselves: that is `telemetry_landing`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def heal(
 ) -> list[tuple[str, str]]:
     """Bring raw.series and raw.series_chunks up to each manifest that they do not know, one transaction each.
 
-    Returns (source, date) of those. LakeError when the lake misses what the warehouse says it landed: another path, or
+    Returns (source, date) of those. LakeError when the lake misses what the warehouse landed there: another path, or
     a mount that is away, must not look like a fleet without history.
     """
     if not isinstance(store, LakeStore):
@@ -56,7 +56,7 @@ def heal(
 
 
 def expose(connection: duckdb.DuckDBPyConnection, store: Store) -> None:
-    """Let the warehouse's own raw.power_samples and raw.token_samples show what lies in the lake."""
+    """Let the warehouse's own raw.power_samples and raw.token_samples show the files of the lake."""
     if isinstance(store, LakeStore):
         store.lake.expose(connection, "raw")
 

@@ -81,8 +81,8 @@ class Manifest:
     files: dict[str, tuple[str, ...]]
 
     def to_json(self) -> bytes:
-        """The manifest as it lies in the lake."""
-        told = {
+        """The manifest as it is in the lake."""
+        fields = {
             "source": self.source,
             "date": self.date.isoformat(),
             "landing_id": self.landing_id,
@@ -90,19 +90,19 @@ class Manifest:
             "end_at": self.end_at.astimezone(UTC).isoformat(),
             "files": {table: list(self.files[table]) for table in TABLES},
         }
-        return (json.dumps(told, indent=1) + "\n").encode()
+        return (json.dumps(fields, indent=1) + "\n").encode()
 
     @classmethod
     def of_json(cls, payload: bytes) -> Manifest:
-        """The manifest in these bytes. ValueError, KeyError or TypeError when it is none."""
-        told = json.loads(payload)
+        """The manifest in these bytes. ValueError, KeyError or TypeError for anything else."""
+        fields = json.loads(payload)
         return cls(
-            told["source"],
-            date.fromisoformat(told["date"]),
-            told["landing_id"],
-            int(told["rows"]),
-            datetime.fromisoformat(told["end_at"]),
-            {table: tuple(told["files"][table]) for table in TABLES},
+            fields["source"],
+            date.fromisoformat(fields["date"]),
+            fields["landing_id"],
+            int(fields["rows"]),
+            datetime.fromisoformat(fields["end_at"]),
+            {table: tuple(fields["files"][table]) for table in TABLES},
         )
 
 
@@ -333,5 +333,5 @@ class _refusals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, LakeError):
-            told = str(error) if self.secret is None else str(error).replace(self.secret, "…")
-            raise LakeError(f"{self.what}: {type(error).__name__}: {told}") from error
+            reason = str(error) if self.secret is None else str(error).replace(self.secret, "…")
+            raise LakeError(f"{self.what}: {type(error).__name__}: {reason}") from error

@@ -24,7 +24,7 @@ OF_CAME = "series_id in (select series_id from chunks_came)"
 
 
 def one_per_time(rows: str) -> str:
-    """A query for one row per (series, time) of `rows`: among rows of one time the larger valid value stands."""
+    """A query for one row per (series, time) of `rows`: among rows of one time the larger valid value is kept."""
     return f"""
         select series_id, observed_at,
             arg_max(value, case when value >= 0 and value < 9.2e18 then value else -1 end) as value

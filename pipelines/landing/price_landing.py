@@ -37,9 +37,9 @@ def land_prices(connection: duckdb.DuckDBPyConnection, files: tuple[PriceFile, .
         except SourceError as failure:
             troubles.append(f"{file.source}: refused: {failure}")
             continue
-        told = ", ".join(f"{count} {reason}" for reason, count in sorted(read.rejects.items()))
-        if told:
-            troubles.append(f"{file.source}: {file.path}: rejected: {told}")
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(read.rejects.items()))
+        if counts:
+            troubles.append(f"{file.source}: {file.path}: rejected: {counts}")
         _replace(connection, file, read.prices)
     connection.execute(
         "delete from raw.model_prices where (source, valid_from) not in (select (source, valid_from) from lists_named)"

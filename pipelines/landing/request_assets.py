@@ -16,7 +16,7 @@ from pipelines.warehouse.asset_keys import asset_key
 
 
 def check_name(source: str) -> str:
-    """The check that says whether a source of requests answered."""
+    """The name of the check that a source of requests answered."""
     return f"requests_{source}_answers"
 
 
@@ -42,10 +42,10 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """One row per request, as a gateway, a log or a load test said it, with its tokens counted in one way.
+        """One row per request, as a gateway, a log or a load test reported it, with its tokens counted in one way.
 
         Landed per source and UTC day. A source that fails costs its own check, not the day; not even all of them do:
-        the book stands on telemetry, and is written without a gateway.
+        the book needs only telemetry.
         """
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()

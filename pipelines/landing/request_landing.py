@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from collectors.records.request_records import REQUEST_SCHEMA, Rejects, RequestCollector
-from collectors.samples import SourceError, Window
+from collectors.samples import SourceError, Window, printable
 from pipelines.landing import telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
@@ -48,7 +48,7 @@ def land(
 
     The source is read once, into a table of its own that spills to disk; then each day is replaced in one transaction,
     unless it holds more requests than came (`force` replaces it all the same) or exactly these. What goes wrong in the
-    source is an outcome of every day, not an exception, and the old rows stand.
+    source is an outcome of every day, not an exception, and the old rows stay.
     """
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     windows = [Window(datetime.combine(day, time(), UTC), datetime.combine(day, time(), UTC) + _DAY) for day in days]
@@ -61,24 +61,24 @@ def land(
     except Exception as defect:
         # A defect in one reader must not cost the run its other sources.
         logger.exception("request source %s failed", collector.source)
-        failure = (getattr(collector, "url", None), None, f"{type(defect).__name__}: {defect}")
+        failure = (getattr(collector, "url", None), None, printable(f"{type(defect).__name__}: {defect}"))
     results = []
     for window in windows:
         if failure is not None:
             url, status, reason = failure
-            told = None if status is None else str(status)
+            status_text = None if status is None else str(status)
             held = _fingerprint(connection, *_of_day(collector.source, window))[0]
-            result = Landing(collector.source, window, "failed", 0, held, url, told, reason[:1000])
+            result = Landing(collector.source, window, "failed", 0, held, url, status_text, reason[:1000])
             telemetry_landing.audit(connection, result, run_id, now(), ASSET)
         else:
-            result = _judged(connection, collector, window, force, str(rejects) or None)
+            result = _validated(connection, collector, window, force, str(rejects) or None)
             _write(connection, result, run_id, now())
         results.append(result)
     connection.execute("drop table if exists requests_seen")
     outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(result.outcome for result in results).items())
     came = sum(result.rows for result in results)
-    told = "; ".join(part for part in (outcomes, str(rejects), failure[2] if failure else "") if part)
-    logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", told)
+    summary = "; ".join(part for part in (outcomes, str(rejects), failure[2] if failure else "") if part)
+    logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", summary)
     return results
 
 
@@ -91,7 +91,7 @@ def _stage(
             connection.execute(f"insert into requests_seen select {_COLUMNS} from requests_came").fetchall()
 
 
-def _judged(
+def _validated(
     connection: duckdb.DuckDBPyConnection, collector: RequestCollector, window: Window, force: bool, detail: str | None
 ) -> Landing:
     """What is to become of the day, by what it holds and what came."""

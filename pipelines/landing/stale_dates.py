@@ -26,7 +26,7 @@ def utc_day(window: Window) -> Window:
     start_at = datetime.combine(window.start_at.astimezone(UTC).date(), time(), UTC)
     day = Window(start_at, start_at + timedelta(days=1))
     if window.end_at > day.end_at:
-        raise ValueError(f"a landing lies within one UTC day, got {window}")
+        raise ValueError(f"a landing must be within one UTC day, got {window}")
     return day
 
 

@@ -274,7 +274,7 @@ class _LakeDay:
         for writer in (*self.writers.values(), *self.superseded):
             try:
                 writer.abandon()
-            except Exception as refusal:  # what made the landing fail is what should be told
+            except Exception as refusal:  # what made the landing fail is the error to report
                 logger.warning("%s %s: a file stays in the lake: %s", self.source, self.date, refusal)
 
     def _writer(self, table: str, schema: pa.Schema, mark: str = "") -> Writer:

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.collector import Collector
-from collectors.samples import SAMPLE_SCHEMA, Batch, Family, SourceError, Window
+from collectors.limits import DEFAULTS
+from collectors.samples import SAMPLE_SCHEMA, Batch, Family, SourceError, Window, printable
 from collectors.series import SeriesRegister
 from pipelines.landing import stale_dates
-from pipelines.landing.prefetch import ahead
+from pipelines.landing.prefetch import WaitedTooLong, ahead
 from pipelines.landing.stores import HeldDay, Store, WarehouseStore
 from pipelines.warehouse import database
 
@@ -47,7 +48,8 @@ class Landing:
     """What became of one (source, window): the row of raw.landings.
 
     `outcome` is landed, unchanged (same counts and same ends of every series), empty, refused_fewer or failed.
-    `rows` is what the source gave, `rows_before` what the window held. `detail` says why, and what could not be read.
+    `rows` is what the source gave, `rows_before` what the window held. `detail` is the reason, or what could not be
+    read.
     """
 
     source: str
@@ -61,7 +63,7 @@ class Landing:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the source gave an answer that stands."""
+        """Whether the source gave a usable answer."""
         return self.outcome not in ("failed", "refused_fewer")
 
 
@@ -84,19 +86,20 @@ def land(
     run_id: str,
     store: Store | None = None,
     replica_labels: Collection[str] = (),
+    most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
     force: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Landing:
-    """Land what `collector` holds in `window`, which lies within one UTC day, and audit it.
+    """Land what `collector` holds in `window`, which is within one UTC day, and audit it.
 
     One transaction replaces the (source, day)'s samples and chunks, or, for a source that `is_additive`, merges into
     them. An answer with fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an
-    outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stand. `is_neighbour`
-    says that the window only opens or closes its day, to give the day beside it its neighbour: a source that has
-    nothing there has not failed. `store` is where samples lie: by default the warehouse.
+    outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour`
+    is true for a window that only opens or closes its day, as a neighbour of the next or previous day: a source that
+    has nothing there has not failed. `store` is where samples are kept: by default the warehouse.
     """
-    register = SeriesRegister(collector.source, window, replica_labels)
+    register = SeriesRegister(collector.source, window, replica_labels, most_series)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
     unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour)
     connection.execute("begin")
@@ -199,7 +202,7 @@ class _Unit:
         if rows == 0 and held == 0:
             return self._empty()
         remember_series(self.connection, self.register.series_table())
-        # Between rows that overlapped as they came (a clock jump, files in no order) nobody counted falls and repeats.
+        # Rows that overlapped as they came (a clock jump, files in no order) have no count of falls and repeats yet.
         overlap = pc.is_in(chunks["series_id"], self._overlapping())
         recounted = self.samples.recount(chunks.filter(overlap)).cast(chunks.schema)
         chunks = pa.concat_tables([chunks.filter(pc.invert(overlap)), recounted])
@@ -225,7 +228,7 @@ class _Unit:
         return self._settled(rows)
 
     def note_unknown_families(self) -> None:
-        """Families that the source holds and the catalogue does not know; the newest window's count stands."""
+        """Families that the source holds and the catalogue does not know; the newest window's count is kept."""
         unknown = self.register.unknown_table()
         if not unknown.num_rows:
             return
@@ -259,7 +262,7 @@ class _Unit:
         return self._landing("empty", 0)
 
     def _unreadable(self) -> str:
-        """What the source holds and nobody could read: rows by number, files by name."""
+        """What could not be read of the source: the number of rows, the names of files."""
         rows = self.register.unreadable_rows
         problems = getattr(self.collector, "problems", [])[self.problems_before :]
         return "; ".join([*([f"{rows} rows cannot be read"] if rows else []), *problems])
@@ -278,15 +281,21 @@ class _Unit:
                 self._insert(TABLES[stream], group)
 
     def _batches(self) -> Iterator[Batch]:
+        limits = getattr(self.collector, "limits", None)
+        wait_seconds = None if limits is None else limits.window_seconds
         try:
-            yield from ahead(self.collector.collect(self.window, self.catalogue.families, self.register))
+            answers = self.collector.collect(self.window, self.catalogue.families, self.register)
+            yield from ahead(answers, wait_seconds)
         except SourceError as failure:
             raise _SourceFailed(failure.url, failure.status, failure.reason) from failure
+        except WaitedTooLong as failure:
+            reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
+            raise _SourceFailed(getattr(self.collector, "url", ""), None, reason) from failure
         except Exception as failure:
             # A defect in one collector must not cost the day its other sources; fleet files hold no secrets to leak.
             logger.exception("source %s failed in window %s", self.source, self.window)
             url = getattr(self.collector, "url", "")
-            raise _SourceFailed(url, None, f"{type(failure).__name__}: {failure}") from failure
+            raise _SourceFailed(url, None, printable(f"{type(failure).__name__}: {failure}")) from failure
 
     def _insert(self, table: str, group: list[pa.RecordBatch]) -> None:
         samples = pa.Table.from_batches(group, SAMPLE_SCHEMA)
