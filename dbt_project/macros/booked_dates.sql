@@ -34,9 +34,9 @@
     {%- endif -%}
 {% endmacro %}
 
-{# Incremental strategy: one transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its
-   rows loses them in the mart too (delete+insert by key would keep them). `replaces` says what a run owns: its dates, months or windows,
-   or all of the mart, where that is a function of all that is booked. #}
+{# Incremental strategy: one transaction deletes the run's rows from the mart and inserts the newly computed ones. A day without rows any more
+   so has none in the mart either (delete+insert by key would keep the old ones). `replaces` names what a run owns: its dates, months or windows,
+   or the whole mart, where the mart is a function of all booked dates. #}
 {% macro get_incremental_replace_dates_sql(arg_dict) %}
     {%- set replaces = config.get('replaces', 'dates') -%}
     {%- set columns = get_quoted_csv(arg_dict['dest_columns'] | map(attribute='name')) -%}

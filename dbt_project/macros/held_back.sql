@@ -107,7 +107,7 @@
     {%- endif -%}
 {% endmacro %}
 
-{# Whether a mart is computed from one of these marts, by way of whatever lies between. #}
+{# Whether a mart is computed from one of these marts, directly or through other models. #}
 {% macro stands_on(mart, others) %}
     {%- set waiting, seen = ['model.wattledger.' ~ mart], [] -%}
     {%- for _ in range(500) -%}

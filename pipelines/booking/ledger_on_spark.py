@@ -40,7 +40,7 @@ def book(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date,
     try:
         built = spark_ledger.build(fleet, first, end, project_vars(fleet), forget=changed)
     except SparkError as failure:
-        yield from _checked(context, {name: said for name, said in failure.statuses.items() if said == "fail"})
+        yield from _checked(context, {name: status for name, status in failure.statuses.items() if status == "fail"})
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
     with closing(database.connect(fleet.warehouse)) as connection:
@@ -57,17 +57,17 @@ def book(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date,
 def _checked(
     context: dg.AssetExecutionContext, statuses: Mapping[str, str], rows: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[dg.AssetCheckResult]:
-    """What dbt said of each test, by its unique id, as the results of the selected checks."""
+    """dbt's status of each test (by unique id) as results of the selected checks."""
     for spec in context.assets_def.check_specs:
-        said = statuses.get(spec.metadata[UNIQUE_ID])
-        if said is not None and spec.key in context.selected_asset_check_keys:
+        status = statuses.get(spec.metadata[UNIQUE_ID])
+        if status is not None and spec.key in context.selected_asset_check_keys:
             yield dg.AssetCheckResult(
                 asset_key=spec.asset_key,
                 check_name=spec.name,
-                passed=said == "pass",
-                severity=dg.AssetCheckSeverity.WARN if said == "warn" else dg.AssetCheckSeverity.ERROR,
+                passed=status == "pass",
+                severity=dg.AssetCheckSeverity.WARN if status == "warn" else dg.AssetCheckSeverity.ERROR,
                 description=rows.get(spec.metadata[UNIQUE_ID]),
-                metadata={"status": said},
+                metadata={"status": status},
             )
 
 

@@ -109,7 +109,7 @@ def booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> duckdb.DuckDBPyCo
         held.execute("insert into marts.token_ledger values (?, 'west', 'n2', 'llm/code-0', 'llm', 'code')", [on])
         held.execute("insert into raw.series_chunks (source, chunk_start_at, samples) values ('proxy', ?, 9)", [on])
     write(held, fleet_of(tmp_path, copied()))
-    due_dates.booked(held, date(2026, 10, 1), date(2026, 10, 6), told=constants(tmp_path))
+    due_dates.booked(held, date(2026, 10, 1), date(2026, 10, 6), constants=constants(tmp_path))
     return held
 
 
@@ -298,7 +298,7 @@ def test_booking_again_records_anew_and_other_dates_stay(booked: duckdb.DuckDBPy
     told = copied()
     told["sites"][0]["pue"] = 1.5
     write(booked, fleet_of(tmp_path, told))
-    due_dates.booked(booked, date(2026, 10, 2), date(2026, 10, 4), told=constants(tmp_path))
+    due_dates.booked(booked, date(2026, 10, 2), date(2026, 10, 4), constants=constants(tmp_path))
     assert stale(booked, tmp_path) == {"sites": [1, 4, 5]}
     rows = booked.execute("select count(*), count(distinct (date, setting)) from raw.booked_with").fetchall()[0]
     assert rows[0] == rows[1] > 0

@@ -84,7 +84,7 @@ final as (
         count(*) as impossible_samples,
         -- Up to three times the limit: what a limit that is stated too low looks like.
         sum(case when samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts then 1 else 0 end) as near_samples,
-        -- Of these, the first and the last sample of the date: they are believed on every date.
+        -- Of these, the first and the last sample of the date: they are accepted on every date.
         sum(case
             when gauges.has_limit
                 and samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts
