@@ -1,4 +1,4 @@
-"""The ledger of a fleet whose file says `engine: spark`: the models of the dates that are due, built by Spark.
+"""The ledger of a fleet file with `engine: spark`: Spark builds the models of the due dates.
 
 Imported only for such a fleet. Keep out the build itself: that is `pipelines.spark`.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def book(context: dg.AssetExecutionContext, dbt: Dbt, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
-    """Spark builds all models whatever is selected: its marts are committed whole or not at all."""
+    """Book the dates on Spark. It builds all models, even if fewer are selected: marts are committed all at once."""
     with closing(database.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
@@ -72,7 +72,7 @@ def _checked(
 
 
 def _create_marts(dbt: Dbt, fleet: Fleet, marts: set[str]) -> None:
-    """Create those of these marts that the warehouse misses, empty, with their contracts and comments."""
+    """Create the marts that the warehouse lacks: empty, with their contracts and comments."""
     with closing(database.connect(fleet.warehouse)) as connection:
         held = spark_ledger.marts_of(connection)
     if marts <= held:

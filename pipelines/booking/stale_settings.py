@@ -54,11 +54,11 @@ def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
 def described(fleet: Fleet, changed: Mapping[str, list[date]]) -> str:
     """Setting by setting the dates that still use another value, and the command that re-books all of them."""
     dates = sorted({on for of_setting in changed.values() for on in of_setting})
-    settings_listed = "; ".join(f"{setting}: {_ranges(of_setting)}" for setting, of_setting in changed.items())
+    listed = "; ".join(f"{setting}: {_ranges(of_setting)}" for setting, of_setting in changed.items())
     # New columns get their position in a table when it is created again, with all dates.
     span = () if "columns" in changed else (dates[0], dates[-1])
     return (
-        f"{len(dates)} booked {'date uses' if len(dates) == 1 else 'dates use'} older settings: {settings_listed}. Re-book with:"
+        f"{len(dates)} booked {'date uses' if len(dates) == 1 else 'dates use'} older settings: {listed}. Re-book with:"
         f" {upgrades.command(fleet, *span)}"
     )
 

@@ -240,7 +240,7 @@ def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
 
 
 def _register_last(spark: SparkSession, run: Run, before: Committed, mart: str, listed: str) -> None:
-    """Register the committed rows of the run's own dates as last_committed.<mart>: a date that is held back keeps them."""
+    """Register the committed rows of the run's own dates as last_committed.<mart>: dates held back keep them."""
     spark.sql(
         f"create table last_committed.{mart} ({listed}) using parquet partitioned by (date)"
         f" location '{_uri(run.work / 'last_committed' / mart)}'"

@@ -79,7 +79,7 @@ def log_of(fleet: Fleet) -> Path:
 
 
 def take(fleet: Fleet, start: date, end: date, run_id: str = "", constants: settings.Constants | None = None) -> None:
-    """Bring the committed marts of [start, end) back into the warehouse, which has their tables; mark them as booked."""
+    """Bring the committed marts of [start, end) into the warehouse, which has their tables; mark them as booked."""
     with closing(database.connect(fleet.warehouse)) as connection:
         bring_back(connection, Path(fleet.landing.path), start, end)
         due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, constants=constants)

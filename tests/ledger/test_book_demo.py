@@ -508,7 +508,7 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
         shown_watts, shown_joules = map(float, lines[f"mission_reading.{model}"][1:3])
         assert (f"{shown_watts:.0f}", f"{shown_joules:#.4g}"[: len(joules_per_token)]) == (watts, joules_per_token)
     assert [lines[model][1:5] for model in IDLE] == [["–", "–", "100.0%", "100.0%"]] * 2
-    # What nobody held is carried by the others: both columns of dollars end in one total.
+    # The others carry the unallocated cost: both columns of dollars have the same total.
     assert lines["__unallocated__"][-2] == "0.00"
     assert lines["fleet"][-3] == lines["fleet"][-2]
     assert lines["llm-research/Qwen3.5-397B"][1:4] == ["fewer_gpus", "8", "4"]
@@ -517,6 +517,14 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
     kwh = [float(lines[name][4]) for name in lines if name.startswith("llm-research/")]
     assert float(lines["all"][3]) == pytest.approx(sum(kwh), abs=0.15)
     assert lines["a6000 at west"][3] == "2"
+
+
+def test_the_readme_shows_the_page_that_the_run_prints(four_weeks: tuple[Book, str]) -> None:
+    _, printed = four_weeks
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("`make run` ends with this:\n\n```\n")[2].partition("```")[0]
+    assert shown.startswith("fleet demo")
+    assert shown.strip() in printed
 
 
 def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:

@@ -141,7 +141,7 @@ def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: P
     assert made is not None
     assert made.held_back == {BAD: f"{BALANCE}, shares_add_up_to_the_meter"}
     assert made.forced == ()
-    line = f"held back: 2026-10-07 ({BALANCE}, shares_add_up_to_the_meter); it is as it was published before"
+    line = f"held back: 2026-10-07 ({BALANCE}, shares_add_up_to_the_meter); its earlier rows stay published"
     assert line in headline(book.fleet).splitlines()
     # The run that held it back fails; a later one, which books another date, names it in that line and does not.
     with book.connection() as connection:
