@@ -104,7 +104,7 @@ class SpoolWriter:
         self.dropped_rows = 0
 
     def add(self, readings: Iterable[Reading], unknown: Mapping[str, int] | None = None) -> None:
-        """Keep readings for the next file; `unknown` says which metrics were seen and not kept, with their series."""
+        """Keep readings for the next file; `unknown` has the metrics that were seen and not kept, with their series."""
         with self._lock:
             self._unknown.update(unknown or {})
             for reading in readings:

@@ -15,7 +15,7 @@ from tests.books import Book, demo_fleet, on
 
 MARTS = yaml.safe_load((PROJECT / "dbt_project/models/marts/marts.yml").read_text(encoding="utf-8"))["models"]
 TEST = PROJECT / "dbt_project/tests/words_of_the_book_are_known.sql"
-# Their names say that they hold a word, and it is not one of a closed set.
+# By their names they hold a word, and it is not one of a closed set.
 OPEN = {
     "carbon_basis": "holds a year",
     "lifecycle_basis": "holds a year",
@@ -35,7 +35,7 @@ def words() -> dict[tuple[str, str], list[str | None]]:
     }
 
 
-def test_every_column_of_words_says_which() -> None:
+def test_every_column_of_words_lists_them() -> None:
     named = {
         (mart["name"], column["name"])
         for mart in MARTS
@@ -45,12 +45,12 @@ def test_every_column_of_words_says_which() -> None:
     assert named - words().keys() == set()
 
 
-def test_null_is_allowed_where_the_description_says_what_it_means() -> None:
-    """ "A column whose description does not say what NULL means is never NULL" (marts.yml)."""
-    told = {
+def test_null_is_allowed_where_the_description_defines_it() -> None:
+    """ "A column whose description does not define NULL is never NULL" (marts.yml)."""
+    may_be_null = {
         (mart["name"], column["name"]): "NULL" in column["description"] for mart in MARTS for column in mart["columns"]
     }
-    assert {key: None in found for key, found in words().items()} == {key: told[key] for key in words()}
+    assert {key: None in found for key, found in words().items()} == {key: may_be_null[key] for key in words()}
 
 
 def test_the_one_test_looks_at_every_mart_with_words() -> None:
@@ -58,7 +58,7 @@ def test_the_one_test_looks_at_every_mart_with_words() -> None:
     assert sorted(looked_at) == sorted({mart for mart, _ in words()})
 
 
-def test_the_fleet_file_takes_the_roles_that_the_book_knows() -> None:
+def test_the_fleet_file_accepts_the_roles_of_the_book() -> None:
     assert set(typing.get_args(Role)) == set(words()["energy_ledger", "role"])
 
 
@@ -81,7 +81,7 @@ def strange(book: Book, first: date, last: date) -> list[tuple]:
     return sorted(rows)
 
 
-def test_a_word_that_nobody_wrote_down_is_found_with_its_row(book: Book, tmp_path: Path) -> None:
+def test_an_undocumented_word_is_found_with_its_row(book: Book, tmp_path: Path) -> None:
     assert strange(book, on("10-20"), on("10-22")) == []
     broken = book.copy(tmp_path)
     with broken.connection() as connection:
