@@ -88,7 +88,7 @@ class SpoolWriter:
         self._max_open_rows = max_open_rows
         self._max_waiting_rows = max_waiting_rows
         self._monotonic = monotonic
-        # The token tells apart two agents that share a host name and start in the same microsecond (containers).
+        # The token separates two agents that share a host name and start in the same microsecond (containers).
         started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._host = host
         self._prefix = f"{started}-{uuid.uuid4().hex[:8]}"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import duckdb
 
-# Marts are replaced by month or by date. Windows may have begun on the date before the run, and are few: they are
+# Marts are replaced by month or by date. Windows may have started on the date before the run, and are few: they are
 # copied. Marts that are computed from a whole lookback, or have no dates, are computed whole by every run.
 MONTHLY = frozenset({"model_monthly"})
 COPIED = frozenset({"load_test_phases", "run_windows"})

@@ -127,7 +127,7 @@ def test_only_the_step_of_a_leap_is_the_gauges(book: Book) -> None:
         ("GPU-after", NEXT_DAY): -750,
         ("GPU-across", DAY): -750,
         ("GPU-across", NEXT_DAY): -750,
-        # Nobody knows what it drew in this minute.
+        # What it drew in this minute is unknown.
         ("GPU-alone", DAY): -15_000,
         ("GPU-busy", DAY): 20_000,
     }

@@ -106,7 +106,7 @@ token_hours as (
         min(model) as model,
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
-        {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_told_tokens,
+        {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_counted_tokens,
         -- A decoder's input tokens are in the row of its prefill engine.
         max(case when token_class = 'input' or role = 'decode' then 1 else 0 end) as has_input
     from tokens
@@ -128,7 +128,7 @@ final as (
         token_hours.role,
         token_hours.output_tokens,
         token_hours.matched_output_tokens,
-        case when token_hours.has_input = 1 then token_hours.matched_told_tokens end as matched_total_tokens,
+        case when token_hours.has_input = 1 then token_hours.matched_counted_tokens end as matched_total_tokens,
         energy_hours.matched_gpu_seconds,
         energy_hours.matched_joules,
         energy_hours.busy_gpu_seconds,
