@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class _Sealed:
-    """A batch of one UTC day that takes no more rows: columns, and the distinct (kind, metric, labels) they index."""
+    """A closed batch of one UTC day: its columns, and the distinct (kind, metric, labels) they index."""
 
     def __init__(self, day: int) -> None:
         self.day = day

@@ -106,7 +106,7 @@ def _tokens(engine: Engine, minutes: np.ndarray) -> np.ndarray:
 
 
 class Day(NamedTuple):
-    """What is true in one UTC day, knot by knot; a knot is a scrape, 1441 of them reach into the next day.
+    """The true values of one UTC day at each knot. A knot is a scrape; the last of the 1441 is the next day's first.
 
     milliwatts (26 boards, 1441) int64; load (26, 1441): tokens/s over the reference rate, -1 with no engine up;
     memory_mib (26, 1441) int64; tokens (5 engines, 3 classes, 1441) int64 in the minute after each knot.

@@ -14,7 +14,7 @@
     end
 {% endmacro %}
 
-{# Of the dates up to the newest booked one, so that a day's cost does not grow with history and any order of booking gives the same curve. #}
+{# The lookback ends with the newest booked date. So a day's cost does not grow with history, and the order of booking makes no difference. #}
 {% macro in_lookback(date_column, as_of_date) %}
     ({{ date_column }} > {{ as_of_date }} - interval {{ var('curve_lookback_days') }} day and {{ date_column }} <= {{ as_of_date }})
 {% endmacro %}

@@ -120,7 +120,7 @@ counter_series_days as (
 
 {{ counter_reading_ctes(source('raw', 'token_samples'), unlimited_dips_are_glitches=false) }},
 
--- Without what one bad scrape made.
+-- Without the samples that one bad scrape made.
 sound_readings as (
 
     select counter_readings.*

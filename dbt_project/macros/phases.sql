@@ -5,7 +5,7 @@
    of the 3,030 chat models that state both in litellm 1.109.1 (half of them between 0.2 and 0.43). A market price, not a measurement. #}
 {% macro input_token_weight() %}0.25{% endmacro %}
 
-{# A day of intervals with tokens, on a week of dates: fewer have not seen the mix of prompts and answers change. #}
+{# At least a day of intervals with tokens, on a week of dates: in less time the mix of input and output hardly changes. #}
 {% macro least_fit_seconds() %}86400{% endmacro %}
 {% macro least_fit_days() %}7{% endmacro %}
 {# Cosine between input and output per interval. Beyond, 1 / (1 − r²) > 50: the errors of both coefficients are seven times what they would be if

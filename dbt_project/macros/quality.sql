@@ -27,7 +27,7 @@
 {# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734 (2025). #}
 {% macro host_energy_ratio() %}0.43{% endmacro %}
 
-{# Whether a name is the one that the fleet file states, or begins with it. #}
+{# Whether a name equals an entry of the fleet file, or begins with it where the entry is a prefix. #}
 {% macro fits(name, pattern, is_prefix) %}
     case when {{ is_prefix }} then substring({{ name }}, 1, length({{ pattern }})) = {{ pattern }} else {{ name }} = {{ pattern }} end
 {% endmacro %}

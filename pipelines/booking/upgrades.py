@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Columns = Sequence[tuple[str, str]]
 Dates = tuple[date, date]  # half-open
-# What the contracts' types, which DuckDB reads, are called on Spark.
+# Spark's names for the contracts' types, which are DuckDB's.
 SPARK_TYPES = {"integer": "int", "timestamptz": "timestamp"}
 
 logger = logging.getLogger(__name__)

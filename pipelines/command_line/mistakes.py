@@ -170,7 +170,7 @@ def _is_our_message(error: Any) -> bool:
     return _QUALIFIED.match(_deepest(error).message) is not None
 
 
-# Not all of our exceptions are: a plan that breaks its own rules is a bug.
+# These exceptions have a message for a person. Any other is a bug, such as a plan that breaks its own rules.
 _QUALIFIED = re.compile(
     r"^(dagster\._core\.definitions\.events\.Failure"
     r"|(pipelines|collectors)\.[\w.]+\.(UnreadableFile|UnreadableList|LakeError|SparkError|SourceError)): "

@@ -299,8 +299,8 @@ def test_histograms_give_bounds_over_a_restart(book: Book) -> None:
 def test_a_real_page_bounds_its_goodput(book: Book) -> None:
     """38 of 60 within 0.01 s and 51 within 0.02 s to the first token, the SLO between; all within 0.05 s per token.
 
-    Of 2,520 tokens those of 22 requests are at most 22 × 64, those of 9 at least 9: the good ones: 38 × 42 to 51 × 42
-    tokens.
+    Of 2,520 tokens 22 requests have at most 22 × 64, and 9 requests at least 9. The good requests really had between
+    38 × 42 and 51 × 42 tokens, which is within these bounds.
     """
     assert at_ten(book, "tiny-llama", "goodput_basis", *GOOD) == ("histograms", 60, 38, 51, 2520 - 22 * 64, 2520 - 9)
 

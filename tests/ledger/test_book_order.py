@@ -1,4 +1,4 @@
-"""Any order of landing and booking gives the same book, on one thread or two, and whatever was killed on the way."""
+"""Any order of landing and booking gives the same book, on one thread or two, and after a kill at any point."""
 
 from __future__ import annotations
 

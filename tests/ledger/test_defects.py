@@ -121,7 +121,7 @@ def test_p4_prefill_and_decode_count_a_prompt_once(composed_book: Book) -> None:
         " from marts.model_daily where model = 'pd' order by 1"
     )
     assert rows == [("decode", 900_000, None, 2_700, 2_700), ("prefill", 1_260_000, 5_400, None, 5_400)]
-    # Of the deployment: all of its boards over what its decoder wrote.
+    # The deployment's ratio: the joules of all its boards over its decoder's output tokens.
     ratio = "select sum(matched_joules)::double / sum(matched_output_tokens)::double from marts.model_daily"
     assert composed_book.query(ratio + " where deployment = 'pd'") == [(800,)]
 

@@ -103,5 +103,5 @@ def test_an_undocumented_word_is_found_with_its_row(book: Book, tmp_path: Path) 
     assert ledger[:5] == ("energy_ledger", "state", "dozing", states, 12)
     assert ledger[5].startswith("date 2026-10-21, interval_start_at 2026-10-21 07:00:00+00, site west, meter GPU-")
     assert tokens[:4] == ("token_ledger", "token_class", "NULL", classes)
-    # Of a run of the other date its own rows alone, and what every run makes anew.
+    # A run of the other date finds its own rows, and those of marts that every run computes whole.
     assert [row[0] for row in strange(broken, on("10-20"), on("10-21"))] == ["slo_capacity", "token_ledger"]

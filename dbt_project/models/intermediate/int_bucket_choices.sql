@@ -84,7 +84,7 @@ chosen as (
 
 ),
 
--- A bound that some of an engine's series lack (ranks of another version) would not count what they count.
+-- A bound that some series of an engine lack (ranks of another version) is not used: it would leave out their requests.
 bounds as (
 
     select

@@ -197,7 +197,7 @@ doubted_dates as (
 
 ),
 
--- The first and the last sample of each date: what crosses a midnight, on both sides.
+-- The first and the last sample of each date: the two ends of the steps over midnight.
 edge_samples as (
 
     select reading_id, date, day_number, has_repeats, first_us as observed_us, first_watts as watts, possible_watts, midnight_watts, true as is_first

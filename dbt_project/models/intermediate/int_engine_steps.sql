@@ -166,7 +166,7 @@ sampled_steps as (
 
 ),
 
--- Longer than three intervals as the source states them: still no gap where the series' own are as long.
+-- Longer than three of the source's stated intervals, but no gap where the series' own intervals are that long.
 long_steps as (
 
     select

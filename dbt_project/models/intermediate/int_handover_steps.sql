@@ -1,5 +1,5 @@
--- Sample by sample, what each reading of a meter knows where the best one has a gap: one row per reading and step between two of its samples.
--- Also of the dates outside the run over which a counter of the meter is silent: its difference is the sum over all of them.
+-- What each reading of a meter measures while the best reading has a gap: one row per reading and step between two of its samples.
+-- Dates outside the run are included where a counter of the meter is silent over them: its difference is the sum over all of them.
 with handovers as (
 
     select distinct

@@ -31,7 +31,7 @@ series_days as (
 
 ),
 
--- A board's other readings may know it for longer than the one whose labels count.
+-- A board's other readings may cover more time than the reading whose labels count.
 board_ends as (
 
     select

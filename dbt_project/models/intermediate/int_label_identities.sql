@@ -288,7 +288,7 @@ final as (
         placed.source,
         placed.metric,
         placed.stream,
-        -- Where prefill and decode are apart, the prompt counts at the one and the answer at the other.
+        -- With separate prefill and decode engines, input tokens count at the prefill engine and output tokens at the decoder.
         case
             when placed.quantity = 'tokens'
                 and (

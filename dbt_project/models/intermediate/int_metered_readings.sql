@@ -51,7 +51,7 @@ doubts as (
 
 ),
 
--- Each date of the run with the last sample before its own and the first one after; a counter also has the dates that it was silent on.
+-- Each date of the run, with the last sample before it and the first one after it. A counter also has the dates without samples.
 day_facts as (
 
     select
