@@ -1,6 +1,6 @@
 """Every asset, check, job and schedule of one fleet, put together, with the policies that hold for all of them.
 
-Add an asset in the module of its noun and name it here. Keep out what an asset does.
+Add an asset in the package that it belongs to, and list it here. Keep out what an asset does.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class SpoolCollector:
             register.unknown(metric, len(labels))
 
     def landed(self, window: Window) -> int:
-        """Remove the files that the last `collect(window)` handed on wholly; how many."""
+        """Remove the files that the last `collect(window)` yielded completely; returns their number."""
         removed = 0
         for path in self._read.pop(window, []):
             try:

@@ -67,10 +67,10 @@ class _Sealed:
 class SpoolWriter:
     """Collects readings in memory and writes them as files, one per rotation and UTC day. Threads may share it.
 
-    `add` never touches the disk. Whoever owns the writer calls `flush` whenever `due_in_seconds` is over, at the end
-    too: what was added since the last flush, at most `rotate_seconds` or `max_open_rows`, is what a crash loses. While
-    the spool cannot be written batches wait in memory, up to `max_waiting_rows` (24 bytes each); then the oldest go,
-    counted in `dropped_rows`.
+    `add` never touches the disk. The owner of the writer calls `flush` whenever `due_in_seconds` is over, and at the
+    end. A crash loses the rows since the last flush: at most `rotate_seconds` or `max_open_rows` of them. While the
+    spool cannot be written, batches wait in memory, up to `max_waiting_rows` (24 bytes each); then the oldest are
+    dropped and counted in `dropped_rows`.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ _DATED_MARTS = ("fleet_daily", "model_daily", "reconciliation_daily")
 
 @dataclass(frozen=True)
 class Constants:
-    """What is the same for all dates that a run books: settings with their values, and the seeds that count."""
+    """Settings that are equal for all dates of a run: their values, and the names of the seeds that count."""
 
     values: Mapping[str, str]
     seeds: frozenset[str]

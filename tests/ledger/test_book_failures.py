@@ -1,4 +1,4 @@
-"""Bad input: what cannot be read is recorded and costs only itself; wrong samples never become energy."""
+"""Bad input: an unreadable part is recorded and does not affect the rest; wrong samples never become energy."""
 
 from __future__ import annotations
 

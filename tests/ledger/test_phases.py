@@ -136,7 +136,7 @@ def test_what_the_tokens_cannot_separate_is_rejected(book: Book) -> None:
         "bent": "error_too_large",
         "free_prompts": "ok",
     }
-    # Without the bound, prompts would give joules back.
+    # Without the bound, input tokens would have negative joules.
     assert fits["free_prompts"]["joules_per_output_token"] == pytest.approx(2, rel=0.02)
     assert fits["free_prompts"]["joules_per_computed_input_token"] == 0
     assert all(np.isnan(fits[model]["joules_per_output_token"]) for model in reasons if reasons[model] != "ok")

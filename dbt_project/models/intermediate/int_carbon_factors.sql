@@ -76,7 +76,7 @@ average_hours as (
 
 ),
 
--- What one more kWh would have emitted: another question, never an answer to the first.
+-- Marginal values are the emissions of one more kWh. They never replace an average value.
 marginal_hours as (
 
     select

@@ -163,7 +163,7 @@ samples_of_troubled as (
 
 ),
 
--- The date's own samples, and of its neighbours the one before and the one after.
+-- The date's own samples, the last one before the date and the first one after it.
 troubled_points as (
 
     select place, is_counter, start_us, cap_us, observed_us, value from samples_of_troubled where not has_repeats
