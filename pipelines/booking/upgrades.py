@@ -62,15 +62,15 @@ def prepare(
     if not covers:
         why = [change.why for change in found if change.why]
         _refuse(fleet, [*_other_methods(connection, contracts, start, end), *why], booked)
-    is_anew = covers and is_whole
+    is_recreated = covers and is_whole
     dropped = [
         change.mart
         for change in found
-        if change.mart in held and (is_anew or contracts.marts[change.mart].replaces == "all")
+        if change.mart in held and (is_recreated or contracts.marts[change.mart].replaces == "all")
     ]
     leftover = sorted(held.keys() - contracts.marts.keys() - COMPUTED_MARTS)
     connection.execute("begin")
-    if dropped and is_anew:
+    if dropped and is_recreated:
         due_dates.mark_due(connection, start, end)
     for mart in (*dropped, *leftover):
         connection.execute(f'drop table marts."{mart}"')
@@ -184,7 +184,7 @@ def _added(mart: Mart, held: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def _why(name: str, mart: Mart, held: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
     """Why rows of other dates cannot be kept; None where only columns were added or their order changed."""
     if mart.replaces == "all":
-        return None  # every run makes it anew
+        return None  # every run computes it whole
     lost = sorted(held.keys() - wanted.keys())
     if lost:
         return f"mart {name} has no column {', '.join(lost)} any more"

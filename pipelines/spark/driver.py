@@ -209,7 +209,7 @@ def _spark_columns(columns: str) -> str:
 
 
 def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
-    """Tables marts.* of this run: the committed folders of everything that the run does not book anew."""
+    """Tables marts.* of this run: the committed folders of everything that the run does not book."""
     spark.sql("create database if not exists marts")
     spark.sql("create database if not exists last_committed")
     for mart, columns in before.columns.items():

@@ -155,7 +155,7 @@ def _described(columns: str) -> list[tuple[str, str]]:
 def _make(connection: duckdb.DuckDBPyConnection, schema: str, table: str, columns: str, held: list[str]) -> None:
     """Create a table, or give it these columns: rows keep what they held in columns of the same name."""
     if table == "grid_intensity" and "hour_start_at" in held:
-        held = []  # version 0.1 knew whole hours and files only, which every run reads anew
+        held = []  # version 0.1 had whole hours and files only, which every run reads again
         connection.execute("drop table raw.grid_intensity")
     if not held:
         connection.execute(f"create table {schema}.{table} ({columns})")
