@@ -30,7 +30,7 @@ STARTED_SECONDS = 5.0
 
 
 class PretendedBoards:
-    """pynvml with boards: their counters run, everything else is as the module has it."""
+    """A fake pynvml with boards whose counters run; everything else is as in the real module."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pynvml, name)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from pipelines.warehouse import database
 
-# Those of schema marts: a table there that neither dbt nor one of them makes is dropped (`upgrades`).
+# The computed tables of schema marts. `upgrades` drops any other table there that dbt does not make.
 COMPUTED_MARTS = frozenset({"efficiency_fit"})
 # Name of a column -> SQL type, description.
 Columns = Mapping[str, tuple[str, str]]

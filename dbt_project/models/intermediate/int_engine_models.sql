@@ -112,7 +112,7 @@ chosen as (
 
 ),
 
--- What was there at the engine's first sample was there from midnight, as far as the date knows; so at its last.
+-- The models at an engine's first sample of the date count from midnight on; those at its last sample count until midnight.
 labelled as (
 
     select

@@ -164,7 +164,7 @@ placed as (
 
 ),
 
--- A gateway and an engine may both have logged the same requests: one source answers for an engine's hour, and for a curve's either the logs
+-- A gateway and an engine may both have logged the same requests. So one source is used for an engine's hour, and for a curve's hour either the logs
 -- of its engines or one that names none.
 single_sources as (
 

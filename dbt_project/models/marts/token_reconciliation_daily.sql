@@ -34,7 +34,7 @@ cross_checks as (
 
 ),
 
--- Of all counters of the class, also of an engine that gave nothing but rejects all day.
+-- All counters of the class, also those of an engine whose samples were all rejected.
 refused as (
 
     select
