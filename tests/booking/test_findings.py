@@ -47,7 +47,7 @@ def test_an_expectation_names_the_rows_that_do_not_meet_it() -> None:
         "  source b, metric m, rejected_ratio 0.5",
         "  source c, metric m, rejected_ratio 0.25",
         "  Expected: 0 to 0.05 in 95% of the rows",
-        "  What to do: see why this exporter gives values that are no measurements (negative, NaN, sentinels)",
+        "  What to do: find out why this exporter reports invalid values (negative, NaN, sentinels)",
     ]
 
 

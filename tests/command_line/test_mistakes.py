@@ -81,7 +81,7 @@ def checked(path: Path, **more: str) -> subprocess.CompletedProcess[str]:
         (["--end", "01.10.2026"], ("--end", "got '01.10.2026'", "expected a UTC date such as 2026-10-01")),
         (["--start", "2026-10-05", "--end", "2026-10-03"], ("--start 2026-10-05 --end 2026-10-03", "end after the")),
         (["--start", "2026-09-01", "--end", "2026-10-02"], ("--start 2026-09-01", "in [2026-10-01, 2026-10-02]")),
-        (["--strat", "2026-10-01"], ("unknown: --strat", "--help")),
+        (["--strat", "2026-10-01"], ("unknown option: --strat", "--help")),
     ],
 )
 def test_a_wrong_date_or_option(tiny: Path, options: list[str], words: tuple[str, ...]) -> None:
@@ -389,4 +389,4 @@ def test_a_run_that_is_stopped_reports_it(tiny: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
     _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr.count("\n")) == (130, 1), stderr
-    assert "run again to go on from there" in stderr
+    assert "run again to continue" in stderr
