@@ -1,7 +1,7 @@
 """The agent's share of a core: eight boards at 1 Hz and two /metrics pages at 15 s, for a minute.
 
-`python -m bench.agent --spool FOLDER --seconds 60 --page URL …` is the agent on pretended boards (no bench host is
-assumed to have GPUs); it tells its processor time once its start is over. The pages are real, of a process apart.
+`python -m bench.agent --spool FOLDER --seconds 60 --page URL …` runs the agent on fake boards (a bench host need not
+have GPUs) and prints its processor time without its start. The pages are served by another process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STARTED_SECONDS = 5.0
 
 
 class PretendedBoards:
-    """pynvml with boards: their counters run, everything else is as the module has it."""
+    """A fake pynvml with boards whose counters run; everything else is as in the real module."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pynvml, name)
@@ -105,9 +105,9 @@ def main() -> None:
     parser.add_argument("--spool", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--page", action="append", default=[])
-    asked = parser.parse_args()
+    options = parser.parse_args()
 
-    # As `python -m collectors agent` does, with pretended boards.
+    # As `python -m collectors agent` does, with fake boards.
     from collectors.devices.agent import Watch, families_to_keep, run_agent  # noqa: PLC0415 (its start is no part of the figure)
     from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
     from collectors.devices.spool import Spool  # noqa: PLC0415
@@ -116,21 +116,21 @@ def main() -> None:
 
     families = families_to_keep(None)
     watches = [Watch(NvmlSampler(PretendedBoards(), host="bench"), 1.0)]
-    watches += [Watch(ExpositionPage(url, families, host="bench"), 15.0) for url in asked.page]
+    watches += [Watch(ExpositionPage(url, families, host="bench"), 15.0) for url in options.page]
     started: list[tuple[float, float]] = []
 
     def stop_after() -> None:
         time.sleep(STARTED_SECONDS)
         started.append((time.monotonic(), time.process_time()))
-        time.sleep(asked.seconds)
+        time.sleep(options.seconds)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=stop_after, daemon=True).start()
-    writer = SpoolWriter(Spool(str(asked.spool)), "bench")
+    writer = SpoolWriter(Spool(str(options.spool)), "bench")
     status = run_agent(watches, writer)
     seconds, cpu_seconds = time.monotonic() - started[0][0], time.process_time() - started[0][1]
-    told = {"rows": writer.written_rows, "core_share": cpu_seconds / seconds, "peak_mib": children.own_peak_mib()}
-    print(json.dumps({"status": status, **told}))
+    figures = {"rows": writer.written_rows, "core_share": cpu_seconds / seconds, "peak_mib": children.own_peak_mib()}
+    print(json.dumps({"status": status, **figures}))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Thirty booked days of a big fleet, invented: `python -m bench.answers --warehouse FILE --gpus 10000 --days 30`.
 
-What the answers (curves, sizing, packing) read is marts, and what they cost grows with history; so the history is
-written into the marts of a warehouse that the job has made, and the job is then run on top of it. Add a column here
-when an answer learns to read it. Keep out what is timed: that is the job (`product`).
+Curves, sizing and packing read marts, and their cost grows with history. So this history is written into the marts of
+a warehouse that the job has created, and the job then runs on top of it. Add a column here when one of them starts to
+read it. Keep out what is timed: that is the job (`product`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, gpus: int, end: date, d
         from marts.model_intervals group by all
         """
     ).fetchall()
-    # Who holds which board: asked of the newest date only.
+    # Who holds which board: only for the newest date.
     connection.execute(
         f"""
         insert into marts.energy_ledger by name
@@ -139,9 +139,9 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, required=True)
     parser.add_argument("--days", type=int, required=True)
     parser.add_argument("--end", type=date.fromisoformat, required=True)
-    asked = parser.parse_args()
-    with closing(database.connect(asked.warehouse)) as connection:
-        print(write_history(connection, asked.gpus, asked.end, asked.days))
+    options = parser.parse_args()
+    with closing(database.connect(options.warehouse)) as connection:
+        print(write_history(connection, options.gpus, options.end, options.days))
 
 
 if __name__ == "__main__":

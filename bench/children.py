@@ -1,6 +1,6 @@
-"""Child processes and what they cost: each leg of the bench runs in one of its own, so that peaks are honest.
+"""Child processes and their cost: each leg of the bench runs in a process of its own, so that peaks are its own.
 
-Add here how a child is started and watched. Keep out what it does.
+Add here how a child is started and measured. Keep out what it does.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Cost(NamedTuple):
     peak_mib: int
 
 
-def run(module: str, *arguments: object, told: Mapping[str, str] | None = None) -> tuple[Cost, str]:
-    """Run `python -m module arguments` to its end; its cost and what it printed. RuntimeError when it fails."""
-    return python("-m", module, *arguments, told=told)
+def run(module: str, *arguments: object, variables: Mapping[str, str] | None = None) -> tuple[Cost, str]:
+    """Run `python -m module arguments` to its end; returns its cost and its output. RuntimeError when it fails."""
+    return python("-m", module, *arguments, variables=variables)
 
 
-def python(*arguments: object, told: Mapping[str, str] | None = None) -> tuple[Cost, str]:
-    """Run Python with these arguments, and `told` in its environment, to its end: as `run`."""
+def python(*arguments: object, variables: Mapping[str, str] | None = None) -> tuple[Cost, str]:
+    """Run Python with these arguments, and `variables` in its environment, to its end: as `run`."""
     with tempfile.TemporaryFile("w+") as printed:
         command = [sys.executable, *map(str, arguments)]
         began = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=PROJECT, env={**os.environ, **(told or {})}, stdout=printed, stderr=subprocess.STDOUT
+            command, cwd=PROJECT, env={**os.environ, **(variables or {})}, stdout=printed, stderr=subprocess.STDOUT
         )
-        # Unlike Popen.wait() it tells what this child and its own children used.
+        # Unlike Popen.wait(), wait4() returns what this child and its own children used.
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -63,7 +63,7 @@ def own_peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**20  # bytes, where there is no /proc
 
 
-def told_by(text: str) -> dict[str, Any]:
+def printed_json(text: str) -> dict[str, Any]:
     """The JSON of the last line that a child printed."""
     return json.loads(text.strip().splitlines()[-1])
 

@@ -2,8 +2,8 @@
 
 Two spools, so that each can be landed and timed apart: `OUT/power` (per GPU power, energy counter and activity, as
 dcgm-exporter names them) and `OUT/tokens` (one vLLM engine per 8 GPUs: 12 series and the buckets of 3 histograms).
-Every day of a fleet is the same day, with counters that run on from one to the next: without gaps, resets or lies, so
-that the floor's few lines are right about it. A landing from a spool removes its files: keep a copy.
+Every day of a fleet is the same day, with counters that continue from one to the next: without gaps, resets or wrong
+samples, so that the floor's few lines are correct. A landing from a spool removes its files: keep a copy.
 """
 
 from __future__ import annotations
@@ -209,13 +209,13 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=1, help="how many days from --day on")
     parser.add_argument("--gauge-only", action="store_true", help="no energy counter")
     parser.add_argument("--no-tokens", action="store_true", help="power alone")
-    asked = parser.parse_args()
-    if asked.gpus < 1 or asked.days < 1 or asked.day < FIRST_DAY:
+    options = parser.parse_args()
+    if options.gpus < 1 or options.days < 1 or options.day < FIRST_DAY:
         parser.error(f"expected --gpus and --days of at least 1 and --day not before {FIRST_DAY}")
     began = time.perf_counter()
-    for number in range(asked.days):
-        day = asked.day + timedelta(number)
-        written = write(asked.out, asked.gpus, day, asked.gauge_only, not asked.no_tokens)
+    for number in range(options.days):
+        day = options.day + timedelta(number)
+        written = write(options.out, options.gpus, day, options.gauge_only, not options.no_tokens)
         print(json.dumps({"day": f"{day}", **written, "seconds": round(time.perf_counter() - began, 2)}))
 
 

@@ -2,9 +2,9 @@
 
 `python -m bench.floor --power OUT/power` (and `--tokens OUT/tokens`, landed beside it) reads the spool's files with
 pyarrow, lands (series_id, observed_at, value) in a DuckDB file, computes joules per device and 5 minutes, and prints
-seconds and peak memory as JSON. It may assume what `bench.fleet_day` promises: no gaps, no resets, no invalid samples,
-one meter per device. Nothing else is left out: it lands every row that the product lands, and shares a delta or
-trapezoid by time across an edge as the book does.
+seconds and peak memory as JSON. It relies on what `bench.fleet_day` guarantees: no gaps, no resets, no invalid samples,
+one meter per device. Nothing else is left out: it lands every row that the product lands, and divides a delta or
+trapezoid over an interval's edge by time, as the book does.
 """
 
 from __future__ import annotations
@@ -166,9 +166,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.floor", description=__doc__.partition("\n")[0])
     parser.add_argument("--power", type=Path, required=True, help="the spool that bench.fleet_day wrote")
     parser.add_argument("--tokens", type=Path, help="its other spool, to be landed too")
-    asked = parser.parse_args()
-    spools = [spool for spool in (asked.power, asked.tokens) if spool]
-    with tempfile.TemporaryDirectory(dir=asked.power.parent) as folder:
+    options = parser.parse_args()
+    spools = [spool for spool in (options.power, options.tokens) if spool]
+    with tempfile.TemporaryDirectory(dir=options.power.parent) as folder:
         print(json.dumps(run(spools, Path(folder) / "floor.duckdb")))
 
 

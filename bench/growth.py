@@ -47,9 +47,9 @@ def main() -> None:
     parser.add_argument("--fleet", type=Path, required=True)
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="for the cluster's own files")
-    asked = parser.parse_args()
-    told = run(asked.fleet, asked.workers, asked.folder)
-    print("\n" + json.dumps(told))
+    options = parser.parse_args()
+    seconds = run(options.fleet, options.workers, options.folder)
+    print("\n" + json.dumps(seconds))
 
 
 if __name__ == "__main__":

@@ -69,13 +69,13 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, required=True)
     parser.add_argument("--sites", type=int, required=True)
     parser.add_argument("--types", type=int, required=True)
-    asked = parser.parse_args()
-    engines, loads = fleet(asked.gpus, asked.sites, asked.types)
+    options = parser.parse_args()
+    engines, loads = fleet(options.gpus, options.sites, options.types)
     began, busy = time.perf_counter(), time.process_time()
     made = plan(engines, loads)
     planned, busy = time.perf_counter(), time.process_time() - busy
     broken = violations(made, loads)
-    told = {
+    figures = {
         "deployments": len(loads),
         "engines": len(engines),
         "gpus": int(engines["gpus"].sum()),
@@ -91,7 +91,7 @@ def main() -> None:
         "check_seconds": time.perf_counter() - planned,
         "peak_mib": own_peak_mib(),
     }
-    print(json.dumps(told))
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

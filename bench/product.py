@@ -1,7 +1,6 @@
 """The product as its users run it: `python -m pipelines run` on a fleet file that names the generated Parquet.
 
-Add a leg here that runs the whole job. Keep out shortcuts: what is measured is the job, from its start to its
-publication.
+Add a leg here that runs the whole job. Keep out shortcuts: the job is measured from its start to its publication.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STREAMS = ("power", "tokens")
 STEPS = {"telemetry": "land", "seeds": "seeds", "ledger": "models", "publication": "publish"}
 
 
-# What became of each series has a line of its own: no part of it makes the book.
+# The models of series_daily have a line of their own: the book does not need them.
 SERIES_MODELS = ("int_series_amounts", "series_daily")
 
 
@@ -41,7 +40,7 @@ class Job(NamedTuple):
 
 
 class Fleet:
-    """A fleet whose samples lie under `files` as `bench.fleet_day` writes them; its data lies beside its fleet file."""
+    """A fleet whose samples are under `files`, as `bench.fleet_day` writes them; its data is next to its fleet file."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Fleet:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Where the fleet's data lies, for whatever is run on it."""
+        """The environment variable that names the fleet's data folder, for every command on the fleet."""
         return {"WATTLEDGER_DATA": str(self.data), "DAGSTER_HOME": str(self.home)}
 
     @property
@@ -92,12 +91,12 @@ class Fleet:
         """The DuckDB file that the job writes."""
         return self.data / self.name / "warehouse.duckdb"
 
-    def run(self, start: date = FIRST_DAY, days: int = 1, told: Mapping[str, str] | None = None) -> Job:
-        """Run the job of these dates, with `told` in its environment. RuntimeError when it, or one of its checks,
+    def run(self, start: date = FIRST_DAY, days: int = 1, variables: Mapping[str, str] | None = None) -> Job:
+        """Run the job of these dates, with `variables` in its environment. RuntimeError when it, or one of its checks,
         fails, with its last lines."""
         span = ("--start", start, "--end", start + timedelta(days))
         cost, _ = children.run(
-            "pipelines", "run", "--fleet", self.path, *span, told={**self.environment, **(told or {})}
+            "pipelines", "run", "--fleet", self.path, *span, variables={**self.environment, **(variables or {})}
         )
         return Job(cost, _steps(self.home), self._series_seconds(), *self._held(start, days))
 

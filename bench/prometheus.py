@@ -1,7 +1,7 @@
 """From a real Prometheus server into DuckDB: samples per second through collector and landing.
 
 `python -m bench.prometheus --url URL --day 2026-09-01 --warehouse FILE` lands one day, or its first hours, and prints
-what it took; `server` starts a Prometheus that holds such a day as history. Keep out servers that only pretend.
+the seconds; `server` starts a Prometheus that holds such a day as history. Keep out fake servers.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def main() -> None:
     parser.add_argument("--day", type=date.fromisoformat, default=fleet_day.FIRST_DAY)
     parser.add_argument("--warehouse", type=Path, required=True, help="a DuckDB file that does not exist yet")
     parser.add_argument("--hours", type=float, default=24.0, help="of the day, from midnight on")
-    asked = parser.parse_args()
-    print(json.dumps(land(asked.url, asked.day, asked.warehouse, asked.hours)))
+    options = parser.parse_args()
+    print(json.dumps(land(options.url, options.day, options.warehouse, options.hours)))
 
 
 if __name__ == "__main__":

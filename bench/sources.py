@@ -1,6 +1,6 @@
-"""One day of a fleet in a real Prometheus and a real VictoriaMetrics, and each one's answer to the ledger's question.
+"""One day of a fleet in a real Prometheus and a real VictoriaMetrics, and each one's energy per device and 5 minutes.
 
-Add here another server that offers a day. Keep out what lands it (`prometheus.land`) and servers that only pretend.
+Add here another server that can deliver a day. Keep out the landing (`prometheus.land`) and fake servers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the cells of a file's column hold: texts, numbers and times, whatever way they are written.
+"""Parsing of a file's cells: texts, numbers and times in all their spellings.
 
-Add here another spelling of a number or a time that can mean one thing only. Keep out which column is what
-(`sample_files`) and what the values mean (SQL).
+Add here another spelling of a number or a time that has only one possible meaning. Keep out the roles of columns
+(`sample_files`) and the meaning of values (SQL).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ TimeUnit = Literal["s", "ms", "us"]
 
 US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
 NO_TIME = np.iinfo(np.int64).min
-# Beyond it a number is in another unit than the mapping says, and no time.
+# A number beyond this is no time: it is in another unit than the mapping states.
 _YEAR_9999_US = 253_402_300_800_000_000
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$|^\s*[+-]?(?i:nan|inf|infinity)\s*$"
-# How programs write that there is no measurement. nvidia-smi puts its reasons in brackets.
+# Words for "no measurement". nvidia-smi writes its reasons in brackets.
 _NO_MEASUREMENT = r"^\s*(\[.*\]|(?i:n/?a|null|none|nil|unknown|error|err!|not (supported|available))|[-–—]+|)\s*$"
 _ISO = pa.timestamp("ns", "UTC")
 _OFFSET = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
@@ -170,7 +170,7 @@ def expected_time(first: object, unit: TimeUnit | None) -> str:
     is_numeric = isinstance(first, str) and re.match(_NUMBER, first) is not None
     if unit is not None:
         return (
-            f"expected a number of {unit} since 1970-01-01T00:00:00Z, because the fleet file says time_unit: {unit}."
+            f"expected a number of {unit} since 1970-01-01T00:00:00Z, because the fleet file has time_unit: {unit}."
             " Correct time_unit, or remove it if the column holds text such as 2026-07-18T15:52:43Z"
         )
     if is_numeric:

@@ -1,7 +1,7 @@
-"""What every collector of samples is.
+"""The interface of all collectors of samples.
 
-Add here what the landing may ask of each of them. Keep out how any kind of source is read: that is the module of its
-protocol or device.
+Add here what the landing calls on every collector. Keep out how a kind of source is read: that is in the module of
+its protocol or device.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Collector(Protocol):
     """Reads one source of the fleet file.
 
-    `collect` yields what the source holds in the window (half-open), native values, invalid ones included; it registers
-    each series and observes each batch in `register` before it yields it. Raises SourceError.
+    `collect` yields the source's samples in the half-open window: native values, invalid ones included. It registers
+    each series, and observes each batch in `register` before yielding it. Raises SourceError.
     """
 
     source: str

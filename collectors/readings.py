@@ -1,7 +1,7 @@
-"""What one look at a live source gives: readings, and how they become batches.
+"""Readings of a live source at one moment, and how they become batches.
 
 Add here what the live sources (`nvml`, `exposition`) and the spool share. Keep out anything about one of them, and
-anything that keeps state between looks.
+anything that keeps state between two readings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The words every collector speaks: window, family, batch, and the error of a source that cannot be read.
+"""The types that all collectors share: window, family, batch, and the error of a source that cannot be read.
 
-Add here what crosses the door between collectors and landing. Keep out anything about one kind of source.
+Add here what passes between collectors and landing. Keep out anything about one kind of source.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Batch(NamedTuple):
 
 
 def url_without_secrets(url: str) -> str:
-    """The URL as it may be logged: without user info, query and fragment, where people put passwords and tokens."""
+    """The URL for logs: without user info, query and fragment, which may contain passwords and tokens."""
     if url.startswith(("/", ".")):
         return url  # a file's path, in which these characters mean nothing
     try:
@@ -112,7 +112,7 @@ def shown_variable(name: str) -> str:
 
 
 class SourceError(Exception):
-    """A source that is unreachable, refuses or answers garbage.
+    """A source that is unreachable, refuses, or sends an invalid answer.
 
     `url` carries no secret, `status` is the HTTP status if there was one, `reason` is for whoever reads the audit. Both
     texts are printable, whatever the source wrote into them.

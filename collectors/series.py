@@ -1,7 +1,7 @@
-"""What one landing learns about its series: identity, and facts counted while the samples stream past.
+"""The series of one landing: their identities, and facts counted in one pass over the samples.
 
-Add a fact here when SQL needs to know where to look closely and only one pass over the samples can tell. Keep out
-meaning (units, resets, gaps that matter): that is SQL's.
+Add a fact here when SQL needs it to decide which series to read sample by sample. Keep out meaning (units, resets,
+gaps that matter): that is in SQL.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SeriesRegister:
     """Identity and per-series facts of one (source, window).
 
     Facts are over valid samples and do not depend on how the rows were cut into batches, only on their order within
-    each series. Among rows of one time the largest value stands. A series that arrives in time order, or in ascending
+    each series. Among rows of one time the largest value counts. A series that arrives in time order, or in ascending
     runs that do not overlap in time (a later file first, a file written backwards), has exact facts. Where late runs
     overlap earlier ones (`overlapping_series`), steps are those along each run and from one run's end to the next
     run's start: `longest_gap_seconds` is then an upper bound, `duplicates` a lower one, `falls` and
@@ -57,7 +57,7 @@ class SeriesRegister:
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
         self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
         self._unknown: dict[str, int] = {}
-        # Rows that belong to no series because they could not even be taken apart, and what is wrong with the first.
+        # Rows that belong to no series because they could not be parsed, and what is wrong with the first.
         self.unreadable_rows = 0
         self.first_unreadable: str | None = None
         self._runs: list[np.ndarray] = []  # closed ascending runs
@@ -115,7 +115,7 @@ class SeriesRegister:
         self._facts.rejects[self._rows[series_id]] += rows
 
     def unreadable(self, rows: int, first: str) -> None:
-        """Count rows that belong to no series; `first` says where one is, what it holds and what was expected."""
+        """Count rows that belong to no series; `first` names the place of one, its content and what was expected."""
         self.unreadable_rows += rows
         self.first_unreadable = self.first_unreadable or first
 

@@ -1,6 +1,6 @@
 """Every asset, check, job and schedule of one fleet, put together, with the policies that hold for all of them.
 
-Add an asset in the module of its noun and name it here. Keep out what an asset does.
+Add an asset in the package that it belongs to, and list it here. Keep out what an asset does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NIGHTLY = (1, 15)
 
 
 def fleet_of_environment() -> Fleet:
-    """The fleet that WATTLEDGER_FLEET names, else the bundled one. FleetError says what is wrong with it."""
+    """The fleet that WATTLEDGER_FLEET names, else the bundled one. FleetError lists what is wrong with the file."""
     return load_fleet(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
 
 
@@ -81,7 +81,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
 
 
 def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
-    """What `run --rebuild` makes anew: all that does not ask the sources of telemetry and requests again."""
+    """What `run --rebuild` computes again: every asset except the landing of telemetry and of requests."""
     landed = {dg.AssetKey(["raw", table]) for table in (*telemetry_assets.TELEMETRY_TABLES, "requests")}
     return sorted(set(job.asset_layer.executable_asset_keys) - landed)
 

@@ -77,11 +77,11 @@ def validation_data() -> Path:
 
 def demo_fleet(folder: Path, start: date, end: date, **changes: object) -> Path:
     """A fleet file in `folder`: the bundled demo with another period, and with whole keys replaced by `changes`."""
-    told = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
-    told |= {"period": {"start": start, "end": end}, "run_windows": {}, **changes}
+    contents = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
+    contents |= {"period": {"start": start, "end": end}, "run_windows": {}, **changes}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -92,7 +92,7 @@ def files_source(name: str, pattern: str, **more: object) -> dict[str, object]:
 
 
 def recorded(window: Window, keep: Callable[[Mapping[str, str]], bool] = lambda labels: True) -> pa.Table:
-    """What the demo's exporters said in the window: metric, labels (JSON), observed_at, value; time by time.
+    """What the demo's exporters reported in the window: metric, labels (JSON), observed_at, value; time by time.
 
     `keep` is asked with the labels of each series.
     """
@@ -135,7 +135,7 @@ def arguments(fleet: Path, *options: object) -> list[str]:
 
 
 def command(fleet: Path, data: Path, *options: object, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the ledger as a user does. The status and both outputs are the caller's to judge."""
+    """Run the ledger as a user does. The caller checks the status and both outputs."""
     return subprocess.run(
         arguments(fleet, *options),
         env=environment(data, **more),

@@ -1,4 +1,4 @@
-"""A composed cluster, and what its book must say: one hour of everything that a fleet has at once, by hand.
+"""A composed cluster, and what its book must show: one hour of everything that a fleet has at once, by hand.
 
 Add here a device, engine or label that some real cluster has, with the watts and tokens that it was given: expectations
 follow from those alone. Keep out assertions. Samples are a minute apart from 10:00 to 11:00 on 15 October 2026; power
@@ -18,7 +18,7 @@ START = datetime(2026, 10, 15, 10, tzinfo=UTC)
 MINUTES = 60
 HOUR_SECONDS = 3600
 
-# Board -> node, watts, labels of its workload. Half the nodes say Hostname, half hostname.
+# Board -> node, watts, labels of its workload. Half the nodes report Hostname, half hostname.
 BOARDS = {
     # Its own scrape job: of one that carries exported_ labels, the others are the exporter's.
     "GPU-solo": (
@@ -39,7 +39,7 @@ BOARDS = {
 MIG_BOARD, MIG_WATTS = "GPU-mig", 360
 # Instance -> profile, pod, activity: 3/7 of the board at 0.5 and 4/7 at 0.75 weigh 1.5 and 3.
 MIG = {"1": ("3g.40gb", "mig-a-0", 0.5), "2": ("4g.40gb", "mig-b-0", 0.75)}
-# The fleet file says who holds it: shift-a until 10:30, shift-b from then on.
+# The fleet file assigns it: shift-a until 10:30, shift-b from then on.
 SHIFTED_BOARD, SHIFTED_WATTS = "GPU-shift", 220
 # Only a gauge, silent from 10:10 to 10:50.
 GAUGE_BOARD, GAUGE_WATTS, GAUGE_SECONDS = "GPU-gauge", 600, 2 * 600
@@ -75,7 +75,7 @@ TOKENS = {
     ("shift-a", "output"): 30 * 40,
     ("shift-b", "output"): 30 * 80,
     ("batch", "output"): 60 * 5,
-    # An engine of which no board is known, and a gateway before a model that nobody else reports.
+    # An engine of which no board is known, and a gateway before a model that has no other source.
     ("ghost", "output"): 60 * 1000,
     ("remote", "output"): 60 * 7,
 }
@@ -86,7 +86,7 @@ Series = tuple[str, dict[str, str], Samples]
 
 def fleet(folder: Path, *names: str, **source: object) -> Path:
     """The fleet file, with the keys of its source; several names are servers that saw the same."""
-    told = {
+    contents = {
         "fleet": "composed",
         "period": {"start": DAY, "end": DAY + timedelta(days=1)},
         "sources": [
@@ -120,7 +120,7 @@ def fleet(folder: Path, *names: str, **source: object) -> Path:
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -168,7 +168,7 @@ def _power() -> Iterator[Series]:
         yield "DCGM_FI_PROF_GR_ENGINE_ACTIVE", labels, _gauge(activity)
     shifted = {"UUID": SHIFTED_BOARD, "hostname": "n8", "modelName": "NVIDIA A100-SXM4-80GB"}
     yield "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", shifted, _counter(SHIFTED_WATTS * 60_000, start=2e9)
-    # DCGM's blanks, in the place of energy that an old board cannot tell.
+    # DCGM's blanks, in the place of energy that an old board does not measure.
     lone = {"UUID": GAUGE_BOARD, "hostname": "n9", "modelName": "prototype", "namespace": "lab", "pod": "train-0"}
     yield "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", lone, _gauge(9223372036854775794.0)
     yield "DCGM_FI_DEV_POWER_USAGE", lone, _gauge(GAUGE_WATTS, range(11, 50))
@@ -192,7 +192,7 @@ def _tokens() -> Iterator[Series]:
     for port, model, rate, first, last in ((8000, "shift-a", 40, 0, 30), (8001, "shift-b", 80, 30, 60)):
         labels = {"model_name": model, "engine": "0", "instance": f"10.0.0.8:{port}"}
         yield "vllm:generation_tokens_total", labels, _counter(rate, first=first, last=last)
-    # SGLang tells tokens as batches run (on every rank), and again when requests finish.
+    # SGLang counts tokens as batches run (on every rank), and again when requests finish.
     for rank in ("0", "1"):
         labels = {"model_name": "sg", "namespace": "sg", "pod": "sg-0", "tp_rank": rank, "engine_type": "unified"}
         for mode, rate in (("prefill_compute", 100), ("prefill_cache", 50), ("decode", 200)):
@@ -220,6 +220,6 @@ def _vllm(namespace: str, pod: str, model: str) -> dict[str, str]:
 
 
 def _restarted(per_minute: float) -> Samples:
-    """Rises until 10:20, is 0 again then, rises until 10:30 and stands."""
+    """Rises until 10:20, is 0 again then, rises until 10:30 and then stops."""
     before, after = _counter(per_minute, start=1e6, last=20), _counter(per_minute, first=20, last=30)
     return before[:21] + after[21:]

@@ -1,4 +1,4 @@
-"""Words for what is given in a test: times, families, and a source that holds exactly the samples it was told."""
+"""Inputs of tests: times, families, and a source that holds exactly the samples it was given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ordinary cluster with its ordinary mess, for two days, and what its book must say, worked out by hand.
+"""An ordinary cluster with its ordinary defects, for two days, and what its book must show, worked out by hand.
 
 Two scrape jobs for one engine, free boards under the exporter's own pod, boards without a UUID on two hosts, a counter
 that dies while its gauge lives on, a board exporter that dies beside a wall meter, a pod with another model after
@@ -56,7 +56,7 @@ JOULES = {
     ("epsilon", "board"): 400 * (PERIOD_SECONDS - SWAP),
     ("eta", "board"): 250 * PERIOD_SECONDS,
 }
-# The wall meter over two boards of 250 W, while they speak.
+# The wall meter over two boards of 250 W, while they report.
 ZETA_HOST_JOULES = (700 - 500) * DEAD_EXPORTER
 TOKENS = {
     # Scraped by three jobs.
@@ -73,7 +73,7 @@ TOKENS = {
 
 def fleet(folder: Path, *sources: dict[str, object]) -> Path:
     """The fleet file: little more than where to look."""
-    told = {
+    contents = {
         "fleet": "messy",
         "period": {"start": DAY, "end": DAY + timedelta(days=DAYS)},
         "sources": list(sources),
@@ -81,7 +81,7 @@ def fleet(folder: Path, *sources: dict[str, object]) -> Path:
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -99,7 +99,7 @@ def _steady(value: float, first: float = -HOURS, last: float = PERIOD_SECONDS + 
 
 
 def _held(name: str) -> dict[str, str]:
-    """honor_labels: false: the workload stands in exported labels, the exporter in the plain ones."""
+    """honor_labels: false: the workload is in exported labels, the exporter in the plain ones."""
     return {"exported_namespace": "llm", "exported_pod": name, "exported_container": "engine", **EXPORTER}
 
 
@@ -119,7 +119,7 @@ def _boards() -> Iterator[Series]:
     for uuid in ("GPU-zeta-0", "GPU-zeta-1"):
         yield ENERGY, board(uuid, "n3", **_held("zeta-0"), **job), _rising(250_000, last=DEAD_EXPORTER)
     yield "ipmi_dcmi_power_consumption_watts", {"nodename": "n3"}, _steady(700)
-    # An exporter of boards whose serial number is not told.
+    # An exporter of boards whose serial number is not reported.
     for node, watts in (("h1", 200), ("h2", 300)):
         labels = {"gpu_id": "0", "hostname": node, "card_model": "AMD Instinct MI300X", **pod(f"gamma-{node}")}
         yield "gpu_package_power", labels, _steady(watts)

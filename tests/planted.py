@@ -1,8 +1,8 @@
 """Planted fleets: series written out by hand for a day or a few, and the book that is made of them.
 
-Add here a way to say what an exporter said. Keep out what a book should show: a test works that out by hand from what
+Add here a way to write an exporter's samples. Keep out what a book should show: a test works that out by hand from what
 it planted. A series is (metric, labels, samples as (Unix seconds, value)), as in `composed`, so that a real Prometheus
-can serve it too (`servers.openmetrics`). Power is constant unless a test says otherwise: joules are watts × seconds.
+can serve it too (`servers.openmetrics`). Power is constant unless a test sets it otherwise: joules are watts × seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.books import Book, files_source, record
 DAY = date(2026, 10, 15)
 DAY_SECONDS = 86_400
 HOURS = 3_600
-A100 = "NVIDIA A100-SXM4-80GB"  # limit 400 W: up to 600 W are believed; idle floor 93 W by reference
+A100 = "NVIDIA A100-SXM4-80GB"  # limit 400 W: up to 600 W are accepted; idle floor 93 W by reference
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 WATTS = "DCGM_FI_DEV_POWER_USAGE"
 INPUT, OUTPUT = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
@@ -36,7 +36,7 @@ def moment(seconds: float) -> float:
 
 
 def steady(value: float, first: float = 0, last: float = DAY_SECONDS, *, step: float = 60) -> Samples:
-    """A gauge that says `value` every `step` seconds from `first` to `last`, both included."""
+    """A gauge that reports `value` every `step` seconds from `first` to `last`, both included."""
     return [(moment(second), value) for second in _times(first, last, step)]
 
 
@@ -53,7 +53,7 @@ def without(samples: Samples, first: float, last: float) -> Samples:
 
 
 def board(uuid: str, node: str, **labels: str) -> dict[str, str]:
-    """What dcgm-exporter says of an A100."""
+    """What dcgm-exporter reports of an A100."""
     return {"UUID": uuid, "Hostname": node, "modelName": A100, **labels}
 
 
@@ -63,20 +63,20 @@ def pod(name: str, namespace: str = "llm", **labels: str) -> dict[str, str]:
 
 
 def vllm(name: str, model: str, **labels: str) -> dict[str, str]:
-    """What the vLLM of a pod says."""
+    """What the vLLM of a pod reports."""
     return {"model_name": model, "engine": "0", **pod(name), **labels}
 
 
 def plant(
     folder: Path, series: Iterable[Series] | Mapping[str, Iterable[Series]], *, days: int = 1, **fleet: object
 ) -> Book:
-    """Write the fleet file and the samples of each source (`cluster` where they are not told apart); nothing is landed.
+    """Write the fleet file and the samples of each source (`cluster`, where there is one); nothing is landed.
 
-    Keys of `fleet` stand in the fleet file as they are. `Book.run()` lands and books it.
+    Keys of `fleet` are written into the fleet file as they are. `Book.run()` lands and books it.
     """
     by_source = series if isinstance(series, Mapping) else {"cluster": series}
-    for source, told in by_source.items():
-        record(_table(list(told)), folder / "recorded" / source)
+    for source, of_source in by_source.items():
+        record(_table(list(of_source)), folder / "recorded" / source)
     stated = {
         "fleet": "planted",
         "period": {"start": DAY, "end": DAY + timedelta(days=days)},

@@ -1,6 +1,6 @@
 """Real servers for tests, started on loopback and gone afterwards whatever happens.
 
-Add a context manager here when a test has to speak to another kind of real server. Keep out the assertions, and
+Add a context manager here when a test needs another kind of real server. Keep out the assertions, and
 anything that pretends to be a server we could start for real.
 """
 
@@ -158,7 +158,7 @@ def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
 def postgresql() -> Iterator[str]:
     """The connection URI of an empty PostgreSQL on loopback, whose user has the password `s3cret`."""
     initdb, postgres = binaries("initdb", "postgres", package="postgresql")
-    # It refuses to run as root, and nobody else may look into root's own folders.
+    # It refuses to run as root, and other users may not read root's own folders.
     user = "postgres" if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
         folder = Path(name)
@@ -238,7 +238,7 @@ def http_server(
             answer(self)
 
         def log_message(self, *_: object) -> None:
-            """Tests print what they have to say themselves."""
+            """The server prints nothing; tests print what they need."""
 
     class Server(http.server.ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
@@ -266,10 +266,10 @@ def reply(
     kind: str = "application/json",
     **headers: str,
 ) -> None:
-    """Answer a request whole; underscores in header names stand for dashes."""
+    """Answer a request whole; underscores in header names become dashes."""
     handler.send_response(status)
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **told}.items():
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **fields}.items():
         handler.send_header(name, value)
     handler.end_headers()
     handler.wfile.write(body)

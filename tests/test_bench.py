@@ -107,7 +107,7 @@ def test_a_leg_is_a_process_of_its_own_whose_cost_and_last_words_are_known():
     cost, text = children.python(
         "-c", "import json; held = b'x' * (300 << 20); print('first'); print(json.dumps({'a': 1}))"
     )
-    assert children.told_by(text) == {"a": 1}
+    assert children.printed_json(text) == {"a": 1}
     assert cost.peak_mib >= 300
     assert cost.cpu_seconds > 0
     with pytest.raises(RuntimeError, match=r"ended with 3:\nwhy\n"):

@@ -193,12 +193,12 @@ def test_every_mart_is_held_back_by_date_or_whole(manifest: dict) -> None:
     assert listed["undated_marts"] == marts.keys() - dated - gates
     assert [name for name, config in marts.items() if not config["meta"].get("grain")] == []
     # A mart over several dates is made after dates are held back.
-    children = {name for name in marts.keys() - dated - gates if not stands_on(manifest, name, "held_back_dates")}
+    children = {name for name in marts.keys() - dated - gates if not depends_on(manifest, name, "held_back_dates")}
     assert children == {"benchmark_efficiency", "model_footprints"}
 
 
-def stands_on(manifest: dict, model: str, other: str) -> bool:
-    """Whether a model is computed from another, by way of whatever lies between."""
+def depends_on(manifest: dict, model: str, other: str) -> bool:
+    """Whether a model is computed from another, directly or through other models."""
     waiting, seen = [f"model.wattledger.{model}"], set()
     while waiting:
         for parent in manifest["nodes"].get(waiting.pop(), {}).get("depends_on", {}).get("nodes", []):
@@ -271,7 +271,7 @@ def test_only_a_fleet_without_an_end_is_kept_fresh(definitions: dg.Definitions, 
     assert [n.key for n in definitions.resolve_asset_graph().asset_nodes if n.freshness_policy_or_from_metadata] == []
 
 
-def test_every_asset_says_what_it_is(definitions: dg.Definitions) -> None:
+def test_every_asset_has_a_description(definitions: dg.Definitions) -> None:
     nodes = definitions.resolve_asset_graph().asset_nodes
     assert [node.key.to_user_string() for node in nodes if not node.description] == []
 

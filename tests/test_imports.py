@@ -151,7 +151,7 @@ def test_a_fleet_without_spark_imports_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("path", COLLECTORS + PIPELINES, ids=lambda path: str(path.relative_to(PROJECT)))
-def test_files_are_short_and_say_what_belongs_in_them(path: Path) -> None:
+def test_files_are_short_and_state_what_belongs_in_them(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 400
     assert ast.get_docstring(ast.parse(text))

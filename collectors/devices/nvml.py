@@ -1,6 +1,6 @@
 """GPU boards through NVML (`pynvml` of the package nvidia-ml-py): energy counter, power, activity, memory, limit.
 
-Add a metric here when NVML itself measures it. Keep out what has to be computed from two looks, and other vendors.
+Add a metric here when NVML itself measures it. Keep out what is computed from two readings, and other vendors.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NO_LIBRARY = "no NVML library on this host: it comes with the NVIDIA driver; lea
 
 
 def _memory_used_bytes(nvml: ModuleType, handle: Any) -> float:
-    # Version 1 counts the driver's own reserve as used, so that an empty board seems to hold a model.
+    # Version 1 counts the driver's own reserve as used, so that an empty board looks as if it held a model.
     try:
         return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used
     except nvml.NVMLError_FunctionNotFound:
         return nvml.nvmlDeviceGetMemoryInfo(handle).used
 
 
-# The counter comes first: its time is the one that the difference of two looks depends on.
+# The counter is read first, because energy is the difference of two counter values and depends on their times.
 READERS: Mapping[str, Callable[[ModuleType, Any], float]] = {
     "nvml_total_energy_millijoules": lambda nvml, handle: nvml.nvmlDeviceGetTotalEnergyConsumption(handle),
     "nvml_power_watts": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
@@ -201,7 +201,7 @@ class NvmlSampler:
 
 
 class NvmlCollector:
-    """NVML as a collector of one moment: the boards as they are now, if now lies in the window."""
+    """NVML as a collector of one moment: the boards' readings of now, if now is in the window."""
 
     is_additive = True
 
@@ -210,7 +210,7 @@ class NvmlCollector:
         self._sampler = sampler
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
-        """One batch of what NVML says now; nothing for a window that does not hold now. Raises SourceError."""
+        """One batch of NVML's readings of now; nothing if the window does not contain now. Raises SourceError."""
         if window.start_us <= time.time_ns() // 1000 < window.end_us:
             yield from reading_batches(self._sampler.look(), window, families, register)
 

@@ -1,7 +1,7 @@
 """The spool: a folder of Parquet files in which agents leave samples until a landing takes them in.
 
-Add here how the files lie and how they are read. Keep out how they come to be (`spool_writer`), where samples come from
-(`nvml`, `exposition`) and when they are taken (`agent`).
+Add here the layout of the files and how they are read. Keep out how they are written (`spool_writer`), where samples
+come from (`nvml`, `exposition`) and when they are taken (`agent`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ UNKNOWN_KEY = b"wattledger_unknown_families"
 
 # Writing takes milliseconds: a file that is still unfinished after this long will never be finished.
 UNFINISHED_SECONDS = 3600
-# A few bytes of Parquet may stand for any number of equal rows; an agent writes some thousands per file.
+# A few bytes of Parquet may decode to any number of equal rows; an agent writes some thousands per file.
 MOST_ROWS_PER_FILE = 10_000_000
-# Rows handed on at once: files of one minute are small, and a batch has a price of its own.
+# Rows per batch: files of one minute are small, and every batch costs time.
 BATCH_ROWS = 2**18
 
 
@@ -53,7 +53,7 @@ def host_folder(host: str) -> str:
 
 
 class Spool:
-    """Where the files lie: any fsspec URL. Raises ImportError or ValueError for a URL that no installed package serves.
+    """The folder of the files: any fsspec URL. ImportError or ValueError for a URL that no installed package serves.
 
     A file is `host=<host>/date=<UTC day of all its rows>/<start>-<token>-<sequence>.parquet`.
     """
@@ -186,7 +186,7 @@ class SpoolCollector:
             register.unknown(metric, len(labels))
 
     def landed(self, window: Window) -> int:
-        """Remove the files that the last `collect(window)` handed on wholly; how many."""
+        """Remove the files that the last `collect(window)` yielded completely; returns their number."""
         removed = 0
         for path in self._read.pop(window, []):
             try:
@@ -323,7 +323,7 @@ def _last(path: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a crash of the host; some shares refuse, and there the rename is all one gets."""
+    """Make a rename survive a crash of the host; where a share refuses this, only the rename itself is done."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

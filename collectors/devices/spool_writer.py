@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class _Sealed:
-    """A batch of one UTC day that takes no more rows: columns, and the distinct (kind, metric, labels) they index."""
+    """A closed batch of one UTC day: its columns, and the distinct (kind, metric, labels) they index."""
 
     def __init__(self, day: int) -> None:
         self.day = day
@@ -67,10 +67,10 @@ class _Sealed:
 class SpoolWriter:
     """Collects readings in memory and writes them as files, one per rotation and UTC day. Threads may share it.
 
-    `add` never touches the disk. Whoever owns the writer calls `flush` whenever `due_in_seconds` is over, at the end
-    too: what was added since the last flush, at most `rotate_seconds` or `max_open_rows`, is what a crash loses. While
-    the spool cannot be written batches wait in memory, up to `max_waiting_rows` (24 bytes each); then the oldest go,
-    counted in `dropped_rows`.
+    `add` never touches the disk. The owner of the writer calls `flush` whenever `due_in_seconds` is over, and at the
+    end. A crash loses the rows since the last flush: at most `rotate_seconds` or `max_open_rows` of them. While the
+    spool cannot be written, batches wait in memory, up to `max_waiting_rows` (24 bytes each); then the oldest are
+    dropped and counted in `dropped_rows`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SpoolWriter:
         self._max_open_rows = max_open_rows
         self._max_waiting_rows = max_waiting_rows
         self._monotonic = monotonic
-        # The token tells apart two agents that share a host name and start in the same microsecond (containers).
+        # The token separates two agents that share a host name and start in the same microsecond (containers).
         started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._host = host
         self._prefix = f"{started}-{uuid.uuid4().hex[:8]}"
@@ -104,7 +104,7 @@ class SpoolWriter:
         self.dropped_rows = 0
 
     def add(self, readings: Iterable[Reading], unknown: Mapping[str, int] | None = None) -> None:
-        """Keep readings for the next file; `unknown` says which metrics were seen and not kept, with their series."""
+        """Keep readings for the next file; `unknown` has the metrics that were seen and not kept, with their series."""
         with self._lock:
             self._unknown.update(unknown or {})
             for reading in readings:

@@ -1,7 +1,7 @@
 """The scenario `demo` of the synthetic source: the boards, pods, traffic and planted events of an invented fleet.
 
-What belongs here is what the scenario says, as data; what follows from it minute by minute is
-`collectors.synthetic.demo_truth`, and how that shows on a page is `collectors.synthetic.generator`. Every number is
+Add here what the scenario contains, as data. Its power and tokens minute by minute are computed in
+`collectors.synthetic.demo_truth`, and its exporters' pages in `collectors.synthetic.generator`. Every number is
 invented except the five readings it is shaped on (watts and total tokens/s of five models on one public operator's
 fleet). Nothing here was measured.
 
@@ -75,7 +75,7 @@ class Run:
     """One life of an engine's process: minutes since EPOCH, in the order in which they happen.
 
     The pod holds `gpus` from sample `bound`; the process answers from sample `first` (and serves from the minute
-    before it); `gone` is the first sample that finds nobody. `base` is (computed, cached, output) tokens before EPOCH.
+    before it); `gone` is the first sample without it. `base` is (computed, cached, output) tokens before EPOCH.
     """
 
     pod: str
@@ -90,7 +90,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What people ask of an engine: multiples of its reference rate by their local hour and weekday (Monday first)."""
+    """An engine's load: multiples of its reference rate by its users' local hour and weekday (Monday first)."""
 
     by_hour: tuple[float, ...]
     by_weekday: tuple[float, ...]
@@ -124,7 +124,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Fault:
-    """One sample that says something else than the truth."""
+    """One sample with a wrong value."""
 
     metric: str
     node: str

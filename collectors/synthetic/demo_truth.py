@@ -1,7 +1,7 @@
-"""What is true in the scenario `demo`, minute by minute: power, load, memory and tokens before any meter reads them.
+"""The true values of the scenario `demo`, minute by minute: power, load, memory and tokens before any meter reads them.
 
-What belongs here are the generating functions and `truth`, against which a ledger can be checked. A value depends on
-nothing but its board or engine and its minute: noise is hashed (splitmix64), sums are integers, and only + - * / and
+Add here the functions that generate them, and `truth`, against which a ledger is checked. A value depends only on its
+board or engine and on its minute: noise is hashed (splitmix64), sums are integers, and only + - * / and
 rounding touch a float, so every window, machine and numpy gives the same bits. Keep out randomness with a state,
 transcendental functions, and everything about labels and scrapes that fail (`collectors.synthetic.generator`).
 """
@@ -106,7 +106,7 @@ def _tokens(engine: Engine, minutes: np.ndarray) -> np.ndarray:
 
 
 class Day(NamedTuple):
-    """What is true in one UTC day, knot by knot; a knot is a scrape, 1441 of them reach into the next day.
+    """The true values of one UTC day at each knot. A knot is a scrape; the last of the 1441 is the next day's first.
 
     milliwatts (26 boards, 1441) int64; load (26, 1441): tokens/s over the reference rate, -1 with no engine up;
     memory_mib (26, 1441) int64; tokens (5 engines, 3 classes, 1441) int64 in the minute after each knot.
@@ -225,7 +225,7 @@ def requests(engine: Engine, moved: np.ndarray, minutes: np.ndarray) -> tuple[np
 
 
 def truth(window: Window) -> dict[str, dict]:
-    """What really happened in the window, from the generating functions and whatever the samples failed to say.
+    """The true joules and tokens of the window, also where samples are missing or wrong.
 
     {"joules": {device_uuid: float}, "tokens": {model: {"input", "cached_input", "output": float}}}; power runs straight
     between scrapes and tokens come evenly in the minute between two, which is what a window's edge cuts.

@@ -1,9 +1,9 @@
 """The `synthetic` source: raw telemetry of an invented fleet, generated instead of stored.
 
-What belongs here is how the truth of a scenario (`collectors.synthetic.demo_truth`) shows on the pages of
-dcgm-exporter and vLLM: labels, counters that reset, scrapes that fail, samples that lie. Add here when such a page
-has something new to show; what is planted, and when, is `collectors.synthetic.demo_fleet`. Keep out the numbers of
-the scenario, and every state: the sample of a minute is the same in whatever window it is asked for.
+Add here how a scenario's true values (`collectors.synthetic.demo_truth`) appear on the pages of dcgm-exporter and
+vLLM: labels, counters that reset, scrapes that fail, wrong samples. What is planted, and when, is in
+`collectors.synthetic.demo_fleet`. Keep out the numbers of the scenario, and all state: the sample of a minute is the
+same in every window that contains it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RUNNING, WAITING, START = "vllm:num_requests_running", "vllm:num_requests_waitin
 
 @cache
 def _spans(board: Board) -> list[tuple[int, int, dict[str, str]]]:
-    """(first sample, end sample, pod labels) of a board, without gaps; a board nobody holds has no pod labels."""
+    """(first sample, end sample, pod labels) of a board, without gaps; an unallocated board has no pod labels."""
     held = []
     for engine in ENGINES:
         for run in engine.runs:

@@ -2,7 +2,7 @@
 -- the unrounded.
 
 {% macro row_energy_cost_usd() %}it_kwh * pue * usd_per_kwh{% endmacro %}
-{# Time that the claimant is charged for elsewhere is not charged here: joules that nobody can date lie in a silence that he holds. #}
+{# Time that is charged to the claimant elsewhere is not charged here: undated joules come from a silence that a claimant holds. #}
 {% macro row_capacity_cost_usd() %}case when not is_charged then 0 else cast(gpu_seconds as double) / 3600 * usd_per_gpu_hour end{% endmacro %}
 {# A rate that holds the electricity already is not charged with it again. #}
 {% macro row_charged_energy_cost_usd() %}case when rate_includes_energy then 0 else {{ row_energy_cost_usd() }} end{% endmacro %}

@@ -172,7 +172,7 @@ counter_readings as (
         is_sample
         and {{ is_dip(
             'first_reading', 'first_us', 'previous_reading', 'previous_us', 'next_reading', 'next_us', unlimited_dips_are_glitches,
-            '(' ~ believed_watts('possible_watts', 'is_doubted', 'previous_us', 'next_us') ~ ')'
+            '(' ~ accepted_watts('possible_watts', 'is_doubted', 'previous_us', 'next_us') ~ ')'
         ) }}
     )
 
@@ -230,7 +230,7 @@ judged_steps as (
         case when difference >= 0 then difference else new_reading end as risen,
         difference < 0 as is_reset,
         case when difference >= 0 then difference else new_reading end
-        > coalesce(coalesce({{ believed_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible
+        > coalesce(coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible
     from steps
 
 )

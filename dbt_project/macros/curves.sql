@@ -1,4 +1,4 @@
--- What an efficiency curve is of, and from how much history: used by everything that asks what a load costs or carries.
+-- What an efficiency curve is of, and from how much history: used by every model that computes what a load costs or how much fits.
 
 {% macro curve_keys() %}{{ return(['site', 'deployment', 'model', 'device_type', 'meter_scope', 'role']) }}{% endmacro %}
 
@@ -6,7 +6,7 @@
 {% macro curve_tokens_basis() %}case when role = 'prefill' then 'total' else 'output' end{% endmacro %}
 {% macro curve_tokens() %}case when role = 'prefill' then matched_total_tokens else matched_output_tokens end{% endmacro %}
 
-{# Everything that moved, as far as it is told: an interval without any is parked. A prefill engine generates nothing, and is not idle for that. #}
+{# All tokens that moved, as far as they are reported; an interval without tokens is parked. A prefill engine generates none and is not idle. #}
 {% macro moved_tokens() %}
     case
         when role = 'prefill' then coalesce(matched_total_tokens, matched_computed_input_tokens)
@@ -14,12 +14,12 @@
     end
 {% endmacro %}
 
-{# Of the dates up to the newest booked one, so that a day's cost does not grow with history and any order of booking gives the same curve. #}
+{# The lookback ends with the newest booked date. So a day's cost does not grow with history, and the order of booking makes no difference. #}
 {% macro in_lookback(date_column, as_of_date) %}
     ({{ date_column }} > {{ as_of_date }} - interval {{ var('curve_lookback_days') }} day and {{ date_column }} <= {{ as_of_date }})
 {% endmacro %}
 
-{# Number of the half octave that a load lies in. Rounded, as the two engines' logarithms differ in the last digit, and a load may lie on an edge. #}
+{# Number of a load's half octave. Rounded: the logarithms of DuckDB and Spark differ in the last digit, and a load may be exactly on an edge. #}
 {% macro load_bin(tokens_per_second) %}cast(floor(round(2 * log2({{ tokens_per_second }}), 9)) as integer){% endmacro %}
 
 {# Advice: the rows of a mart that are of a deployment of `deployments` and of a date of its lookback. A date that is held back is evidence of nothing. #}

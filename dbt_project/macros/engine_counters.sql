@@ -1,4 +1,4 @@
--- How an engine's own counters are read, of tokens as of requests: no limit says what is possible, and they begin at zero with their process.
+-- How an engine's own counters are read, of tokens as of requests: no upper limit is known, and they start at zero with their process.
 
 {# CTEs from `series` and `series_days` to `process_spans` (engine, start_us, first_seen_us, last_seen_us): which process starts an engine
    reported, and when. #}
@@ -60,7 +60,7 @@ process_spans as (
 {% endmacro %}
 
 {# CTEs from `counters` (series_id, reading_id, engine, source, factor, copied_on: the one date of a reading of copies, else NULL), `series`, `series_days` and `glitches` to `started_readings`: the readings of an
-   engine's counters, and a zero where its process is known to have begun. A first sample counts from zero only where the process is known
+   engine's counters, and a zero where its process is known to have started. A first sample counts from zero only where the process is known
    to have started after the engine was last seen or, for an engine never seen before, while its source was watched or just now; elsewhere
    it is a baseline. #}
 {% macro engine_counter_ctes(counters) %}
@@ -120,7 +120,7 @@ counter_series_days as (
 
 {{ counter_reading_ctes(source('raw', 'token_samples'), unlimited_dips_are_glitches=false) }},
 
--- Without what one bad scrape made.
+-- Without the samples that one bad scrape made.
 sound_readings as (
 
     select counter_readings.*
@@ -156,7 +156,7 @@ copy_ends as (
 
 ),
 
-told_readings as (
+all_readings as (
 
     select * from sound_readings
     union all
@@ -180,7 +180,7 @@ first_readings as (
         counters.engine,
         counters.source,
         min(counter_readings.first_us) as first_us
-    from told_readings as counter_readings
+    from all_readings as counter_readings
     inner join {{ counters }} as counters on counter_readings.reading_id = counters.reading_id
     group by counter_readings.reading_id, counters.engine, counters.source
 
@@ -275,7 +275,7 @@ readings_from_zero as (
 
 started_readings as (
 
-    select * from told_readings
+    select * from all_readings
     union all
     select
         reading_id,

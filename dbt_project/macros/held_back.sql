@@ -25,7 +25,7 @@
     {%- endfor -%}
 {% endmacro %}
 
-{# Rows of these marts that do not have the grain which their own file states: `grain` names the columns, `never_null` those that must be known. #}
+{# Rows of these marts that do not have the grain which their own file states: `grain` names the columns, `never_null` those that must not be NULL. #}
 {% macro rows_off_their_grain(marts) %}
     {%- for mart in marts %}
     {%- set node = graph.nodes['model.wattledger.' ~ mart] if execute else none %}
@@ -107,7 +107,7 @@
     {%- endif -%}
 {% endmacro %}
 
-{# Whether a mart is computed from one of these marts, by way of whatever lies between. #}
+{# Whether a mart is computed from one of these marts, directly or through other models. #}
 {% macro stands_on(mart, others) %}
     {%- set waiting, seen = ['model.wattledger.' ~ mart], [] -%}
     {%- for _ in range(500) -%}

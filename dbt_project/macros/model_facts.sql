@@ -21,14 +21,14 @@
 {% macro fact_type(fact) %}{{ return(money_type() if fact.endswith('_usd') else exact_type()) }}{% endmacro %}
 {% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}
 
-{# Sums of all facts of a relation; a fact nobody knows stays NULL. #}
+{# Sums of all facts of a relation; an unknown fact stays NULL. #}
 {% macro summed_facts() %}
     {%- for fact in energy_facts() + token_facts() %}
     {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
     {%- endfor %}
 {% endmacro %}
 
-{# SUM/SUM over what stands on both sides; what is priced over what is priced. #}
+{# SUM/SUM over the intervals with both tokens and energy; costs only over what has a price. #}
 {% macro model_ratios() %}
     {{ ratio('matched_joules', 'energy_joules') }} as matched_ratio,
     {{ ratio('matched_joules', 'matched_output_tokens') }} as joules_per_output_token,

@@ -1,11 +1,11 @@
--- How productive joules are told apart into prefill and decode, and when a regression is not believed: used by phase_fit, phase_energy and
+-- How productive joules are divided into prefill and decode, and when a regression is rejected: used by phase_fit, phase_energy and
 -- phase_pools_hourly.
 
-{# Joules of a computed input token over those of an output token where nothing tells them apart: the median of input over output list price
-   of the 3,030 chat models that state both in litellm 1.109.1 (half of them between 0.2 and 0.43). What the market charges, not what a meter saw. #}
+{# Joules of a computed input token over those of an output token where no fit separates them: the median of input over output list price
+   of the 3,030 chat models that state both in litellm 1.109.1 (half of them between 0.2 and 0.43). A market price, not a measurement. #}
 {% macro input_token_weight() %}0.25{% endmacro %}
 
-{# A day of intervals with tokens, on a week of dates: fewer have not seen the mix of prompts and answers change. #}
+{# At least a day of intervals with tokens, on a week of dates: in less time the mix of input and output hardly changes. #}
 {% macro least_fit_seconds() %}86400{% endmacro %}
 {% macro least_fit_days() %}7{% endmacro %}
 {# Cosine between input and output per interval. Beyond, 1 / (1 − r²) > 50: the errors of both coefficients are seven times what they would be if
@@ -14,7 +14,7 @@
 {# Root mean square of what an interval is missed by, over the mean interval. Beyond, it is not the tokens that move the watts. #}
 {% macro most_fit_error() %}0.25{% endmacro %}
 
-{# A pool that works beyond this share of its capacity has no room for the next quarter of an hour: the upper end of what is usually planned for (0.70–0.85). #}
+{# Utilisation above which a pool cannot take the next quarter of an hour's load: the upper end of what is usually planned for (0.70–0.85). #}
 {% macro full_pool_ratio() %}0.85{% endmacro %}
 
 {# Least squares of e = a x + b y through the origin with a, b ≥ 0, from sums of products: where one of them would be negative it is 0, and the
@@ -32,7 +32,7 @@
     end
 {% endmacro %}
 
-{# Student's t at 97.5 % from the normal quantile (Abramowitz & Stegun 26.7.5, three terms): 2.4456 at 6 degrees of freedom, where tables say 2.4469. #}
+{# Student's t at 97.5 % from the normal quantile (Abramowitz & Stegun 26.7.5, three terms): 2.4456 at 6 degrees of freedom; tables give 2.4469. #}
 {% macro student_t_975(degrees) %}
     (1.959964e0 + 2.372271e0 / ({{ degrees }}) + 2.822502e0 / power({{ degrees }}, 2) + 2.555850e0 / power({{ degrees }}, 3))
 {% endmacro %}

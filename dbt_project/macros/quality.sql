@@ -4,35 +4,35 @@
 {% macro unknown() %}'__unknown__'{% endmacro %}
 
 {# A name as a source uses it. Names that begin with two underscores are the book's own (above), so a source's are written in double quotes:
-   a model served as `__base__` is `"__base__"`. What the fleet file says of a name is looked up before. #}
+   a model served as `__base__` is `"__base__"`. A name's entry in the fleet file is looked up before. #}
 {% macro name_of_source(name) %}case when substr({{ name }}, 1, 2) = '__' then '"' || {{ name }} || '"' else {{ name }} end{% endmacro %}
 
 {# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
 {% macro possible_power_factor() %}1.5{% endmacro %}
-{# A limit that is stated too low: on a date on which a board draws more nearly all the time, this much more is believed. What crosses a midnight
-   is always judged so: neither date must know what the other one believes. #}
+{# A board's stated limit may be too low: on a date on which the board draws more nearly all the time, up to this many times the limit is accepted.
+   Steps over midnight always use the higher limit, because the book of one date must not depend on the verdict of the other. #}
 {% macro doubted_limit_factor() %}2{% endmacro %}
-{% macro believed_watts(possible_watts, is_doubted, start_us, end_us) -%}
+{% macro accepted_watts(possible_watts, is_doubted, start_us, end_us) -%}
     {{ possible_watts }} * case
         when {{ is_doubted }} or {{ int_div(start_us, day_us()) }} <> {{ int_div(end_us, day_us()) }} then {{ doubted_limit_factor() }}
         else 1
     end
 {%- endmacro %}
-{# Watts above which a meter of a scope is not believed where no limit is known: a sentinel, or milliwatts read as watts. Far above what
+{# Watts above which a sample of this scope is rejected where no limit is known: a sentinel, or milliwatts read as watts. Far above what
    existed in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
 {% macro ceiling_watts(scope) %}case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end{% endmacro %}
-{# A gauge says nothing about a silence longer than this many of its own intervals. #}
+{# A gauge's sample counts for at most this many of the gauge's own intervals; after that its power is unknown. #}
 {% macro gauge_gap_factor() %}3{% endmacro %}
 
 {# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734 (2025). #}
 {% macro host_energy_ratio() %}0.43{% endmacro %}
 
-{# Whether a name is the one that the fleet file states, or begins with it. #}
+{# Whether a name equals an entry of the fleet file, or begins with it where the entry is a prefix. #}
 {% macro fits(name, pattern, is_prefix) %}
     case when {{ is_prefix }} then substring({{ name }}, 1, length({{ pattern }})) = {{ pattern }} else {{ name }} = {{ pattern }} end
 {% endmacro %}
 
-{# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: prefixes say who serves it. #}
+{# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: the prefixes name the provider. #}
 {% macro name_behind_prefixes(name) %}lower(regexp_extract({{ name }}, '([^/]+)$', 1)){% endmacro %}
 
 {# `0`, `card0`, `nvidia1`: the number of a board in its host, of which every host has one. #}

@@ -1,6 +1,6 @@
 -- What a run window reads: the meters and engines that it names, and which of their readings.
 
-{# A window names a node, or an engine, or a model: the first that it names says which rows of the ledger, and so which meters, count. #}
+{# A window names a node, an engine or a model. The first of these that it names selects the rows of the ledger, and so the meters, that count. #}
 {% macro is_of_window(ledger, windows) -%}
 case
             when {{ windows }}.node is not null then {{ ledger }}.node = {{ windows }}.node

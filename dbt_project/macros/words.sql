@@ -11,7 +11,7 @@
     {{ return(found) }}
 {% endmacro %}
 
-{# What tells a row from its neighbours, as far as the table has it: `date 2026-10-20, engine llm/big-0`. #}
+{# The columns that identify a row, as far as the table has them: `date 2026-10-20, engine llm/big-0`. #}
 {% macro row_keys(table) %}
     {%- set parts = [] -%}
     {%- for node in graph.nodes.values() if node.resource_type == 'model' and node.name == table.identifier -%}

@@ -1,5 +1,5 @@
 -- Readers filter by these words: a new one is a new meaning. The words of a column are in its mart's yml alone (`words`, with null where NULL is
--- allowed), and this one test looks at all of them, as a test of each column would cost a tenth of a second of dbt's own time. A warning: the
+-- allowed). This one test checks all of them, because a test for each column would cost a tenth of a second of dbt's own time. A warning: the
 -- row with the word is still booked.
 {{ config(severity='warn', meta={'dagster': {'ref': {'name': 'energy_ledger'}}, 'remedy': 'report this word; the row is booked all the same'}) }}
 

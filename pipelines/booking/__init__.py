@@ -1,5 +1,5 @@
-"""Booking: the dbt project as Dagster assets, and every check of what it booked.
+"""Booking: the dbt project as Dagster assets, and all checks of the booked figures.
 
-Add a check of the book here, an alarm where it should only warn. Keep out SQL that computes a published figure: that
+Add a check of the book here, or an alarm if it should only warn. Keep out SQL that computes a published figure: that
 is a dbt model.
 """

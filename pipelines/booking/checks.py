@@ -1,7 +1,7 @@
-"""Great Expectations suites as asset checks: on summaries per series of what landed, and on the marts.
+"""Great Expectations suites as asset checks: on summaries of each landed series, and on the marts.
 
-Add an expectation here that a person would want to see fail on its own line. Never sample by sample (a day has
-millions), and no types: those are dbt contracts. What must hold inside a model is a dbt test.
+Add an expectation here if its failure deserves a line of its own. Never check sample by sample (a day has millions),
+nor types: those are dbt contracts. What must hold inside a model is a dbt test.
 """
 
 import importlib
@@ -29,19 +29,19 @@ RATIOS = (
     *("hourly_carbon_ratio", "energy_error_ratio"),
 )
 
-# What names a row of a summary, and what to do about a value of a column.
+# The columns that name a row of a summary, and what to do about a bad value of a column.
 KEYS = ("table_name", "source", "metric", "series_id", "date", "hour_start_at", "site", "model", "device_type")
 REMEDIES = {
-    "rejected_ratio": "see why this exporter gives values that are no measurements (negative, NaN, sentinels)",
-    "longest_gap_hours": "see why this series was silent: its exporter, its pod or its scraper",
-    "falls_per_day": "see why this counter begins anew so often: its process restarts, or two share one name",
+    "rejected_ratio": "find out why this exporter reports invalid values (negative, NaN, sentinels)",
+    "longest_gap_hours": "find out why this series had no samples: check its exporter, its pod and its scraper",
+    "falls_per_day": "find out why this counter restarts so often: its process restarts, or two processes share a name",
 }
 
 Summary = Callable[["duckdb.DuckDBPyConnection", str], pd.DataFrame]
 
 
 def asset_checks(fleet: Fleet) -> list[dg.AssetChecksDefinition]:
-    """Two checks, of what landed and of what was booked. Both warn."""
+    """Two checks: of the landed series and of the booked marts. Both warn."""
     return [
         _check(fleet, ["raw", "series_chunks"], "series_are_healthy", landed_series, healthy_series),
         _check(fleet, ["marts", "model_daily"], "ratios_lie_between_zero_and_one", booked_models, sound_models),
@@ -78,8 +78,8 @@ def _check(
 
 
 def prefetch() -> threading.Thread:
-    """Import Great Expectations beside something that waits (dbt runs in its own process): it takes two seconds."""
-    # Its analytics would ask the network; an air-gapped site has none.
+    """Start the import of Great Expectations, which takes two seconds, while dbt runs in its own process."""
+    # Its analytics would use the network; an air-gapped site has none.
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     thread = threading.Thread(target=importlib.import_module, args=("great_expectations",), daemon=True)
     thread.start()
@@ -87,7 +87,7 @@ def prefetch() -> threading.Thread:
 
 
 def unmet(frame: pd.DataFrame, name: str, expectations: "list[Expectation]") -> list[str]:
-    """One text per expectation that the frame does not meet: the column, what was expected, and the rows."""
+    """One text per expectation that the frame fails: the column, what was expected, and the rows."""
     prefetch().join()
     import great_expectations as gx  # noqa: PLC0415 (two seconds that only a run of checks should pay)
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
@@ -97,11 +97,11 @@ def unmet(frame: pd.DataFrame, name: str, expectations: "list[Expectation]") -> 
     asset = context.data_sources.add_pandas("summaries").add_dataframe_asset(name)
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
     outcome = batch.validate(gx.ExpectationSuite(name=name, expectations=expectations), result_format="COMPLETE")
-    return [_told(result, frame) for result in outcome.results if not result.success]
+    return [_failure(result, frame) for result in outcome.results if not result.success]
 
 
 def landed_series(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.DataFrame:
-    """Per series that this run landed: the share of rejected samples, the longest silence, falls of counters."""
+    """For each series that this run landed: the share of rejected samples, the longest gap, falls of counters."""
     return connection.sql(
         """
         select series.source, series.metric, chunks.series_id,
@@ -117,13 +117,13 @@ def landed_series(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.Da
         where landings.run_id = ?
         group by all
         """,
-        # RAPL counts 262 kJ and begins anew, 50 times a day: that is no trouble.
+        # RAPL's counter restarts after 262 kJ, about 50 times a day: that is normal.
         params=[catalog.metrics(meter_scope="module"), run_id],
     ).df()
 
 
 def healthy_series() -> "list[Expectation]":
-    """Most series answer most of the time. Some trouble is normal and the book copes with it; this tells too much."""
+    """Most series report most of the time. The book handles some gaps and restarts; beyond these limits check why."""
     from great_expectations import expectations as gxe  # noqa: PLC0415
 
     return [
@@ -134,7 +134,7 @@ def healthy_series() -> "list[Expectation]":
 
 
 def booked_models(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.DataFrame:
-    """Per model and hour, model and day, fleet and day: shares lie between 0 and 1, energy is not negative."""
+    """Per model and hour, model and day, fleet and day: ratios are between 0 and 1, energy is not negative."""
     tables = []
     for table in ("model_hourly", "model_daily", "fleet_daily"):
         known = {row[0] for row in connection.execute(f"describe marts.{table}").fetchall()}
@@ -150,8 +150,8 @@ def booked_models(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.Da
 
 
 def sound_models() -> "list[Expectation]":
-    """Ratios are ratios (a millionth above is rounding). idle_static_ratio may be above 1: a bare board draws less than
-    its loaded reference."""
+    """Ratios are between 0 and 1 (a millionth above is rounding). idle_static_ratio may be above 1: a bare board draws
+    less than its loaded reference."""
     from great_expectations import expectations as gxe  # noqa: PLC0415
 
     return [
@@ -162,13 +162,13 @@ def sound_models() -> "list[Expectation]":
 
 
 def _booked_dates(connection: "duckdb.DuckDBPyConnection") -> list[date]:
-    """The dates that were booked and not yet published; all of them where nothing waits."""
+    """The dates that are booked and not yet published; all dates where none waits for publication."""
     first, end = due_dates.dates_to_publish(connection, date.max, date.min)
     return [first, end] if first < end else [date.min, date.max]
 
 
-def _told(result: Any, frame: pd.DataFrame) -> str:
-    """What one expectation found: `rejected_ratio: 2 rows`, the rows by their keys, what was expected, what to do."""
+def _failure(result: Any, frame: pd.DataFrame) -> str:
+    """One failed expectation: `rejected_ratio: 2 rows`, the rows by their keys, what was expected, what to do."""
     config, found = result.expectation_config, result.result
     column = config.kwargs.get("column")
     if "unexpected_count" not in found:
@@ -186,5 +186,5 @@ def _told(result: Any, frame: pd.DataFrame) -> str:
         lines,
         found["unexpected_count"],
         expected + (f" in {share:.0%} of the rows" if share < 1 else ""),
-        REMEDIES.get(column, "report these rows; their joules are booked once all the same"),
+        REMEDIES.get(column, "report these rows to the maintainers; their joules are still booked exactly once"),
     )

@@ -1,8 +1,9 @@
-"""The invariants as asset checks: what does not hold of a date or a table, row by row.
+"""The invariants as asset checks: the rows of a date or table that break one.
 
-The invariants are queries (dbt_project/models/invariants). dbt holds back what breaks one before anything adds dates up
-(dbt_project/macros/held_back.sql), so a check here stops nothing: it makes the run fail and says why. Add one there,
-with the mart that it is about in its `meta`. Keep out conditions of one board, window or price: those are dbt tests.
+The invariants are queries (dbt_project/models/invariants). dbt holds back the dates that break one before it computes
+sums over dates (dbt_project/macros/held_back.sql). So a check here stops nothing: it marks the run as failed and gives
+the reason. Add an invariant there, with its mart in `meta`. Keep out conditions of one board, window or price: those
+are dbt tests.
 """
 
 import json
@@ -22,7 +23,7 @@ FOLDER = "invariants"
 
 
 class Invariant(NamedTuple):
-    """One invariant: its name, what it says, and the mart that it is about."""
+    """One invariant: its name, what must hold, and its mart."""
 
     name: str
     description: str
@@ -30,7 +31,7 @@ class Invariant(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A row that breaks an invariant, and how many there are like it; `date` is None where it is of no single date."""
+    """A row that breaks an invariant, and the number of such rows; `date` is None where the row has no single date."""
 
     date: str | None
     table: str
@@ -48,14 +49,14 @@ class Broken(NamedTuple):
 
 
 def invariants(manifest: Path) -> list[Invariant]:
-    """The invariants of the parsed dbt project holds, by name."""
+    """The invariants of the parsed dbt project, by name."""
     nodes = json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
     rules = [node for node in nodes if node["resource_type"] == "model" and node["fqn"][1] == FOLDER]
     return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in rules)
 
 
 def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
-    """All in one step, each a check of the mart that it is about. None blocks: what it found is held back."""
+    """All invariants in one step, each a check of its mart. None blocks: the dates that break one are held back."""
     rules = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants(manifest)}
 
     @dg.multi_asset_check(
@@ -85,7 +86,7 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
 
 
 def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[Broken]]:
-    """What a run found broken, by the invariant's name: in the dates that it booked, and in the tables over dates."""
+    """The rows that break an invariant, by its name: in the dates that the run booked, and in tables without a date."""
     rows = connection.execute(
         """
         select invariant, cast(date as varchar), table_name, row_key, found, unit, expected, remedy, broken_rows
@@ -115,5 +116,5 @@ def report(rows: list[Broken]) -> str:
 
 
 def _first_of_each(rows: list[Broken]) -> list[Broken]:
-    """One row of each date and table: `rows` of each counts all of its kind."""
+    """The first row of each date and table: its `rows` counts all rows of that date and table."""
     return list({(row.date, row.table): row for row in rows}.values())

@@ -138,7 +138,7 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
         create_tables(connection)
         for on in settings.booked_dates(connection):
             first, end = min(first, on), max(end, on + timedelta(days=1))
-        due_dates.begun(connection, first, end)
+        due_dates.mark_due(connection, first, end)
     return first, end
 
 
@@ -155,7 +155,7 @@ def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end
     if not context.is_subset:
         # A part of the models has not healed what is due.
         with closing(database.connect(fleet.warehouse)) as connection:
-            due_dates.booked(connection, first, end, run_id=context.run_id, told=constants_of(fleet))
+            due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
 
 
 def _is_known_to_spark(fleet: Fleet) -> bool:

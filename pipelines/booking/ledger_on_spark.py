@@ -1,4 +1,4 @@
-"""The ledger of a fleet whose file says `engine: spark`: the models of the dates that are due, built by Spark.
+"""The ledger of a fleet file with `engine: spark`: Spark builds the models of the due dates.
 
 Imported only for such a fleet. Keep out the build itself: that is `pipelines.spark`.
 """

@@ -1,7 +1,7 @@
-"""The check that says which dates were booked with other settings than today's, and how to re-book them.
+"""The check that lists the dates that were booked with other settings than today's, and how to re-book them.
 
-A changed tariff, grid, zone, rate or assignment changes what a run books from then on; older dates keep their figures
-until somebody re-books them, which is for the operator to decide. Add here how that is told. Keep out what a setting is
+A changed tariff, grid, zone, rate or assignment changes what a run books from then on. Older dates keep their figures
+until the operator decides to re-book them. Add here how such dates are reported. Keep out what a setting is
 (`settings`).
 """
 
@@ -27,7 +27,7 @@ SHOWN = 5
 
 
 def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
-    """A warning on marts/fleet_daily, which holds nothing back."""
+    """A warning on marts/fleet_daily. It holds nothing back."""
 
     @dg.asset_check(asset=asset_key(fleet, "marts", "fleet_daily"), name=CHECK, blocking=False, pool=POOL)
     def check() -> dg.AssetCheckResult:
@@ -54,11 +54,11 @@ def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
 def described(fleet: Fleet, changed: Mapping[str, list[date]]) -> str:
     """Setting by setting the dates that still use another value, and the command that re-books all of them."""
     dates = sorted({on for of_setting in changed.values() for on in of_setting})
-    said = "; ".join(f"{setting}: {_ranges(of_setting)}" for setting, of_setting in changed.items())
-    # New columns take their places in a table when it is made anew, with all dates.
+    listed = "; ".join(f"{setting}: {_ranges(of_setting)}" for setting, of_setting in changed.items())
+    # New columns get their position in a table when it is created again, with all dates.
     span = () if "columns" in changed else (dates[0], dates[-1])
     return (
-        f"{len(dates)} booked {'date uses' if len(dates) == 1 else 'dates use'} older settings: {said}. Re-book with:"
+        f"{len(dates)} booked {'date uses' if len(dates) == 1 else 'dates use'} older settings: {listed}. Re-book with:"
         f" {upgrades.command(fleet, *span)}"
     )
 

@@ -1,9 +1,9 @@
-"""A warehouse that other code has booked: what today's code has to do to its marts before dbt runs.
+"""Upgrades of a warehouse that older code has booked: what to do with its marts before dbt runs.
 
-A mart keeps the rows of dates that a run does not book. So a new column is added, NULL there; but what only a new
-booking can fill (a new mart, another type, another method) needs every booked date, and is refused for less: half-empty
-marts would be published. Add here what a change of the dbt project asks of a warehouse. Keep out schemas `raw` and
-`fleet` (`raw_tables`) and what the project says of its marts (`contracts`).
+A mart keeps the rows of dates that a run does not book. A new column is added, and is NULL in these rows. What only a
+new booking can fill (a new mart, another type, another method) needs a run of all booked dates; a run of fewer is
+refused, because it would publish half-empty marts. Add here what a change of the dbt project requires of a warehouse.
+Keep out schemas `raw` and `fleet` (`raw_tables`) and the project's definitions of its marts (`contracts`).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 Columns = Sequence[tuple[str, str]]
 Dates = tuple[date, date]  # half-open
-# What the contracts' types, which DuckDB reads, are called on Spark.
+# Spark's names for the contracts' types, which are DuckDB's.
 SPARK_TYPES = {"integer": "int", "timestamptz": "timestamp"}
 
 logger = logging.getLogger(__name__)
 
 
 class NeedsRebuild(Exception):
-    """The marts cannot be brought up to date by the dates of this run; the message says why and by which command."""
+    """A run of these dates cannot bring the marts up to date; the message gives the reason and the command."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What has become of one mart. `why` is what makes a booking of all dates necessary, None where nothing does."""
+    """How one mart changed. `why` is the reason to book all dates again; None where there is none."""
 
     mart: str
     why: str | None
@@ -52,8 +52,8 @@ def prepare(
 ) -> None:
     """Make the marts ready for dbt to book the dates [start, end). NeedsRebuild where these dates are not enough.
 
-    Where they are all that is booked, and all models run (`is_whole`), changed marts are dropped and dbt builds them
-    anew: the dates are due from then on. Else new columns are added.
+    Where these are all booked dates, and all models run (`is_whole`), changed marts are dropped and dbt creates them
+    again; the dates are marked as due. Otherwise new columns are added.
     """
     held = marts_of(connection)
     found = changes(connection, contracts, held)
@@ -62,16 +62,16 @@ def prepare(
     if not covers:
         why = [change.why for change in found if change.why]
         _refuse(fleet, [*_other_methods(connection, contracts, start, end), *why], booked)
-    is_anew = covers and is_whole
+    is_recreated = covers and is_whole
     dropped = [
         change.mart
         for change in found
-        if change.mart in held and (is_anew or contracts.marts[change.mart].replaces == "all")
+        if change.mart in held and (is_recreated or contracts.marts[change.mart].replaces == "all")
     ]
     leftover = sorted(held.keys() - contracts.marts.keys() - COMPUTED_MARTS)
     connection.execute("begin")
-    if dropped and is_anew:
-        due_dates.begun(connection, start, end)
+    if dropped and is_recreated:
+        due_dates.mark_due(connection, start, end)
     for mart in (*dropped, *leftover):
         connection.execute(f'drop table marts."{mart}"')
     for change in found:
@@ -87,7 +87,7 @@ def prepare(
 def to_forget(
     connection: duckdb.DuckDBPyConnection, fleet: Fleet, contracts: Contracts, committed: Committed, run: Dates
 ) -> frozenset[str]:
-    """The marts that a build of the dates `run` on Spark begins without, and that the warehouse then takes anew.
+    """The marts that a build of the dates `run` on Spark starts without, and that the warehouse then takes whole.
 
     A committed folder keeps its columns, so there a new column needs all dates as well. NeedsRebuild as in `prepare`.
     """
@@ -106,7 +106,7 @@ def to_forget(
 
 
 def forget(connection: duckdb.DuckDBPyConnection, marts: Iterable[str]) -> None:
-    """Drop these marts of the warehouse: what Spark built comes into tables with today's columns."""
+    """Drop these marts of the warehouse, so that Spark's rows go into tables with today's columns."""
     for mart in sorted(marts):
         connection.execute(f'drop table if exists marts."{mart}"')
 
@@ -114,7 +114,7 @@ def forget(connection: duckdb.DuckDBPyConnection, marts: Iterable[str]) -> None:
 def _other_methods(
     connection: duckdb.DuckDBPyConnection, contracts: Contracts, start: date, end: date
 ) -> Iterator[str]:
-    """What to say where dates outside [start, end) were booked by another method."""
+    """The reason to refuse, where dates outside [start, end) were booked by another method."""
     stated = settings.methods(connection)
     others = sorted({method for on, method in stated.items() if not start <= on < end} - {contracts.method_version})
     if others:
@@ -155,7 +155,7 @@ def marts_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
 
 
 def changes(connection: duckdb.DuckDBPyConnection, contracts: Contracts, held: Mapping[str, Columns]) -> list[Change]:
-    """The marts whose tables are not what their contracts say; none of a warehouse without marts."""
+    """The marts whose tables differ from their contracts; none where the warehouse has no marts."""
     if not held:
         return []
     kinds = sorted({kind for mart in contracts.marts.values() for _, kind in mart.columns})
@@ -182,9 +182,9 @@ def _added(mart: Mart, held: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _why(name: str, mart: Mart, held: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
-    """Why rows of other dates cannot stay: what an added column or another order does not do."""
+    """Why rows of other dates cannot be kept; None where only columns were added or their order changed."""
     if mart.replaces == "all":
-        return None  # every run makes it anew
+        return None  # every run computes it whole
     lost = sorted(held.keys() - wanted.keys())
     if lost:
         return f"mart {name} has no column {', '.join(lost)} any more"

@@ -47,7 +47,7 @@ defs = definitions_of(load_fleet({path!r}))
 
 
 class InstanceError(Exception):
-    """The instance cannot be used as it was asked for; the message says why, and what to do."""
+    """The instance cannot be used as requested; the message names the reason and what to do."""
 
 
 def own_home(fleet: Fleet) -> Path:
@@ -66,7 +66,7 @@ def home_of(fleets: Sequence[Fleet]) -> Path:
 
 
 def prepare(fleets: Sequence[Fleet]) -> Path:
-    """Make the folder of the instance and say so to this process and its children; returns it."""
+    """Create the instance's folder, set DAGSTER_HOME to it for this process and its children, and return it."""
     home = home_of(fleets)
     home.mkdir(parents=True, exist_ok=True)
     os.environ["DAGSTER_HOME"] = str(home)
@@ -74,7 +74,7 @@ def prepare(fleets: Sequence[Fleet]) -> Path:
     if not is_own:
         os.environ.setdefault(SHARED_INSTANCE, "1")
     ours = home / "dagster.yaml"
-    # An instance that somebody else set up (a team's, with its own database) keeps its configuration.
+    # An instance that was set up elsewhere (a team's, with its own database) keeps its configuration.
     if is_own or home.name == SHARED or not ours.exists():
         shutil.copyfile(PROJECT / "dagster.yaml", ours)
     return home
@@ -96,7 +96,7 @@ def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> NoReturn:
 
 
 def free_port(first: int = FIRST_PORT) -> int:
-    """The first port from `first` on that nobody listens at on this machine, ours until this process ends.
+    """The first free port of this machine from `first` on, reserved until this process ends.
 
     The webserver begins to listen seconds later: a lock keeps another `make dev` from choosing the same port meanwhile.
     """
@@ -171,7 +171,7 @@ def _write_workspace(home: Path, fleets: Sequence[Fleet]) -> Path:
     folder.mkdir(exist_ok=True)
     entries = []
     for fleet in fleets:
-        # Its name becomes a module's: `fleet_json` hides no module of that name, `json` would.
+        # The file's name becomes a module's name: `json.py` would hide Python's own module, `fleet_json.py` does not.
         file = folder / f"fleet_{fleet.fleet}.py"
         file.write_text(_LOCATION.format(name=fleet.fleet, path=str(fleet.path)), encoding="utf-8")
         entries.append(
@@ -189,16 +189,16 @@ def _write_workspace(home: Path, fleets: Sequence[Fleet]) -> Path:
 
 
 def _hold(home: Path, address: str) -> None:
-    """Keep a lock until this process ends, `dagster dev` included: two daemons on one instance, or one fleet's
-    schedule in two instances, would book twice."""
+    """Hold a lock until this process ends, `dagster dev` included. Without it two daemons on one instance, or one
+    fleet's schedule in two instances, would book twice."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / "dev.lock"
     held = _lock(path)
     if held is None:
         raise InstanceError(f"{home} is already open in a Dagster UI{_holder(path)}. Use that one, or stop it first.")
     os.truncate(held, 0)
-    told = {"pid": os.getpid(), "host": socket.gethostname(), "address": address, "since": _now()}
-    os.pwrite(held, json.dumps(told).encode(), 0)
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "address": address, "since": _now()}
+    os.pwrite(held, json.dumps(holder).encode(), 0)
 
 
 def _lock(path: Path) -> int | None:
@@ -217,8 +217,8 @@ def _lock(path: Path) -> int | None:
 
 def _holder(path: Path) -> str:
     with suppress(OSError, ValueError, KeyError):
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return f": {told['address']} (process {told['pid']} on {told['host']}, since {told['since']})"
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        return f": {holder['address']} (process {holder['pid']} on {holder['host']}, since {holder['since']})"
     return ""
 
 

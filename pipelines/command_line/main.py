@@ -7,8 +7,8 @@
     python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
     python -m pipelines fleet check fleets/demo.yaml
 
-Exit status: 0 all well; 1 the run failed or a check of severity error did; 2 the fleet file or the question is wrong.
-What went wrong is one line on standard error (`mistakes`), which names a log file where there is more to know.
+Exit status: 0 success; 1 the run or a check of severity error failed; 2 the fleet file or an option is wrong.
+The reason is one line on standard error (`mistakes`), which names a log file where there are details.
 """
 
 from __future__ import annotations
@@ -43,17 +43,19 @@ def main(arguments: list[str] | None = None) -> int:
     table = commands.add_parser("table", help="print what is published")
     for command in (run, table):
         command.add_argument("--fleet", type=Path, default=_default_fleet())
-    run.add_argument("--start", type=_date, help="first UTC date; by default all that is not landed yet")
+    run.add_argument("--start", type=_date, help="first UTC date; by default every date that is not landed yet")
     run.add_argument("--end", type=_date, help="the UTC date after the last one")
-    run.add_argument("--force", action="store_true", help="let an answer with fewer rows replace what is held")
+    run.add_argument("--force", action="store_true", help="replace landed rows even if a source now returns fewer")
     run.add_argument(
-        "--force-publish", action="store_true", help="publish although readers would lose or see changed what they saw"
+        "--force-publish", action="store_true", help="publish even if published figures change or disappear"
     )
     run.add_argument(
-        "--rebuild", action="store_true", help="re-book what is booked (all, or these dates) from raw alone"
+        "--rebuild", action="store_true", help="re-book the booked dates (all, or --start to --end) from raw alone"
     )
     run.add_argument(
-        "--adopt", action="store_true", help="after a lost warehouse: keep as published what the sources have no more"
+        "--adopt",
+        action="store_true",
+        help="after a lost warehouse: keep published rows that the sources no longer have",
     )
     dev = commands.add_parser("dev", help="open the Dagster UI on one fleet or on several")
     dev.add_argument("--fleet", type=Path, nargs="+", default=[_default_fleet()])
@@ -61,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     of_a_file.add_parser("check").add_argument("fleet", type=Path)
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command != "dev":
-        parser.error(f"unknown: {' '.join(others)}")
+        parser.error(f"unknown option: {' '.join(others)}")
     fleets: list[Fleet] = []
     try:
         fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
@@ -70,9 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(wrong, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped. What was landed and booked so far is kept; run again to go on from there.", file=sys.stderr)
+        print("stopped. What was landed and booked so far is kept; run again to continue.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `… table | head`: nobody reads the rest
+    except BrokenPipeError:  # `… table | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -100,7 +102,7 @@ def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) 
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; argparse would print its usage before."""
+    """Reports an error in one line; argparse itself would print its usage first."""
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}. See {self.prog} --help.", file=sys.stderr)
@@ -129,7 +131,7 @@ def _table(fleet: Fleet) -> int:
 
 
 def _show_progress() -> None:
-    """Progress on the console, and nothing of Dagster below a warning: its events are in the instance."""
+    """Show our own progress on the console, and only errors of Dagster: its events are in the instance."""
     warnings.simplefilter("ignore")
     progress = logging.StreamHandler(sys.stdout)
     progress.setFormatter(logging.Formatter("  %(message)s"))

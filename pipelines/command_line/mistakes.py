@@ -1,8 +1,8 @@
-"""What a person is told when something outside the code went wrong: one line, with the thing and the remedy.
+"""The message for a failure outside the code: one line that names the thing and the remedy.
 
-Add a row to `_KNOWN` when an ordinary mishap of a machine (a full disk, a file of another process) ends in a traceback.
-Keep out what is wrong in a fleet file: that is `fleet_errors`. Whatever is not known here is taken for a bug of ours:
-its traceback goes to a log file, which the line names, and is never explained away.
+Add a row to `_KNOWN` when an ordinary failure of a machine (a full disk, a locked file) ends in a traceback. Keep out
+mistakes in a fleet file: these are in `fleet_errors`. An error that matches no row counts as a bug of ours: its
+traceback goes to a log file, which the line names.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class _Link(NamedTuple):
 
 
 def explained(error: Any, fleet: Fleet | None) -> str | None:
-    """One line that says what is wrong and what to do, when an exception (or Dagster's record of one) is an ordinary
-    mishap; None for everything else."""
+    """One line with the failure and what to do, when an exception (or Dagster's record of one) is an ordinary failure
+    of the machine; None for everything else."""
     for link in _chain(error):
         if link.kind == "WarehouseBusy":
             return _flat(link.message)
@@ -49,7 +49,7 @@ def explained(error: Any, fleet: Fleet | None) -> str | None:
 
 
 def unexplained(error: Any) -> str:
-    """The innermost cause in one line, of what is taken for a bug."""
+    """The innermost cause of an error that counts as a bug, in one line."""
     last = list(_chain(error))[-1]
     return f"{last.kind}: {_flat(last.message)}" if last.message else last.kind
 
@@ -61,16 +61,16 @@ def is_interrupt(error: Any) -> bool:
 
 @contextmanager
 def stderr_aside() -> Iterator[list[str]]:
-    """Keep what this process and its children write on standard error out of sight for the `with` block; afterwards it
-    is in the list. What went wrong is reported once, by us: Dagster repeats an error of its storage per logged line,
-    and each child tells how it was interrupted."""
-    said: list[str] = []
+    """Capture what this process and its children write to standard error in the `with` block; it is in the list
+    afterwards. We report a failure once: Dagster repeats an error of its storage for each logged line, and each child
+    reports its own interrupt."""
+    captured: list[str] = []
     sys.stderr.flush()
     kept = os.dup(STDERR)
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), STDERR)
         try:
-            yield said
+            yield captured
         except BaseException as error:
             aside.seek(0)
             error.add_note(f"on standard error meanwhile:\n{aside.read().decode(errors='replace')}")
@@ -80,13 +80,13 @@ def stderr_aside() -> Iterator[list[str]]:
             os.dup2(kept, STDERR)
             os.close(kept)
             aside.seek(0)
-            said.append(aside.read().decode(errors="replace"))
-            # A generator that is torn down with the error would speak up after the last line.
+            captured.append(aside.read().decode(errors="replace"))
+            # A generator that is closed because of the error would print a warning after our last line.
             sys.unraisablehook = lambda _: None
 
 
 def ended(error: BaseException, fleet: Fleet | None) -> str:
-    """The one line with which a command ends that raised `error`; its traceback is in the log that the line names."""
+    """The last line of a command that raised `error`; its traceback is in the log file that the line names."""
     known = explained(error, fleet)
     if known is not None and _is_busy(error):
         return known
@@ -98,28 +98,28 @@ def ended(error: BaseException, fleet: Fleet | None) -> str:
 
 
 def failures(steps: Sequence[tuple[str, Any]], fleet: Fleet, aside: Sequence[str] = ()) -> Iterator[str]:
-    """A line per reason for which steps of a run failed (step, Dagster's record of the error), then where the
-    tracebacks are. Ten steps that meet one full disk give one line."""
+    """One line per reason of the failed steps (step, Dagster's record of the error), then the path of the tracebacks.
+    Ten steps that fail on one full disk give one line."""
     if not steps:
         return
-    said = set()
+    shown = set()
     for step, error in steps:
         known = explained(error, fleet) if error is not None else None
         line = known or f"step {step} failed: {_deepest_message(error)}"
-        if line not in said:
-            said.add(line)
+        if line not in shown:
+            shown.add(line)
             yield line
-    if all(error is not None and (_is_busy(error) or _is_said_by_us(error)) for _, error in steps):
+    if all(error is not None and (_is_busy(error) or _is_our_message(error)) for _, error in steps):
         return
-    told = [f"step {step}\n{error.to_string() if error is not None else ''}" for step, error in steps]
-    path = write_log(fleet, "\n\n".join([*told, *aside]))
+    tracebacks = [f"step {step}\n{error.to_string() if error is not None else ''}" for step, error in steps]
+    path = write_log(fleet, "\n\n".join([*tracebacks, *aside]))
     if path is not None:
         yield f"details: {path}"
 
 
 def write_log(fleet: Fleet | None, text: str) -> Path | None:
-    """Write what belongs to nobody's eyes yet into data/<fleet>/logs, or into the machine's folder for temporary files
-    where that cannot be written; None where nothing can."""
+    """Write details that the console does not show into data/<fleet>/logs, else into the machine's temporary folder.
+    Returns the file's path; None where neither can be written."""
     now = datetime.now(UTC)
     for folder in ([fleet.root / "logs"] if fleet is not None else []) + [Path(tempfile.gettempdir()) / "wattledger"]:
         path = folder / f"failed-{now:%Y%m%dT%H%M%S%f}Z-{os.getpid()}.log"
@@ -135,7 +135,7 @@ def write_log(fleet: Fleet | None, text: str) -> Path | None:
 
 
 def _is_busy(error: Any) -> bool:
-    """Whether somebody else was at it: then no traceback says more than the line."""
+    """Whether another process has the warehouse: then a traceback adds nothing to the line."""
     return any(link.kind == "WarehouseBusy" for link in _chain(error))
 
 
@@ -162,15 +162,15 @@ def _deepest_message(error: Any) -> str:
     if error is None:
         return "for a reason that Dagster did not record"
     text = _deepest(error).message.strip()
-    return _QUALIFIED.sub("", text) if _is_said_by_us(error) else text
+    return _QUALIFIED.sub("", text) if _is_our_message(error) else text
 
 
-def _is_said_by_us(error: Any) -> bool:
-    """Whether our own code refused something in words for a person; its exceptions' names add nothing to them."""
+def _is_our_message(error: Any) -> bool:
+    """Whether our own code raised this with a message for a person; then the exception's name adds nothing."""
     return _QUALIFIED.match(_deepest(error).message) is not None
 
 
-# Not all of our exceptions are: a plan that breaks its own rules is a bug.
+# These exceptions have a message for a person. Any other is a bug, such as a plan that breaks its own rules.
 _QUALIFIED = re.compile(
     r"^(dagster\._core\.definitions\.events\.Failure"
     r"|(pipelines|collectors)\.[\w.]+\.(UnreadableFile|UnreadableList|LakeError|SparkError|SourceError)): "
@@ -203,7 +203,7 @@ def _disk_refuses(fleet: Fleet | None, text: str) -> str:
     place = _place(fleet, text) if fleet is None else fleet.root
     return (
         f"the disk of {place} refuses to write (I/O error, {_free(place)} free): it may be full, over its quota or"
-        " broken. Look after it, or set WATTLEDGER_DATA to a folder on another one, and run again."
+        " broken. Check it, or set WATTLEDGER_DATA to a folder on another disk, and run again."
     )
 
 
@@ -235,7 +235,7 @@ def _corrupt(fleet: Fleet | None, text: str) -> str:
     place = _path(text) or (fleet.warehouse if fleet is not None else "the database")
     return (
         f"{place} is damaged, or is no DuckDB file. Restore it from a backup (docs/operations.md); or move it away,"
-        " with its .wal file if there is one, and run again: the run then names the ways on."
+        " with its .wal file if there is one, and run again: the run then lists the next steps."
     )
 
 
@@ -255,7 +255,7 @@ def _history_damaged(fleet: Fleet | None, text: str) -> str:
     home = os.environ.get("DAGSTER_HOME", "DAGSTER_HOME")
     return (
         f"Dagster's history in {home} is damaged. Move that folder away and run again:"
-        " it holds what ran when, and nothing of the ledger."
+        " it holds the history of runs, and nothing of the ledger."
     )
 
 
@@ -273,8 +273,8 @@ def _reason(text: str) -> str:
     return found[0] if found else text[:120]
 
 
-# What a message must look like -> what is said instead. A kind of exception is named wherever the words alone could
-# come from a bug.
+# Pattern of an error's text -> the message that replaces it. A pattern names the exception's type wherever a bug could
+# cause the same text.
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[Fleet | None, str], str]], ...] = (
     (re.compile(r"No space left on device|Disk quota exceeded|database or disk is full|File too large"), _disk_full),
     (re.compile(r"sqlite3\.OperationalError.*disk I/O error|^OSError: .*Input/output error"), _disk_refuses),

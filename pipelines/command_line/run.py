@@ -1,6 +1,6 @@
 """The command `run`: land, book, check and publish in this process, then print the tables.
 
-Add here what a person sees of a run. Keep out the options (`main`), the dates (`run_dates`) and what is run
+Add here what a run prints. Keep out the options (`main`), the dates (`run_dates`) and what a run executes
 (`pipelines.code_location`).
 """
 
@@ -32,11 +32,11 @@ from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key, table_of
 
 
-def run(fleet: Fleet, asked: argparse.Namespace, start: date, end: date, is_rebuilt: bool) -> int:
-    """Book the dates [start, end) of the fleet and print what it found; returns the exit status."""
-    database.connect(":memory:").close()  # what bounds DuckDB by the environment is right
+def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_rebuilt: bool) -> int:
+    """Book the dates [start, end) of the fleet and print the result; returns the exit status."""
+    database.connect(":memory:").close()  # raises if DuckDB's limits in the environment are wrong
     if fleet.warehouse.exists():
-        # Whoever writes now is waited for here, once, and not by each of the run's first steps.
+        # Wait for another writer here, once, and not in each of the run's first steps.
         with database.writing(fleet.warehouse, "run"):
             pass
     stores.validate(fleet)
@@ -66,15 +66,15 @@ def run(fleet: Fleet, asked: argparse.Namespace, start: date, end: date, is_rebu
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
                 "ops": {
-                    **{op: {"config": {"force": asked.force}} for op in forced},
+                    **{op: {"config": {"force": options.force}} for op in forced},
                     "ledger": {
                         "config": {
-                            "rebuild": asked.rebuild and asked.start is None and asked.end is None,
-                            "adopt": asked.adopt,
+                            "rebuild": options.rebuild and options.start is None and options.end is None,
+                            "adopt": options.adopt,
                         }
                     },
                     asset_key(fleet, "published", "publication").to_python_identifier(): {
-                        "config": {"force": asked.force_publish}
+                        "config": {"force": options.force_publish}
                     },
                 },
             },
@@ -99,7 +99,7 @@ def run(fleet: Fleet, asked: argparse.Namespace, start: date, end: date, is_rebu
 
 
 def _validate_spark(fleet: Fleet) -> None:
-    """FleetError where a build on Spark cannot start: before minutes of landing, not after."""
+    """Raise FleetError if a build on Spark cannot start: before minutes of landing, not after."""
     from pipelines.spark.cluster import SparkError, check  # noqa: PLC0415 (only where a fleet names it)
 
     try:
@@ -112,8 +112,8 @@ def _validate_spark(fleet: Fleet) -> None:
 def history_kept_open() -> Iterator[None]:
     """Hold a connection to each of Dagster's SQLite files while a run lasts.
 
-    Dagster opens a file anew for each of a run's 900 transactions, and whenever a file's last connection closes SQLite
-    writes its log back and waits for the disk: 10 ms each, as much as all the rest of an empty day.
+    Dagster opens a file again for each of a run's 900 transactions. Whenever a file's last connection closes, SQLite
+    writes its log back and waits for the disk: 10 ms each, in sum as long as all the rest of an empty day.
     """
     held: dict[str, sqlite3.Connection] = {}
 
@@ -121,7 +121,7 @@ def history_kept_open() -> Iterator[None]:
         # Waits for the disk when the log is written back, not with each of the transactions.
         connection.execute("pragma synchronous = normal")
         path = connection.execute("pragma database_list").fetchone()[2]
-        # Until a file is in this mode Dagster is still setting it up, for which nobody else may have it open.
+        # Before a file is in this mode Dagster is still setting it up, and needs to be the only one to have it open.
         if path not in held and connection.execute("pragma journal_mode").fetchone()[0] == "wal":
             held[path] = sqlite3.connect(path, check_same_thread=False)
             held[path].execute("select count(*) from sqlite_master").fetchall()

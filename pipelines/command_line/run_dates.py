@@ -1,7 +1,7 @@
-"""Which dates `run` books: those that were asked for, or all that is not landed yet.
+"""Which dates `run` books: those that the options name, else every date that is not landed yet.
 
 Add here what decides on dates before anything runs. Keep out which dates a landing made stale: these wait in
-raw.due_dates, and booking takes them along.
+raw.due_dates, and booking adds them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pipelines.warehouse import database, refusals, settings
 from pipelines.warehouse.raw_tables import create_tables
 
 
-def dates_of(fleet: Fleet, asked: argparse.Namespace) -> tuple[date, date, bool]:
-    """The dates [start, end) that a run books, and whether it books them from what has landed; QuestionError says why
+def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, bool]:
+    """The dates [start, end) that a run books, and whether it books them from landed rows alone. QuestionError where
     there are none."""
     days = fleet.days(datetime.now(UTC).date())
     if not days:
@@ -25,16 +25,16 @@ def dates_of(fleet: Fleet, asked: argparse.Namespace) -> tuple[date, date, bool]
             f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet"
         )
     lost = history.lost_warehouse(fleet)
-    if lost and not (asked.rebuild or asked.adopt):
+    if lost and not (options.rebuild or options.adopt):
         raise refusals.QuestionError(lost)
-    start, end = asked.start, asked.end
-    is_rebuilt = asked.rebuild and not lost  # what was lost with the warehouse has to be landed again
+    start, end = options.start, options.end
+    is_rebuilt = options.rebuild and not lost  # what was lost with the warehouse has to be landed again
     if is_rebuilt:
         booked = _booked_dates(fleet, days)
         if not booked:
             raise refusals.QuestionError(f"fleet {fleet.fleet}: no date is booked yet; run without --rebuild")
         days = [on for on in days if booked[0] <= on <= booked[-1]]
-    all_of_it = is_rebuilt or asked.adopt or lost
+    all_of_it = is_rebuilt or options.adopt or lost
     start = start or (days[0] if all_of_it else _first_open_day(fleet, days))
     end = end or days[-1] + timedelta(days=1)
     if end <= start:

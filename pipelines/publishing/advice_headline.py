@@ -1,6 +1,6 @@
-"""The second and third table of `make run`: what to do about each deployment, and the accelerators that nobody holds.
+"""The second and third table of `make run`: what to do about each deployment, and the unallocated accelerators.
 
-Add a column here when an operator acts on it. Keep out formulas, and which row is to be followed
+Add a column here when an operator acts on it. Keep out formulas, and the choice of the row to follow
 (`pipelines.analysis.preference`).
 """
 
@@ -50,25 +50,38 @@ _ADVICE_COLUMNS = {
     "deployment": TEXT,
     "what to do": TEXT,
     "GPUs": 0,
-    "then": 0,
+    "GPUs then": 0,
     "kWh/month": 1,
     "kgCO2e/month": 1,
-    "USD of it": 2,
+    "USD for kWh": 2,
     "kWh if nodes off": 1,
     "USD if released": 2,
     "time short": RATIO,
     "confidence": TEXT,
 }
-_SUMMED = ("GPUs", "then", "kWh/month", "kgCO2e/month", "USD of it", "USD if released")
+_SUMMED = ("GPUs", "GPUs then", "kWh/month", "kgCO2e/month", "USD for kWh", "USD if released")
 _ADVICE_MEANINGS = {
-    "what to do": "the one change to follow; keep: why nothing smaller would do",
-    "GPUs, then": "accelerators that the deployment holds now, and would hold then",
-    "kWh/month": "facility electricity that this alone saves; freed accelerators idle on without a model, hosts on",
-    "USD of it": "the price of those kWh",
-    "kWh if nodes off": "instead, if nodes that are left without any pod are switched off with their hosts",
-    "USD if released": "on top, a month's price of the freed accelerators' hours, if they are handed back",
-    "time short": "share of those days in which this would have been too little or late; 0 where nothing was asked",
-    "confidence": "how well those days support it (docs/recommendations/confidence.md)",
+    "what to do": "the one change to follow for this deployment",
+    "GPUs, GPUs then": "accelerators that the deployment has now, and after the change",
+    "kWh/month": "facility electricity that the change alone saves; freed accelerators stay on without a model",
+    "USD for kWh": "the price of those kWh",
+    "kWh if nodes off": "saved instead, if nodes without any remaining pod are switched off with their hosts",
+    "USD if released": "saved in addition, if the freed accelerators are handed back: the price of their hours",
+    "time short": "share of those days in which the smaller size would have been too small; 0 % without requests",
+    "confidence": "how well those days support the change (docs/recommendations/confidence.md)",
+}
+_KINDS = {
+    "spin_down": "stop all engines, because no token was served",
+    "fewer_replicas": "run fewer engines",
+    "fewer_gpus": "run each engine on fewer accelerators",
+    "smaller_device": "use a smaller type of accelerator",
+    "newer_device": "use a newer type of accelerator",
+    "power_cap": "lower the power limit of the accelerators",
+    "sleep_outside_hours": "unload the model in the hours without requests",
+    "sleep_when_idle": "unload the model whenever it has been idle for long",
+    "colocate": "share accelerators with the named deployments",
+    "keep": "change nothing, for the reason in the row",
+    "insufficient_data": "no advice, for the reason in the row",
 }
 _FREE_COLUMNS = {
     "free accelerators": TEXT,
@@ -81,16 +94,16 @@ _FREE_COLUMNS = {
     "USD/month if released": 2,
 }
 _FREE_MEANINGS = {
-    "since (UTC)": "since when all of these, and not others before them, have been free",
+    "since (UTC)": "since when all of these same accelerators have been free",
     "W each": "mean watts of one of them since then",
     "USD/month": "price of their hours and of their own electricity, without hosts",
-    "fits on them": "a deployment that could have one more engine there",
+    "fits on them": "a deployment that could run one more engine there",
     "… if off, if released": "what a month saves if they are switched off, or handed back",
 }
 
 
 def advice(connection: duckdb.DuckDBPyConnection) -> str:
-    """What to do about each deployment, and all of it together; empty without any."""
+    """What to do about each deployment, with the total; empty without any."""
     rows = connection.execute(_ADVICE).fetchall()
     if not rows:
         return ""
@@ -98,11 +111,15 @@ def advice(connection: duckdb.DuckDBPyConnection) -> str:
     columns = list(_ADVICE_COLUMNS)
     known = {name: [row[place] for row in rows if row[place] is not None] for place, name in enumerate(columns)}
     total = ["all", "", *(sum(known[name]) if name in _SUMMED and known[name] else None for name in columns[2:])]
-    title = f"advice, by the days from {start} to {end}; a month is 730 hours"
-    return "\n".join([title, table(_ADVICE_COLUMNS, [*rows, total]), explained(_ADVICE_MEANINGS)])
+    title = f"advice from the days {start} to {end}; a month is 730 hours"
+    kinds = [str(row[1]).partition(" ")[0].rstrip(":") for row in rows]
+    shown = {kind: meaning for kind, meaning in _KINDS.items() if kind in kinds}
+    # The kinds come right after the column that they explain.
+    legend = explained({"what to do": _ADVICE_MEANINGS["what to do"], **shown, **_ADVICE_MEANINGS})
+    return "\n".join([title, table(_ADVICE_COLUMNS, [*rows, total]), legend])
 
 
 def free_boards(connection: duckdb.DuckDBPyConnection) -> str:
-    """Accelerators that nobody holds now; empty without any."""
+    """Accelerators that are unallocated now; empty without any."""
     rows = connection.execute(_FREE).fetchall()
     return "\n".join([table(_FREE_COLUMNS, rows), explained(_FREE_MEANINGS)]) if rows else ""

@@ -1,7 +1,7 @@
-"""The headline as text: per model what a token cost, per deployment what to do, as `make run` prints it.
+"""The page that `make run` prints: what a token cost per model, and what to do per deployment.
 
-Add a table here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns that
-the marts already hold.
+Add a table here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns of
+the marts.
 """
 
 from __future__ import annotations
@@ -44,18 +44,17 @@ _WINDOW_COLUMNS = {
     "period": 4,
     "J/output token": 4,
     "period ": 4,
-    "judged": TEXT,
+    "result": TEXT,
 }
 _WINDOW_MEANINGS = {
-    "run window": "a span that the fleet file names; watts and joules of all accelerators of its engine in it",
-    "period": "the same over all dates, as in the first table",
-    "judged": "ok, or why the window is not to be believed (run_windows.reason_code)",
+    "run window": "a time window that the fleet file names; watts and joules of all accelerators of its engine",
+    "period": "the same ratio over all dates, as in the first table",
+    "result": "ok, or why the window's figures are not reliable (run_windows.reason_code)",
 }
 
 
 def headline(fleet: Fleet) -> str:
-    """What a token took per model, what to do about each deployment, and the run windows, over everything that is
-    published. FileNotFoundError before that."""
+    """The printed page, over all published dates. FileNotFoundError if nothing is published yet."""
     path = fleet.published / DATABASE
     if not path.exists():
         raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
@@ -81,7 +80,7 @@ def headline(fleet: Fleet) -> str:
 
 def _held_back(rows: Sequence[Sequence[Any]]) -> str:
     lines = [
-        f"held back: {on} ({invariants}); it {'is as it was published before' if is_published else 'is not published'}"
+        f"held back: {on} ({invariants}); {'its earlier rows stay published' if is_published else 'not published'}"
         for on, invariants, is_published in rows[:SHOWN_ROWS]
     ]
     return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)

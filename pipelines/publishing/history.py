@@ -1,8 +1,8 @@
-"""What is published stays: whether a new publication would lose, change or misstate a date that readers have seen.
+"""Protection of published figures: would a new publication lose, change or misstate a published date?
 
-Looked at before readers see it, by sums of energy, tokens, CO2 and money per date, model and month. Add a rule here for
-a way in which history could shrink. Keep out how a publication is written (`publication`) and what must hold of
-a single date (dbt_project/models/invariants).
+Compares sums of energy, tokens, CO2 and money per date, model and month before readers see the new publication. Add a
+rule here for a new way in which published history could change. Keep out how a publication is written (`publication`)
+and what must hold for a single date (dbt_project/models/invariants).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database
 
 SHOWN = 5
-# What is compared, as far as both sides have it, and the unit that a person reads it in.
+# The columns that are compared, as far as both sides have them.
 FACTS = ("energy_joules", "output_tokens", "location_gco2e", "fully_loaded_cost_usd")
-# Two roundings of the same seconds may differ; a lost scrape does not count as lost history.
+# The same seconds rounded twice may differ, and a lost scrape is not lost history.
 KEPT_COVERAGE_RATIO = 0.999
 
 
 class HistoryWouldShrink(Exception):
-    """A publication would lose or change what readers have seen; the message says what, and what to do."""
+    """A publication would lose or change published figures; the message lists them and what to do."""
 
 
 def losses(
     connection: duckdb.DuckDBPyConnection, due: Collection[date], held_back: Collection[date], own: Collection[date]
 ) -> list[str]:
-    """What the attached `warehouse` would take from, or change in, the attached `target`: a line each.
+    """The dates that the attached `warehouse` would remove from, or change in, the attached `target`: one line each.
 
-    A published date must be in the warehouse, unless it is held back; a date that is not `due` must be as published;
-    and one that this warehouse never published itself (not in `own`) must cover as much time as published.
+    A published date must be in the warehouse, unless it is held back. A date that is not `due` must be as published.
+    A date that this warehouse never published itself (not in `own`) must cover at least as much time as published.
     """
 
     def shared(column: str) -> bool:
@@ -81,8 +81,8 @@ def losses(
 
 
 def misstated_months(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Months of the attached `target` that are not the sum of its own hours: a line each. Hours that another method
-    booked are in no month."""
+    """Months of the attached `target` that differ from the sum of its hours: one line each. Hours that were booked by
+    another method are in no month."""
     if not _has(connection, "target", "model_hourly", "billing_month"):
         return []
     rows = connection.execute(
@@ -102,17 +102,17 @@ def misstated_months(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def refusal(found: list[str]) -> HistoryWouldShrink:
-    """All that was found, as one message with the ways on."""
+    """One error with all lines found and the possible next steps."""
     listed = [f"  {line}" for line in found[:SHOWN]]
     if len(found) > SHOWN:
         listed.append(f"  … and {len(found) - SHOWN:,} more")
     return HistoryWouldShrink(
         "\n".join(
             [
-                f"the publication would lose or change what readers have seen ({len(found)}), so it stays as it was:",
+                f"the new publication would lose or change published figures ({len(found)}), so the old one is kept:",
                 *listed,
                 "  What to do: land and book these dates again (run --start … --end …), or restore the warehouse"
-                " (docs/operations.md), or keep them as they are published (run --adopt). If the change is wanted:"
+                " (docs/operations.md), or keep the published rows (run --adopt). If you want the change:"
                 " run again with --force-publish.",
             ]
         )
@@ -120,24 +120,25 @@ def refusal(found: list[str]) -> HistoryWouldShrink:
 
 
 def lost_warehouse(fleet: Fleet) -> str:
-    """What to say where dates are published and the warehouse has booked nothing; empty where all is well."""
+    """The message for a fleet with published dates and an empty warehouse; empty text for any other fleet."""
     dates = None if _dates(fleet.warehouse) else _dates(fleet.snapshot)
     if dates is None:
         return ""
     first, last, count = dates
     return (
-        f"{fleet.warehouse} has booked nothing, but {count} dates are published ({first} to {last}). Is it lost, or was"
-        " WATTLEDGER_DATA another folder? Restore it from a backup (docs/operations.md), or choose:"
-        " `run --rebuild` lands and books every date anew, for which the sources, the spool or the lake must still have"
-        " them; `run --adopt` does the same, and keeps the published rows of dates of which they have less, as an"
+        f"{fleet.warehouse} has booked nothing, but {count} dates are published ({first} to {last}). Was the warehouse"
+        " lost, or was WATTLEDGER_DATA another folder? Restore it from a backup (docs/operations.md), or choose:"
+        " `run --rebuild` lands and books every date again; the sources, the spool or the lake must still have their"
+        " samples. `run --adopt` does the same, and keeps the published rows of dates for which they have less, as an"
         " opening balance."
     )
 
 
 def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
-    """Let every published date stand as published where what is booked of it covers less; returns how many dates.
+    """Register every published date as opening balance; returns how many dates there are.
 
-    Which of them do is settled when they are booked (dbt_project/macros/held_back.sql).
+    A date keeps its published rows where its new booking covers less; that is decided when the date is booked
+    (dbt_project/macros/held_back.sql).
     """
     if not fleet.snapshot.exists():
         return 0
@@ -151,8 +152,8 @@ def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
 
 
 def _dates(path: Path) -> tuple[date, date, int] | None:
-    """First and last date of the marts in a DuckDB file, and how many; None without any."""
-    if not path.exists():  # opening it would make one
+    """First date, last date and number of dates of the marts in a DuckDB file; None without any."""
+    if not path.exists():  # DuckDB would create it
         return None
     with closing(database.connect(path, read_only=True)) as connection:
         if not _has(connection, None, "model_daily", "date"):
@@ -174,11 +175,11 @@ def _has(connection: duckdb.DuckDBPyConnection, database: str | None, table: str
 
 def _line(kind: str, on: date, model: str | None, published: float | None, found: float | None) -> str:
     if kind == "missing":
-        return f"{on}: published, and not in the warehouse"
+        return f"{on}: published, but not in the warehouse"
     if kind == "shorter":
         return f"{on}: {found or 0:,.1f} meter-hours covered, {published:,.1f} published"
     what = f"{on} {model}" if model else f"{on}"
-    return f"{what}: {_kwh(found)} in the warehouse, {_kwh(published)} published, and no run was to change it"
+    return f"{what}: {_kwh(found)} in the warehouse, {_kwh(published)} published, although no run booked this date"
 
 
 def _kwh(value: float | None) -> str:

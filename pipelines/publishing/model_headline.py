@@ -1,11 +1,13 @@
-"""The first table of `make run`: what a token of each model took, and what the fleet drew, emitted and cost.
+"""The first table of `make run`: joules per token of each model, and the fleet's electricity, CO2e and dollars.
 
-Add a column here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns that
-the marts already hold. Joules per token are those at the meter; kWh, CO2e and dollars are the facility's.
+Add a column here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns of
+the marts. Joules per token are measured at the meter; kWh, CO2e and dollars are those of the facility.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import Any
 
 import duckdb
@@ -14,22 +16,21 @@ from pipelines.fleet.cost_rates import seeded_rate
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.text_tables import RATIO, TEXT, explained, table
 
-# Of a model's joules, the share that has tokens beside it: below this, J/token speaks for too little of them.
+# The share of a model's joules in intervals with tokens. Below this, J/token covers too few of its joules.
 WELL_MATCHED = 0.9
 UNMATCHED = (
-    "* less than 90 % of this model's energy was measured while its tokens were counted (matched_ratio): its J/token is"
-    " that of the rest"
+    "* tokens were counted during less than 90 % of this model's energy (matched_ratio): J/token covers that part only"
 )
 AT_LEAST = (
-    "≥ a price or a grid factor is missing for a part of it (is_cost_complete, is_carbon_complete): at least this"
+    "≥ at least this: a price or a grid factor is missing for a part of it (is_cost_complete, is_carbon_complete)"
 )
 PARTLY_PRICED = (
-    "+ less than 90 % of this model's tokens were generated while every part had a price (cost_coverage_ratio): its"
-    " USD/Mtok is that of the rest"
+    "+ less than 90 % of this model's tokens have a price for all their parts (cost_coverage_ratio): USD/Mtok covers"
+    " those only"
 )
 FLEET = "fleet"
 
-# Joules of a board and of a whole node are two quantities. Tokens without power (scope none) join what their model has.
+# A board's joules and a whole node's are two quantities. Tokens without power (scope none) join the model's own scope.
 OF_SCOPES = """
 scoped as (
     select *, coalesce(
@@ -66,10 +67,10 @@ with {OF_SCOPES},
 named as (
     select * replace (case when (select count(distinct scope) from by_scope where energy_joules > 0) > 1
         then format('{{}} ({{}})', model, scope) else model end as model),
-        starts_with(model, '__') as is_nobodys
+        starts_with(model, '__') as is_reserved_name
     from by_scope
 )
-select {_SHOWN} from named order by is_nobodys, energy_joules desc nulls last, model
+select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls last, model
 """
 _FLEET = f"""
 with {OF_SCOPES}
@@ -98,20 +99,25 @@ _COLUMNS = {
     "USD/Mtok output": 2,
 }
 _MEANINGS = {
-    "J/total token": "joules of the accelerators alone (where the row says node, of a server), idle ones included,"
-    " per input or output token",
+    "J/total token": "joules of the accelerators alone (in a row marked node: of the whole server), idle joules"
+    " included, per input or output token",
     "J/output token": "the same joules per output token",
-    "idle energy": "share of those joules drawn while nothing ran, or by the idle floor under what ran",
-    "idle time": "share of the time in which nothing ran, of the time whose use is known",
-    "kWh, kgCO2e": "of the facility: accelerators and their hosts × PUE, and what the grid emitted for it",
-    "USD own": "price of the accelerators' hours that the row claimed, and of its electricity",
-    "USD fully loaded": "USD own and, by GPU-hours, a share of what nobody held; both add up to the same total",
-    "USD/Mtok output": "USD fully loaded per million output tokens",
+    "idle energy": "share of those joules drawn while nothing ran, or by the idle floor while something ran",
+    "idle time": "share of the known time in which nothing ran",
+    "kWh, kgCO2e": "electricity of the accelerators and their hosts, × PUE, and the grid's emissions for it",
+    "USD own": "price of the accelerator hours that the model claimed, and of its electricity",
+    "USD fully loaded": "USD own plus, by GPU-hours, a share of the unallocated cost; both columns have the same total",
+    "USD/Mtok output": "USD fully loaded per million output tokens (Mtok)",
 }
+_RESERVED_NAMES = {
+    "__unallocated__": "accelerators that no model claimed",
+    "__unknown__": "accelerators whose model is unknown",
+}
+SHOWN_NAMES = 4  # GPU types or sites in a line of the legend
 
 
 def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
-    """The table with its total, what its marks and headings mean, and whose rates it stands on; empty without rows."""
+    """The table with its total, the meaning of its marks and headings, and its inputs; empty without rows."""
     rows = connection.execute(_MODELS).fetchall()
     if not rows:
         return ""
@@ -126,8 +132,41 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
         if name in mark and value is not None
     }
     notes = [note for note, mark in ((UNMATCHED, "{}*"), (AT_LEAST, "≥ {}"), (PARTLY_PRICED, "{}+")) if mark in seen]
-    told = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
-    return "\n".join([told, *notes, explained(_MEANINGS), *filter(None, [seeded_rates(connection, fleet)])])
+    lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
+    names = [str(row[0]).partition(" ")[0] for row in rows]
+    reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
+    legend = explained({**_MEANINGS, **reserved, **_inputs(connection, fleet)})
+    return "\n".join([lines, *notes, legend, *filter(None, [seeded_rates(connection, fleet)])])
+
+
+def _inputs(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> dict[str, str]:
+    """The figures that are not measured: the rate of each GPU type with its source, and the PUE of each site."""
+    types = connection.execute(
+        "select device_type, max(date) from marts.model_daily where device_type not in ('none', '__unknown__')"
+        " group by device_type order by device_type"
+    ).fetchall()
+    found = {
+        "GPU types": [f"{device_type} ({_rate(fleet, device_type, last)})" for device_type, last in types],
+        "PUE": [f"{site.pue:g} at {site.name}" for site in fleet.sites],
+    }
+    return {name: ", ".join(_first(texts)) for name, texts in found.items() if texts}
+
+
+def _rate(fleet: Fleet, device_type: str, on: date) -> str:
+    stated = [rate for rate in fleet.cost_rates if rate.device_type == device_type and rate.valid_from <= on]
+    if stated:
+        return f"{max(stated, key=lambda rate: rate.valid_from).usd_per_gpu_hour:.2f} USD per hour, fleet file"
+    listed = [file.source for file in fleet.cost_rate_files if device_type in file.device_types.values()]
+    if listed:
+        return f"price list {listed[0]}"
+    seeded = seeded_rate(device_type, on)
+    return "no price" if seeded is None else f"{seeded.usd_per_gpu_hour:.2f} USD per hour, seed cost_rates"
+
+
+def _first(texts: Sequence[str]) -> Iterator[str]:
+    yield from texts[:SHOWN_NAMES]
+    if len(texts) > SHOWN_NAMES:
+        yield f"… and {len(texts) - SHOWN_NAMES} more"
 
 
 def _marks(
@@ -146,7 +185,7 @@ def _marks(
 
 
 def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:
-    """The line that says where a seeded rate, which includes electricity, stands in for a tariff of the fleet file."""
+    """The line that names the seeded rates: they include electricity, so the fleet file's tariff is not added."""
     stated = {rate.device_type for rate in fleet.cost_rates}
     stated |= {device_type for file in fleet.cost_rate_files for device_type in file.device_types.values()}
     named = []

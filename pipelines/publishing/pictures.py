@@ -1,7 +1,7 @@
 """Pictures for asset metadata: small PNGs that the Dagster UI shows beside a materialisation.
 
-Add one where a picture says in a glance what a table says in ten rows. Keep out numbers of its own: it draws columns
-that the marts hold.
+Add one where a picture shows at a glance what takes ten rows of a table. Keep out new numbers: a picture draws columns
+of the marts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.analysis.power_fits import fitted_watts
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Productive in blue, the idle accounts in warm tones, what nobody knows in grey; told apart in greyscale, too.
+# Productive in blue, the idle accounts in warm tones, unknown in grey. They also differ in greyscale.
 ACCOUNTS = {
     "productive_joules": ("productive", "#1f4e79"),
     "idle_floor_joules": ("idle floor", "#f2b134"),
@@ -29,7 +29,7 @@ ACCOUNTS = {
     "unknown_joules": ("unknown", "#9a9a9a"),
 }
 
-# Told apart by colour-blind readers, too.
+# Colours that colour-blind readers can distinguish, too.
 COLOURS = ("#1f4e79", "#e07b39", "#3a8f5c", "#a63d40", "#8064a2", "#7f7f7f")
 CURVES = len(COLOURS)
 SIZES = 12
@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 def attempted(name: str, draw: Callable[[], str]) -> str:
-    """The Markdown that `draw` returns. Where it fails: one line of text that names the picture and the error, which
-    is logged as a warning. A picture that cannot be drawn must not cost the table that it shows.
+    """The Markdown that `draw` returns. If it fails: one line of text that names the picture and the error, which is
+    also logged as a warning. A picture that cannot be drawn must not stop the publication of its table.
     """
     try:
         return draw()
@@ -93,7 +93,7 @@ def efficiency_curves(levels: pd.DataFrame, fits: pd.DataFrame, title: str) -> s
     for colour, curve in zip(COLOURS, most, strict=False):
         seen = levels[(levels[key] == list(curve)).all(axis=1)].sort_values("tokens_per_second_per_gpu")
         load, median = seen["tokens_per_second_per_gpu"], seen["joules_per_token_p50"]
-        # A level's mean load and its median J/token are two statistics: the bar may miss the point by a hair.
+        # A level's mean load and its median J/token are two statistics: the bar may end slightly beside the point.
         below = (median - seen["joules_per_token_p10"]).clip(lower=0)
         above = (seen["joules_per_token_p90"] - median).clip(lower=0)
         labels.append(_literal(f"{seen['model'].iloc[0]}, {curve[1]}"))
@@ -178,8 +178,8 @@ def consolidation_plan(nodes: pd.DataFrame, title: str) -> str:
 
 
 def _literal(name: str) -> str:
-    """A name as matplotlib shows it letter by letter: between two dollar signs it would read a formula. (Labels that
-    begin with an underscore are left out of a legend unless it is handed them: the legends above are.)
+    """A name that matplotlib shows letter by letter: it would read text between two dollar signs as a formula. (It
+    also leaves labels that begin with an underscore out of a legend, unless they are passed to it, as above.)
     """
     return name.replace("$", r"\$")
 

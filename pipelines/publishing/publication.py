@@ -1,7 +1,8 @@
-"""The publication: what readers see. A run's marts become one folder, and one symbolic link switches to it.
+"""The publication: what readers open. A run's marts become one folder, and one symbolic link switches to it.
 
-Between runs the warehouse may be mixed; a publication never is. Add here what a reader opens. Keep out recommendations
-and reports (they are tables and files that a publication carries) and everything that writes the warehouse.
+Between runs the warehouse may have old and new rows side by side; a publication never does. Add here what a reader
+opens. Keep out recommendations and reports (these are tables and files in a publication) and everything that writes
+the warehouse.
 
     published/latest -> <publication_id>                 switched in one step
     published/wattledger.duckdb -> latest/wattledger.duckdb
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Publication:
-    """One publication: its row in published.publication. Dates are half-open: what this run booked."""
+    """One publication: its row in published.publication. The run booked the dates [start_date, end_date)."""
 
     publication_id: str
     published_at: datetime
@@ -75,12 +76,12 @@ def publish(
     """Publish the marts; the dates [start, end) are the ones that changed since the last publication.
 
     Starts from a copy of the current publication and replaces these dates, and every table without a `date` column, so
-    a day costs the same after years. Dates that are held back keep what was published of them. A crash leaves the old
-    publication current; what it left behind goes next time.
+    a day costs the same after years. Dates that are held back keep their published rows. A crash leaves the old
+    publication current; the next publication removes what the crash left.
 
     `due` are the dates that were booked since the last publication (by default all of [start, end)), `own` those that
-    this warehouse has published before (by default all). HistoryWouldShrink where the warehouse does not have what
-    readers have seen, unless `force`, which is recorded. None where every date is held back and nothing is published.
+    this warehouse has published before (by default all). HistoryWouldShrink where published figures would change or
+    disappear, unless `force`, which is recorded. None where every date is held back and nothing is published.
     """
     published_at = published_at or datetime.now(UTC)
     folder = fleet.published
@@ -138,7 +139,7 @@ def publish(
 
 
 def held_back_dates(connection: duckdb.DuckDBPyConnection, database: str) -> dict[date, str]:
-    """The dates that an attached database holds back, each with the invariants that do not hold of it."""
+    """The dates that an attached database holds back, each with the invariants that it breaks."""
     known = connection.execute(
         "select count(*) from duckdb_tables() where database_name = ? and table_name = 'held_back_dates'", [database]
     ).fetchall()
@@ -163,8 +164,8 @@ def code_version() -> str:
 
 
 class PublicationConfig(dg.Config):
-    """`force` publishes although readers would lose or see changed what they have seen; it is recorded. It never
-    publishes a date that is held back."""
+    """`force` publishes even if published figures change or disappear; this is recorded. It never publishes a date that
+    is held back."""
 
     force: bool = False
 
@@ -180,7 +181,7 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
         pool=pool,
     )
     def publication(config: PublicationConfig) -> dg.MaterializeResult:
-        """Marts as readers see them: one read-only DuckDB file and Parquet, switched at once."""
+        """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
         with database.writing(fleet.warehouse, "publication"):
             with closing(database.connect(fleet.warehouse)) as connection:
                 create_tables(connection)
@@ -224,7 +225,7 @@ def _energy_picture(fleet: Fleet, made: Publication) -> str:
     sums = ", ".join(f"sum({account})::double as {account}" for account in pictures.ACCOUNTS)
     with closing(database.connect(fleet.published / DATABASE, read_only=True)) as connection:
         models = connection.execute(
-            # Joules of a board and of a whole node are two quantities: a bar for each.
+            # A board's joules and a whole node's joules are two quantities: each scope has a bar of its own.
             f"""
             with sums as (
                 select model, meter_scope, {sums} from marts.model_daily
@@ -315,7 +316,7 @@ def _untouched(folder: Path, made: Publication) -> Iterator[Path]:
 
 
 def _share(path: Path, at: Path) -> None:
-    """The same file in two publications: linked, or copied where the file system knows no links."""
+    """Put the same file into another publication: as a hard link, or as a copy where the file system has no links."""
     try:
         os.link(path, at)
     except OSError:
@@ -323,7 +324,7 @@ def _share(path: Path, at: Path) -> None:
 
 
 def _link(at: Path, target: str) -> None:
-    """Point `at` to `target`; a reader finds the old or the new, never nothing."""
+    """Point `at` to `target` in one step: a reader always finds the old target or the new one."""
     fresh = at.with_name(f"{BUILDING}{at.name}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)

@@ -15,7 +15,7 @@ import duckdb
 SCHEMAS = ("marts", "published")
 # Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
 FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
-# They have a `date` and say something about the whole publication.
+# They have a `date`, but describe the whole publication.
 WHOLE = frozenset({"held_back_dates"})
 
 
@@ -27,8 +27,8 @@ class Table:
 
     @property
     def is_dated(self) -> bool:
-        """Whether a run changes the rows of its own dates only. A window may have begun on the date before, and what is
-        as of the newest date changes whole."""
+        """Whether a run changes the rows of its own dates only. Windows may begin on the date before, and tables with
+        `as_of_date` change whole."""
         names = {name for name, _ in self.columns}
         return self.name not in WHOLE and "date" in names and not names & {"end_at", "as_of_date"}
 
@@ -56,9 +56,9 @@ def tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[s
 def replace_tables(
     connection: duckdb.DuckDBPyConnection, start: date, end: date, held_back: Collection[date]
 ) -> set[str]:
-    """Bring the target's tables up to date; returns those of which only the dates [start, end) changed.
+    """Bring the target's tables up to date; returns the tables in which only the dates [start, end) changed.
 
-    Of dates that are held back the target's rows stay; a column that is new is NULL in them.
+    Dates that are held back keep the target's rows; new columns are NULL in them.
     """
     source, target = tables(connection, "warehouse"), tables(connection, "target")
     for schema in SCHEMAS:
@@ -89,7 +89,7 @@ def replace_tables(
 
 
 def _keep_rows(connection: duckdb.DuckDBPyConnection, old: Table, new: Table, held_back: Collection[date]) -> None:
-    """The target's rows of these dates, by the columns that the new table has too."""
+    """Copy the target's rows of these dates into rows_kept, with the columns that the new table also has."""
     names = {name for name, _ in new.columns}
     common = ", ".join(f'"{name}"' for name, _ in old.columns if name in names)
     connection.execute(
@@ -103,7 +103,7 @@ def _listed(dates: Collection[date]) -> str:
 
 
 def _copy_comments(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """The descriptions of the dbt project, which create-as-select leaves behind; one commit for all of a table."""
+    """Copy the descriptions of the dbt project, which create-as-select drops; one commit per table."""
     connection.execute("begin")
     for (comment,) in connection.execute(
         "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ? and table_name = ?"

@@ -1,6 +1,6 @@
 """Rows as text under their columns, as `headline` prints them.
 
-Add here how a table looks. Keep out what it says.
+Add here how a table looks. Keep out its contents.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], marks: Sequ
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [list(columns), ["-" * width for width in widths], *cells]
     texts = [digits == TEXT for digits in columns.values()]
-    told = [
+    lines = [
         "  ".join(
             cell.ljust(width) if is_text else cell.rjust(width)
             for cell, width, is_text in zip(line, widths, texts, strict=True)
         ).rstrip()
         for line in lines
     ]
-    return "\n".join([*told, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else told)
+    return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
 
 
 def explained(words: Mapping[str, str]) -> str:

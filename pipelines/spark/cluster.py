@@ -17,7 +17,7 @@ JAVA_AT_LEAST = 17
 
 
 class SparkError(Exception):
-    """The build cannot start, or failed whole; the message says why. The committed marts are untouched.
+    """The build cannot start, or failed; the message gives the reason. The committed marts are unchanged.
 
     `statuses` is what dbt had done until then, as in a `Build`.
     """
@@ -55,12 +55,12 @@ def _check_java() -> None:
     java = str(Path(home, "bin", "java")) if home else "java"
     expected = f"Spark needs Java {JAVA_AT_LEAST} or newer (Debian: openjdk-17-jre-headless; JAVA_HOME names another)"
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError) as missing:
         raise SparkError(f"{expected}; {java} does not run: {missing}") from missing
-    found = re.search(r'version "(\d+)', told)
+    found = re.search(r'version "(\d+)', printed)
     if found is None or int(found[1]) < JAVA_AT_LEAST:
-        raise SparkError(f"{expected}; {java} is {told.splitlines()[0] if told else 'unknown'}")
+        raise SparkError(f"{expected}; {java} is {printed.splitlines()[0] if printed else 'unknown'}")
 
 
 def _check_master() -> None:

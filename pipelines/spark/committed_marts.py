@@ -1,4 +1,4 @@
-"""The marts that Spark built, as readers find them: one committed file says which folders of a lake are the marts.
+"""The marts that Spark built, as readers find them: one committed file lists the folders of a lake that are the marts.
 
     <lake>/marts/_committed.json                     which folders are the marts; one put of it switches all of them
     <lake>/marts/<run_id>/<mart>/date=<date>/        what one run wrote; a committed folder is never written again
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import duckdb
 
-# By month or by date; a window may have begun on the date before the run, so windows are few and copied; what is read
-# from a whole lookback, or has no dates, is made anew by every run.
+# Marts are replaced by month or by date. Windows may have started on the date before the run, and are few: they are
+# copied. Marts that are computed from a whole lookback, or have no dates, are computed whole by every run.
 MONTHLY = frozenset({"model_monthly"})
 COPIED = frozenset({"load_test_phases", "run_windows"})
 REMADE = frozenset(
@@ -43,8 +43,8 @@ REMADE = frozenset(
 
 @dataclass(frozen=True)
 class Committed:
-    """Which folders are the marts: per mart its columns in the contract's order (name, Spark type), and what lies where
-    (partition value -> folder relative to the lake; an unpartitioned mart has the one partition "")."""
+    """Which folders are the marts: per mart its columns in the contract's order (name, Spark type), and its partitions
+    (value -> folder relative to the lake; an unpartitioned mart has the one partition "")."""
 
     run_id: str = ""
     columns: Mapping[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -56,24 +56,24 @@ class Committed:
         path = lake / "marts" / "_committed.json"
         if not path.exists():
             return cls()
-        told = json.loads(path.read_text(encoding="utf-8"))
-        columns = {mart: [(name, kind) for name, kind in listed] for mart, listed in told["columns"].items()}
-        return cls(told["run_id"], columns, told["folders"])
+        contents = json.loads(path.read_text(encoding="utf-8"))
+        columns = {mart: [(name, kind) for name, kind in listed] for mart, listed in contents["columns"].items()}
+        return cls(contents["run_id"], columns, contents["folders"])
 
     def put(self, lake: Path) -> None:
-        """Make these the committed marts: one rename, which a reader sees as before or after."""
+        """Make these the committed marts, by one rename: a reader sees either the old state or the new one."""
         path = lake / "marts" / "_committed.json"
         fresh = path.with_name(f"{self.run_id}.json")
-        told = {"run_id": self.run_id, "columns": self.columns, "folders": self.folders}
+        contents = {"run_id": self.run_id, "columns": self.columns, "folders": self.folders}
         with fresh.open("w", encoding="utf-8") as file:
-            json.dump(told, file, indent=1)
+            json.dump(contents, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
 
 
 def partition_column(mart: str) -> str | None:
-    """By which column a mart's folders are cut; None for a mart of one folder."""
+    """The column by which a mart is divided into folders; None for a mart of one folder."""
     return None if mart in COPIED | REMADE else "month" if mart in MONTHLY else "date"
 
 
@@ -96,7 +96,7 @@ def committed_rows(lake: Path, mart: str) -> str:
 def bring_back(connection: duckdb.DuckDBPyConnection, lake: Path, start: date, end: date) -> dict[str, int]:
     """Replace the marts of a warehouse by the committed ones, in one transaction; rows brought, by mart.
 
-    Of a mart by date only the dates [start, end) are replaced. What publishes a warehouse then publishes these.
+    In a mart by date only the dates [start, end) are replaced. They are then published as DuckDB's own rows are.
     """
     rows = {}
     connection.execute("begin")

@@ -1,6 +1,6 @@
 """The same dbt models on Apache Spark: raw read from a lake, marts built in a run of their own, then committed at once.
 
-One build is one Spark session with a catalogue in memory, so nobody sees a mart while it is made:
+One build is one Spark session with a catalogue in memory, so a mart cannot be read while it is built:
 
     <lake>/marts/_committed.json                     which folders are the marts; one put of it switches all of them
     <lake>/marts/<run_id>/<mart>/date=<date>/        what one run wrote; a committed folder is never written again
@@ -8,7 +8,7 @@ One build is one Spark session with a catalogue in memory, so nobody sees a mart
 
 A run's marts begin as the committed folders of all dates that the run does not book (metadata only, nothing is copied);
 dbt appends the run's own dates in new folders. A build that fails or dies leaves the committed file as it was: readers
-have the old marts or the new ones, never some of each. Add here what the engine needs. Keep out what a model computes.
+have the old marts or the new ones, never some of each. Add here what Spark needs. Keep out what a model computes.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class Run:
 
     @property
     def marts(self) -> Path:
-        """Where this run writes marts, and nobody else ever."""
+        """The folder of this run's marts. No other run ever writes there."""
         return self.lake / "marts" / self.run_id
 
     @property
     def work(self) -> Path:
-        """Where everything lies that ends with the run."""
+        """The folder of everything that is removed at the end of the run."""
         return self.lake / "runs" / self.run_id
 
     def books(self, column: str, value: date) -> bool:
-        """Whether the run replaces this date or month of a mart; as the macros in_run and in_run_months say it."""
+        """Whether the run replaces this date or month of a mart; the macros in_run and in_run_months do the same."""
         if column == "month":
             return (self.start - timedelta(days=1)).replace(day=1) <= value <= self.end.replace(day=1)
         return self.start <= value < self.end
@@ -98,8 +98,8 @@ def build(
     project: Path = DBT_PROJECT,
     forget: Collection[str] = (),
 ) -> Build:
-    """Book the dates [start, end) on Spark and commit the marts; those to `forget` begin without committed rows. A date
-    that breaks an invariant stays as committed before.
+    """Book the dates [start, end) on Spark and commit the marts. The marts to `forget` start without committed rows. A
+    date that breaks an invariant keeps its rows of the last commit.
 
     `sample_files` are the live Parquet files of raw.power_samples and raw.token_samples, `control` the folder that
     holds every other raw and fleet table as `<schema>.<table>.parquet`. One build of a lake at a time. SparkError when
@@ -147,7 +147,7 @@ def one_at_a_time(lake: Path) -> Iterator[None]:
 
 @contextmanager
 def session(work: Path) -> Iterator[SparkSession]:
-    """A Spark session on `master()` whose catalogue lives in memory and whose own tables lie in `work`.
+    """A Spark session on `master()`, with its catalogue in memory and its own tables in `work`.
 
     Anything else (memory, credentials of an object store) comes from Spark's own SPARK_CONF_DIR/spark-defaults.conf.
     """
@@ -206,7 +206,7 @@ def _spark_columns(columns: str) -> str:
 
 
 def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
-    """Tables marts.* of this run: the committed folders of everything that the run does not book anew."""
+    """Tables marts.* of this run: the committed folders of everything that the run does not book."""
     spark.sql("create database if not exists marts")
     spark.sql("create database if not exists last_committed")
     for mart, columns in before.columns.items():
@@ -237,7 +237,7 @@ def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
 
 
 def _register_last(spark: SparkSession, run: Run, before: Committed, mart: str, listed: str) -> None:
-    """What is committed of the run's own dates, as last_committed.<mart>: a date that is held back stays like that."""
+    """Register the committed rows of the run's own dates as last_committed.<mart>: dates held back keep them."""
     spark.sql(
         f"create table last_committed.{mart} ({listed}) using parquet partitioned by (date)"
         f" location '{_uri(run.work / 'last_committed' / mart)}'"
@@ -261,7 +261,7 @@ def _made(spark: SparkSession, run: Run, before: Committed) -> Committed:
     held_back = {row[0] for row in spark.sql("select distinct table_name from marts.held_back_tables").collect()}
     # Beside the marts, Spark lists the session's own views of what dbt appended.
     for (mart,) in sorted(spark.sql("show tables in marts").where("not isTemporary").select("tableName").collect()):
-        if mart in held_back:  # as it was, or not at all
+        if mart in held_back:  # keeps the committed folders, if there are any
             if mart in before.columns:
                 columns[mart], folders[mart] = before.columns[mart], before.folders[mart]
             continue
@@ -282,7 +282,7 @@ def _made(spark: SparkSession, run: Run, before: Committed) -> Committed:
 
 
 def _forget_uncommitted(lake: Path, committed: Committed) -> None:
-    """Remove what dead runs left and what the last commit replaced: its readers have had until now to finish."""
+    """Remove what crashed runs left and what the last commit replaced: its readers have had until now to finish."""
     used = {folder for mart in committed.folders.values() for folder in mart.values()}
     for run in (lake / "marts").iterdir():
         if run.is_dir():
@@ -307,15 +307,15 @@ def run_dbt(
     from dbt.cli.main import dbtRunner  # noqa: PLC0415 (an optional group needs it)
 
     dates = {"start_date": run.start.isoformat(), "end_date": run.end.isoformat()}
-    told = {
+    variables = {
         "WATTLEDGER_SPARK_MARTS": _uri(run.marts),
         "WATTLEDGER_SPARK_HELD_BACK": _uri(run.lake / "held_back"),
     }
     scratch = run.work / "dbt"
     folders = ["--project-dir", project, "--profiles-dir", project, "--target-path", scratch]
     common = ["--target", "spark", "--log-path", scratch, "--quiet", "--vars", json.dumps({**dbt_vars, **dates})]
-    before = {name: os.environ.get(name) for name in told}
-    _set(told)
+    before = {name: os.environ.get(name) for name in variables}
+    _set(variables)
     try:
         done = dbtRunner().invoke([*arguments, *map(str, folders), *map(str, common)])
     finally:
@@ -331,14 +331,16 @@ def run_dbt(
 
 
 def reason(message: str) -> str:
-    """What a failed node's message says in one line: of a runtime error what went wrong, not only in which model."""
+    """A failed node's message in one line: for a runtime error its reason, not only the model's name."""
     lines = [line.strip().removeprefix(": ") for line in message.splitlines()]
-    said = [line for line in lines if line and not line.startswith(("Runtime Error in ", "An error occurred while "))]
-    return said[0] if said else message.strip()
+    reasons = [
+        line for line in lines if line and not line.startswith(("Runtime Error in ", "An error occurred while "))
+    ]
+    return reasons[0] if reasons else message.strip()
 
 
 def _rows(test: Any) -> str:
-    """What a data test found, as `findings` tells it."""
+    """The rows that a data test found, as a report of `findings`."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (an optional group)
 
     found = SparkSession.getActiveSession().sql(test.compiled_code)

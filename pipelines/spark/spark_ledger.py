@@ -1,6 +1,6 @@
-"""The ledger on Spark, for a fleet whose file says `engine: spark`: from the warehouse to a build, and back into it.
+"""The ledger on Spark, for a fleet file with `engine: spark`: from the warehouse to a build, and back into it.
 
-Add here what stands between a warehouse and a build. Keep out the build itself (`driver`), how committed marts are read
+Add here what connects a warehouse and a build. Keep out the build itself (`driver`), how committed marts are read
 (`committed_marts`), and Dagster's events (`pipelines.booking`).
 """
 
@@ -27,17 +27,17 @@ from pipelines.warehouse import database, due_dates, settings
 
 
 def dates_to_book(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date) -> tuple[date, date]:
-    """The run's dates [start, end) widened to all that are due: half-open.
+    """The run's dates [start, end), widened to include every due date: half-open.
 
-    Without committed marts these are all dates that the warehouse has booked, on DuckDB so far: months are summed over
-    Spark's own hours. The dates stay due until their marts are back in the warehouse.
+    Without committed marts these are all dates that the warehouse has booked on DuckDB so far, because months are sums
+    of Spark's own hours. The dates stay due until their marts are back in the warehouse.
     """
     start, end = due_dates.dates_to_book(connection, start, end, on_spark=True)
     if not has_built(fleet) and "fleet_daily" in marts_of(connection):
         first, last = connection.execute("select min(date), max(date) from marts.fleet_daily").fetchall()[0]
         if first is not None:
             start, end = min(start, first), max(end, last + timedelta(days=1))
-    due_dates.begun(connection, start, end)
+    due_dates.mark_due(connection, start, end)
     return start, end
 
 
@@ -64,7 +64,7 @@ def build(
     try:
         with closing(database.connect(fleet.warehouse)) as connection:
             export_control(connection, lake, run_id)
-        # Of all dates: a counter's neighbour may lie far away.
+        # The files of all dates: a counter's neighbouring sample may be many days away.
         manifests = [manifest for _, manifest in sorted(lake.landed().items())]
         files = {table: lake.files(table, manifests) for table in driver.SAMPLE_TABLES}
         control = Path(lake.path(f"control/{run_id}"))
@@ -74,52 +74,52 @@ def build(
 
 
 def log_of(fleet: Fleet) -> Path:
-    """Where the newest build's own output lies."""
+    """The log of the newest build."""
     return fleet.root / "spark.log"
 
 
-def take(fleet: Fleet, start: date, end: date, run_id: str = "", told: settings.Constants | None = None) -> None:
-    """Bring the committed marts of [start, end) back into the warehouse, whose tables exist; they are booked then."""
+def take(fleet: Fleet, start: date, end: date, run_id: str = "", constants: settings.Constants | None = None) -> None:
+    """Bring the committed marts of [start, end) into the warehouse, which has their tables; mark them as booked."""
     with closing(database.connect(fleet.warehouse)) as connection:
         bring_back(connection, Path(fleet.landing.path), start, end)
-        due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, told=told)
+        due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, constants=constants)
 
 
 def in_a_process(
     log: Path, arguments: tuple[Any, ...], dbt_vars: Mapping[str, Any], forget: Collection[str] = ()
 ) -> driver.Build:
-    """Spark's Java stays until the Python that started it ends, and keeps its memory; so that is not ours."""
+    """Run a build in a process of its own: Spark's Java keeps its memory until the Python that started it ends."""
     context = multiprocessing.get_context("spawn")
     answers, answer = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(answer, log, arguments, dict(dbt_vars), forget), name="spark")
     process.start()
     answer.close()
     try:
-        told = answers.recv()
+        result = answers.recv()
     except EOFError:
         process.join()
-        told = driver.SparkError(f"the process of the build died, exit status {process.exitcode}")
+        result = driver.SparkError(f"the process of the build died, exit status {process.exitcode}")
     except BaseException:
         process.terminate()
         raise
     finally:
         process.join()
         answers.close()
-    if isinstance(told, driver.SparkError):
-        raise told
-    return told
+    if isinstance(result, driver.SparkError):
+        raise result
+    return result
 
 
 def _answer(
     answer: Connection, log: Path, arguments: tuple[Any, ...], dbt_vars: dict[str, Any], forget: Collection[str]
 ) -> None:
-    # What Java and dbt print is nobody's progress.
+    # Java and dbt print to the log file: their lines are no progress for the console.
     with log.open("w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:
-        told: driver.Build | driver.SparkError = driver.build(*arguments, dbt_vars=dbt_vars, forget=forget)
+        result: driver.Build | driver.SparkError = driver.build(*arguments, dbt_vars=dbt_vars, forget=forget)
     except driver.SparkError as failure:
         print(failure, file=sys.stderr)
-        told = failure
-    answer.send(told)
+        result = failure
+    answer.send(result)

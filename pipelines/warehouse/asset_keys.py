@@ -1,4 +1,4 @@
-"""What assets are called in Dagster: [schema, table], as the table is, or [fleet, schema, table].
+"""The names of assets in Dagster: [schema, table], like the table itself, or [fleet, schema, table].
 
 Every asset, check and dbt model takes its key from here. Keep out what decides which instance is used: that is
 `pipelines.command_line.instance`.

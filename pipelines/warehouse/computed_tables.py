@@ -1,6 +1,6 @@
 """Tables that Python computes from the marts: written whole, in one transaction, each column with type and comment.
 
-Add here what holds for all of them. Keep out what a table holds: that stands in the module that computes it.
+Add here what holds for all of them. Keep out a table's columns: these are in the module that computes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pandas as pd
 
 from pipelines.warehouse import database
 
-# Those of schema marts: a table there that neither dbt nor one of them makes is dropped (`upgrades`).
+# The computed tables of schema marts. `upgrades` drops any other table there that dbt does not make.
 COMPUTED_MARTS = frozenset({"efficiency_fit"})
 # Name of a column -> SQL type, description.
 Columns = Mapping[str, tuple[str, str]]
@@ -29,8 +29,8 @@ def write_table(
         with database.registered(connection, rows_computed=rows[list(columns)]):
             connection.execute(f"create or replace table {name} as select {listed} from rows_computed").fetchall()
         connection.execute(f"comment on table {name} is '{_quoted(comment)}'")
-        for column, (_, said) in columns.items():
-            connection.execute(f"comment on column {name}.\"{column}\" is '{_quoted(said)}'")
+        for column, (_, description) in columns.items():
+            connection.execute(f"comment on column {name}.\"{column}\" is '{_quoted(description)}'")
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")

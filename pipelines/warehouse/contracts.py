@@ -1,7 +1,7 @@
-"""What the dbt project says of its marts before dbt runs: their columns, their formulas, the version of the method.
+"""The marts as the dbt project defines them: their columns, a digest of their formulas, the version of the method.
 
-Read from dbt's manifest and dbt_project.yml. Add here what the pipeline has to know of the project without running it.
-Keep out what a warehouse holds (`upgrades`) and what a date was booked with (`settings`).
+Read from dbt's manifest and dbt_project.yml. Add here what the pipeline needs from the project before dbt runs. Keep
+out the tables of a warehouse (`upgrades`) and what a date was booked with (`settings`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-# Texts first: what looks like a comment inside one is part of it.
+# String literals first: `--` inside one is no comment.
 _COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
 
 
@@ -31,8 +31,8 @@ class Mart:
 
 @dataclass(frozen=True)
 class Contracts:
-    """The marts by name; of those that runs replace in part a digest of their SQL and the seeds that it reads; and the
-    method's version."""
+    """The marts by name, the method's version, and for the marts that runs replace in part: a digest of their SQL, and
+    the seeds that this SQL reads."""
 
     marts: Mapping[str, Mart]
     formulas: str
@@ -86,7 +86,7 @@ def _reached(parsed: Mapping[str, Any], models: list[str]) -> set[str]:
 
 
 def _formulas(parsed: Mapping[str, Any], reached: set[str]) -> str:
-    """A digest of SQL without comments and white space: a reworded comment is no other formula."""
+    """A digest of SQL without comments and white space: a reworded comment does not change a formula."""
     sql = {
         unique_id: parsed["nodes"][unique_id]["raw_code"]
         if unique_id in parsed["nodes"]

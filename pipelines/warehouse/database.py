@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class WarehouseBusy(Exception):
-    """Somebody else kept the warehouse for longer than we wait; the message says who."""
+    """Another process kept the warehouse for longer than we wait; the message names it."""
 
 
 @contextmanager
@@ -44,11 +44,11 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
 
 def lock_timeout_seconds() -> float:
     """How long a writer waits for the file: WATTLEDGER_LOCK_SECONDS, else 900."""
-    told = os.environ.get("WATTLEDGER_LOCK_SECONDS") or LOCK_TIMEOUT_SECONDS
+    seconds = os.environ.get("WATTLEDGER_LOCK_SECONDS") or LOCK_TIMEOUT_SECONDS
     try:
-        return float(told)
+        return float(seconds)
     except ValueError:
-        raise QuestionError(f"WATTLEDGER_LOCK_SECONDS: got {told!r}, expected seconds such as 900") from None
+        raise QuestionError(f"WATTLEDGER_LOCK_SECONDS: got {seconds!r}, expected seconds such as 900") from None
 
 
 def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnection:
@@ -58,7 +58,7 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
     file open (a shell, a BI tool) it waits as long as for the lock, then raises WarehouseBusy with DuckDB's own words.
     """
     deadline = time.monotonic() + lock_timeout_seconds()
-    has_said = False
+    is_logged = False
     while True:
         try:
             connection = duckdb.connect(str(path), read_only=read_only)
@@ -66,15 +66,15 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
         except duckdb.IOException as refusal:
             if "lock" not in str(refusal).lower():
                 raise
-            # The refusal as cause would be repeated wherever the innermost cause is shown.
-            told = busy(path, str(refusal))
+            # With the refusal as its cause, the message would be repeated wherever the innermost cause is shown.
+            message = busy(path, str(refusal))
             if time.monotonic() >= deadline:
-                raise WarehouseBusy(f"{told} (waited {lock_timeout_seconds():g} s)") from None
-            if not has_said:
-                logger.info("waiting up to %g s: %s", lock_timeout_seconds(), told)
-                has_said = True
+                raise WarehouseBusy(f"{message} (waited {lock_timeout_seconds():g} s)") from None
+            if not is_logged:
+                logger.info("waiting up to %g s: %s", lock_timeout_seconds(), message)
+                is_logged = True
             time.sleep(0.2)
-    # As a connection option this would ask for the icu extension before it is loaded.
+    # As a connection option this would need the icu extension before it is loaded.
     connection.execute("set TimeZone = 'UTC'")
     for setting, variable in (
         ("memory_limit", "WATTLEDGER_MEMORY_LIMIT"),

@@ -2,8 +2,8 @@
 
 A delta between two samples belongs to every date from the first to the second. So when the first or last sample of an
 entity's day changes, its dates back to the previous landed sample, or on to the next, are stale. The dates wait in
-raw.due_dates, written in the landing's own transaction, until a run has booked and then published them: a crash in
-between forgets nothing. Keep out what a booking computes: that is SQL in `dbt_project`.
+raw.due_dates until a run has booked and then published them. They are written in the landing's own transaction, so a
+crash in between loses none. Keep out what a booking computes: that is SQL in `dbt_project`.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ import duckdb
 from pipelines.warehouse import settings
 
 BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
-HELD_BACK, PUBLISHED = "held_back", "published"  # to be booked again by themselves; published by this warehouse once
+HELD_BACK, PUBLISHED = "held_back", "published"  # each to be booked again alone; published by this warehouse before
 
 
 def dates_to_book(
     connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False
 ) -> tuple[date, date]:
-    """The run's own dates [start, end) widened to all that are due: one contiguous range, half-open.
+    """The run's own dates [start, end), widened to include every due date: one contiguous half-open range.
 
-    On Spark also to those that DuckDB booked since: Spark's own marts do not have them.
+    On Spark it also includes the dates that DuckDB booked since: Spark's own marts lack them.
     """
     first, end = _hull(connection, BOOKING, start, end)
     return _hull(connection, SPARK, first, end) if on_spark else (first, end)
 
 
-def begun(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """The dates [start, end) are due until they are `booked`, however this run ends."""
+def mark_due(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """Record that the dates [start, end) have to be booked. They stay due until `booked`, however this run ends."""
     mark(connection, BOOKING, start, end)
 
 
 def missed_by_spark(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """DuckDB books the dates [start, end) of a fleet that Spark has booked: Spark's next run has to catch up."""
+    """Record that DuckDB books the dates [start, end) of a fleet that Spark booked before: Spark's next run has to
+    book them as well."""
     mark(connection, SPARK, start, end)
 
 
 def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> tuple[date, date]:
-    """The run's own dates [start, end) widened to all that were booked and not published: half-open."""
+    """The run's own dates [start, end), widened to include every booked date that is not published yet: half-open."""
     return _hull(connection, PUBLICATION, start, end)
 
 
@@ -51,15 +52,16 @@ def booked(
     *,
     run_id: str = "",
     on_spark: bool = False,
-    told: settings.Constants | None = None,
+    constants: settings.Constants | None = None,
 ) -> None:
-    """The dates [start, end) are booked by a run, with the settings of today where `told`: they wait for publication.
+    """Record that a run booked the dates [start, end): they now wait for publication. With `constants`, also record
+    today's settings for them.
 
-    Those that are held back (marts.held_back_dates) also wait to be booked again, by themselves: they widen no run.
+    Dates that are held back (marts.held_back_dates) also wait to be booked again, each alone: they widen no run.
     """
     connection.execute("begin")
-    if told is not None:
-        settings.record(connection, start, end, told)
+    if constants is not None:
+        settings.record(connection, start, end, constants)
     _clear(connection, BOOKING, start, end)
     _clear(connection, HELD_BACK, start, end)
     if on_spark:
@@ -85,7 +87,7 @@ def held_back(connection: duckdb.DuckDBPyConnection, start: date = date.min, end
 
 
 def published(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """The dates [start, end) are published: nothing waits for them."""
+    """Record that the dates [start, end) are published: they no longer wait."""
     _clear(connection, PUBLICATION, start, end)
     mark(connection, PUBLISHED, start, end)
 

@@ -1,7 +1,7 @@
-"""What a check found, as a person reads it: row by row the key, the value with its unit, what was expected, what to do.
+"""The report of a failed check: each row with its key and its value with unit, then what was expected and what to do.
 
-Every check of ours reports its rows this way. Column names carry units, so a row is its columns' names and values. Keep
-out what is looked for: that is in the checks themselves.
+All our checks report their rows this way. Column names carry units, so a row is its columns' names and values. Keep
+out what is checked: that is in the checks themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SHOWN = 5
 
 
 def report(lines: Sequence[str], total: int, expected: str, remedy: str) -> str:
-    """The first lines, how many there are in all, what was expected and what to do, each where it is known."""
+    """How many rows there are in all, the first lines, and, where known, what was expected and what to do."""
     shown = [f"{total:,} {'row' if total == 1 else 'rows'}", *(f"  {line}" for line in lines[:SHOWN])]
     if total > len(lines[:SHOWN]):
         shown.append(f"  … and {total - len(lines[:SHOWN]):,} more")
@@ -27,7 +27,7 @@ def report(lines: Sequence[str], total: int, expected: str, remedy: str) -> str:
 
 
 def row(names: Iterable[str], values: Iterable[Any]) -> str:
-    """One row: `date 2026-10-07, meter GPU-1, cross_check_ratio 0.062`; what is not known is left out."""
+    """One row: `date 2026-10-07, meter GPU-1, cross_check_ratio 0.062`; NULLs are left out."""
     pairs = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
     return ", ".join(f"{name} {_value(value)}" for name, value in pairs)
 

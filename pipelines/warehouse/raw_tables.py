@@ -1,18 +1,18 @@
-"""The tables that the pipeline writes before dbt runs: schema `raw` (what sources said) and schema `fleet` (the file).
+"""The tables that the pipeline writes before dbt runs: schema `raw` (the sources' rows), schema `fleet` (the file's).
 
-Add a column here when a collector learns to say it, and in `dbt_project/models/sources.yml`, and raise SCHEMA_VERSION:
-`create_tables` gives it to the warehouses that exist. Keep out derived values.
+When a collector delivers a new column, add it here and in `dbt_project/models/sources.yml`, and raise SCHEMA_VERSION:
+`create_tables` then adds it to existing warehouses. Keep out derived values.
 """
 
 from __future__ import annotations
 
 import duckdb
 
-# Raised with every change of the tables below, so that older code refuses a warehouse that it would take columns from.
+# Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
 SCHEMA_VERSION = 3
 
 RAW_TABLES = {
-    # One row. Warehouses of before this table are version 1.
+    # One row. A warehouse without this table has version 1.
     "warehouse_version": "schema_version integer, method_version varchar, code_version varchar",
     "series": "series_id bigint, source varchar, source_kind varchar, metric varchar, labels varchar,"
     " first_seen_at timestamptz, last_seen_at timestamptz",
@@ -46,13 +46,13 @@ RAW_TABLES = {
     " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
     " detail varchar",
     "unknown_families": "source varchar, metric varchar, series bigint, last_seen_at timestamptz",
-    # What a landing made stale and no run has healed yet: survives a crash between landing, booking and publishing.
+    # Dates that a landing made stale and no run has booked yet: kept over a crash between landing and publishing.
     "due_dates": "date date, due varchar",
     # Which dates a run booked: its own and those that were due. Half-open.
     "bookings": "run_id varchar, start_date date, end_date date",
-    # Dates whose published rows stand where the sources have less of them (`run --adopt`).
+    # Dates whose published rows are kept where the sources have less of them (`run --adopt`).
     "opening_balance": "date date",
-    # Where samples lie in a lake: which of its landings the tables above describe.
+    # Where samples are in a lake: the landing that the tables above describe.
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.
     "seeds_loaded": "digest varchar",
@@ -94,12 +94,12 @@ _DUCKDB_TYPES = {"timestamptz": "TIMESTAMP WITH TIME ZONE"}
 
 
 class NewerWarehouse(Exception):
-    """The warehouse was written by newer code, which knows columns that this code would lose; the message says so."""
+    """The warehouse was written by newer code and may have columns that this code would drop."""
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring the tables to today's columns: what is missing is created, what has other columns is made anew with the
-    rows that it held. A warehouse that is up to date is only looked at. NewerWarehouse before anything is touched."""
+    """Bring the tables to today's columns: create missing tables, and rebuild those with other columns from their own
+    rows. A warehouse that is up to date is not written. NewerWarehouse is raised before anything is changed."""
     held: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for schema, table, column, kind in connection.execute(
         "select schema_name, table_name, column_name, data_type from duckdb_columns()"
@@ -147,7 +147,7 @@ def _schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
 
 
 def _described(columns: str) -> list[tuple[str, str]]:
-    """(name, type) of a table of this module, as DuckDB says them."""
+    """(name, type) of each column of a table of this module, with DuckDB's names of the types."""
     pairs = (column.split() for column in columns.split(","))
     return [(name, _DUCKDB_TYPES.get(kind, kind.upper())) for name, kind in pairs]
 
@@ -155,7 +155,7 @@ def _described(columns: str) -> list[tuple[str, str]]:
 def _make(connection: duckdb.DuckDBPyConnection, schema: str, table: str, columns: str, held: list[str]) -> None:
     """Create a table, or give it these columns: rows keep what they held in columns of the same name."""
     if table == "grid_intensity" and "hour_start_at" in held:
-        held = []  # version 0.1 knew whole hours and files only, which every run reads anew
+        held = []  # version 0.1 had whole hours and files only, which every run reads again
         connection.execute("drop table raw.grid_intensity")
     if not held:
         connection.execute(f"create table {schema}.{table} ({columns})")

@@ -1,6 +1,6 @@
-"""What a person reads when the warehouse cannot be opened as it was asked for.
+"""Messages for a warehouse that cannot be opened as requested.
 
-Add here what the code that opens a database raises or says. Keep out what any other part says: messages of a fleet
+Add here what the code that opens a database raises or prints. Keep out all other messages: those of a fleet
 file are in `pipelines.fleet.fleet_errors`, those of the command line in `pipelines.command_line.mistakes`. Nothing here
 imports duckdb: the command line starts without it.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 
 
 class QuestionError(Exception):
-    """What was asked cannot be answered: a wrong option or environment variable. The message is one line."""
+    """A wrong option or environment variable. The message is one line."""
 
 
 def busy(path: Path | str, refusal: str) -> str:
-    """That another process has a DuckDB file open, in one line."""
+    """One line that names the process that has the DuckDB file open, and what to do."""
     found = re.search(r"held in (.+?) \(PID (\d+)\)", refusal)
     who = f" ({found[2]}, {found[1]})" if found else ""
     return (

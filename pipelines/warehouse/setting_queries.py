@@ -1,9 +1,9 @@
 """Which rows of the fleet file, the grid and the seeds count on a date: one query per setting, for `settings`.
 
 Each gives (date, setting, text of a row) for the dates of the temp table setting_dates (date, start_us, end_us), of
-what raw.booked_names says that the date's book names. Validity is cut to the date: a rate that ends in December says
-the same of October as one that does not. Add a query here when a new table decides what a date's rows are. Keep out
-comparing (`settings`).
+the names in raw.booked_names, which are those that the date's book has. Validity is cut to the date: a rate that ends
+in December and one without an end give the same text for October. Add a query here when a new table affects a date's
+rows. Keep out comparing (`settings`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OF_FLEET = {
         select date, 'sources', cast((source, interval_seconds, tokens_complete, site) as varchar)
         from fleet.sources {_named("source", "named.name = source")}
     """,
-    # A fleet's only site is also that of what no node and no source places.
+    # A fleet's only site is also the site of everything that neither a node nor a source places.
     "sites": f"""
         select date, 'sites', cast((site, zone, time_zone, pue, wue_litres_per_kwh) as varchar)
         from fleet.sites {_named("site", "named.name = site")}
@@ -83,7 +83,7 @@ OF_FLEET = {
         select date, 'teams', cast((namespace, team) as varchar)
         from fleet.teams {_named("namespace", "named.name = namespace")}
     """,
-    # What the file assigns at some time is unallocated, not unknown, at the others: so a place counts on every date.
+    # A place with an assignment at some time is unallocated, not unknown, at all others: so it counts on every date.
     "assignments": f"""
         with stated as (
             select *, if(device_uuid is null, 'node', 'device') as kind, coalesce(device_uuid, node) as name,

@@ -1,10 +1,10 @@
-"""What each date was booked with: method, formulas, seeds, and what the fleet file and the grid say of that date.
+"""What each date was booked with: method, formulas, seeds, and the fleet file's and grid's values for that date.
 
-A mart keeps its rows until its dates are booked again, so after a change of a tariff the ledger holds dates of both.
-raw.booked_with says which: one row per booked date and setting, written in the transaction that ends the booking. Only
-what counts on a date is in its value: a tariff that begins in December, or a node that the date's book does not name,
-leaves it as it is. Two effects are left out, as no figure of consumption follows from them: a site or model that a date
-does not name gets no rows of its own in site_carbon_hourly and model_list_prices.
+A mart keeps its rows until its dates are booked again, so after a change of a tariff the ledger has dates of both.
+raw.booked_with records which: one row per booked date and setting, written in the transaction that ends the booking.
+A date's value contains only what affects the date: a tariff that begins in December, or a node that is not in the
+date's book, does not change it. Two effects are left out, because no figure of consumption depends on them: a site or
+model that is not in a date's book gets no rows of its own in site_carbon_hourly and model_list_prices.
 
 Add here how settings are recorded and compared. Keep out which rows count on a date (`setting_queries`), and what to do
 about a date that uses old ones (`pipelines.booking.stale_settings`).
@@ -25,15 +25,15 @@ from pipelines.warehouse.contracts import Contracts
 if TYPE_CHECKING:
     from pipelines.fleet.fleet_file import Fleet
 
-# Said of a date and never compared: newer code alone is no other book.
+# Recorded for a date and never compared: newer code alone does not make a date's book old.
 UNCOMPARED = frozenset({"code_version"})
-# The marts that say which dates are booked, in every version so far.
+# The marts that list the booked dates, in every version so far.
 _DATED_MARTS = ("fleet_daily", "model_daily", "reconciliation_daily")
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What is the same for all dates that a run books: settings with their values, and the seeds that count."""
+    """Settings that are equal for all dates of a run: their values, and the names of the seeds that count."""
 
     values: Mapping[str, str]
     seeds: frozenset[str]
@@ -55,14 +55,14 @@ def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constant
 
 
 def booked_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
-    """The dates that the warehouse has booked, in order; also those of a warehouse that did not record them yet."""
+    """The dates that the warehouse has booked, in order; also those from before bookings were recorded."""
     marts = [f"marts.{mart}" for mart in _DATED_MARTS if mart in _tables(connection, "marts")]
     queries = [f"select date from {table}" for table in ("raw.booked_with", *marts)]
     return [row[0] for row in connection.execute(f"{' union '.join(queries)} order by date").fetchall()]
 
 
 def methods(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
-    """Booked date -> the method_version of its rows; without what is not known."""
+    """Booked date -> the method_version of its rows; dates with an unknown version are left out."""
     found = connection.execute(
         "select count(*) from duckdb_columns() where database_name = current_database() and schema_name = 'marts'"
         " and table_name = 'fleet_daily' and column_name = 'method_version'"
@@ -72,10 +72,10 @@ def methods(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
     return dict(row for query in (stated, recorded) if query for row in connection.execute(query).fetchall())
 
 
-def record(connection: duckdb.DuckDBPyConnection, start: date, end: date, told: Constants) -> None:
-    """The dates [start, end) were booked with what the warehouse holds now and the constants `told`.
+def record(connection: duckdb.DuckDBPyConnection, start: date, end: date, constants: Constants) -> None:
+    """Record that the dates [start, end) were booked with the warehouse's present settings and these constants.
 
-    Inside the caller's transaction.
+    Runs inside the caller's transaction.
     """
     for table in ("booked_names", "booked_with"):
         connection.execute(f"delete from raw.{table} where date >= ? and date < ?", [start, end]).fetchall()
@@ -84,20 +84,20 @@ def record(connection: duckdb.DuckDBPyConnection, start: date, end: date, told: 
     connection.execute(
         f"insert into raw.booked_names select * from ({names}) where name is not null", [start, end]
     ).fetchall()
-    _measure(connection, told)
+    _measure(connection, constants)
     connection.execute("insert into raw.booked_with select * from settings_today").fetchall()
     connection.execute(
         "update raw.warehouse_version set method_version = ?, code_version = ?",
-        [told.values["method_version"], told.values["code_version"]],
+        [constants.values["method_version"], constants.values["code_version"]],
     )
 
 
-def stale(connection: duckdb.DuckDBPyConnection, told: Constants) -> tuple[dict[str, list[date]], list[date]]:
-    """Setting -> the dates that were booked with another value than today's; and the dates of which nothing is
-    recorded, because they were booked before anything was."""
+def stale(connection: duckdb.DuckDBPyConnection, constants: Constants) -> tuple[dict[str, list[date]], list[date]]:
+    """Setting -> the dates that were booked with another value than today's; and the dates that were booked before
+    settings were recorded."""
     recorded = [row[0] for row in connection.execute("select distinct date from raw.booked_with").fetchall()]
     _measured_dates(connection, recorded)
-    _measure(connection, told)
+    _measure(connection, constants)
     found: dict[str, list[date]] = {}
     for setting, on in connection.execute(
         """
@@ -112,7 +112,7 @@ def stale(connection: duckdb.DuckDBPyConnection, told: Constants) -> tuple[dict[
 
 
 def _measured_dates(connection: duckdb.DuckDBPyConnection, dates: list[date]) -> None:
-    """setting_dates: these dates with their first and last microsecond, as no arithmetic of instants is faster."""
+    """Create setting_dates: dates with their first and last microsecond, as integers compare faster than instants."""
     connection.execute(
         "create or replace temp table setting_dates as select date, epoch_us(cast(date as timestamp)) as start_us,"
         " start_us + 86400000000 as end_us from (select unnest(cast(? as date[])) as date)",
@@ -120,7 +120,7 @@ def _measured_dates(connection: duckdb.DuckDBPyConnection, dates: list[date]) ->
     ).fetchall()
 
 
-def _measure(connection: duckdb.DuckDBPyConnection, told: Constants) -> None:
+def _measure(connection: duckdb.DuckDBPyConnection, constants: Constants) -> None:
     """settings_today (date, setting, value): what each of setting_dates would be booked with now."""
     held = _tables(connection, "reference")
     queries = {
@@ -131,9 +131,9 @@ def _measure(connection: duckdb.DuckDBPyConnection, told: Constants) -> None:
     connection.execute(
         f"""
         create or replace temp table settings_today as
-        with rows_of_dates (date, setting, said) as ({rows}),
+        with rows_of_dates (date, setting, row_text) as ({rows}),
         dated as (
-            select date, setting, string_agg(said, '; ' order by said) as value
+            select date, setting, string_agg(row_text, '; ' order by row_text) as value
             from rows_of_dates group by date, setting
         ),
         settings as (
@@ -146,8 +146,8 @@ def _measure(connection: duckdb.DuckDBPyConnection, told: Constants) -> None:
         """,
         [list(queries)],
     ).fetchall()
-    seeds = sorted((held & told.seeds) - setting_queries.DATED_SEEDS)
-    whole = [*told.values.items(), *((f"seed {seed}", _digest(connection, seed)) for seed in seeds)]
+    seeds = sorted((held & constants.seeds) - setting_queries.DATED_SEEDS)
+    whole = [*constants.values.items(), *((f"seed {seed}", _digest(connection, seed)) for seed in seeds)]
     for setting, value in whole:
         connection.execute(
             "insert into settings_today select date, ?, ? from setting_dates", [setting, value]
@@ -155,8 +155,8 @@ def _measure(connection: duckdb.DuckDBPyConnection, told: Constants) -> None:
 
 
 def _digest(connection: duckdb.DuckDBPyConnection, seed: str) -> str:
-    said = f"select cast(stated as varchar) as said from reference.{seed} as stated"
-    query = f"select md5(string_agg(said, chr(10) order by said)) from ({said})"
+    rows = f"select cast(stated as varchar) as row_text from reference.{seed} as stated"
+    query = f"select md5(string_agg(row_text, chr(10) order by row_text)) from ({rows})"
     return connection.execute(query).fetchall()[0][0] or ""
 
 
@@ -166,7 +166,7 @@ def _tables(connection: duckdb.DuckDBPyConnection, schema: str) -> set[str]:
 
 
 def _names(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Queries of (date, kind, name), of the dates [$1, $2): what the book of a date names."""
+    """Queries of (date, kind, name): the names in the book of each date in [$1, $2)."""
     marts = _tables(connection, "marts")
     kinds = {
         "energy_ledger": ("site", "node", "meter", "device_uuid", "device_type", "engine", "namespace", "model"),

@@ -81,7 +81,7 @@ def test_each_alarm_finds_what_is_planted(tmp_path: Path) -> None:
         (f"cluster {INPUT}", second, "appeared"),
     ]
     assert alarms.pop("sources_speak") == [("cluster", second, datetime(2026, 10, 2, 22, 50, tzinfo=UTC))]
-    # GPU-b draws 100 W of the gauge on the first day; nobody knows pod lab/train-0.
+    # GPU-b draws 100 W of the gauge on the first day; pod lab/train-0 is no known engine.
     assert {row[:3] for row in alarms.pop("power_has_a_model")} >= {("GPU-b", "n2", FIRST)}
     assert [row[:2] for row in alarms.pop("tokens_have_power")] == [("llm/ghost-0", "ghost")] * 2
     ((source, metric, labels, day, _),) = alarms.pop("energy_counters_move")
@@ -103,5 +103,5 @@ def test_samples_from_the_future_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
-def test_every_alarm_says_what_should_hold(alarm: object) -> None:
+def test_every_alarm_has_what_was_expected_and_what_to_do(alarm: object) -> None:
     assert alarm.description.endswith(".")

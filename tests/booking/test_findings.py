@@ -1,4 +1,4 @@
-"""What a check tells: its first five rows by key and value, how many there are, what was expected, what to do."""
+"""The report of a check: its first five rows by key and value, how many there are, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def test_an_expectation_names_the_rows_that_do_not_meet_it() -> None:
         {"source": ["a", "b", "c"], "metric": ["m"] * 3, "rejected_ratio": [0.0, 0.5, 0.25], "other": [1, 2, 3]}
     )
     expectation = gxe.ExpectColumnValuesToBeBetween(column="rejected_ratio", min_value=0, max_value=0.05, mostly=0.95)
-    (told,) = unmet(frame, "series_are_healthy", [expectation])
-    assert told.splitlines() == [
+    (text,) = unmet(frame, "series_are_healthy", [expectation])
+    assert text.splitlines() == [
         "rejected_ratio: 2 rows",
         "  source b, metric m, rejected_ratio 0.5",
         "  source c, metric m, rejected_ratio 0.25",
         "  Expected: 0 to 0.05 in 95% of the rows",
-        "  What to do: see why this exporter gives values that are no measurements (negative, NaN, sentinels)",
+        "  What to do: find out why this exporter reports invalid values (negative, NaN, sentinels)",
     ]
 
 
-def test_every_data_test_says_what_to_do_and_what_was_expected() -> None:
+def test_every_data_test_has_what_was_expected_and_what_to_do() -> None:
     nodes = json.loads(prepared_project().manifest_path.read_text(encoding="utf-8"))["nodes"].values()
     tests = [node for node in nodes if node["resource_type"] == "test"]
     assert {node["name"] for node in tests} == {path.stem for path in (DBT_PROJECT / "tests").glob("*.sql")}

@@ -89,7 +89,7 @@ def committed(**columns: list[tuple[str, str]]) -> Committed:
     return Committed("x", {**COLUMNS, **columns}, {"fleet_daily": of_dates, "curve": {"": "marts/x/curve"}})
 
 
-def test_marts_as_their_contracts_say_are_kept(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_marts_that_match_their_contracts_are_kept(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fleet = spark_fleet(tmp_path)
     for run in (dates(3, 4), dates(0, 3)):
         assert upgrades.to_forget(held, fleet, CONTRACTS, committed(), (run[0], run[1])) == frozenset()
@@ -124,7 +124,7 @@ def materialize(fleet: Fleet, *assets: dg.AssetKey) -> dg.ExecuteInProcessResult
 
 
 def checks(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool, str]]:
-    """What the dbt tests said; the alarms are not asked here."""
+    """The results of the dbt tests; the alarms do not run here."""
     ours = {alarm.name for alarm in ALARMS} | {law.name for law in invariants(prepared_project().manifest_path)}
     found = [one for one in result.get_asset_check_evaluations() if one.check_name not in ours]
     return [(one.check_name, one.passed, one.severity.value) for one in found]
@@ -141,14 +141,14 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     fleet = spark_fleet(tmp_path)
     (warns, unique_id), *others = data_tests(fleet).items()
     assert others
-    said = {MODEL: "success", unique_id: "warn", **dict.fromkeys((name for _, name in others), "pass")}
+    of_tests = {MODEL: "success", unique_id: "warn", **dict.fromkeys((name for _, name in others), "pass")}
     asked = []
 
     def build(*arguments: object, forget: object) -> driver.Build:
         asked.append((*arguments, forget))
         with closing(database.connect(fleet.warehouse)) as connection:
             nothing_is_held_back(connection)
-        statuses = {"model.wattledger.fleet_daily": "success", **said}
+        statuses = {"model.wattledger.fleet_daily": "success", **of_tests}
         return driver.Build("a build", statuses, Committed(), {unique_id: "1 row"})
 
     monkeypatch.setattr(spark_ledger, "build", build)
@@ -159,8 +159,8 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     assert asked == [(fleet, *dates(4, 5), {**period, **lengths}, frozenset())]
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
-    told = {one.check_name: one.description for one in result.get_asset_check_evaluations()}
-    assert told[warns] == "1 row"
+    descriptions = {one.check_name: one.description for one in result.get_asset_check_evaluations()}
+    assert descriptions[warns] == "1 row"
 
 
 def test_what_advice_reads_is_made_in_the_warehouse_of_the_marts_that_came_back(
@@ -187,8 +187,10 @@ def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, mo
     monkeypatch.setattr(spark_ledger, "build", build)
     result = materialize(fleet)
     (failure,) = result.get_step_failure_events()
-    told = f"dagster._core.definitions.events.Failure: what is wrong (Spark's own output: {fleet.root / 'spark.log'})"
-    assert failure.step_failure_data.error.message.strip() == told
+    message = (
+        f"dagster._core.definitions.events.Failure: what is wrong (Spark's own output: {fleet.root / 'spark.log'})"
+    )
+    assert failure.step_failure_data.error.message.strip() == message
     assert checks(result) == [(fails, False, "ERROR")]
     assert result.get_asset_materialization_events() == []
 
@@ -199,7 +201,7 @@ def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> N
     assert "TypeError" in (tmp_path / "spark.log").read_text(encoding="utf-8")
 
 
-def test_a_failed_model_says_what_went_wrong() -> None:
+def test_a_failed_model_reports_its_reason() -> None:
     message = (
         "Runtime Error in model int_metered_handovers (models/intermediate/int_metered_handovers.sql)\n"
         "  An error occurred while calling o48.sql.\n  : java.lang.OutOfMemoryError: Java heap space\n"

@@ -327,7 +327,7 @@ def refusal(*mappings, window=DAY):
             ("2026-10-01T00:00:00Z",),
             "ms",
             "column 'at' holds no time; the first value is '2026-10-01T00:00:00Z', expected a number of ms since"
-            " 1970-01-01T00:00:00Z, because the fleet file says time_unit: ms."
+            " 1970-01-01T00:00:00Z, because the fleet file has time_unit: ms."
             " Correct time_unit, or remove it if the column holds text such as 2026-07-18T15:52:43Z",
         ),
     ],

@@ -26,7 +26,7 @@ POWER = ("raw", "power_samples")
 
 
 @pytest.fixture(autouse=True)
-def _nobody_elses_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_foreign_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.delenv(instance.SHARED_INSTANCE, raising=False)
     monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
@@ -115,7 +115,7 @@ def test_the_schedule_of_an_open_fleet_runs_and_that_of_a_closed_one_does_not(tm
     assert status(load_fleet(fleet_file(tmp_path, "closed"))) == dg.DefaultScheduleStatus.STOPPED
 
 
-def test_a_run_says_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> None:
+def test_a_run_reports_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> None:
     fleet, closed = open_fleet(tmp_path), load_fleet(fleet_file(tmp_path, "closed"))
     with dg.DagsterInstance.local_temp(str(tmp_path)) as history:
         assert instance.nightly(closed, history) is None
@@ -135,14 +135,14 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
     fleet, closed = open_fleet(tmp_path), load_fleet(fleet_file(tmp_path, "closed"))
     port, log = free_port(), tmp_path / "dev.log"
     dev = [sys.executable, "-m", "pipelines", "dev", "--fleet"]
-    told = {"cwd": PROJECT, "env": environment(tmp_path / "data")}
+    options = {"cwd": PROJECT, "env": environment(tmp_path / "data")}
     with (
         log.open("w") as output,
         running(
             [*dev, str(fleet.path), str(closed.path), "--port", str(port)],
             stdout=output,
             stderr=subprocess.STDOUT,
-            **told,
+            **options,
         ) as server,
     ):
         wait_until(lambda: is_answering(port), server, log)
@@ -162,7 +162,7 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
 
         # The same fleet in a second UI would be booked by two daemons.
         second = subprocess.run(
-            [*dev, str(fleet.path)], capture_output=True, text=True, timeout=60, check=False, **told
+            [*dev, str(fleet.path)], capture_output=True, text=True, timeout=60, check=False, **options
         )
         assert (second.returncode, second.stdout, second.stderr.count("\n")) == (2, "", 1)
         assert "open/.dagster is already open in a Dagster UI" in second.stderr
@@ -196,7 +196,7 @@ def test_a_port_in_use_is_passed_over() -> None:
         port = taken.getsockname()[1]
         free = instance.free_port(port)
         assert free > port
-        assert instance.free_port(free) > free  # chosen by somebody who does not listen yet
+        assert instance.free_port(free) > free  # chosen by a process that does not listen yet
 
 
 def test_two_files_of_one_fleet_are_refused(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> str:
-    """Its only line of errors, which holds these words; what a log that it names holds is the caller's to judge."""
+    """Its only line of errors, which holds these words; the caller checks the log that it names."""
     assert done.returncode == status, done.stdout + done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "Traceback" not in done.stderr + done.stdout
@@ -81,7 +81,7 @@ def checked(path: Path, **more: str) -> subprocess.CompletedProcess[str]:
         (["--end", "01.10.2026"], ("--end", "got '01.10.2026'", "expected a UTC date such as 2026-10-01")),
         (["--start", "2026-10-05", "--end", "2026-10-03"], ("--start 2026-10-05 --end 2026-10-03", "end after the")),
         (["--start", "2026-09-01", "--end", "2026-10-02"], ("--start 2026-09-01", "in [2026-10-01, 2026-10-02]")),
-        (["--strat", "2026-10-01"], ("unknown: --strat", "--help")),
+        (["--strat", "2026-10-01"], ("unknown option: --strat", "--help")),
     ],
 )
 def test_a_wrong_date_or_option(tiny: Path, options: list[str], words: tuple[str, ...]) -> None:
@@ -174,7 +174,7 @@ def test_aliases_and_depth_that_a_fleet_file_needs_are_taken(tmp_path: Path) -> 
 
 @contextmanager
 def another(program: str, *words: object) -> Iterator[subprocess.Popen]:
-    """A process that says `ready` once it holds what the test wants held."""
+    """A process that prints `ready` once it has locked what the test needs locked."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *map(str, words)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
     )
@@ -210,12 +210,10 @@ def test_a_warehouse_that_another_run_writes(tiny: Path, held: Path) -> None:
         who = f"{held} is being written by process {holder.pid} on "
         line = assert_one_line(done, 1, who, "(landing, since 20", "waited 1 s", "WATTLEDGER_LOCK_SECONDS")
     assert done.stdout.count(f"waiting up to 1 s: {who}") == 1
-    assert ".log" not in line  # no traceback says more
+    assert ".log" not in line  # a traceback would add nothing
 
 
-def test_waiting_says_who_holds_it_while_it_waits_and_then_goes_on(
-    held: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_waiting_names_the_holder_and_then_continues(held: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "pipelines")
     with another(WRITING, held, 2) as holder, database.writing(held, "test"):
         pass
@@ -374,7 +372,7 @@ def test_logs_do_not_pile_up(tmp_path: Path) -> None:
     assert sorted(path for path in (tmp_path / "tiny" / "logs").iterdir()) == sorted(paths[3:])
 
 
-def test_a_run_that_is_stopped_says_so(tiny: Path) -> None:
+def test_a_run_that_is_stopped_reports_it(tiny: Path) -> None:
     process = subprocess.Popen(
         arguments(tiny),
         cwd=PROJECT,
@@ -391,4 +389,4 @@ def test_a_run_that_is_stopped_says_so(tiny: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
     _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr.count("\n")) == (130, 1), stderr
-    assert "run again to go on from there" in stderr
+    assert "run again to continue" in stderr

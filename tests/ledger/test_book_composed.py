@@ -51,12 +51,12 @@ def test_nothing_is_booked_twice_and_nothing_is_lost(books: dict[str, Book]) -> 
     assert metered == booked == pytest.approx(sum(composed.JOULES.values()), rel=1e-9)
     assert meters == len(composed.BOARDS) + 3
     assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
-    # SGLang's counters at a request's end lag behind by 7 % of the input, which is said and harms nothing.
+    # SGLang's counters at a request's end lag behind by 7 % of the input, which is a warning and harms nothing.
     assert book.failed_tests() == {"token_cross_checks_agree"}
 
 
 def test_prefill_and_decode_are_measured_by_role_where_they_are_apart(composed_book: Book) -> None:
-    # An A100 that nobody saw parked has its type's 93 W as idle floor: 257 W of 350 and 157 W of 250 are productive.
+    # An A100 that was never parked has its type's 93 W as idle floor: 257 W of 350 and 157 W of 250 are productive.
     held = composed_book.query(
         "select phase, role, phase_basis, productive_joules::double, matched_tokens::double,"
         " productive_joules_per_token from marts.phase_energy where model = 'pd' order by phase"
@@ -65,15 +65,15 @@ def test_prefill_and_decode_are_measured_by_role_where_they_are_apart(composed_b
         ("decode", "decode", "measured_role", pytest.approx(157 * 3600), 60 * 45, pytest.approx(157 * 3600 / 2700)),
         ("prefill", "prefill", "measured_role", pytest.approx(257 * 3600), 60 * 90, pytest.approx(257 * 3600 / 5400)),
     ]
-    # SGLang tells what it computed, 100 tokens a minute to 200 generated: 25 to 200 by weights. vLLM of this cluster
-    # tells all input alone, the batch engine none.
-    told = composed_book.query(
+    # SGLang reports what it computed, 100 tokens a minute to 200 generated: 25 to 200 by weights. vLLM of this cluster
+    # reports all input alone, the batch engine none.
+    phases = composed_book.query(
         """
         select model, phase, tokens_basis, productive_joules / sum(productive_joules) over (partition by model)
         from marts.phase_energy where model in ('sg', 'big', 'batch') order by model, phase
         """
     )
-    assert told == [
+    assert phases == [
         ("batch", "unknown", None, 1),
         ("big", "decode", "output", pytest.approx(250 / 375)),
         ("big", "prefill", "input", pytest.approx(125 / 375)),
@@ -82,7 +82,7 @@ def test_prefill_and_decode_are_measured_by_role_where_they_are_apart(composed_b
     ]
 
 
-def test_the_pools_stand_side_by_side(composed_book: Book) -> None:
+def test_each_pool_has_its_own_row(composed_book: Book) -> None:
     held = composed_book.query(
         "select prefill_gpus, decode_gpus, prefill_tokens_per_second_per_gpu, decode_tokens_per_second_per_gpu,"
         " prefill_productive_watts_per_gpu, decode_productive_watts_per_gpu, prefill_capacity_ratio,"

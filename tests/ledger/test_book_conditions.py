@@ -29,7 +29,7 @@ LEAP_AT, SILENT_FROM, SILENT_TO = at("10-20 10:00"), at("10-21 12:00"), at("10-2
 
 # Board -> type, watts, pod of the namespace, model that the pod serves.
 BOARDS = {
-    "GPU-b300": (B300, 900, "b300-0", "busy"),  # of this type nobody knows what it draws idle
+    "GPU-b300": (B300, 900, "b300-0", "busy"),  # the idle watts of this type are unknown
     "GPU-leap": (A100, 250, "leap-0", "leap"),
     "GPU-dollar": (A100, 250, "dollar-0", "v$1_$2"),
     "GPU-base": (A100, 250, "base-0", "__base__"),
@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompletedProcess[str]
     folder = tmp_path_factory.mktemp("conditions")
     record(pa.concat_tables([*boards(), *engines()]), folder / "recorded")
     (folder / "round.json").write_text("not what MLPerf publishes")
-    told = {
+    contents = {
         "fleet": "conditions",
         "period": {"start": FIRST, "end": END},
         "sources": [files_source("boards", "recorded/*.parquet", interval_seconds=300)],
@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompletedProcess[str]
         "benchmarks": [{"name": "round", "kind": "mlperf", "path": "round.json", "as_of": FIRST}],
     }
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False))
+    path.write_text(yaml.safe_dump(contents, sort_keys=False))
     return command(path, folder / "data"), Book.of(path, folder / "data")
 
 
@@ -151,7 +151,7 @@ def test_everything_is_published_and_only_the_unreadable_file_fails_its_check(
 
 
 def test_a_device_type_without_reference_has_no_idle_floor(book: Book) -> None:
-    # 900 W for a day, all of it productive: nobody knows what the board draws idle.
+    # 900 W for a day, all of it productive: the board's idle watts are unknown.
     columns = "productive_joules::double, idle_floor_joules::double, idle_joules::double"
     assert book.query(f"select {columns} from marts.model_daily where model = 'busy' and date = ?", [FIRST]) == [
         (900 * DAY_SECONDS, 0, 0)
@@ -160,7 +160,7 @@ def test_a_device_type_without_reference_has_no_idle_floor(book: Book) -> None:
     held = "select model, idle_joules::double from marts.idle_power where date = ? and account = 'idle_floor'"
     rows = dict(book.query(held, [FIRST]))
     assert rows["busy"] == 0
-    # An A100 that nobody saw parked has its type's 93 W.
+    # An A100 that was never parked has its type's 93 W.
     assert rows["v$1_$2"] == 93 * DAY_SECONDS
 
 
@@ -208,7 +208,7 @@ def test_joules_of_unknown_time_leave_coverage_a_ratio(book: Book) -> None:
     assert book.query(f"{day} {where}", [on("10-22")]) == [(7 * own, 7 * own, 0)]
 
 
-def test_a_leap_of_a_counter_says_so_of_the_windows_that_it_lies_in(book: Book) -> None:
+def test_a_leap_of_a_counter_marks_the_windows_that_contain_it(book: Book) -> None:
     # 1 GJ in 300 s; a board of 400 W draws 0.18 MJ at most (1.5 × its limit).
     rows = book.query("select window_id, is_valid, reason_code from marts.run_windows order by 1")
     assert rows == [("calm", True, "ok"), ("leap", False, "impossible_counter_step")]

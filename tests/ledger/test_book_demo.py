@@ -1,4 +1,4 @@
-"""Four weeks of the bundled demo, booked as a user books them, against what the scenario says really happened."""
+"""Four weeks of the bundled demo, booked as a user books them, against the true values of the scenario."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_two_idle_models_are_spun_down_and_gpt_oss_is_left_alone(book: Book)
     assert kept == {
         "gemma-4-31B": ("keep", "memory_full", None, 2),
         "gpt-oss-120b": ("keep", "memory_full", None, 2),
-        "Qwen3.5-397B": ("keep", "capacity_not_observed", None, 8),  # nobody saw a load that was too much
+        "Qwen3.5-397B": ("keep", "capacity_not_observed", None, 8),  # no load was too much
     }
     for row, gpus, watts, host_watts in (
         (rows[2], 8, 670, 620),
@@ -167,7 +167,7 @@ def test_the_two_idle_models_are_spun_down_and_gpt_oss_is_left_alone(book: Book)
 
 
 def test_one_row_of_each_deployment_is_to_be_followed_over_both_tables(book: Book) -> None:
-    """Whichever row of a group is taken, of either table, nobody's energy is saved twice."""
+    """Whichever row of a group is taken, of either table, no energy is saved twice."""
     ((rows, groups, saved, most, used),) = book.query(
         """
         with rows as (
@@ -186,7 +186,7 @@ def test_one_row_of_each_deployment_is_to_be_followed_over_both_tables(book: Boo
     assert 0 < most < used
 
 
-def test_three_idle_fractions_say_three_things(book: Book) -> None:
+def test_three_idle_fractions_have_three_meanings(book: Book) -> None:
     """Worked from raw without the book: power gauges by trapezoid, the engines' own samples, p10 of parked watts.
 
     The data sheet calls Qwen more than idle (744 W of eight parked A100 against 673 W drawn) and gpt-oss, which is
@@ -221,8 +221,8 @@ def test_three_idle_fractions_say_three_things(book: Book) -> None:
     ) == [(0,)]
 
 
-def test_phases_add_up_and_do_not_believe_tokens_that_move_together(book: Book) -> None:
-    # The demo's prompts and answers rise and fall as one: nothing tells their joules apart, so weights are stated.
+def test_phases_add_up_and_reject_tokens_that_move_together(book: Book) -> None:
+    # The demo's prompts and answers rise and fall as one: nothing separates their joules, so weights are stated.
     fits = book.query("select model, reason_code, collinearity_ratio > 0.99 from marts.phase_fit where intervals > 0")
     assert sorted(fits) == [
         (model, "tokens_move_together", True) for model in ("Qwen3.5-397B", "gemma-4-31B", "gpt-oss-120b")
@@ -267,7 +267,7 @@ def test_a_token_at_its_actual_load_costs_what_the_book_paid(book: Book) -> None
     for model in ("Qwen3.5-397B", "gemma-4-31B", "gpt-oss-120b"):
         # By the mean price of the lookback's kWh; the book pays each hour's own.
         assert prices[model][0] == pytest.approx(paid[model], rel=0.002), model
-    assert {prices[model][0] for model in IDLE} == {None}, "nobody asked: an hour has a price, a token has none"
+    assert {prices[model][0] for model in IDLE} == {None}, "without requests an hour has a price, a token has none"
     # Emptiness is what a token costs: at 5 % of the capacity nearly twenty times as much as at all of it.
     found = book.query(
         """
@@ -305,14 +305,14 @@ def test_every_board_of_every_whole_day_is_booked_as_it_drew(book: Book) -> None
 
 
 def allowed_joules(on_date: date, device: str) -> float:
-    """By how much a board's day may miss the truth, from what its samples cannot say.
+    """By how much a board's day may miss the truth, from what its samples do not show.
 
     A gauge's trapezoid is the truth itself (power runs straight between scrapes), but for a sample that lied: the
     straight line over two minutes. A counter is cut at midnight by time where power was not flat: an eighth of a
     minute's difference at each end; it counts whole millijoules. 1,440 pieces are rounded to a microjoule each.
     """
     rounding = 0.01
-    lies = {
+    wrong_samples = {
         (on("10-09"), BOARD["a6000-01", 0]): 3,
         (on("10-16"), BOARD["a6000-02", 1]): 1,
     }
@@ -323,7 +323,7 @@ def allowed_joules(on_date: date, device: str) -> float:
             # Five minutes without a sample are not filled: at least 23 W, at most 300 W were not seen.
             return 300 * 300
         steepest = float(abs(watts[1:] - watts[:-1]).max()) / 1000
-        return rounding + lies.get((on_date, device), 0) * 60 * steepest
+        return rounding + wrong_samples.get((on_date, device), 0) * 60 * steepest
     yesterday = demo_truth.day_truth((on_date - date(2026, 9, 28)).days - 1).milliwatts
     before = yesterday[demo_truth.ROW[board.node, board.gpu]]
     edges = abs(int(before[-2]) - int(before[-1])) + abs(int(watts[-2]) - int(watts[-1]))
@@ -411,14 +411,14 @@ def test_the_pods_move_is_cut_inside_its_interval(book: Book) -> None:
         " from marts.energy_ledger where interval_start_at = ? and node = 'a6000-01' order by all",
         [start_at],
     )
-    nobody, gpt_oss = "__unallocated__", "gpt-oss-120b"
+    unallocated, gpt_oss = "__unallocated__", "gpt-oss-120b"
     expected = [
         (0, start_at, left_at, gpt_oss),
-        (0, left_at, came_at, nobody),
+        (0, left_at, came_at, unallocated),
         (0, came_at, end_at, gpt_oss),
         (1, start_at, left_at, gpt_oss),
-        (1, left_at, end_at, nobody),
-        (2, start_at, came_at, nobody),
+        (1, left_at, end_at, unallocated),
+        (2, start_at, came_at, unallocated),
         (2, came_at, end_at, gpt_oss),
     ]
     assert rows == sorted(
@@ -450,7 +450,7 @@ def test_a_board_without_a_pod_is_unallocated_and_its_joules_are_idle(book: Book
     assert account is True
 
 
-def test_samples_that_lie_are_counted_and_never_energy(book: Book) -> None:
+def test_wrong_samples_are_counted_and_never_energy(book: Book) -> None:
     rejected = book.query(
         "select date, meter, rejected_samples from marts.reconciliation_daily where rejected_samples > 0 order by 1, 2"
     )
@@ -477,7 +477,7 @@ def test_a_restarted_engine_counts_from_zero(book: Book) -> None:
         "select sum(tokens)::double from marts.token_ledger where model = 'gpt-oss-120b' and token_class = 'output'"
         " and interval_start_at >= '2026-10-06 16:05Z' and interval_start_at < '2026-10-06 16:25Z'"
     )
-    # The edges of the stretch lie 22 s off the samples: under two minutes of its traffic at most.
+    # The edges of the stretch are 22 s off the samples: under two minutes of its traffic at most.
     assert inside == pytest.approx(expected, abs=expected / 10)
     assert inside > 0
 
@@ -496,7 +496,7 @@ def test_the_published_snapshot_holds_the_marts_of_the_warehouse(book: Book) -> 
     assert published == {mart: found[:2] for mart, found in book.hashes().items()}
 
 
-def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_weeks: tuple[Book, str]) -> None:
+def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks: tuple[Book, str]) -> None:
     _, printed = four_weeks
     assert printed.startswith("fleet demo (synthetic): 2026-10-01 to 2026-10-28\n")
     assert "SYNTHETIC telemetry: nothing here was measured" in printed
@@ -508,7 +508,7 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
         shown_watts, shown_joules = map(float, lines[f"mission_reading.{model}"][1:3])
         assert (f"{shown_watts:.0f}", f"{shown_joules:#.4g}"[: len(joules_per_token)]) == (watts, joules_per_token)
     assert [lines[model][1:5] for model in IDLE] == [["–", "–", "100.0%", "100.0%"]] * 2
-    # What nobody held is carried by the others: both columns of dollars end in one total.
+    # The others carry the unallocated cost: both columns of dollars have the same total.
     assert lines["__unallocated__"][-2] == "0.00"
     assert lines["fleet"][-3] == lines["fleet"][-2]
     assert lines["llm-research/Qwen3.5-397B"][1:4] == ["fewer_gpus", "8", "4"]
@@ -517,6 +517,14 @@ def test_the_run_prints_a_table_per_model_and_says_that_it_is_synthetic(four_wee
     kwh = [float(lines[name][4]) for name in lines if name.startswith("llm-research/")]
     assert float(lines["all"][3]) == pytest.approx(sum(kwh), abs=0.15)
     assert lines["a6000 at west"][3] == "2"
+
+
+def test_the_readme_shows_the_page_that_the_run_prints(four_weeks: tuple[Book, str]) -> None:
+    _, printed = four_weeks
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("`make run` ends with this:\n\n```\n")[2].partition("```")[0]
+    assert shown.startswith("fleet demo")
+    assert shown.strip() in printed
 
 
 def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:

@@ -1,4 +1,4 @@
-"""Bad input: what cannot be read is recorded and costs only itself; what lies never becomes energy."""
+"""Bad input: an unreadable part is recorded and does not affect the rest; wrong samples never become energy."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert "FAILED raw/landings source_down_answers: 2026-10-20 failed" in done.stdout
     assert "FAILED raw/landings source_refusing_answers: 2026-10-20 failed" in done.stdout
     assert ", 2 failed, 1 warned" in done.stdout
-    told = [
+    expected_lines = [
         "  warned raw/series_chunks sources_speak: 2 rows",
         "    source down, date 2026-10-20",
         "    source refusing, date 2026-10-20",
         "    Expected: samples up to the end of the day",
     ]
-    assert "\n".join(told) in done.stdout
+    assert "\n".join(expected_lines) in done.stdout
     assert "    What to do: see whether the source, its exporters and its scraper run" in done.stdout
     window = (at("10-20 00:00"), at("10-21 00:00"))
     names = "api/v1/label/__name__/values"
@@ -84,7 +84,7 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert rows == [("MiniMax-M2.5", pytest.approx(1, abs=0.002), True)]
     assert (book.fleet.published / "wattledger.duckdb").exists()
 
-    # Now nobody answers: the run fails, and what is published stays.
+    # Now no source answers: the run fails, and what is published stays.
     published = (book.fleet.published / "latest").resolve()
     before = book.hashes()
     (tmp_path / "recorded" / "samples.parquet").unlink()
@@ -93,8 +93,8 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert "every source failed" in done.stderr
     assert (book.fleet.published / "latest").resolve() == published
     assert book.hashes() == before
-    told = "select outcome, detail like '%no such file%' from raw.landings where source = 'good'"
-    assert book.query(f"{told} and window_start_at = ? and window_end_at = ?", window) == [
+    landings = "select outcome, detail like '%no such file%' from raw.landings where source = 'good'"
+    assert book.query(f"{landings} and window_start_at = ? and window_end_at = ?", window) == [
         ("landed", None),
         ("failed", True),
     ]
@@ -114,7 +114,7 @@ def test_an_answer_with_fewer_rows_erases_nothing(tmp_path: Path) -> None:
     assert book.hashes() == before
 
 
-# --- samples that lie -------------------------------------------------------------------------------------------------
+# --- wrong samples ----------------------------------------------------------------------------------------------------
 
 
 def lines(metric: str, labels: str, times: list, values: list[float]) -> pa.Table:
@@ -131,8 +131,8 @@ def lines(metric: str, labels: str, times: list, values: list[float]) -> pa.Tabl
 
 def series_of(samples: pa.Table, metric: str, device: str) -> pa.Table:
     rows = [
-        metric == told and device in labels
-        for told, labels in zip(samples["metric"].to_pylist(), samples["labels"].to_pylist(), strict=True)
+        metric == name and device in labels
+        for name, labels in zip(samples["metric"].to_pylist(), samples["labels"].to_pylist(), strict=True)
     ]
     return samples.filter(pa.array(rows))
 
@@ -171,18 +171,18 @@ def clean(samples: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Book:
 def test_what_is_no_measurement_never_becomes_energy_and_is_counted(
     samples: pa.Table, clean: Book, tmp_path: Path
 ) -> None:
-    lies = [math.nan, math.inf, -math.inf, -1.0, -350.0, *SENTINELS]
+    wrong_values = [math.nan, math.inf, -math.inf, -1.0, -350.0, *SENTINELS]
     planted = [samples]
     for metric, device in ((WATTS, BOARD["a6000-01", 0]), (JOULES, BOARD["a100-03", 2])):
         labels = series_of(samples, metric, device)["labels"][0].as_py()
-        times = [at("10-20 09:00") + timedelta(minutes=11 * n, seconds=31) for n in range(len(lies))]
-        planted.append(lines(metric, labels, times, lies))
+        times = [at("10-20 09:00") + timedelta(minutes=11 * n, seconds=31) for n in range(len(wrong_values))]
+        planted.append(lines(metric, labels, times, wrong_values))
     generated = next(
         labels
         for metric, labels in zip(samples["metric"].to_pylist(), samples["labels"].to_pylist(), strict=True)
         if metric == "vllm:generation_tokens_total" and "gpt-oss" in labels
     )
-    planted.append(lines("vllm:generation_tokens_total", generated, times, lies))
+    planted.append(lines("vllm:generation_tokens_total", generated, times, wrong_values))
     book = booked_with(tmp_path / "book", pa.concat_tables(planted))
     assert joules(book) == joules(clean)
     assert tokens(book) == tokens(clean)
@@ -194,8 +194,8 @@ def test_what_is_no_measurement_never_becomes_energy_and_is_counted(
     ) == [("output", 9)]
 
 
-def test_a_meter_that_only_lies_all_day_is_still_listed(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
-    """Where a counter says sentinels only, its board's gauge books it; a board with no second meter has no joules."""
+def test_a_meter_with_only_wrong_samples_is_still_listed(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
+    """Where a counter has sentinels only, its board's gauge books it; a board with no second meter has no joules."""
     device, silent = BOARD["a100-03", 0], BOARD["a6000-01", 0]
     values = [
         SENTINELS[2] if (metric == JOULES and device in labels) or (metric == WATTS and silent in labels) else value
@@ -251,7 +251,7 @@ def test_a_clock_that_jumps_makes_no_energy_from_a_counter(
 ) -> None:
     """Ten minutes of a board's counter arrive once more, stamped three hours off: 1.2 MJ up or down and back each time.
 
-    Dips that the next sample takes back are no readings at all; of leaps, the gauge says what the board really drew.
+    Dips that the next sample takes back are no readings at all; of leaps, the gauge has what the board really drew.
     """
     counter = series_of(samples, JOULES, BOARD["a100-03", 3])
     minutes = counter.slice(720, 10)
@@ -277,7 +277,7 @@ def test_samples_of_other_years_stay_out_of_the_day(samples: pa.Table, clean: Bo
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "quoted"),
     [
         ("grid_seconds", 7, ["grid_seconds", "7", "divisor of 3600"]),
         ("synthetic", False, ["synthetic", "false", "expected true"]),
@@ -288,10 +288,10 @@ def test_samples_of_other_years_stay_out_of_the_day(samples: pa.Table, clean: Bo
     ],
 )
 def test_a_wrong_fleet_file_is_refused_before_anything_runs(
-    tmp_path: Path, key: str, value: object, told: list[str]
+    tmp_path: Path, key: str, value: object, quoted: list[str]
 ) -> None:
     path = demo_fleet(tmp_path, DAY, DAY + timedelta(days=1), **{key: value})
     done = command(path, tmp_path / "data")
     assert (done.returncode, done.stdout) == (2, "")
-    assert [words for words in [str(path), *told] if words not in done.stderr] == [], done.stderr
+    assert [words for words in [str(path), *quoted] if words not in done.stderr] == [], done.stderr
     assert not (tmp_path / "data").exists()

@@ -1,6 +1,6 @@
 """Goodput and capacity, from one day's boards, engines' pages and request logs to what was served within the SLO.
 
-Every engine has a board of its own with a steady power, and says each minute what it counted; every figure that is
+Every engine has a board of its own with a steady power, and reports each minute what it counted; every figure that is
 expected follows by hand from the requests that it was given, or from a real vLLM's page.
 """
 
@@ -100,12 +100,12 @@ def histograms_page(engine: str, model: str, asked: list[Asked], restart: float 
 
 
 def real_page(engine: str) -> Rows:
-    """What a real vLLM 0.32 said before and after 60 completions of 42 tokens each: at 10:00 and at 10:05."""
+    """What a real vLLM 0.32 reported before and after 60 completions of 42 tokens each: at 10:00 and at 10:05."""
     wanted = re.compile(r"(vllm:(?:generation_tokens_total|\w+_token_seconds_bucket))\{([^}]*)\} (\S+)")
     for look, second in {"before": 36_000, "after": 36_300}.items():
         page = (validation_data() / "metrics_pages" / f"vllm_0_32_cpu_{look}.prom").read_text(encoding="utf-8")
-        for metric, told, value in wanted.findall(page):
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', told))
+        for metric, label_text, value in wanted.findall(page):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', label_text))
             yield metric, {**labels, **pod(engine)}, MIDNIGHT + timedelta(seconds=second), float(value)
 
 
@@ -113,7 +113,7 @@ def write_log(path: Path, model: str, asked: list[Asked]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for number, one in enumerate(asked):
             started_at = MIDNIGHT + timedelta(seconds=one.at)
-            told = {
+            record = {
                 "id": f"{model}-{number}",
                 "created": started_at.isoformat(),
                 "seconds": one.seconds,
@@ -122,7 +122,7 @@ def write_log(path: Path, model: str, asked: list[Asked]) -> None:
                 "model": model,
                 "usage": {"prompt_tokens": 7, "completion_tokens": one.tokens} if one.is_ok else None,
             }
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(record) + "\n")
 
 
 def book_of(folder: Path, rows: Rows, models: list[dict[str, object]], *logs: str) -> Book:
@@ -163,7 +163,7 @@ LOGGED = [
     Asked(TEN + 660, tpot=0.2),
     Asked(TEN + 720, is_ok=False),
     Asked(TEN + 780, ttft=1.0, tpot=0.1, tokens=11),  # an SLO that is just kept is kept
-    # Not streamed, so that nobody saw a first token: 0.8 s in all keep both, 3 s for 30 tokens may have, 10 s cannot.
+    # Not streamed, without a first token: 0.8 s in all keep both, 3 s for 30 tokens may have, 10 s cannot.
     Asked(TEN + 840, ttft=0.35, tpot=0.05, tokens=10, is_streamed=False),
     Asked(TEN + 900, ttft=0.1, tpot=0.1, tokens=30, is_streamed=False),
     Asked(TEN + 960, ttft=7.1, tpot=0.1, tokens=30, is_streamed=False),
@@ -270,7 +270,7 @@ def at_ten(book: Book, model: str, *columns: str) -> tuple:
 GOOD = ("requests", "good_requests_low", "good_requests_high", "good_output_tokens_low", "good_output_tokens_high")
 
 
-def test_requests_are_judged_one_by_one(book: Book) -> None:
+def test_requests_are_assessed_one_by_one(book: Book) -> None:
     assert at_ten(book, "logged", "goodput_basis", "requests_source", "failed_requests", "told_output_tokens") == (
         "requests",
         "edge",
@@ -299,14 +299,14 @@ def test_histograms_give_bounds_over_a_restart(book: Book) -> None:
 def test_a_real_page_bounds_its_goodput(book: Book) -> None:
     """38 of 60 within 0.01 s and 51 within 0.02 s to the first token, the SLO between; all within 0.05 s per token.
 
-    Of 2,520 tokens those of 22 requests are at most 22 × 64, those of 9 at least 9: the good ones' 38 × 42 to 51 × 42
-    lie within.
+    Of 2,520 tokens 22 requests have at most 22 × 64, and 9 requests at least 9. The good requests really had between
+    38 × 42 and 51 × 42 tokens, which is within these bounds.
     """
     assert at_ten(book, "tiny-llama", "goodput_basis", *GOOD) == ("histograms", 60, 38, 51, 2520 - 22 * 64, 2520 - 9)
 
 
-def test_what_nobody_can_tell_is_null(book: Book) -> None:
-    """No SLO; and a log that tells of a part of what the engine counted."""
+def test_what_is_unknown_is_null(book: Book) -> None:
+    """No SLO; and a log of a part of what the engine counted."""
     for model in ("unpromised", "sampled"):
         assert at_ten(book, model, "goodput_basis", *GOOD) == (None,) * 6
         assert at_ten(book, model, "output_tokens", "output_tokens_per_joule") == (
@@ -324,7 +324,7 @@ def test_capacity_is_the_highest_load_below_the_first_that_broke_the_slo(book: B
     )
 
 
-def test_utilisation_says_nothing_of_goodput(book: Book) -> None:
+def test_utilisation_does_not_determine_goodput(book: Book) -> None:
     """The same 0.96 over a day of 16 tok/s and of none."""
     found = book.query(
         "select hour(hour_start_at), gpu_utilization_ratio, output_tokens_per_joule from marts.goodput_hourly"

@@ -31,7 +31,7 @@ def board(name: str, hourly_kwh: list[float]) -> pa.Table:
 
 
 def fleet_of(folder: Path, grid: dict, zone: str = "US-CAL-CISO") -> Path:
-    told = {
+    contents = {
         "fleet": "west_2023",
         "synthetic": True,
         "period": {"start": THE_FIRST, "end": date(2023, 6, 3)},
@@ -48,7 +48,7 @@ def fleet_of(folder: Path, grid: dict, zone: str = "US-CAL-CISO") -> Path:
     record(board("night", [0.72 if hour in NIGHT else 0.12 for hour in range(24)]), folder, "night")
     record(board("day", [0.12 if hour in NIGHT else 0.72 for hour in range(24)]), folder, "day")
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -90,7 +90,7 @@ def test_the_hour_weighs_a_kilowatt_hour_as_the_year_does_not(book: Book) -> Non
     assert {row[2] > 10.08 * 193.46 / 2 for row in by_model(book)} == {True, False}
 
 
-def test_each_hour_tells_its_factor_and_where_it_comes_from(book: Book) -> None:
+def test_each_hour_has_its_factor_and_its_source(book: Book) -> None:
     rows = book.query(
         "select carbon_basis, carbon_source, location_gco2e_per_kwh, lifecycle_gco2e_per_kwh, marginal_gco2e_per_kwh"
         " from marts.site_carbon_hourly where site = 'west' order by hour_start_at"
@@ -100,10 +100,10 @@ def test_each_hour_tells_its_factor_and_where_it_comes_from(book: Book) -> None:
     assert book.failed_tests() == set()
 
 
-def test_a_missing_hour_takes_the_year_and_says_so(tmp_path: Path) -> None:
+def test_a_missing_hour_takes_the_year_and_is_marked(tmp_path: Path) -> None:
     """The file has 100 g from 00:00 to 12:00 and nothing after. The night board uses 9 × 0.72 + 3 × 0.12 = 6.84 kWh in
     those hours and 3.24 kWh later: 684 g + 3.24 × 193.46 g = 1,310.8104 g. The day board uses 3.24 and 6.84 kWh:
-    324 g + 1,323.2664 g = 1,647.2664 g. Of the life cycle the file says nothing: 10.08 × the year's 261.16 g."""
+    324 g + 1,323.2664 g = 1,647.2664 g. The file has no life-cycle value: 10.08 × the year's 261.16 g."""
     hours = "".join(f"2023-06-01T{hour:02}:00:00Z,100\n" for hour in range(12))
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "half.csv").write_text("at,direct\n" + hours)

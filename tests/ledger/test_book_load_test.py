@@ -155,7 +155,7 @@ def test_every_phase_has_its_throughput_latency_joules_and_dollars(book: Book) -
     }
 
 
-def test_a_phase_is_told_whole(book: Book) -> None:
+def test_a_phase_has_all_its_columns(book: Book) -> None:
     (found,) = book.query(
         """
         select * exclude (joules_per_output_token, joules_per_total_token, energy_cost_usd_per_output_mtok,
@@ -186,7 +186,7 @@ def test_a_phase_is_told_whole(book: Book) -> None:
         384,
         0,
         384_000,
-        None,  # nobody said what came from a cache
+        None,  # cached tokens are unreported
         384_000,
         768_000,
         "requests",

@@ -30,18 +30,18 @@ def test_joules_of_each_model_and_scope(book: Book) -> None:
     assert {(model, scope): float(joules) for model, scope, joules in held} == pytest.approx(messy.JOULES, rel=1e-9)
 
 
-def test_the_host_of_the_node_is_measured_while_its_boards_speak(book: Book) -> None:
+def test_the_host_of_the_node_is_measured_while_its_boards_report(book: Book) -> None:
     held = book.query("select sum(host_overhead_joules) from marts.energy_ledger where node = 'n3'")
     assert float(held[0][0]) == pytest.approx(messy.ZETA_HOST_JOULES, rel=1e-6)
 
 
 def test_tokens_of_each_model(book: Book) -> None:
     held = book.query("select model, token_class, sum(tokens) from marts.token_ledger group by all")
-    told = {(model, token_class): float(tokens) for model, token_class, tokens in held}
-    assert told == pytest.approx(messy.TOKENS, rel=1e-9)
+    booked_tokens = {(model, token_class): float(tokens) for model, token_class, tokens in held}
+    assert booked_tokens == pytest.approx(messy.TOKENS, rel=1e-9)
 
 
-def test_an_engine_that_nobody_scraped_was_not_idle(book: Book) -> None:
+def test_an_engine_without_scrapes_was_not_idle(book: Book) -> None:
     ((known, active, ratio),) = book.query(
         "select sum(known_seconds)::double, sum(active_seconds)::double, max(idle_time_ratio)"
         " from marts.model_daily where model = 'eta' and date = ?",

@@ -80,5 +80,5 @@ def test_between_the_windows_the_node_is_parked_or_unallocated_and_never_unknown
         ("parked",),
         ("unallocated",),
     ]
-    # Nobody knows where the bench stood: no CO2 and no dollars, rather than wrong ones.
+    # The bench's location is unknown: no CO2 and no dollars, rather than wrong ones.
     assert book.query("select count(location_gco2e), count(energy_cost_usd) from marts.model_daily") == [(0, 0)]

@@ -83,7 +83,7 @@ def test_an_interval_that_is_dropped_stops_the_publication_of_a_run(tmp_path: Pa
 
 
 def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
-    """The A100 boards tell energy and power: the counter books them, the gauge is its cross-check."""
+    """The A100 boards report energy and power: the counter books them, the gauge is its cross-check."""
     book = broken(
         sound,
         tmp_path,
@@ -109,7 +109,7 @@ def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Pat
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE, TOKEN_BALANCE}
     found = unbalanced(book)
     assert set(found) == {(on("10-08"), BOARD["a100-02", gpu]) for gpu in range(8)}
-    # What each counter said 40 s after it began anew, in millijoules: that was lost, and nothing else.
+    # The value of each counter 40 s after its restart, in millijoules: that was lost, and nothing else.
     counted = sound.query(
         "select json_extract_string(labels, '$.UUID'), value / 1000"
         " from raw.power_samples join raw.series using (series_id)"

@@ -1,4 +1,4 @@
-"""Any order of landing and booking gives the same book, on one thread or two, and whatever was killed on the way."""
+"""Any order of landing and booking gives the same book, on one thread or two, and after a kill at any point."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_engine_that_starts_before_midnight_is_booked_alike_in_any_order(tmp_
     samples = pa.table(
         {
             "metric": [metric for metric, *_ in rows],
-            "labels": [told for _, told, *_ in rows],
+            "labels": [labels_json for _, labels_json, *_ in rows],
             "observed_at": pa.array([(midnight + s) * 1_000_000 for _, _, s, _ in rows]).view(
                 pa.timestamp("us", "UTC")
             ),

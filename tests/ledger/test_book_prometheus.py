@@ -26,7 +26,7 @@ from tests.servers import (
     victoria_metrics_with_history,
 )
 
-# Eight days over a Sunday: a rollout, a lie, and the 4-minute gap of 10-22 19:06-19:09 on a6000-02.
+# Eight days over a Sunday: a rollout, a wrong sample, and the 4-minute gap of 10-22 19:06-19:09 on a6000-02.
 START, END = on("10-15"), on("10-23")
 NODES = ("a6000-02", "a100-03")
 

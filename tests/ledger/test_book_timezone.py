@@ -1,4 +1,4 @@
-"""Dates are UTC wherever the machine believes to be."""
+"""Dates are UTC, whatever the machine's time zone is."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.books import Book
 
 ACTIVITY, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"
 SERVING = {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}
-# Pods that no engine knows: one on two boards, one that reports memory alone; and a board that nobody holds.
+# Pods that no engine knows: one on two boards, one that reports memory alone; and an unallocated board.
 TRAINING = [{"UUID": f"GPU-{name}", "Hostname": "n2", "namespace": "lab", "pod": "train-0"} for name in "bc"]
 SILENT = {"UUID": "GPU-d", "Hostname": "n2", "namespace": "lab", "pod": "notebook"}
 FREE = {"UUID": "GPU-e", "Hostname": "n2"}
@@ -29,7 +29,7 @@ TRACE: Planted = [
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """A fleet of which nobody metered power."""
+    """A fleet without metered power."""
     return book_of(tmp_path_factory.mktemp("trace"), TRACE)
 
 

@@ -70,7 +70,7 @@ def scrapers() -> Iterator[Series]:
         ("GPU-op-busy", "op1", {**OPERATOR, **exported("op-0")}),
         ("GPU-op-free", "op1", OPERATOR),
         ("GPU-op-rest", "op2", OPERATOR),  # a node without a workload
-        # Of a job that never carries a workload, only a catalogued exporter's container says whose the pod is.
+        # Of a job that never carries a workload, a catalogued exporter's container alone shows it.
         ("GPU-rest", "r1", {**OPERATOR, "job": "resting", "container": "dcgm-exporter"}),
         ("GPU-tool", "r2", {**pod("tool-0"), "job": "tools", "container": "tool"}),
         *((f"GPU-tp-{n}", "h1", {**HONEST, **pod("tp-0")}) for n in range(4)),
@@ -116,13 +116,13 @@ def silences() -> Iterator[Series]:
     yield from (serves("mid-a", 30, DAY_SECONDS - 30), serves("mid-b", DAY_SECONDS + 30))
     yield from held("GPU-night", "c10", (pod("night-0"), 0, 22 * HOURS), (pod("night-0"), 26 * HOURS, END))
     yield serves("night-0")
-    # On bare metal: gone with the engine of the node, outlived by it, and with nobody on the node.
+    # On bare metal: gone with the engine of the node, outlived by it, and on a node without an engine.
     yield ENERGY, board("GPU-node-gone", "b2"), joules("GPU-node-gone", 0, two)
     yield OUTPUT, {"model_name": "model-b2", "engine": "0", "instance": "b2:8000"}, rising(2, 0, two)
     yield ENERGY, board("GPU-node-deaf", "b3"), joules("GPU-node-deaf", 0, two)
     yield OUTPUT, {"model_name": "model-b3", "engine": "0", "instance": "b3:8000"}, rising(2, 0, END)
     yield ENERGY, board("GPU-nobodys", "b4"), joules("GPU-nobodys", noon, 20 * HOURS)
-    # An engine that says nothing before noon, and one whose board is silent for longer than max_spread.
+    # An engine without samples before noon, and one whose board is silent for longer than max_spread.
     yield from held("GPU-quiet", "c12", (pod("quiet-0"), 0, END))
     yield serves("quiet-0", noon)
     yield from held("GPU-long", "c13", (pod("long-0"), 0, ten), (pod("long-0"), END - HOURS, END))
@@ -264,7 +264,7 @@ def test_a_model_holds_its_board_until_it_is_gone(book: Book, name: str, coverag
     ("uuid", "hours"),
     [("GPU-gone", 14), ("GPU-node-gone", 14), ("GPU-node-deaf", 24), ("GPU-nobodys", 8), ("GPU-swap", 24)],
 )
-def test_nobody_pays_for_a_board_that_is_not_there(book: Book, uuid: str, hours: int) -> None:
+def test_an_absent_board_is_not_charged(book: Book, uuid: str, hours: int) -> None:
     held_hours = (
         "select sum(held_end_us - held_start_us) / 3.6e9 from intermediate.int_claims where meter = ? and date = ?"
     )

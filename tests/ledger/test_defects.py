@@ -42,7 +42,7 @@ def test_d2_tokens_without_power_are_in_no_ratio(composed_book: Book) -> None:
 
 
 def test_d3_a_missing_side_loses_nothing_but_the_sum(composed_book: Book) -> None:
-    # Its engine tells no input: output and its ratio stand, the total is unknown and not the output alone.
+    # Its engine reports no input: output and its ratio are known, the total is unknown and not the output alone.
     columns = "output_tokens, joules_per_output_token, input_tokens, total_tokens, joules_per_total_token"
     assert of_model(composed_book, columns, "batch") == (300, 720_000 / 300, None, None, None)
 
@@ -64,7 +64,7 @@ def test_d5_a_gauge_is_no_energy_where_it_is_silent(composed_book: Book) -> None
 
 
 def test_d6_a_zone_is_looked_up_by_its_sites_whole_name(composed_book: Book) -> None:
-    # `cal` stands within `cal-2`. 0.4 kWh at PUE 1.2 in California, 0.1573 kWh at 1.5 in Spain (factors of 2023).
+    # `cal` is the beginning of `cal-2`. 0.4 kWh at PUE 1.2 in California, 0.1573 kWh at 1.5 in Spain (factors of 2023).
     assert of_model(composed_book, "location_gco2e", "solo") == (pytest.approx(0.48 * 193.46, abs=1e-4),)
     facility_kwh = 396_000 * 1.43 * 1.5 / 3.6e6
     assert of_model(composed_book, "location_gco2e", "shift-a") == (pytest.approx(facility_kwh * 117.83, abs=1e-4),)
@@ -83,7 +83,7 @@ def test_d7_a_server_that_forgot_erases_nothing(composed_book: Book, tmp_path: P
 
 
 def test_d8_a_renamed_label_is_the_same_node(composed_book: Book) -> None:
-    # n1 to n3 say Hostname, n4 to n9 hostname.
+    # n1 to n3 report Hostname, n4 to n9 hostname.
     assert composed_book.query("select distinct node from marts.energy_ledger order by 1") == [
         (f"n{n}",) for n in range(1, 10)
     ]
@@ -121,7 +121,7 @@ def test_p4_prefill_and_decode_count_a_prompt_once(composed_book: Book) -> None:
         " from marts.model_daily where model = 'pd' order by 1"
     )
     assert rows == [("decode", 900_000, None, 2_700, 2_700), ("prefill", 1_260_000, 5_400, None, 5_400)]
-    # Of the deployment: all of its boards over what its decoder wrote.
+    # The deployment's ratio: the joules of all its boards over its decoder's output tokens.
     ratio = "select sum(matched_joules)::double / sum(matched_output_tokens)::double from marts.model_daily"
     assert composed_book.query(ratio + " where deployment = 'pd'") == [(800,)]
 
@@ -137,11 +137,11 @@ def test_p5_a_restart_is_neither_lost_nor_counted_twice(composed_book: Book) -> 
 
 
 def test_p6_a_gap_shows_in_the_coverage(composed_book: Book) -> None:
-    # The exporters are there for an hour; after it nobody holds the board.
+    # The exporters are there for an hour; after it the board is unallocated.
     assert of_model(composed_book, "coverage_ratio", "__unknown__") == (pytest.approx(1200 / 3600),)
 
 
-def test_p7_device_host_and_facility_stand_apart(composed_book: Book) -> None:
+def test_p7_device_host_and_facility_are_separate(composed_book: Book) -> None:
     # 300 W of board and 100 W of host for an hour, at PUE 1.2.
     columns = "energy_joules / 3.6e6, host_overhead_joules / 3.6e6, facility_energy_kwh"
     assert of_model(composed_book, columns, "solo") == pytest.approx((0.3, 0.1, 0.48))

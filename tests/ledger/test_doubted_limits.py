@@ -1,4 +1,4 @@
-"""Boards that draw more than their seed believes all day: booked and named. Spikes, hours and milliwatts are not.
+"""Boards that draw more than the limit in the seed all day: booked and named. Spikes, hours and milliwatts are not.
 
 Add here a case of a limit that is stated too low, with its innocent twin. Keep out other refusals (`test_meters`).
 """
@@ -40,7 +40,7 @@ def gauge(watts: float, *others: tuple[float, float, float]) -> Samples:
     """`watts` for both days, but other watts between two moments (both included): (first, last, watts)."""
     samples = steady(watts, *DAYS)
     for first, last, other in others:
-        samples = [(at, other if moment(first) <= at <= moment(last) else told) for at, told in samples]
+        samples = [(at, other if moment(first) <= at <= moment(last) else value) for at, value in samples]
     return samples
 
 
@@ -50,7 +50,7 @@ def counter(watts: float, after: float | None = None) -> Samples:
     if after is None:
         return first
     midnight = moment(DAY_SECONDS)
-    return [(at, told + (after - watts) * 1000 * max(at - midnight, 0)) for at, told in first]
+    return [(at, value + (after - watts) * 1000 * max(at - midnight, 0)) for at, value in first]
 
 
 def wall(node: str, watts: float) -> Series:
@@ -61,7 +61,7 @@ def planted() -> Iterator[Series]:
     def of(name: str) -> dict[str, str]:
         return board(f"GPU-{name}", f"n-{name}", **pod(name))
 
-    # 700 W of boards of 400 W, of which 600 are believed: by gauge, by counter, by both beside a wall meter.
+    # 700 W of boards of 400 W, of which 600 are accepted: by gauge, by counter, by both beside a wall meter.
     yield WATTS, of("gauge"), gauge(700)
     yield ENERGY, of("counter"), counter(700)
     yield ENERGY, of("both"), counter(700)
@@ -79,7 +79,7 @@ def planted() -> Iterator[Series]:
     yield wall("n-milli", 1000)
     yield ENERGY, of("milli-pause"), without(counter(700_000), 10 * HOURS, 14 * HOURS)
     yield WATTS, of("milli-pause"), gauge(700_000)
-    # The gauge says 250 W, the counter twice what it can: the gauge is asked.
+    # The gauge has 250 W, the counter twice what is possible: the gauge decides.
     yield ENERGY, of("leaping"), counter(700)
     yield WATTS, of("leaping"), gauge(250)
     # Doubted on one of the two days.
@@ -152,7 +152,7 @@ def test_what_a_wrong_limit_does_not_explain_stays_refused(book: Book) -> None:
     assert found["spikes"] == pytest.approx((1379 * 300 + 59 * 450 + 2 * 375) / 1440, abs=0.01)
     # 60 samples are refused: 61 minutes are silent.
     assert found["hour"] == pytest.approx(250 * (1440 - 61) / 1440, abs=0.01)
-    # Samples of 12:00:30 to 14:54:30 are 175, which is 174 minutes; half a minute beside each midnight is judged like
+    # Samples of 12:00:30 to 14:54:30 are 175, which is 174 minutes; half a minute beside each midnight is treated like
     # that of its neighbour.
     assert found["often"] == pytest.approx((100 * 174 + 700) / 1440, abs=0.01)
     # The gauge is asked, but for the half minute beside each midnight.
@@ -167,7 +167,7 @@ def test_what_a_wrong_limit_does_not_explain_stays_refused(book: Book) -> None:
             [DAY],
         )
     )
-    # The first and the last sample of a day are judged alike on all days.
+    # The first and the last sample of a day are treated the same on all days.
     assert rejected == {
         "GPU-hour": 60,
         "GPU-milli": 1440,
@@ -177,7 +177,7 @@ def test_what_a_wrong_limit_does_not_explain_stays_refused(book: Book) -> None:
     }
 
 
-def test_midnight_is_judged_alike_from_both_sides(book: Book) -> None:
+def test_midnight_is_treated_the_same_from_both_sides(book: Book) -> None:
     first, second = watts(book), watts(book, NEXT)
     # Half a minute on each side of midnight between 700 and 250 W: the 30 s are 587.5 W, then 362.5.
     assert first["gauge-first"] == pytest.approx(700 - 112.5 * 30 / 86400, abs=1e-6)

@@ -1,6 +1,6 @@
-"""Which process a token belongs to, which model it served, and when nobody knows what it did.
+"""Which process a token belongs to, which model it served, and when its activity is unknown.
 
-Engines stand side by side in one planted fleet, each with a board of its own; what each should show is worked out by
+All engines are in one planted fleet, each with a board of its own; what each should show is worked out by
 hand. The same of devices is in `test_book_conditions`.
 """
 
@@ -123,7 +123,7 @@ def zeroed(samples: Samples, second: float) -> Samples:
 
 
 def scrapes() -> list[Series]:
-    """Engines that read 0 once at 11:00: their process goes on, began anew, or says nothing of its start."""
+    """Engines that read 0 once at 11:00: their process goes on, restarted, or reports no start."""
     bad = zeroed(rising(4), BAD)
     began = [*steady(BOOT, 0, BAD - 60), *steady(moment(BAD - 5), BAD)]
     return [
@@ -196,7 +196,7 @@ def reset(samples: Samples, second: float) -> Samples:
 
 
 def silences() -> list[Series]:
-    """Engines whose scrapes are missing from 14:00 to 16:00, and those that look alike."""
+    """Engines whose scrapes are missing from 14:00 to 16:00, and those that look the same."""
     quiet = rising(0)
     return [
         powered("bridged-0"),
@@ -253,7 +253,7 @@ def test_a_gap_that_counters_bridge_is_active_in_unknown_seconds(book: Book) -> 
     assert cost < 0.1  # the floor's electricity: 93 W of 250, 0.1 USD/kWh; none of the 4 USD of capacity
 
 
-def test_a_gap_over_which_a_counter_stood_still_was_idle(book: Book) -> None:
+def test_a_gap_over_which_a_counter_did_not_move_was_idle(book: Book) -> None:
     assert states(book, "still-0") == [("parked", True, 0, 0)]
     known, ratio, cost, tokens = of_model(book, "still")
     assert (known, ratio, tokens) == (HOURS, 1, 0)
@@ -284,7 +284,7 @@ def test_an_engine_with_steady_scrapes_and_no_tokens_is_parked(book: Book) -> No
     assert of_model(book, "idle")[:2] == (HOURS, 1)
 
 
-def test_requests_alone_tell_active_from_parked(book: Book) -> None:
+def test_requests_alone_separate_active_from_parked(book: Book) -> None:
     assert states(book, "free-0") == [("parked", False, 0, 0)]
     assert states(book, "busy-0") == [("active", False, HOURS, 0)]
     # 4 USD of capacity, and 0.25 kWh and 0.43 of it in the host at 1.2 × 0.1 USD.

@@ -1,4 +1,4 @@
-"""Boards that nobody holds: how many, since when, what a month of them takes, who fits, what giving them up saves.
+"""Unallocated boards: how many, since when, what a month of them takes, who fits, what giving them up saves.
 
 One fleet is planted for two days: each site is one case. Power is constant; expected figures are worked out from what
 is planted: watts × 730 h × PUE 1.2, 0.10 USD per kWh, 2 USD per GPU-hour of an A100, whose bare idle is 55 W by
@@ -102,7 +102,7 @@ def elsewhere() -> Iterator[Series]:
     yield ENERGY, board("GPU-l-h100", "l1") | {"modelName": H100}, joules(90)
     yield ENERGY, board("GPU-l-a6000", "l1") | {"modelName": A6000}, joules(30)
     yield ENERGY, board("GPU-l-b300", "l1") | {"modelName": B300}, joules(150)
-    # Nobody can say who holds it: no exporter of its node maps pods.
+    # Its claimant is unknown: no exporter of its node maps pods.
     yield free("GPU-l-unknown", "l2", 60)
     # No meter: the boards report activity alone.
     yield ACTIVITY, board("GPU-u-busy", "u1", **pod("dark-0")), steady(50, 0, END)
@@ -112,9 +112,9 @@ def elsewhere() -> Iterator[Series]:
 
 def sites() -> list[dict[str, object]]:
     """As the fleet file has them; in the north the night has no tariff."""
-    told = {"zone": "US-CAL-CISO", "pue": 1.2}
-    priced = [{"name": name, **told, "tariff": [{"usd_per_kwh": 0.1}]} for name in ("west", "east", "lab", "dark")]
-    return [*priced, {"name": "north", **told, "tariff": [{"usd_per_kwh": 0.1, "local_hours": [7, 24]}]}]
+    common = {"zone": "US-CAL-CISO", "pue": 1.2}
+    priced = [{"name": name, **common, "tariff": [{"usd_per_kwh": 0.1}]} for name in ("west", "east", "lab", "dark")]
+    return [*priced, {"name": "north", **common, "tariff": [{"usd_per_kwh": 0.1, "local_hours": [7, 24]}]}]
 
 
 SPARE = {"device_uuid": "GPU-w-spare", "spare": True}
@@ -193,7 +193,7 @@ def test_a_spare_is_counted_apart_and_gets_no_advice(book: Book) -> None:
 
 def test_since_when_is_each_boards_own_time(book: Book) -> None:
     """At east one board is free since 06:00 of the first day, the other since noon of the second; a gone pod's labels
-    end with its last sample. At west nobody held them in the lookback."""
+    end with its last sample. At west they had no claimant in the lookback."""
     columns = "first_free_since_at, all_free_since_at"
     assert rows(book, columns, "site = 'west'") == [(at(0), at(0))] * 2
     ((first, last),) = rows(book, columns, "site = 'east'")
@@ -214,7 +214,7 @@ def test_the_mean_counts_boards_while_they_are_free(book: Book) -> None:
 
 
 def test_the_busiest_deployment_whose_engine_fits_on_one_node_is_named(book: Book) -> None:
-    """At west `wide` needs four of one node. At east `none` served nobody; `pair` is busier than `half`. At the lab the
+    """At west `wide` needs four of one node. At east `none` is idle; `pair` is busier than `half`. At the lab the
     boards' types differ from the only deployment's: a B300 and an H100 have its 80 GB, an A6000 has 48."""
     columns = "site, device_type, fitting_deployment, fitting_gpus_per_engine, fitting_engines, fitting_basis"
     small = ("llm/model-small-0", 1, 1, "busiest_of_other_device_type")
@@ -261,8 +261,8 @@ def test_a_rate_that_holds_the_electricity_is_not_charged_with_it_again(book: Bo
     assert found == pytest.approx((kwh * 0.1, 1.3 * MONTH, 1.3 * MONTH, kwh, 0), rel=1e-6)
 
 
-def test_what_no_reference_or_rate_says_is_not_known(book: Book) -> None:
-    """No figure of a B300's bare idle is known; nobody states a rate of an A6000."""
+def test_what_has_no_reference_or_rate_is_unknown(book: Book) -> None:
+    """No figure of a B300's bare idle is known; an A6000 has no rate."""
     ((watts, bare),) = rows(book, "mean_watts, bare_idle_watts", "device_type = 'b300-sxm-288gb'")
     assert (watts, bare) == (pytest.approx(150, rel=1e-6), None)
     columns = "energy_cost_usd_month, capacity_cost_usd_month, cost_usd_month, saving_usd_month_if_switched_off"

@@ -65,7 +65,7 @@ def of(uuid: str, counts: Samples | None, watts: Samples | None, **labels: str) 
 
 
 def nvml(uuid: str) -> dict[str, str]:
-    """What this project's own agent says of the same board."""
+    """What this project's own agent reports of the same board."""
     return {"uuid": uuid, "node": f"node-of-{uuid}", "device_type": A100}
 
 
@@ -156,7 +156,7 @@ def hours(book: Book, meter: str, column: str = "energy_joules", *, day: int = 0
 
 
 def words(book: Book, meter: str, first: int, last: int, column: str = "energy_source") -> set[object]:
-    """What `column` says in the intervals that lie in the hours [first, last) of the first day."""
+    """The values of `column` in the intervals of the hours [first, last) of the first day."""
     rows = book.query(
         f"select distinct {column} from marts.energy_ledger where meter = ? and date = ?"
         " and extract(hour from interval_start_at) >= ? and extract(hour from interval_start_at) < ?",
@@ -213,7 +213,7 @@ def test_the_uncovered_seconds_get_no_more_than_the_board_can_draw(book: Book) -
     ]
 
 
-def test_a_gap_without_a_gauge_is_spread_by_time_and_one_that_the_gauge_knows_is_scaled(book: Book) -> None:
+def test_a_gap_without_a_gauge_is_spread_by_time_and_one_with_a_gauge_is_scaled(book: Book) -> None:
     for meter, source in {"GPU-alone": "counter", "GPU-scaled": "counter_and_gauge"}.items():
         found = hours(book, meter)
         assert [found[hour] for hour in range(10, 14)] == [near(250 * HOURS)] * 4
@@ -230,7 +230,7 @@ def test_a_gap_over_midnight_belongs_to_both_days(book: Book) -> None:
     assert (second[0], second[1], second[2]) == (near(300 * HOURS), near(300 * HOURS), near(HOUR_JOULES))
 
 
-def test_after_a_fall_in_the_gap_the_gauge_stands(book: Book) -> None:
+def test_after_a_fall_in_the_gap_the_gauge_is_booked(book: Book) -> None:
     found = hours(book, "GPU-fall")
     assert [found.get(hour, 0) for hour in (9, 10, 11, 12, 13, 14)] == [
         near(joules) for joules in (HOUR_JOULES, HOUR_JOULES, HOUR_JOULES, 0, HOUR_JOULES, HOUR_JOULES)
@@ -240,7 +240,7 @@ def test_after_a_fall_in_the_gap_the_gauge_stands(book: Book) -> None:
     assert [hours(book, "GPU-fall-alone")[hour] for hour in range(10, 14)] == [near(2 * HOUR_JOULES / 4)] * 4
 
 
-def test_beyond_max_spread_the_gauge_stands_and_the_rest_is_unknown(book: Book) -> None:
+def test_beyond_max_spread_the_gauge_is_booked_and_the_rest_is_unknown(book: Book) -> None:
     found, unknown = hours(book, "GPU-far"), hours(book, "GPU-far", "unknown_joules")
     assert [found[hour] for hour in range(7, 17)] == [
         near(j) for j in [HOUR_JOULES] * 3 + [1_080_000] * 4 + [HOUR_JOULES] * 3

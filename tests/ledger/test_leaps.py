@@ -1,7 +1,7 @@
 """Energy counters that leap without falling: one flagged step between two samples, never a held-back date.
 
 Add here a leap, with its innocent twin. Keep out counters that fall (`test_book_failures`). Boards are A100s that draw
-250 W: up to 600 W are believed, so a minute may hold 36 kJ and five minutes 180 kJ.
+250 W: up to 600 W are accepted, so a minute may hold 36 kJ and five minutes 180 kJ.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_a_leap_is_no_joule_that_the_book_lost(book: Book) -> None:
 def test_only_the_step_of_a_leap_is_the_gauges(book: Book) -> None:
     """Its minute is 287.5 W for 60 s by the gauge where the counter would have had 15 kJ: 2,250 J more."""
     rows = "select device_uuid, date, sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger"
-    found = {(uuid, on): told for uuid, on, *told in book.query(f"{rows} group by 1, 2")}
+    found = {(uuid, on): sums for uuid, on, *sums in book.query(f"{rows} group by 1, 2")}
     changed = {
         ("GPU-step", DAY): 2_250,
         ("GPU-small", DAY): 2_250,
@@ -127,7 +127,7 @@ def test_only_the_step_of_a_leap_is_the_gauges(book: Book) -> None:
         ("GPU-after", NEXT_DAY): -750,
         ("GPU-across", DAY): -750,
         ("GPU-across", NEXT_DAY): -750,
-        # Nobody knows what it drew in this minute.
+        # What it drew in this minute is unknown.
         ("GPU-alone", DAY): -15_000,
         ("GPU-busy", DAY): 20_000,
     }

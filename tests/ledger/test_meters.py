@@ -76,7 +76,7 @@ OF_DAY = (EARLY, LATE)
 
 @pytest.fixture(scope="module")
 def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Boards that their exporters number, and boards with UUIDs that look alike."""
+    """Boards that their exporters number, and boards with similar UUIDs."""
     half = DAY_SECONDS / 2
     noon_on = rising(100_000, half + 60, LATE, start=1e6 + 100_000 * (half + 60 - EARLY))
 
@@ -96,7 +96,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (AMD_WATTS, {"gpu_id": "0", "serial_number": "692251001124", "hostname": "h8"}, steady(140, *OF_DAY)),
         # Neither UUID nor host: the address that was scraped.
         (ENERGY, {"gpu": "0", "modelName": A100, "instance": "10.0.0.9:9400"}, rising(150_000, *OF_DAY)),
-        # Numbers that nobody else has are qualified too.
+        # Numbers that are unique are qualified too.
         (WATTS, numbered("h9", gpu="7"), steady(110, *OF_DAY)),
         # A pod comes and goes: one meter, its counter runs on.
         (ENERGY, numbered("h10", gpu="3", **pod("p3")), rising(100_000, EARLY, half)),
@@ -108,7 +108,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
             board("GPU-moved", "h12", gpu="1"),
             rising(100_000, half + 60, LATE, start=1e6 + 100_000 * (half + 60 - EARLY)),
         ),
-        # Two exporters of one board disagree: dcgm-exporter says 200 W, the agent 300.
+        # Two exporters of one board disagree: dcgm-exporter reports 200 W, the agent 300.
         (WATTS, board("GPU-two", "h13"), steady(200, *OF_DAY)),
         (NVML_WATTS, {"uuid": "GPU-two", "node": "h13", "device_type": A100}, steady(300, *OF_DAY)),
     ]
@@ -162,14 +162,14 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
     def spiked(samples: Samples, value: float, *, every: int, first: int) -> Samples:
         """The samples with `value` in place of five of them."""
         places = range(first, first + 5 * every, every)
-        return [(at, value if n in places else told) for n, (at, told) in enumerate(samples)]
+        return [(at, value if n in places else original) for n, (at, original) in enumerate(samples)]
 
     def unknown(uuid: str, node: str, kind: str = "Acme X1") -> dict[str, str]:
         return board(uuid, node) | {"modelName": kind}
 
     level = steady(100, *OF_DAY)
-    invalid = [(at, float("nan") if n in (50, 60) else told) for n, (at, told) in enumerate(level)]
-    leap = [(at, told + (1e18 if at >= moment(12 * HOURS) else 0)) for at, told in rising(100_000, *OF_DAY)]
+    invalid = [(at, float("nan") if n in (50, 60) else original) for n, (at, original) in enumerate(level)]
+    leap = [(at, original + (1e18 if at >= moment(12 * HOURS) else 0)) for at, original in rising(100_000, *OF_DAY)]
     wraps = [(at, 100 * (at % 1800)) for at, _ in level]  # 100 W; begins anew every half hour
     series = [
         # 5 × 700 W of a board that draws up to 600 by its limit, and 2 × NaN.
@@ -179,7 +179,7 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (WATTS, board("GPU-check", "n2"), spiked(level, 700, every=100, first=100)),
         # Milliwatts read as watts.
         (WATTS, board("GPU-milli", "n3"), steady(100_000, *OF_DAY)),
-        # A type that nobody knows: 1500 W are believed, 10^15 are not, of a gauge, a counter and a node's meter.
+        # An unknown type: 1500 W are accepted, 10^15 are not, of a gauge, a counter and a node's meter.
         (WATTS, unknown("GPU-acme", "n4"), spiked(steady(1500, *OF_DAY), 1e15, every=100, first=100)),
         (ENERGY, unknown("GPU-leap", "n5"), leap),
         ("wall_power_watts", {"node": "n6"}, spiked(steady(900, *OF_DAY), 1e15, every=100, first=100)),
@@ -321,7 +321,7 @@ def test_meters_of_one_host_under_several_names_are_named(scopes: Book) -> None:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Boards beside a parked one, and run windows of boards whose gauge says the same as their counter or not."""
+    """Boards beside a parked one, and run windows of boards whose gauge agrees with their counter or not."""
 
     def served(name: str, model: str, per_second: float) -> list[Series]:
         return [(metric, vllm(name, model), rising(per_second, *OF_DAY)) for metric in (INPUT, OUTPUT)]
@@ -339,7 +339,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (ENERGY, board("GPU-beside", "n1", **pod("beside-0")), rising(300_000, *OF_DAY)),
         (ENERGY, board("GPU-parked", "n1", **pod("parked-0")), rising(70_000, *OF_DAY)),
         (ENERGY, board("GPU-alone", "n2", **pod("alone-0")), rising(300_000, *OF_DAY)),
-        # The gauge says 5.5 % more than the counter, and 4.5 %.
+        # The gauge has 5.5 % more than the counter, and 4.5 %.
         (WATTS, board("GPU-beside", "n1", **pod("beside-0")), steady(316.5, *OF_DAY)),
         (WATTS, board("GPU-alone", "n2", **pod("alone-0")), steady(313.5, *OF_DAY)),
         *served("beside-0", "alpha", 5),
@@ -360,7 +360,7 @@ def test_watts_parked_on_the_same_node_come_before_the_reference(measured: Book)
     assert floors == [("GPU-alone", "device_type_reference", 93), ("GPU-beside", "parked_p10_of_node", 70)]
 
 
-def test_a_window_whose_counter_and_gauge_differ_says_so(measured: Book) -> None:
+def test_a_window_whose_counter_and_gauge_differ_is_marked(measured: Book) -> None:
     rows = measured.query(
         "select window_id, is_valid, reason_code, energy_joules::double from marts.run_windows order by 1"
     )

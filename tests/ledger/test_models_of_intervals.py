@@ -53,10 +53,10 @@ def planted() -> Iterator[Series]:
     yield OUTPUT, vllm("left-0", "first"), rising(1, 0, NOON - 60)
     yield OUTPUT, vllm("left-0", "second"), rising(1, NOON, END)
     yield OUTPUT, vllm("right-0", "steady"), rising(2, 0, END)
-    # A free board that stands in another node from noon on.
+    # A free board that is in another node from noon on.
     yield ENERGY, board("GPU-moved", "n5"), rising(60_000, 0, NOON - 60)
     yield ENERGY, board("GPU-moved", "n6"), rising(60_000, NOON, END, start=1e6 + 60_000 * NOON)
-    # The fleet file says what these serve: one says something else, one says nothing.
+    # The fleet file assigns models to these: one reports another model, one reports none.
     for node, metric, labels in (("n9", OUTPUT, {"model_name": "served", "engine": "0"}), ("n10", LLAMA, {})):
         yield ENERGY, board(f"GPU-{node}", node), rising(100_000, 0, END)
         yield metric, {"instance": f"{node}:8000", **labels}, rising(2, 0, END)
@@ -66,7 +66,7 @@ def planted() -> Iterator[Series]:
 
 
 def _stops(per_second: float, first: float, stop: float) -> list[tuple[float, float]]:
-    """A counter that stands still from `stop` on."""
+    """A counter that does not move from `stop` on."""
     moving = rising(per_second, first, stop)
     return [*moving, *((at, moving[-1][1]) for at, _ in rising(0, stop + 60, END))]
 

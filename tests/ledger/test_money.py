@@ -102,7 +102,7 @@ def series() -> Iterator[Series]:
 
 
 def fleet(folder: Path) -> dict[str, object]:
-    """What the fleet file says of these sites, with half a day of a grid in a file."""
+    """These sites as in the fleet file, with half a day of a grid in a file."""
     hours = [f"{DAY}T{hour:02}:00:00Z,500\n" for hour in range(12)]
     (folder / "grid.csv").write_text("at,g\n" + "".join(hours), encoding="utf-8")
     values = {"direct_gco2e_per_kwh": "g"}
@@ -127,11 +127,11 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 def of(book: Book, name: str, columns: str, table: str = "model_daily", date: object = DAY) -> tuple:
     """Columns of the rows of a pod's model and date, each as a double to 6 digits; one row is expected."""
-    told = ", ".join(f"round({column}::double, 6)" for column in columns.split(", "))
+    rounded = ", ".join(f"round({column}::double, 6)" for column in columns.split(", "))
     when = "month = date_trunc('month', ?::date)" if table == "model_monthly" else "date = ?"
     held = "device_type <> 'none'"  # not the tokens of hours without power
     (row,) = book.query(
-        f"select {told} from marts.{table} where {held} and model = ? and {when}", [f"model-{name}", date]
+        f"select {rounded} from marts.{table} where {held} and model = ? and {when}", [f"model-{name}", date]
     )
     return row
 
@@ -153,7 +153,7 @@ def test_a_rate_that_is_known_on_one_of_two_dates_prices_the_tokens_of_that_date
 def test_hours_without_a_tariff_are_in_neither_part_of_a_unit_cost(book: Book) -> None:
     # 17 × 2.0432 USD over 17 × 36,000 tokens.
     assert of(book, "nightless-0", f"{UNIT}, cost_coverage_ratio") == (56.755556, round(17 / 24, 6))
-    # All 24 hours of capacity are charged; electricity of seven of them is missing, and said to be.
+    # All 24 hours of capacity are charged; electricity of seven of them is missing, and marked as missing.
     columns = "capacity_cost_usd, energy_cost_usd, is_cost_complete, unpriced_gpu_seconds"
     assert of(book, "nightless-0", columns) == (48, round(17 * 0.0432, 6), 0, 7 * HOURS)
 
@@ -250,7 +250,7 @@ def test_money_adds_up_to_the_last_digit_from_hours_to_months(book: Book) -> Non
         "select count(*) from marts.model_hourly where capacity_cost_usd is not null and usage_cost_usd is not null"
         " and capacity_cost_usd < unknown_cost_usd"
     ) == [(0,)]
-    # What nobody holds is charged once, exactly.
+    # Unallocated capacity is charged exactly once.
     assert book.query(
         "select sum(allocation_cost_usd) - sum(fully_loaded_cost_usd) from marts.model_daily where site = 'shared'"
     ) == [(0,)]

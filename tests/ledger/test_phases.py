@@ -1,4 +1,4 @@
-"""Planted joules per token: what `phase_fit` finds of them in generated weeks, and what it refuses to say."""
+"""Planted joules per token: what `phase_fit` finds of them in generated weeks, and what it rejects."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_planted_joules_per_token_are_found_within_the_stated_intervals(book: Bo
     assert book.failed_tests("phases_add_up_to_productive_energy") == set()
 
 
-def test_what_the_tokens_cannot_tell_is_refused(book: Book) -> None:
+def test_what_the_tokens_cannot_separate_is_rejected(book: Book) -> None:
     _, _, computed, output, joules = planted(0)
     fits = fitted(
         book,
@@ -136,7 +136,7 @@ def test_what_the_tokens_cannot_tell_is_refused(book: Book) -> None:
         "bent": "error_too_large",
         "free_prompts": "ok",
     }
-    # Without the bound, prompts would give joules back.
+    # Without the bound, input tokens would have negative joules.
     assert fits["free_prompts"]["joules_per_output_token"] == pytest.approx(2, rel=0.02)
     assert fits["free_prompts"]["joules_per_computed_input_token"] == 0
     assert all(np.isnan(fits[model]["joules_per_output_token"]) for model in reasons if reasons[model] != "ok")

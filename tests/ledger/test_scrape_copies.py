@@ -1,4 +1,4 @@
-"""One process scraped twice is one engine, and two processes that look alike stay two.
+"""One process scraped twice is one engine, and two processes that look the same stay two.
 
 Each case is an engine of its own in one planted fleet. A copy is scraped 7 seconds later by another job, so that its
 values are others at other moments; tokens are worked out from the rate that was planted.
@@ -72,12 +72,12 @@ def process(
     engine: str = "0",
     **when: float,
 ) -> list[Series]:
-    """What one target says of a process: its tokens, requests and start."""
-    told = {**page(model, engine), **labels}
+    """What one target reports of a process: its tokens, requests and start."""
+    own_labels = {**page(model, engine), **labels}
     times = {"first": when.get("first", 0) + later, "last": when.get("last", DAY_SECONDS)}
     return [
-        (OUTPUT, told, counted(rate, later=later, **when)),
-        (RUNNING, told, steady(1 if rate else 0, **times)),
+        (OUTPUT, own_labels, counted(rate, later=later, **when)),
+        (RUNNING, own_labels, steady(1 if rate else 0, **times)),
         *([(START_TIME, labels, steady(boot, **times))] if boot is not None else []),
     ]
 
@@ -113,7 +113,7 @@ def merged() -> list[Series]:
             for scraped, later in ((monitor, 0), (annotated, LATER))
             for series in process("ranks", scraped("ranks-0", "10.0.0.6:8000"), rate, later=later, engine=rank)
         ),
-        # The fleet file says so: nothing else shows it.
+        # Only the fleet file states it.
         board_of("stated-0"),
         *process("stated", monitor("stated-0", "10.0.0.7:8000"), 2, boot=None),
         *process("stated", {"job": "static", "instance": "gateway:9000"}, 2, later=LATER, boot=None),
@@ -121,7 +121,7 @@ def merged() -> list[Series]:
 
 
 def apart() -> list[Series]:
-    """Processes that look alike."""
+    """Processes that look the same."""
     here = {"job": "bare"}
     return [
         # Data-parallel ranks, busy and idle.
@@ -205,8 +205,8 @@ def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
         "llm/ranks-0": "same_process",
         "llm/stated-0": "fleet_file",
     }
-    told = "select kept_labels, redundant_labels from marts.scrape_copies_daily where engine = 'llm/managed-0'"
-    assert book.query(told) == [
+    copies = "select kept_labels, redundant_labels from marts.scrape_copies_daily where engine = 'llm/managed-0'"
+    assert book.query(copies) == [
         (
             "container=engine,instance=managed-0:metrics,job=managed,namespace=llm,pod=managed-0",
             "instance=managed-0:8000,job=pods,namespace=llm",

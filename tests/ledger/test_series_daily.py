@@ -1,4 +1,4 @@
-"""Every landed series has an outcome, and what it measured stands behind a booked row, or is listed.
+"""Every landed series has an outcome, and what it measured is in a booked row, or is listed.
 
 The second reading of the labels shares no step with the book's: breaking either shows in the balance.
 """
@@ -21,7 +21,7 @@ ENERGY_BALANCE, TOKEN_BALANCE = "every_metered_joule_is_booked_once", "tokens_ar
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """A board whose pod moves at noon, one without a name, one that says nothing valid, a wall meter, ranks."""
+    """A board whose pod moves at noon, one without a name, one without a valid sample, a wall meter, ranks."""
     nameless = {"gpu_uuid": "N/A", "node_name": "n1"}
     sglang = {"model_name": "sg", **pod("sg-0"), "mode": "decode"}
     series = [

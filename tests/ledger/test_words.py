@@ -19,7 +19,7 @@ MARTS = [model for name, file in FILES.items() if not name.startswith("unit_test
 # Name -> text of what more than one mart has.
 SHARED = dict(re.findall(r"{% docs (\w+) %}\n(.*)\n{% enddocs %}", (FOLDER / "columns.md").read_text(encoding="utf-8")))
 TEST = PROJECT / "dbt_project/tests/words_of_the_book_are_known.sql"
-# Their names say that they hold a word, and it is not one of a closed set.
+# By their names they hold a word, and it is not one of a closed set.
 OPEN = {
     "carbon_basis": "holds a year",
     "lifecycle_basis": "holds a year",
@@ -39,7 +39,7 @@ def words() -> dict[tuple[str, str], list[str | None]]:
     }
 
 
-def test_every_column_of_words_says_which() -> None:
+def test_every_column_of_words_lists_them() -> None:
     named = {
         (mart["name"], column["name"])
         for mart in MARTS
@@ -78,7 +78,7 @@ def test_the_one_test_looks_at_every_mart_with_words() -> None:
     assert sorted(looked_at) == sorted({mart for mart, _ in words()})
 
 
-def test_the_fleet_file_takes_the_roles_that_the_book_knows() -> None:
+def test_the_fleet_file_accepts_the_roles_of_the_book() -> None:
     assert set(typing.get_args(Role)) == set(words()["energy_ledger", "role"])
 
 
@@ -101,7 +101,7 @@ def strange(book: Book, first: date, last: date) -> list[tuple]:
     return sorted(rows)
 
 
-def test_a_word_that_nobody_wrote_down_is_found_with_its_row(book: Book, tmp_path: Path) -> None:
+def test_an_undocumented_word_is_found_with_its_row(book: Book, tmp_path: Path) -> None:
     assert strange(book, on("10-20"), on("10-22")) == []
     broken = book.copy(tmp_path)
     with broken.connection() as connection:
@@ -123,5 +123,5 @@ def test_a_word_that_nobody_wrote_down_is_found_with_its_row(book: Book, tmp_pat
     assert ledger[:5] == ("energy_ledger", "state", "dozing", states, 12)
     assert ledger[5].startswith("date 2026-10-21, interval_start_at 2026-10-21 07:00:00+00, site west, meter GPU-")
     assert tokens[:4] == ("token_ledger", "token_class", "NULL", classes)
-    # Of a run of the other date its own rows alone, and what every run makes anew.
+    # A run of the other date finds its own rows, and those of marts that every run computes whole.
     assert [row[0] for row in strange(broken, on("10-20"), on("10-21"))] == ["slo_capacity", "token_ledger"]

@@ -40,7 +40,7 @@ def published(book: Book, start: date = FIRST, end: date = END) -> publication.P
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Three days, booked and published, with a window that lies in the night from Oct 7 to Oct 8."""
+    """Three days, booked and published, with a window in the night from Oct 7 to Oct 8."""
     folder = tmp_path_factory.mktemp("sound")
     windows = {
         "inline": [
@@ -104,7 +104,7 @@ def test_what_readers_had_stays_in_every_mart_and_in_what_adds_dates_up(sound: B
         assert rows == len(broken.query(query))
 
 
-def test_what_touches_the_date_says_so(sound: Book, broken: Book) -> None:
+def test_rows_that_touch_the_date_are_marked(sound: Book, broken: Book) -> None:
     flags = "select distinct held_back_dates, is_complete from marts."
     for mart in (
         "efficiency_curve",
@@ -141,7 +141,7 @@ def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: P
     assert made is not None
     assert made.held_back == {BAD: f"{BALANCE}, shares_add_up_to_the_meter"}
     assert made.forced == ()
-    line = f"held back: 2026-10-07 ({BALANCE}, shares_add_up_to_the_meter); it is as it was published before"
+    line = f"held back: 2026-10-07 ({BALANCE}, shares_add_up_to_the_meter); its earlier rows stay published"
     assert line in headline(book.fleet).splitlines()
     # The run that held it back fails; a later one, which books another date, names it in that line and does not.
     with book.connection() as connection:

@@ -46,7 +46,7 @@ DAYS = "select date, sum(energy_joules)::double, count(*) from marts.model_daily
 MONTH = "select sum(energy_joules)::double from marts.model_monthly"
 
 
-def test_a_lost_warehouse_is_told_before_anything_runs_and_shrinks_nothing(lost: tuple[Path, Path]) -> None:
+def test_a_lost_warehouse_is_reported_before_anything_runs_and_shrinks_nothing(lost: tuple[Path, Path]) -> None:
     fleet, data = lost
     before = published(data, DAYS)
     for options in ((), ("--start", LAST, "--end", END)):
@@ -90,7 +90,7 @@ def test_what_the_source_has_no_more_is_refused_and_then_adopted(lost: tuple[Pat
     assert published(data, "select distinct is_opening_balance from marts.model_monthly") == [(True,)]
     assert published(data, "select is_forced from published.publication") == [(False,)]
 
-    # The next run keeps it, without being told again.
+    # The next run keeps it without the option.
     again = command(fleet, data)
     assert again.returncode == 0, again.stdout + again.stderr
     assert published(data, DAYS) == before

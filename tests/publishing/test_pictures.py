@@ -74,9 +74,9 @@ def test_sizes_are_drawn_where_something_is_saved() -> None:
 
 def test_nodes_are_drawn_before_and_after_the_plan() -> None:
     def height(nodes: int) -> int:
-        told = pd.DataFrame({"node": [f"n{n}" for n in range(nodes)], "model": "m", "gpus_before": 8.0})
+        plan = pd.DataFrame({"node": [f"n{n}" for n in range(nodes)], "model": "m", "gpus_before": 8.0})
         image = re.fullmatch(
-            r"!\[plan\]\(data:image/png;base64,(.+)\)", consolidation_plan(told.assign(gpus_after=0.0), "plan")
+            r"!\[plan\]\(data:image/png;base64,(.+)\)", consolidation_plan(plan.assign(gpus_after=0.0), "plan")
         )
         assert image
         return imread(io.BytesIO(base64.b64decode(image[1]))).shape[0]
@@ -113,12 +113,12 @@ def test_a_curve_without_a_fit_and_two_models_of_a_deployment_are_drawn() -> Non
     assert efficiency_curves(levels, fits, "curves").startswith("![curves]")
 
 
-def test_a_picture_that_fails_says_which_and_why_and_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_picture_that_fails_is_named_with_its_reason_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def draw() -> str:
         raise ValueError("a number was wrong")
 
     with caplog.at_level(logging.WARNING):
-        told = attempted("energy", draw)
-    assert told.startswith("The picture 'energy' could not be drawn: ValueError: a number was wrong")
+        text = attempted("energy", draw)
+    assert text.startswith("The picture 'energy' could not be drawn: ValueError: a number was wrong")
     assert [(record.levelname, "'energy'" in record.message) for record in caplog.records] == [("WARNING", True)]
     assert attempted("energy", lambda: "![energy](…)") == "![energy](…)"

@@ -136,9 +136,11 @@ def test_a_published_date_that_the_warehouse_lost_is_not_published_away(fleet: F
     first = publish(fleet, "2026-10-01", "2026-10-04")
     book(fleet, {"2026-10-01": 1, "2026-10-03": 3})
     for start in ("2026-10-01", "2026-10-03"):
-        with pytest.raises(history.HistoryWouldShrink, match="2026-10-02: published, and not in the warehouse") as told:
+        with pytest.raises(
+            history.HistoryWouldShrink, match="2026-10-02: published, but not in the warehouse"
+        ) as refusal:
             publish(fleet, start, "2026-10-04", 1)
-        assert "--force-publish" in str(told.value)
+        assert "--force-publish" in str(refusal.value)
         assert publication.current(fleet).name == first.publication_id
     assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 2.0, "2026-10-03": 3.0}
     assert [path for path in fleet.published.iterdir() if path.name.startswith(".")] == []
@@ -163,7 +165,7 @@ def test_a_forced_publication_says_what_it_overrode(fleet: Fleet) -> None:
     start, end = date(2026, 10, 2), date(2026, 10, 3)
     publication.publish(fleet, start, end, force=True, published_at=datetime(2026, 10, 6, tzinfo=UTC))
     assert read(fleet, "select is_forced, forced_reasons from published.publication") == [
-        (True, "2026-10-01: published, and not in the warehouse")
+        (True, "2026-10-01: published, but not in the warehouse")
     ]
 
 

@@ -129,7 +129,7 @@ def test_a_device_whose_labels_changed_has_the_neighbour_of_its_old_series(held:
 def test_an_index_is_a_device_of_its_own_node(held: duckdb.DuckDBPyConnection) -> None:
     land(held, counter(1, 5, labels={"gpu": "0", "Hostname": "n1", "pod": "a"}), day(0))
     heal(held)
-    # The same index on another node is another board; on the same node it is the same, whatever else its labels say.
+    # The same index on another node is another board; on the same node it is the same, whatever its other labels are.
     land(held, counter(24 * 2 + 1, labels={"gpu": "0", "Hostname": "n2", "pod": "b"}), day(2))
     assert due(held) == dates(2)
     heal(held)

@@ -76,7 +76,7 @@ def test_contracts_hold_columns_seeds_and_the_methods_version(tmp_path: Path) ->
         ({"curve": "select 4"}, False),
     ],
 )
-def test_the_digest_of_formulas_follows_what_lasting_rows_stand_on(
+def test_the_digest_of_formulas_follows_what_lasting_rows_are_computed_from(
     tmp_path: Path, changes: dict[str, str], is_other: bool
 ) -> None:
     assert (project(tmp_path / "one").formulas != project(tmp_path / "two", **changes).formulas) is is_other

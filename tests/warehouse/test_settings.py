@@ -61,9 +61,9 @@ def october(*days: int) -> list[date]:
     return [date(2026, 10, day) for day in days]
 
 
-def fleet_of(folder: Path, told: dict[str, Any]) -> Fleet:
+def fleet_of(folder: Path, contents: dict[str, Any]) -> Fleet:
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
     return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data")})
 
 
@@ -109,7 +109,7 @@ def booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> duckdb.DuckDBPyCo
         held.execute("insert into marts.token_ledger values (?, 'west', 'n2', 'llm/code-0', 'llm', 'code')", [on])
         held.execute("insert into raw.series_chunks (source, chunk_start_at, samples) values ('proxy', ?, 9)", [on])
     write(held, fleet_of(tmp_path, copied()))
-    due_dates.booked(held, date(2026, 10, 1), date(2026, 10, 6), told=constants(tmp_path))
+    due_dates.booked(held, date(2026, 10, 1), date(2026, 10, 6), constants=constants(tmp_path))
     return held
 
 
@@ -135,17 +135,17 @@ Edit = Callable[[dict[str, Any]], object]
 
 
 def set_in(*keys: Any, to: object) -> Edit:
-    def edit(told: dict[str, Any]) -> None:
+    def edit(contents: dict[str, Any]) -> None:
         for key in keys[:-1]:
-            told = told[key]
-        told[keys[-1]] = to
+            contents = contents[key]
+        contents[keys[-1]] = to
 
     return edit
 
 
 def appended(*keys: Any, what: object) -> Edit:
-    def edit(told: dict[str, Any]) -> None:
-        part: Any = told
+    def edit(contents: dict[str, Any]) -> None:
+        part: Any = contents
         for key in keys:
             part = part[key]
         part.append(what)
@@ -182,7 +182,7 @@ CHANGED = {
     "an alias": (set_in("models", 1, "aliases", to=["org/code", "code-2"]), {"models": [3, 4, 5]}),
     "an engine": (set_in("engines", 1, "deployment", to="c"), {"engines": [3, 4, 5]}),
     "the order of engines that fit the same": (
-        lambda told: told["engines"].reverse(), {"engines": [1, 2, 3, 4, 5]}
+        lambda contents: contents["engines"].reverse(), {"engines": [1, 2, 3, 4, 5]}
     ),
     "a team": (set_in("teams", "llm", to="product"), {"teams": [1, 2, 3, 4, 5]}),
     "a source": (set_in("sources", 1, "tokens_complete", to=True), {"sources": [3, 4, 5]}),
@@ -197,20 +197,20 @@ def test_a_change_makes_exactly_the_dates_old_on_which_it_counts(
     booked: duckdb.DuckDBPyConnection, tmp_path: Path, name: str
 ) -> None:
     edit, expected = CHANGED[name]
-    told = copied()
-    edit(told)
-    write(booked, fleet_of(tmp_path, told))
+    contents = copied()
+    edit(contents)
+    write(booked, fleet_of(tmp_path, contents))
     assert stale(booked, tmp_path) == expected
 
 
 DECEMBER = date(2026, 12, 1)
 UNCHANGED: dict[str, Edit] = {
-    "nothing": lambda told: None,
-    "the order of every list": lambda told: (
-        [told[key].reverse() for key in ("sources", "nodes", "models")] + [told["sites"][0]["tariff"].reverse()]
+    "nothing": lambda contents: None,
+    "the order of every list": lambda contents: (
+        [contents[key].reverse() for key in ("sources", "nodes", "models")] + [contents["sites"][0]["tariff"].reverse()]
     ),
     "a tariff that ends in December": set_in("sites", 0, "tariff", 1, "valid_to", to=DECEMBER),
-    "a tariff from December on": lambda told: told["sites"][0]["tariff"].__setitem__(
+    "a tariff from December on": lambda contents: contents["sites"][0]["tariff"].__setitem__(
         slice(1, None),
         [
             {"usd_per_kwh": 0.2, "valid_from": date(2026, 10, 3), "valid_to": DECEMBER},
@@ -238,20 +238,20 @@ UNCHANGED: dict[str, Edit] = {
 
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_what_counts_on_no_date_makes_none_old(booked: duckdb.DuckDBPyConnection, tmp_path: Path, name: str) -> None:
-    told = copied()
-    UNCHANGED[name](told)
-    write(booked, fleet_of(tmp_path, told))
+    contents = copied()
+    UNCHANGED[name](contents)
+    write(booked, fleet_of(tmp_path, contents))
     assert stale(booked, tmp_path) == {}
 
 
-def test_a_source_without_a_site_stands_on_the_only_one(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    told = copied()
-    del told["sources"][0]["site"]
-    write(booked, fleet_of(tmp_path, told))
+def test_a_source_without_a_site_belongs_to_the_only_one(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    contents = copied()
+    del contents["sources"][0]["site"]
+    write(booked, fleet_of(tmp_path, contents))
     settings.record(booked, date(2026, 10, 1), date(2026, 10, 6), constants(tmp_path))
     assert stale(booked, tmp_path) == {}
-    told["sites"].append({"name": "east", "zone": "ES", "pue": 1.5})
-    write(booked, fleet_of(tmp_path, told))
+    contents["sites"].append({"name": "east", "zone": "ES", "pue": 1.5})
+    write(booked, fleet_of(tmp_path, contents))
     assert stale(booked, tmp_path) == {"sites": [1, 2, 3, 4, 5]}
 
 
@@ -278,7 +278,7 @@ def test_a_source_without_a_site_stands_on_the_only_one(booked: duckdb.DuckDBPyC
         ("update raw.booked_with set value = 'other' where setting = 'formulas' and date < '2026-10-03'",
          {"formulas": [1, 2]}),
         ("update raw.booked_with set value = '0.0.9' where setting = 'code_version'", {}),
-        # A setting that the date's booking did not know says nothing of it.
+        # A setting from after the date's booking is not compared.
         ("delete from raw.booked_with where setting = 'tariffs'", {}),
     ],
 )  # fmt: skip
@@ -295,10 +295,10 @@ def test_another_grid_of_time_makes_every_date_old(booked: duckdb.DuckDBPyConnec
 
 
 def test_booking_again_records_anew_and_other_dates_stay(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    told = copied()
-    told["sites"][0]["pue"] = 1.5
-    write(booked, fleet_of(tmp_path, told))
-    due_dates.booked(booked, date(2026, 10, 2), date(2026, 10, 4), told=constants(tmp_path))
+    contents = copied()
+    contents["sites"][0]["pue"] = 1.5
+    write(booked, fleet_of(tmp_path, contents))
+    due_dates.booked(booked, date(2026, 10, 2), date(2026, 10, 4), constants=constants(tmp_path))
     assert stale(booked, tmp_path) == {"sites": [1, 4, 5]}
     rows = booked.execute("select count(*), count(distinct (date, setting)) from raw.booked_with").fetchall()[0]
     assert rows[0] == rows[1] > 0
@@ -307,7 +307,7 @@ def test_booking_again_records_anew_and_other_dates_stay(booked: duckdb.DuckDBPy
     ]
 
 
-def test_dates_of_before_settings_were_recorded_are_said(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_dates_from_before_settings_were_recorded_are_listed(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     booked.execute("delete from raw.booked_with where date <= '2026-10-02'")
     assert settings.stale(booked, constants(tmp_path)) == ({}, october(1, 2))
     assert settings.booked_dates(booked) == october(1, 2, 3, 4, 5)

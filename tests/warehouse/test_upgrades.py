@@ -126,9 +126,9 @@ def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
 ) -> None:
     fleet, book = upgraded
     data = book.fleet.root.parent
-    told = yaml.safe_load(fleet.read_text(encoding="utf-8"))
-    told["sites"][0]["tariff"][1]["usd_per_kwh"] = 0.36
-    fleet.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    contents = yaml.safe_load(fleet.read_text(encoding="utf-8"))
+    contents["sites"][0]["tariff"][1]["usd_per_kwh"] = 0.36
+    fleet.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
     done = command(fleet, data, "--start", "2026-10-04")
     assert done.returncode == 0, done.stdout + done.stderr
     # From the 3rd, on a clock seven hours behind UTC: the 2nd ends there at 17:00. The run itself booked the 4th.
@@ -258,7 +258,7 @@ UNCHANGED: Mapping[str, list[str]] = {
 }
 
 
-def test_marts_that_are_what_their_contracts_say_stay(booked: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
+def test_marts_that_match_their_contracts_are_kept(booked: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
     assert prepare(booked, fleet, 4, 4) == UNCHANGED
     assert prepare(booked, fleet, 1, 3) == UNCHANGED
     assert booked.execute("select count(*) from marts.fleet_daily").fetchall() == [(3,)]
@@ -273,7 +273,7 @@ def test_a_new_column_is_added_and_is_null_on_older_dates(booked: duckdb.DuckDBP
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "words"),
     [
         ("drop table marts.run_windows", "mart run_windows is new"),
         ("alter table marts.fleet_daily add column lost integer", "mart fleet_daily has no column lost any more"),
@@ -285,11 +285,11 @@ def test_a_new_column_is_added_and_is_null_on_older_dates(booked: duckdb.DuckDBP
     ],
 )
 def test_what_only_all_dates_can_fill_is_refused_for_less(
-    booked: duckdb.DuckDBPyConnection, fleet: Fleet, change: str, said: str
+    booked: duckdb.DuckDBPyConnection, fleet: Fleet, change: str, words: str
 ) -> None:
     booked.execute(change)
     before = upgrades.marts_of(booked)
-    with pytest.raises(upgrades.NeedsRebuild, match=f"2026-10-01 to 2026-10-03 were .*{said}.* --rebuild$") as refusal:
+    with pytest.raises(upgrades.NeedsRebuild, match=f"2026-10-01 to 2026-10-03 were .*{words}.* --rebuild$") as refusal:
         prepare(booked, fleet, 3, 4)
     assert "\n" not in str(refusal.value)
     assert upgrades.marts_of(booked) == before

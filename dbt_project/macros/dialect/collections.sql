@@ -19,7 +19,7 @@
     from {{ relation }} lateral view explode(from_json(labels, 'map<string,string>')) as label, value
 {% endmacro %}
 
-{# What one label of a series (JSON text) says; NULL where it has no such label. #}
+{# The value of one label of a series (JSON text); NULL where the series has no such label. #}
 {% macro label_value(labels, label) %}{{ return(adapter.dispatch('label_value', 'wattledger')(labels, label)) }}{% endmacro %}
 {% macro default__label_value(labels, label) %}json_extract_string({{ labels }}, '$."' || {{ label }} || '"'){% endmacro %}
 {% macro spark__label_value(labels, label) %}try_element_at(from_json({{ labels }}, 'map<string,string>'), {{ label }}){% endmacro %}

@@ -28,8 +28,8 @@
     {%- endif -%}
 {% endmacro %}
 
-{# A failing date is in a folder that this run alone writes; the folders of last time are never written again. Its own rows go to the lake's folder
-   held_back, for want of a schema that outlives the session. #}
+{# A failing date is in a folder that this run alone writes; the folders of the last commit are never written again. Its own rows go to the lake's folder
+   held_back, because no schema outlives the session. #}
 {% macro spark__hold_back_rows(mart, dates, opening) %}
     {%- for date in dates -%}
         {%- set partition = "partition (date = date '" ~ date ~ "')" -%}
@@ -89,7 +89,7 @@
     {{ return(found.columns[0].values() | sort) }}
 {% endmacro %}
 
-{# A lake that was lost took the marts of Spark with it. #}
+{# If the lake is lost, Spark's marts are lost as well. #}
 {% macro spark__opening_dates() %}{{ return([]) }}{% endmacro %}
 
 {# Insert what the last publication has of these rows, by the columns that both know. #}

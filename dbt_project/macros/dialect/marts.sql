@@ -1,8 +1,8 @@
 -- Where DuckDB and Spark differ about how a mart is stored.
 
-{# Spark replaces no rows of a Parquet table: a mart is cut into folders, by what a run owns, and a run writes new folders in a place of
-   its own (pipelines/spark/driver.py commits them all at once). Windows may begin before the run and are few: one folder. So is
-   what every run makes anew. #}
+{# Spark cannot replace rows of a Parquet table. So a mart is divided into folders, one for each thing that a run owns, and a run writes new
+   folders into a directory of its own (pipelines/spark/driver.py commits them all at once). Windows may begin before the run and are few: one
+   folder. Marts that every run computes whole have one folder, too. #}
 {% macro spark__partition_cols(label, required=false) %}
     {%- if model.schema == 'marts' and config.get('replaces', 'dates') not in ('windows', 'all') -%}
         {{ label }} ({{ 'month' if config.get('replaces') == 'months' else 'date' }})

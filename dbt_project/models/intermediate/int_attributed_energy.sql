@@ -234,7 +234,7 @@ covered_shares as (
 
 ),
 
--- Where a row stands in the covered time of its meter and interval: what a whole interval carries (its host) is shared along it.
+-- A row's position in the covered time of its meter and interval: what belongs to the whole interval (its host) is shared along that time.
 contended as (
 
     select
@@ -334,7 +334,7 @@ rows_of_members as (
 
 ),
 
--- A claimant with several members of one board (MIG slices, pods that nobody knows) stands in one row.
+-- A claimant with several members of one board (MIG slices, unknown pods) has one row.
 rows_of_claimants as (
 
     select

@@ -1,5 +1,5 @@
--- Whom the labels of each board name, on a date, at its last sample before and at its first one after: one row per date, board and series of
--- the reading whose labels count. `place` is `own`, `before` or `after`. The labels that the scraper put in the place of a workload's own
+-- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. One row per date, board and series of
+-- the reading whose labels count. `place` is `own`, `before` or `after`. Labels that the scraper set instead of a workload's own
 -- (honor_labels: false) name the exporter's pod: the scrape job decides per date, and where it does not, the container.
 with series as (
 

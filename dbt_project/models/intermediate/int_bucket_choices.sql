@@ -1,5 +1,5 @@
--- Which buckets judge an engine's latency on a date: of one histogram each of the time to the first token and of the time per output token, the
--- bounds next to the model's SLO and the count of all. Per-request means come before gaps between tokens, which only stand in for them.
+-- The buckets by which an engine's latency is assessed on a date: of one histogram of the time to first token and one of the time per output
+-- token, the bounds next to the model's SLO and the count of all. Histograms of per-request means are preferred to those of token gaps.
 with series as (
 
     select * from {{ ref('stg_series') }} where quantity in ('ttft_bucket', 'tpot_bucket', 'itl_bucket')
@@ -84,7 +84,7 @@ chosen as (
 
 ),
 
--- A bound that some of an engine's series lack (ranks of another version) would not count what they count.
+-- A bound that some series of an engine lack (ranks of another version) is not used: it would leave out their requests.
 bounds as (
 
     select

@@ -1,5 +1,5 @@
--- Readings of the chosen buckets, as int_token_readings has them of tokens: a bucket is a counter of the requests within its bound.
-{# Only int_histogram_goodput reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
+-- Readings of the chosen buckets, as in int_token_readings for tokens: a bucket is a counter of the requests within its bound.
+{# Only int_histogram_goodput reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
 with series as (

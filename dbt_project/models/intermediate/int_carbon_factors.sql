@@ -1,5 +1,5 @@
--- What a kWh of each site's grid emits in each hour of the run: one row per date, zone and hour. The one place of the fallback: the hour's
--- own value, else the zone's yearly factor, else the wider zone's, else NULL; carbon_basis says which.
+-- What a kWh of each site's grid emits in each hour of the run: one row per date, zone and hour. The only place of the fallback: the hour's
+-- own value, else the zone's yearly factor, else the wider zone's, else NULL; carbon_basis names the step.
 with zones as (
 
     select distinct zone from {{ source('fleet', 'sites') }} where zone is not null
@@ -76,7 +76,7 @@ average_hours as (
 
 ),
 
--- What one more kWh would have emitted: another question, never an answer to the first.
+-- Marginal values are the emissions of one more kWh. They never replace an average value.
 marginal_hours as (
 
     select

@@ -76,7 +76,7 @@ covering as (
         on edges.date = runs.date
         and edges.meter = runs.meter
         and edges.edge_us >= runs.start_us
-        -- A claimant seen once only has a run without a length: it holds until the next sight.
+        -- A claimant that was seen only once has a run of length 0: it holds until the next sample.
         and (
             edges.next_us <= runs.end_us
             or (runs.start_us = runs.end_us and edges.edge_us = runs.start_us and edges.next_us - edges.edge_us <= edges.cap_us)

@@ -71,7 +71,7 @@ booked_days as (
 
 ),
 
--- First and last sample, neighbours included: later ones than the date's say that the meter, or the engine, lives on.
+-- First and last sample, neighbours included: a sample after the date shows that the meter, or the engine, still exists.
 meter_ends as (
 
     select
@@ -134,7 +134,7 @@ lone_jobs as (
 
 ),
 
--- A batch job has no namespace and its engine seldom says which job it is: alone on its node, it is whatever serves there.
+-- A batch job has no namespace, and its engine seldom reports the job's name: a job alone on its node claims for the engine that serves there.
 by_labels as (
 
     select
@@ -234,7 +234,7 @@ engine_series as (
 
 ),
 
--- A silence between two samples is known from both sides, whichever landed first; what ends is not.
+-- A silence between two samples shows in both, whichever landed first. The end of a series does not.
 neighboured_series_days as (
 
     select

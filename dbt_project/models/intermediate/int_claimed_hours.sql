@@ -1,9 +1,9 @@
--- How long each model claimed accelerators in each hour, silences included, until the board is gone: what capacity is charged for, and what
--- covered time is measured against. Members of a slice claim its covered time as the book shared it, and the rest in the same shares. Joules of
+-- How long each model claimed accelerators in each hour, silences included, until the board is gone: capacity is charged for this time, and
+-- covered time is compared with it. Members of a slice claim its covered time as the book shared it, and the rest in the same shares. Joules of
 -- a silence longer than max_spread are booked to `__unknown__`; their time stays with the claimant. One row per hour, local date and holder.
 {% set holder = ['deployment', 'namespace', 'team', 'model', 'role'] %}
 
--- A pod holds its board also where no engine is known for it; of two pods on the two sides of a silence neither does.
+-- A pod claims its board even where its engine is unknown. In a silence between two different pods neither claims it.
 with claims as (
 
     select

@@ -1,5 +1,5 @@
--- What each date of the lookback says of each curve's tokens and joules, in one pass over its intervals: what phases are told apart from, and what
--- the price of a token at its actual load is made of.
+-- Sums of each curve's tokens and joules on each date of the lookback, in one pass over its intervals: the input of phase_fit, and of
+-- the price of a token at its actual load.
 with intervals as (
 
     select * from {{ ref('model_intervals') }}
@@ -12,7 +12,7 @@ lookback as (
 
 ),
 
--- Thousands of tokens and of joules, so that sums of products fit exact numbers; only where tokens moved and their computed input is told.
+-- Thousands of tokens and of joules, so that sums of products fit exact numbers; only where tokens moved and their computed input is reported.
 points as (
 
     select
@@ -61,7 +61,7 @@ summed as (
 
 ),
 
--- Intervals whose computed input is told, else those whose input is, cached tokens included.
+-- Intervals with reported computed input; where there are none, those with reported input, cached tokens included.
 final as (
 
     select

@@ -1,5 +1,5 @@
--- Boards that draw 1.5 to 3 times the limit of their device type nearly all of a date: the limit is stated too low, and on this date twice as much
--- is believed. By the gauge where there is one: 90 % of its samples; else by the counter: the mean of the date. The date's own raw decides.
+-- Boards that draw 1.5 to 3 times the limit of their device type nearly all of a date: the stated limit is too low, and twice as much is accepted
+-- on this date. Evidence is 90 % of the gauge's samples, or without a gauge the counter's mean of the date. Only the date's own raw is used.
 -- One row per date and board.
 with impossible_samples as (
 
@@ -52,7 +52,7 @@ board_days as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         board_days.date,
@@ -80,7 +80,7 @@ final as (
         device_type,
         power_limit_watts,
         watts_seen
-    from judged
+    from assessed
     where is_doubted
 
 )

@@ -1,7 +1,7 @@
 -- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first, difference second").
 -- Days with a fall, a leap, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
 -- Neighbours before and after the run close the first and last segment.
-{# Only int_energy_segments reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
+{# Only int_energy_segments reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
 with meters as (
@@ -92,7 +92,7 @@ cut_meter_days as (
 
 ),
 
--- The date's own facts decide how it is read, so that any order of booking reads it alike.
+-- Only the date's own facts decide how it is read, so that the order of booking makes no difference.
 slow_reading_days as (
 
     select distinct

@@ -1,7 +1,7 @@
 -- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments are differences,
--- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: the energy is not known. On dates on which a meter is
--- handed over, its own segments stand for those of its readings.
-{# Only int_energy_intervals reads it: DuckDB need not write it down, and Spark would plan these steps as one. #}
+-- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: unknown energy. On dates of a handover the
+-- meter's own segments (int_handover_segments) replace those of its readings.
+{# Only int_energy_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
 with meters as (
@@ -197,7 +197,7 @@ doubted_dates as (
 
 ),
 
--- The first and the last sample of each date: what crosses a midnight, on both sides.
+-- The first and the last sample of each date: the two ends of the steps over midnight.
 edge_samples as (
 
     select reading_id, date, day_number, has_repeats, first_us as observed_us, first_watts as watts, possible_watts, midnight_watts, true as is_first
@@ -279,8 +279,8 @@ gauge_steps as (
 
 ),
 
--- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends. Over midnight a step is from the last
--- sample of its date to the first of the next, or it is not: the other date knows no more of this one.
+-- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends. A step over midnight goes from the
+-- last sample of one date to the first of the next date; if these are not neighbours, there is no step.
 gauge_segments as (
 
     select

@@ -1,5 +1,5 @@
--- What each engine moved and drew in each hour, under the names of its curve: where latency, tokens, joules and the devices' activity meet. An
--- engine over two types of device has no row; one whose power nobody metered is of device type `none`.
+-- What each engine moved and drew in each hour, under the names of its curve: joins latency, tokens, joules and the activity of its boards. An
+-- engine over two types of device has no row; one without metered power is of device type `none`.
 with ledger as (
 
     select * from {{ ref('energy_ledger') }}
@@ -13,7 +13,7 @@ tokens as (
 
 ),
 
--- Of a whole board; what a MIG instance says is not its board's.
+-- Metrics of a whole board only; those of a MIG instance do not describe its board.
 activity_series as (
 
     select distinct
@@ -106,8 +106,8 @@ token_hours as (
         min(model) as model,
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
-        {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_told_tokens,
-        -- A decoder's input stands with its prefill engine.
+        {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_counted_tokens,
+        -- A decoder's input tokens are in the row of its prefill engine.
         max(case when token_class = 'input' or role = 'decode' then 1 else 0 end) as has_input
     from tokens
     group by 1, 2, 3, 4
@@ -128,7 +128,7 @@ final as (
         token_hours.role,
         token_hours.output_tokens,
         token_hours.matched_output_tokens,
-        case when token_hours.has_input = 1 then token_hours.matched_told_tokens end as matched_total_tokens,
+        case when token_hours.has_input = 1 then token_hours.matched_counted_tokens end as matched_total_tokens,
         energy_hours.matched_gpu_seconds,
         energy_hours.matched_joules,
         energy_hours.busy_gpu_seconds,

@@ -1,7 +1,7 @@
--- What each engine did in each interval: one row per date, engine and interval of which its telemetry says something. `active_us` is the time in
+-- What each engine did in each interval: one row per date, engine and interval with telemetry. `active_us` is the time in
 -- which tokens moved or requests ran, at the samples' own resolution. `unknown_us` is silence: a gap of more than three of a series' own intervals
--- over which its counter moved, or its process started. A gap over which a counter stood still was idle. A restart in a silence, and the time
--- in which a process loads, say nothing of what the engine did: an interval of nothing else has no row.
+-- over which its counter moved, or its process started. A gap over which a counter did not move was idle. A restart in a silence, and the time
+-- in which a process loads, do not show what the engine did: an interval of nothing else has no row.
 with engine_steps as (
 
     select * from {{ ref('int_engine_steps') }}
@@ -85,7 +85,7 @@ apart as (
 ),
 
 -- What any series sampled is known; where all were silent, what one of them counted meanwhile makes the silence unknown.
-judged as (
+assessed as (
 
     select
         *,
@@ -109,7 +109,7 @@ engine_activity as (
         sum(case when knowledge = 'known' then to_us - from_us else 0 end) as known_us,
         sum(case when knowledge in ('bridged', 'lost') then to_us - from_us else 0 end) as unknown_us,
         sum(case when knowledge = 'lost' then to_us - from_us else 0 end) as lost_us
-    from judged
+    from assessed
     group by engine, interval_number
 
 ),
@@ -132,7 +132,7 @@ engine_tokens as (
 ),
 
 -- Requests may be reported where tokens are not.
-told as (
+engine_reports as (
 
     select
         coalesce(engine_tokens.engine, engine_activity.engine) as engine,
@@ -166,7 +166,7 @@ final as (
         -- Asleep only if asleep all the time that was seen.
         asleep_us > 0 and asleep_us >= 0.99 * covered_us as is_asleep,
         has_tokens and lost_us = 0 as is_countable
-    from told
+    from engine_reports
     where {{ date_of_us('interval_number * ' ~ grid_us()) }} >= date '{{ start_date() }}'
         and {{ date_of_us('interval_number * ' ~ grid_us()) }} < date '{{ end_date() }}'
         and (known_us > 0 or (has_tokens and lost_us = 0))

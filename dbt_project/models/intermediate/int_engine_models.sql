@@ -1,6 +1,6 @@
--- Which models an engine serves when, for the engines that serve more than one on a date, or another than their labels say: one row per date,
+-- Which models an engine serves when, for engines that serve more than one on a date, or another than their labels name: one row per date,
 -- engine, slice of the date and model. Models that follow each other cut the date at the first sample of the later one; models served at once (a
--- base model and its LoRAs) are members of one slice. What the fleet file assigns with times comes before the labels. Other engines have no row.
+-- base model and its LoRAs) are members of one slice. Timed assignments of the fleet file overrule labels. Other engines have no row.
 with series as (
 
     select * from {{ ref('stg_series') }} where stream = 'tokens'
@@ -98,7 +98,7 @@ assigned as (
 
 ),
 
--- Nearly every engine has one model, and what is assigned to it is what it says.
+-- Nearly every engine has one model, and its assignment in the fleet file names the same one.
 chosen as (
 
     select date, engine from engine_days where models > 1
@@ -112,7 +112,7 @@ chosen as (
 
 ),
 
--- What was there at the engine's first sample was there from midnight, as far as the date knows; so at its last.
+-- The models at an engine's first sample of the date count from midnight on; those at its last sample count until midnight.
 labelled as (
 
     select

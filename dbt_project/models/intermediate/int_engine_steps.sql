@@ -1,7 +1,7 @@
--- What each engine's token series say of each moment: one row per engine, grid interval and step between two samples, cut at the interval's edges.
--- A gap is longer than three of a series' own intervals. Over it the counter stood `still`, was `bridged` (it moved, nobody knows when), or is
--- `lost`: the process began anew in it, or had begun and still loaded.
-{# Only int_engine_intervals reads it: DuckDB need not write it down, and Spark would plan these steps each time that they are used. #}
+-- What each engine's token series report of each moment: one row per engine, grid interval and step between two samples, cut at the interval's
+-- edges. A gap is longer than three of a series' own intervals. Over it the counter was `still`, was `bridged` (it moved, at an unknown time), or
+-- is `lost`: the process started in it, or had started and was still loading.
+{# Only int_engine_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps each time that they are used. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
 with series as (
@@ -166,7 +166,7 @@ sampled_steps as (
 
 ),
 
--- Longer than three intervals as the source states them: still no gap where the series' own are as long.
+-- Longer than three of the source's stated intervals, but no gap where the series' own intervals are that long.
 long_steps as (
 
     select
@@ -249,7 +249,7 @@ loading as (
 
 ),
 
-told_steps as (
+all_steps as (
 
     select * from sampled_steps
     union all
@@ -282,13 +282,13 @@ told_steps as (
 
 ),
 
-judged_steps as (
+numbered_steps as (
 
     select
         *,
         {{ int_div('start_us', grid_us()) }} as first_interval,
         {{ int_div('end_us - 1', grid_us()) }} as last_interval
-    from told_steps
+    from all_steps
     where end_us > {{ run_start_us() }} and start_us < {{ run_end_us() }}
 
 ),
@@ -307,7 +307,7 @@ pieces as (
         is_still,
         is_bridged,
         is_lost
-    from judged_steps
+    from numbered_steps
     where first_interval = last_interval
     union all
     select
@@ -329,7 +329,7 @@ pieces as (
                 'greatest(first_interval, ' ~ int_div(run_start_us(), grid_us()) ~ ')',
                 'least(last_interval, ' ~ int_div(run_end_us() ~ ' - 1', grid_us()) ~ ')'
             ) }} as interval_number
-        from judged_steps
+        from numbered_steps
         where first_interval < last_interval
     ) as spread
 

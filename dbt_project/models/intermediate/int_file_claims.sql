@@ -1,5 +1,5 @@
--- What the fleet file claims of the meters whose own labels name nobody, in slices of a date; and who is left: one row per date, meter, slice and
--- member. A board that would be held if anything ran on its node is unallocated; of any other, nobody knows (`none`).
+-- What the fleet file claims of the meters whose own labels name no claimant, in slices of a date; and the rest: one row per date, meter, slice and
+-- member. A board that would be held if anything ran on its node is unallocated; the claimant of any other is unknown (`none`).
 with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
@@ -67,7 +67,7 @@ labelled_meters as (
 
 ),
 
--- Boards that somebody would hold if anything ran: the fleet file lists them, or their exporter maps pods and had none to name.
+-- Boards that would have a claimant if anything ran on them: the fleet file lists them, or their exporter maps pods and had none to name.
 watched_boards as (
 
     select

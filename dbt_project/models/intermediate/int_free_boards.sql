@@ -1,4 +1,4 @@
--- Boards that nobody holds at the end of the lookback: since when, and what each has drawn since. One row per board.
+-- Unallocated boards at the end of the lookback: since when, and what each has drawn since. One row per board.
 {%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare'] %}
 
 with dates as (
@@ -28,7 +28,7 @@ newest as (
 
 ),
 
--- The ledger is large: what is read of it is named at each place, and never the whole lookback of boards that somebody holds all the time.
+-- The ledger is large: each step selects the boards it needs. The whole lookback of boards that are always held is never read.
 free_rows as (
 
     select
@@ -88,7 +88,7 @@ newest_rows as (
 
 ),
 
--- A board that is silent by then is switched off, or nobody knows: it is not counted as free.
+-- A board that is silent by then is switched off or in an unknown state: it is not counted as free.
 last_rows as (
 
     select *
@@ -144,7 +144,7 @@ last_held as (
 
 ),
 
--- Each board that is free now, since somebody was last known to hold it, or nobody knew.
+-- Each board that is free now, since it was last held or in an unknown state.
 final as (
 
     select

@@ -1,6 +1,6 @@
--- Who knows which stretch of a meter that is handed over: one row per meter and stretch between two changes of that. A stretch is booked by the
+-- Which reading books which stretch of a meter that is handed over: one row per meter and stretch between two changes. A stretch is booked by the
 -- best reading that covers it; over a gap of a counter, the counter's difference is the sum: what covers the gap is scaled to it (`scale`), and
--- the rest is shared by the stretches that nobody covers (`uncovered_joules`).
+-- the rest is shared by the stretches that no reading covers (`uncovered_joules`).
 with steps as (
 
     select * from {{ ref('int_handover_steps') }}
@@ -134,7 +134,7 @@ bridgers as (
 
 ),
 
--- A counter's gap says nothing of what a better reading covers.
+-- A gap of a counter does not affect stretches that a better reading covers.
 known as (
 
     select
@@ -197,7 +197,7 @@ weighed as (
 
 ),
 
--- What a gap has besides its own: what better readings cover of it, and what lies in the gap of a better counter.
+-- What a gap contains of other readings: stretches that better readings cover, and stretches in the gap of a better counter.
 gaps as (
 
     select

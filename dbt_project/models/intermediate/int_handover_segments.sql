@@ -1,7 +1,7 @@
 -- Segments of the meters that are handed over, on the dates of the run: one row per date, purpose, meter and segment, as in
 -- int_energy_segments, and the reading that covers it. Seconds in which no board of a node reports are booked by the node's own meter; in all others it measures the
 -- host.
-{# int_energy_segments reads it, and series_daily. #}
+{# int_energy_segments and series_daily read it. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
 with cells as (

@@ -1,5 +1,5 @@
--- Sample by sample, what each reading of a meter knows where the best one has a gap: one row per reading and step between two of its samples.
--- Also of the dates outside the run over which a counter of the meter is silent: its difference is the sum over all of them.
+-- What each reading of a meter measures while the best reading has a gap: one row per reading and step between two of its samples.
+-- Dates outside the run are included where a counter of the meter is silent over them: its difference is the sum over all of them.
 with handovers as (
 
     select distinct
@@ -207,7 +207,7 @@ near_days as (
 
 ),
 
-told_days as (
+board_days as (
 
     select
         meter_readings.meter,
@@ -228,14 +228,14 @@ told_days as (
 doubted_days as (
 
     select
-        told_days.meter,
-        told_days.day_number
-    from told_days
-    left join near_days on told_days.meter = near_days.meter and told_days.day_number = near_days.day_number
+        board_days.meter,
+        board_days.day_number
+    from board_days
+    left join near_days on board_days.meter = near_days.meter and board_days.day_number = near_days.day_number
     where case
-        when told_days.gauge_samples > 0 then near_days.near_samples >= 0.9 * told_days.gauge_samples
-        else told_days.counted_watts > told_days.type_possible_watts
-            and told_days.counted_watts <= {{ doubted_limit_factor() }} * told_days.type_possible_watts
+        when board_days.gauge_samples > 0 then near_days.near_samples >= 0.9 * board_days.gauge_samples
+        else board_days.counted_watts > board_days.type_possible_watts
+            and board_days.counted_watts <= {{ doubted_limit_factor() }} * board_days.type_possible_watts
     end
 
 ),
@@ -314,7 +314,7 @@ steps as (
         is_counter
         and {{ is_dip(
             'value', 'observed_us', 'previous_value', 'previous_us', 'next_value', 'next_us', true,
-            '(' ~ believed_watts('possible_watts', 'is_doubted', 'previous_us', 'next_us') ~ ')'
+            '(' ~ accepted_watts('possible_watts', 'is_doubted', 'previous_us', 'next_us') ~ ')'
         ) }}
     )
 
@@ -352,7 +352,7 @@ final as (
         measured.is_reset,
         measured.is_counter
         and measured.energy_joules
-        > coalesce({{ believed_watts('measured.possible_watts', 'measured.is_doubted', 'measured.start_us', 'measured.end_us') }}, {{ ceiling_watts('meter_readings.meter_scope') }}) * (measured.end_us - measured.start_us) / 1e6
+        > coalesce({{ accepted_watts('measured.possible_watts', 'measured.is_doubted', 'measured.start_us', 'measured.end_us') }}, {{ ceiling_watts('meter_readings.meter_scope') }}) * (measured.end_us - measured.start_us) / 1e6
             as is_impossible,
         measured.end_us - measured.start_us > caps.cap_us as is_gap
     from measured

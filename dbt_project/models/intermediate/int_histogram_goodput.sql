@@ -1,5 +1,5 @@
--- How many of an engine's requests of an hour were good, as far as its histograms say: how many kept each SLO, not which. All that is known of
--- both together are Fréchet's bounds, max(0, a + b - 1) and min(a, b).
+-- How many of an engine's requests of an hour were good, by its histograms: how many met each SLO, not which. How many met both is known only
+-- within Fréchet's bounds, max(0, a + b - 1) and min(a, b).
 with readings as (
 
     select * from {{ ref('int_bucket_readings') }}
@@ -48,7 +48,7 @@ counts as (
 
 ),
 
--- Where none was counted in the hour, nobody knows.
+-- Without a request in the hour it is unknown.
 shares as (
 
     select
@@ -60,7 +60,7 @@ shares as (
 ),
 
 -- The first token of an answer is the prefill's work, the others the decoder's; a frontend before both sees what the user sees.
-judged as (
+assessed as (
 
     select
         engine_hours.*,
@@ -87,7 +87,7 @@ judged as (
 
 ),
 
--- Requests are counted when they finish; where only gaps between tokens are told, when they begin.
+-- Requests are counted when they finish; where only gaps between tokens are reported, when they begin.
 joined as (
 
     select
@@ -97,7 +97,7 @@ joined as (
             case when needs_ttft then ttft_share_low else 1 end + case when needs_tpot then tpot_share_low else 1 end - 1, 0
         ) as good_share_low,
         least(case when needs_ttft then ttft_share_high else 1 end, case when needs_tpot then tpot_share_high else 1 end) as good_share_high
-    from judged
+    from assessed
     where (needs_ttft or needs_tpot)
         and (not needs_ttft or ttft_counted is not null)
         and (not needs_tpot or tpot_counted is not null)
@@ -115,7 +115,7 @@ bounded as (
 
 ),
 
--- Which requests held the tokens nobody knows: each holds one at least, and at most the model's context.
+-- It is unknown which requests had how many tokens: each has at least one, and at most the model's context.
 final as (
 
     select

@@ -92,8 +92,8 @@ beside_boards as (
 
 ),
 
--- A node meter that saw less than half of what its boards saw says nothing about their host.
-judged as (
+-- A node meter that covered less than half of what its boards covered gives no energy of the host.
+assessed as (
 
     select
         *,
@@ -111,7 +111,7 @@ node_intervals as (
         interval_number,
         max(greatest(node_watts - boards_watts, 0) * node_covered_us / 1e6) as node_host_joules,
         max(node_covered_us) as node_covered_us
-    from judged
+    from assessed
     where is_measured and boards_covered_us > 0
     group by date, node, interval_number
 
@@ -131,7 +131,7 @@ mean_hosts as (
 hosts as (
 
     select
-        judged.*,
+        assessed.*,
         case
             when is_measured then 'measured'
             when mean_hosts.mean_host_watts is not null then 'measured_mean'
@@ -140,8 +140,8 @@ hosts as (
         end as host_basis,
         case when is_measured then greatest(node_watts - boards_watts, 0) else coalesce(mean_hosts.mean_host_watts, host_watts) end
         * node_covered_us / 1e6 as node_host_joules
-    from judged
-    left join mean_hosts on judged.date = mean_hosts.date and judged.node = mean_hosts.node
+    from assessed
+    left join mean_hosts on assessed.date = mean_hosts.date and assessed.node = mean_hosts.node
 
 ),
 

@@ -82,9 +82,9 @@ final as (
         gauges.meter,
         gauges.site,
         count(*) as impossible_samples,
-        -- Up to three times the limit: what a limit that is stated too low looks like.
+        -- Up to three times the limit: many such samples mean that the stated limit is too low.
         sum(case when samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts then 1 else 0 end) as near_samples,
-        -- Of these, the first and the last sample of the date: they are believed on every date.
+        -- Of these, the first and the last sample of the date: they are accepted on every date.
         sum(case
             when gauges.has_limit
                 and samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts

@@ -31,7 +31,7 @@ series_days as (
 
 ),
 
--- A board's other readings may know it for longer than the one whose labels count.
+-- A board's other readings may cover more time than the reading whose labels count.
 board_ends as (
 
     select
@@ -45,7 +45,7 @@ board_ends as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         elements.*,
@@ -77,7 +77,7 @@ pieces as (
         to_us as held_end_us,
         claim_keys,
         cast(null as {{ dbt.type_string() }}) as held_by
-    from judged
+    from assessed
     where kind in ('held', 'head')
     union all
     select
@@ -89,7 +89,7 @@ pieces as (
         until_us as held_end_us,
         claim_keys,
         cast(null as {{ dbt.type_string() }}) as held_by
-    from judged
+    from assessed
     where kind = 'silence' and until_us > from_us
     union all
     select
@@ -101,7 +101,7 @@ pieces as (
         to_us as held_end_us,
         cast(null as {{ dbt.type_string() }}) as claim_keys,
         case when held_by_before = held_by_after then held_by_before else held_by_before || ', ' || held_by_after end as held_by
-    from judged
+    from assessed
     where kind = 'silence' and until_us < to_us
     union all
     -- Never seen again: the claim ends with the board's last sample or its engine's last report.
@@ -114,7 +114,7 @@ pieces as (
         case when board_last_us > until_us + cap_us then until_us else least(greatest(until_us, board_last_us), to_us) end as held_end_us,
         claim_keys,
         cast(null as {{ dbt.type_string() }}) as held_by
-    from judged
+    from assessed
     where kind = 'tail' and (until_us > from_us or board_last_us <= until_us + cap_us)
     union all
     -- Another reading of the board goes on without a name.
@@ -127,7 +127,7 @@ pieces as (
         least(board_last_us, to_us) as held_end_us,
         cast(null as {{ dbt.type_string() }}) as claim_keys,
         held_by_before as held_by
-    from judged
+    from assessed
     where kind = 'tail' and board_last_us > until_us + cap_us and until_us < to_us
 
 ),

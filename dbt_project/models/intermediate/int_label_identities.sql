@@ -1,5 +1,5 @@
--- Who each landed series of power, energy or tokens is about, by a second reading of its raw labels: the balances and series_daily stand on
--- this and not on stg_series, on which the book stands, so that a mistake in either shows. One row per series and token class.
+-- Which entity each landed series of power, energy or tokens is about, by a second, independent parsing of its raw labels. The balances and
+-- series_daily use this model and the book uses stg_series, so that a mistake in either shows. One row per series and token class.
 with series as (
 
     select * from {{ source('raw', 'series') }}
@@ -97,7 +97,7 @@ known_series as (
 
 ),
 
--- What the labels say, alias by alias. What should be globally unique and is a bare number is unique on its host alone.
+-- What the labels name, alias by alias. An identifier that should be globally unique and is a bare number is unique on its host alone.
 label_values as (
 
     select
@@ -115,7 +115,7 @@ label_values as (
 
 ),
 
--- The alias of the lowest rank that says anything speaks.
+-- Of the aliases with a value, the one of the lowest rank is used.
 attribute_values as (
 
     select
@@ -138,7 +138,7 @@ names as (
         {% for attribute in ['node', 'instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
         max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
         {% endfor -%}
-        -- Ranks that tell the same tokens: the first of them is heard, pipeline before tensor.
+        -- Ranks that report the same tokens: only the first of them is counted, pipeline before tensor.
         sum(case attribute when 'pipeline_rank' then 1000000 when 'tensor_rank' then 1 else 0 end
             * case when attribute in ('pipeline_rank', 'tensor_rank') then cast(name as integer) else 0 end) as place_among_ranks
     from attribute_values
@@ -288,7 +288,7 @@ final as (
         placed.source,
         placed.metric,
         placed.stream,
-        -- Where prefill and decode are apart, the prompt counts at the one and the answer at the other.
+        -- With separate prefill and decode engines, input tokens count at the prefill engine and output tokens at the decoder.
         case
             when placed.quantity = 'tokens'
                 and (
@@ -313,7 +313,7 @@ final as (
         placed.site,
         placed.rack,
         placed.meter_device_type,
-        coalesce(placed.place_among_ranks = first_ranks.first_place, true) as is_heard,
+        coalesce(placed.place_among_ranks = first_ranks.first_place, true) as is_counted,
         coalesce(meter_readings.reading_id, placed.series_id) as reading_id
     from placed
     left join meter_readings

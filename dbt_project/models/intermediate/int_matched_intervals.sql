@@ -1,4 +1,4 @@
--- Engine intervals that stand on both sides: power over (nearly) all the time that tokens are known for. Ratios are taken over these alone.
+-- Engine intervals with both tokens and power: power over (nearly) all the time for which tokens are known. Ratios use these intervals alone.
 with attributed as (
 
     select * from {{ ref('int_attributed_energy') }}
@@ -34,7 +34,7 @@ final as (
     left join engine_intervals
         on powered.engine = engine_intervals.engine and powered.interval_number = engine_intervals.interval_number
     where powered.least_covered_seconds * 1000000 >= 0.9 * coalesce(engine_intervals.covered_us, 0)
-        -- A source that tells nothing of an interval moved nothing if it is complete; one that tells requests alone may have moved tokens.
+        -- A complete source that reports nothing in an interval moved no tokens; one that reports requests alone may have moved some.
         and coalesce(engine_intervals.is_countable, true)
 
 )

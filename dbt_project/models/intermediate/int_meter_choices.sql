@@ -1,7 +1,7 @@
 -- One meter books each device and second: by rank (counter before gauge), then by coverage. Each node's second is booked from its finest scope
 -- that reports; a node meter above booked boards measures the host. A rack's or a hall's meter books only what nothing finer meters there.
--- Where the best reading has a gap that another one may fill, or no board of a node reports all day, `is_handover` says that
--- int_handover_segments decides second by second (decision 0011).
+-- Where the best reading has a gap that another one may fill, or no board of a node reports all day, `is_handover` is true:
+-- then int_handover_segments decides second by second (decision 0011).
 with reading_days as (
 
     select * from {{ ref('int_reading_days') }}
@@ -93,7 +93,7 @@ power_readings as (
 ),
 
 -- Readings with the same number of samples and the same longest gap were mostly scraped together, and are silent together: an outage of the
--- scraper is no handover. Their times tell.
+-- scraper is no handover. Their sample times decide.
 lookalikes as (
 
     select
@@ -177,7 +177,7 @@ filled_gaps as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         finest.*,
@@ -212,13 +212,13 @@ purposes as (
             when meter_scope = 'node' then 'host'
             else 'cross_check'
         end as purpose
-    from judged
+    from assessed
     union all
     -- The seconds in which no board of the node reports are its own meter's.
     select
         *,
         'booked' as purpose
-    from judged
+    from assessed
     where is_mixed and coarseness = 3 and preference = 1
 
 ),
@@ -273,7 +273,7 @@ final as (
         -- Another reading of the meter may know what the booked one does not.
         case when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
         case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
-        -- A node's meter that books while its boards are silent stands for none of its own: the boards are claimed themselves.
+        -- A node's meter that books while its boards are silent replaces none of its own: the boards are claimed themselves.
         case when purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false) then 0 else coalesce(device_types.gpus, 1) end as gpu_count,
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when purposes.meter_scope = 'board'

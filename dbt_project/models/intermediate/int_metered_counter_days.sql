@@ -1,8 +1,8 @@
--- What raw says of each token counter and each reported process start on each date, by the second reading of labels: none of the book's
+-- What raw has of each token counter and each reported process start on each date, by the second parsing of labels: none of the book's
 -- steps. A date whose chunk facts do not add up by themselves is troubled. One row per series and date with samples.
 with series as (
 
-    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_heard
+    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_counted
 
 ),
 

@@ -1,6 +1,6 @@
--- What raw says each meter measured on each date: the other side of the balance. Reads raw and the catalogues, none of the book's steps.
--- Calm counters telescope from the chunk facts, troubled ones are added up sample by sample, gauges are weighted by the time each sample
--- stands for. One row per date and meter that ought to be booked.
+-- What each meter measured on each date according to raw: the other side of the balance. Reads raw and the catalogues, none of the book's steps.
+-- Days of a counter without trouble are telescoped from the chunk facts, others are added up sample by sample. Gauges are weighted by the time
+-- that each sample covers. One row per date and meter that ought to be booked.
 with readings as (
 
     select * from {{ ref('int_metered_readings') }}
@@ -55,7 +55,7 @@ calm as (
 
 ),
 
--- `place` stands for date, scope and meter while millions of samples are sorted by it.
+-- `place` is a short key for date, scope and meter while millions of samples are sorted by it.
 troubled as (
 
     select
@@ -67,7 +67,7 @@ troubled as (
 
 ),
 
--- Whether the neighbour's last or first sample is a dip tells only the one behind it.
+-- Whether the neighbour's first or last sample is a dip is seen only from the sample behind it.
 {% for neighbour, beyond, nearest in [('previous', '<', 'max'), ('next', '>', 'min')] -%}
 {{ neighbour }}_dips as (
 
@@ -163,7 +163,7 @@ samples_of_troubled as (
 
 ),
 
--- The date's own samples, and of its neighbours the one before and the one after.
+-- The date's own samples, the last one before the date and the first one after it.
 troubled_points as (
 
     select place, is_counter, start_us, cap_us, observed_us, value from samples_of_troubled where not has_repeats
@@ -175,7 +175,7 @@ troubled_points as (
     select place, kind = 'counter' as is_counter, start_us, cap_us, {{ neighbour }}_us as observed_us, {{ neighbour }}_value as value
     from troubled
     where {{ neighbour }}_us is not null
-        -- Where one of the two samples beside a midnight is refused, nobody knows what was between them.
+        -- Where one of the two samples beside a midnight is refused, the energy between them is unknown.
         and (kind = 'counter' or greatest({{ neighbour }}_value, {{ own }}_value) <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}))
     union all
     select place, true as is_counter, start_us, cap_us, observed_us, value from beyond_{{ neighbour }}

@@ -1,4 +1,4 @@
--- Boards whose stated limit raw contradicts on a date, found without the book's steps: int_metered_readings believes twice as much of them.
+-- Boards whose stated limit raw contradicts on a date, found without the book's steps: int_metered_readings accepts up to twice as much of them.
 -- One row per date and board.
 {# As a constant the least limit is looked at while samples are read: see int_impossible_samples. #}
 {{ config(pre_hook="set variable least_doubtful = (
@@ -41,7 +41,7 @@ above as (
 
 ),
 
-told as (
+board_days as (
 
     select
         cast(chunks.chunk_start_at as date) as date,
@@ -62,14 +62,14 @@ told as (
 final as (
 
     select
-        told.date,
-        told.meter
-    from told
-    left join above on told.date = above.date and told.meter = above.meter
+        board_days.date,
+        board_days.meter
+    from board_days
+    left join above on board_days.date = above.date and board_days.meter = above.meter
     where case
-        when told.gauge_samples > 0 then above.samples >= 0.9 * told.gauge_samples
-        else cast(told.joules as double) > told.limit_watts * told.seconds
-            and cast(told.joules as double) <= told.limit_watts * told.seconds * {{ doubted_limit_factor() }}
+        when board_days.gauge_samples > 0 then above.samples >= 0.9 * board_days.gauge_samples
+        else cast(board_days.joules as double) > board_days.limit_watts * board_days.seconds
+            and cast(board_days.joules as double) <= board_days.limit_watts * board_days.seconds * {{ doubted_limit_factor() }}
     end
 
 )

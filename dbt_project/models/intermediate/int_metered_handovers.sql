@@ -1,5 +1,5 @@
--- What raw says a meter measured on a date on which several of its readings, or the node's meter and its boards, take turns. Each moment has
--- the joules of the best reading that steps over it, and then the counter's difference settles the sum of its gap. Reads int_metered_moments,
+-- What a meter measured, according to raw, on a date on which several of its readings, or the node's meter and its boards, take turns. Each
+-- moment has the joules of the best reading that steps over it; then the counter's difference fixes the sum of its gap. Reads int_metered_moments,
 -- none of the book's steps. One row per date and meter.
 with shared_days as (
 
@@ -13,7 +13,7 @@ ranked as (
 
 ),
 
--- One row per moment: who tells it, and whose gap it lies in.
+-- One row per moment: the reading that measures it, and the reading whose gap contains it.
 resolved as (
 
     select
@@ -53,9 +53,9 @@ gaps as (
         max(case when ranked.is_leap then 1 else 0 end) = 1 as is_leap,
         cast(sum(case when valued.open_place is null then valued.joules end) as double) as better_joules,
         sum(case when valued.open_place < ranked.place then valued.to_us - valued.at_us end) as elsewhere_us,
-        cast(sum(case when valued.open_place = ranked.place then valued.joules end) as double) as told_joules,
-        sum(case when valued.open_place = ranked.place and valued.best_place is not null then valued.to_us - valued.at_us end) as told_us,
-        sum(case when valued.open_place = ranked.place and valued.best_place is null then valued.to_us - valued.at_us end) as untold_us
+        cast(sum(case when valued.open_place = ranked.place then valued.joules end) as double) as measured_joules,
+        sum(case when valued.open_place = ranked.place and valued.best_place is not null then valued.to_us - valued.at_us end) as measured_us,
+        sum(case when valued.open_place = ranked.place and valued.best_place is null then valued.to_us - valued.at_us end) as unmeasured_us
     from ranked
     inner join valued
         on ranked.meter_scope = valued.meter_scope and ranked.meter = valued.meter and ranked.at_us = valued.at_us
@@ -76,20 +76,20 @@ due as (
 
 ),
 
--- What all moments of a gap have together: those that a gauge tells (`told_total`) and the others (`untold_total`).
-untold as (
+-- Sums over the moments of a gap: those that a gauge measures (`measured_total`) and the others (`unmeasured_joules`).
+completed as (
 
     select
         *,
         case
-            when is_leap or (has_fallen and told_us is not null) then null
-            when told_us is null then due_joules
-            when untold_us is null then 0
-            when is_too_long then greatest(due_joules - told_joules, 0)
-            when told_joules = 0 then due_joules
-            when possible_watts is null then greatest(due_joules - told_joules, 0)
-            else least(greatest(due_joules - told_joules, 0), possible_watts * untold_us / 1e6)
-        end as untold_total
+            when is_leap or (has_fallen and measured_us is not null) then null
+            when measured_us is null then due_joules
+            when unmeasured_us is null then 0
+            when is_too_long then greatest(due_joules - measured_joules, 0)
+            when measured_joules = 0 then due_joules
+            when possible_watts is null then greatest(due_joules - measured_joules, 0)
+            else least(greatest(due_joules - measured_joules, 0), possible_watts * unmeasured_us / 1e6)
+        end as unmeasured_joules
     from due
 
 ),
@@ -98,8 +98,8 @@ settled as (
 
     select
         *,
-        case when is_leap or has_fallen or is_too_long then told_joules else due_joules - coalesce(untold_total, 0) end as told_total
-    from untold
+        case when is_leap or has_fallen or is_too_long then measured_joules else due_joules - coalesce(unmeasured_joules, 0) end as measured_total
+    from completed
 
 ),
 
@@ -112,21 +112,21 @@ totalled as (
         valued.to_us,
         case
             when settled.place is null then 1
-            when settled.told_joules > 0 then settled.told_total / settled.told_joules
+            when settled.measured_joules > 0 then settled.measured_total / settled.measured_joules
             else 1
         end as scale,
         -- Watts that come from a gap's total alone.
         case
             when valued.open_place is null then 0
-            when valued.best_place is null then settled.untold_total / settled.untold_us * 1e6
-            when settled.told_joules = 0 and settled.told_total > 0 then settled.told_total / settled.told_us * 1e6
+            when valued.best_place is null then settled.unmeasured_joules / settled.unmeasured_us * 1e6
+            when settled.measured_joules = 0 and settled.measured_total > 0 then settled.measured_total / settled.measured_us * 1e6
             else 0
         end as flat_watts,
         valued.best_place,
         valued.from_watts,
         valued.to_watts,
         valued.best_place is not null
-        or (settled.untold_total is not null and not (settled.is_too_long and settled.told_us is not null and settled.untold_total = 0)) as is_known
+        or (settled.unmeasured_joules is not null and not (settled.is_too_long and settled.measured_us is not null and settled.unmeasured_joules = 0)) as is_known
     from valued
     left join settled
         on valued.meter_scope = settled.meter_scope

@@ -1,4 +1,4 @@
--- What each reading of a meter whose readings take turns tells of each moment: all sample times of the meter cut its time into moments. Reads
+-- The watts that each reading reports of each moment, for meters whose readings take turns: the sample times cut the meter's time into moments. Reads
 -- int_metered_steps, none of the book's steps. One row per moment of a meter and reading that steps over it.
 with shared_days as (
 
@@ -62,7 +62,7 @@ held as (
 
 ),
 
-told as (
+watts_reported as (
 
     select
         held.*,
@@ -98,7 +98,7 @@ final as (
         *,
         min(case when not is_open then place end) over (partition by meter_scope, meter, at_us) as best_place,
         min(case when is_open and is_counter then place end) over (partition by meter_scope, meter, at_us) as open_place
-    from told
+    from watts_reported
 
 )
 

@@ -1,5 +1,5 @@
--- What raw says each reading knows of each meter and date, best first: int_metered_days adds up the first, and compares the second with it.
--- Reads raw, the catalogues and its own reading of labels, none of the book's steps. One row per date and reading of a meter that ought to be booked.
+-- What each reading knows of each meter and date, according to raw, best first: int_metered_days adds up the first and checks it with the second.
+-- Reads raw, the catalogues and its own parsing of labels, none of the book's steps. One row per date and reading of a meter that ought to be booked.
 {% set reading = [
     'reading_id', 'source', 'metric', 'kind', 'rank', 'meter', 'meter_scope', 'coarseness', 'node', 'rack', 'site', 'device_type',
     'interval_seconds'
@@ -51,7 +51,7 @@ doubts as (
 
 ),
 
--- Each date of the run with the last sample before its own and the first one after; a counter also has the dates that it was silent on.
+-- Each date of the run, with the last sample before it and the first one after it. A counter also has the dates without samples.
 day_facts as (
 
     select
@@ -149,7 +149,7 @@ best as (
 
     select
         *,
-        -- What a meter stands for: its node, its rack, or all of its site.
+        -- What a meter measures: its node, its rack, or all of its site.
         min(coarseness) over (partition by date, coalesce(node, meter)) as finest_of_node,
         min(coarseness) over (partition by date, coalesce(rack, meter)) as finest_of_rack,
         min(coarseness) over (partition by date, site) as finest_of_site,
@@ -320,7 +320,7 @@ final as (
         device_type,
         is_node_shared,
         node_cap_us,
-        -- One reading alone does not tell this meter's day.
+        -- More than one reading is needed for this meter's day.
         max(case
             when preference = 1 and (
                 is_node_shared

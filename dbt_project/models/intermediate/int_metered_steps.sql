@@ -1,4 +1,4 @@
--- Each sample of a meter whose readings take turns, with the next one of its reading, as raw tells it: what a counter rose until then, what a
+-- Each sample of a meter whose readings take turns, with the next one of its reading, from raw: what a counter rose until then, what a
 -- gauge showed. Reads raw and the catalogues, none of the book's steps. One row per reading of a meter and kept sample; the last has no next.
 with shared_days as (
 
@@ -176,13 +176,13 @@ caps as (
 
 ),
 
--- Dates on which nearly all that the gauge says, else the counter's mean, is above the limit, but not by more than it may be wrong.
+-- Dates on which nearly all of the gauge's samples, or without a gauge the counter's mean, are above the limit by at most its possible error.
 wrong_limits as (
 
     select
-        told.meter_scope,
-        told.meter,
-        told.day_number
+        meter_days.meter_scope,
+        meter_days.meter,
+        meter_days.day_number
     from (
         select
             meter_scope,
@@ -194,7 +194,7 @@ wrong_limits as (
             sum(case when is_counter and falls = 0 then last_us - first_us end) / 1e6 as seconds
         from member_chunks
         group by meter_scope, meter, day_number
-    ) as told
+    ) as meter_days
     left join (
         select
             meter_scope,
@@ -205,11 +205,11 @@ wrong_limits as (
         where not is_counter and value > type_watts
         group by meter_scope, meter, {{ int_div('observed_us', day_us()) }}
     ) as above
-        on told.meter_scope = above.meter_scope and told.meter = above.meter and told.day_number = above.day_number
+        on meter_days.meter_scope = above.meter_scope and meter_days.meter = above.meter and meter_days.day_number = above.day_number
     where case
-        when told.gauge_samples > 0 then above.samples >= 0.9 * told.gauge_samples
-        else cast(told.joules as double) > told.type_watts * told.seconds
-            and cast(told.joules as double) <= told.type_watts * told.seconds * {{ doubted_limit_factor() }}
+        when meter_days.gauge_samples > 0 then above.samples >= 0.9 * meter_days.gauge_samples
+        else cast(meter_days.joules as double) > meter_days.type_watts * meter_days.seconds
+            and cast(meter_days.joules as double) <= meter_days.type_watts * meter_days.seconds * {{ doubted_limit_factor() }}
     end
 
 ),
@@ -228,7 +228,7 @@ ends_of_dates as (
 
 ),
 
-believed as (
+accepted as (
 
     select
         sampled.*,
@@ -263,7 +263,7 @@ points as (
         max(coalesce(places.type_watts, reported_limits.reported_watts) * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end) as possible_watts,
         max(coalesce(places.type_watts, reported_limits.reported_watts)) * {{ doubted_limit_factor() }} as midnight_watts,
         max(case when places.is_counter then 1 else 0 end) = 1 as is_counter
-    from believed as sampled
+    from accepted as sampled
     inner join places
         on sampled.meter_scope = places.meter_scope and sampled.meter = places.meter and sampled.place = places.place
     left join reported_limits

@@ -1,9 +1,9 @@
--- What raw says each engine moved on each date, per token class: the other side of the token book's balance. Reads raw and the catalogues, none
--- of the book's steps (int_metered_token_parts counts). One row per date, engine, model, token class and metric of a source that tells it;
+-- What each engine moved on each date according to raw, per token class: the other side of the token book's balance. Reads raw and the catalogues,
+-- none of the book's steps (int_metered_token_parts counts). One row per date, engine, model, token class and metric that a source counts;
 -- `preference` 1 ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
-    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_heard
+    select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_counted
 
 ),
 
@@ -73,7 +73,7 @@ known_times as (
 
 ),
 
--- Who stands nearer to the model's own engines speaks alone: engines before the frontends of their namespace, both before gateways.
+-- Only the source nearest to the model's own engines counts: engines before the frontends of their namespace, both before gateways.
 nearer as (
 
     select distinct

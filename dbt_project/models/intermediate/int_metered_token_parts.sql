@@ -1,5 +1,5 @@
--- What raw says each token counter moved on each date, for int_metered_token_days: reads raw and the catalogues, none of the book's steps, and no
--- grid. A series' day telescopes from its chunk facts, a day with falls or repeats is added up sample by sample (without what one bad scrape
+-- What each token counter moved on each date according to raw, for int_metered_token_days: reads raw and the catalogues, none of the book's steps,
+-- and no grid. A series' day is telescoped from its chunk facts, a day with falls or repeats is added up sample by sample (without what one bad scrape
 -- made), and the steps over midnights are shared by time. Copies of one counter (`reading_id`) are added up as one.
 with counter_days as (
 

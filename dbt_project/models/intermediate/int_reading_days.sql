@@ -80,7 +80,7 @@ sampled_days as (
         min(typical_interval_seconds) as typical_interval_seconds,
         {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us,
         greatest(max(longest_gap_seconds) * 1e6, coalesce(max(first_us - earlier_series_last_us), 0)) as longest_gap_us,
-        -- Only these are differenced sample by sample: the date's own facts decide, so that any order of booking decides alike.
+        -- Only these are differenced sample by sample. The date's own facts decide, so that the order of booking makes no difference.
         -- A gauge falls all the time.
         max(case
             when (kind = 'counter' and falls > 0) or duplicates > 0 or first_us <= earlier_series_last_us then 1 else 0
@@ -103,7 +103,7 @@ bracketed_days as (
 
 ),
 
--- A gauge covers what its samples stand for; a counter all the time between its samples, over midnight and over gaps.
+-- A gauge covers the time of its samples; a counter all the time between its samples, over midnight and over gaps.
 spans as (
 
     select

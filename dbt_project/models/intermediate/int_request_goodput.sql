@@ -1,5 +1,5 @@
--- How many requests of an hour were good, one by one, as gateways, logs and load tests tell them: one row per hour and curve of which a log tells
--- what the engines counted. A request stands in the hour in which it began. What the gateway's cache answered is no work of an engine.
+-- How many requests of an hour were good, one by one, from gateways, logs and load tests: one row per hour and curve where a log covers
+-- what the engines counted. A request is in the hour in which it began. Answers from the gateway's cache are no work of an engine.
 {% set keys = curve_keys() %}
 {% set counts = ['requests', 'failed_requests', 'good_requests_low', 'good_requests_high', 'output_tokens', 'good_output_tokens_low', 'good_output_tokens_high'] %}
 
@@ -51,8 +51,8 @@ named as (
 
 ),
 
--- Where the log does not tell a time, what the others leave open is NULL: neither good nor bad. A nanosecond over an SLO is a double's, not the
--- request's.
+-- Where the log lacks a time and the other times do not decide, the result is NULL: neither good nor bad. A nanosecond over an SLO is a rounding
+-- error of a double.
 timed as (
 
     select
@@ -78,7 +78,7 @@ timed as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         *,
@@ -99,7 +99,7 @@ source_hours as (
         {{ exact_sum('case when is_ok then 0 when not is_ok then 1 end') }} as failed_requests,
         {{ exact_sum('case when is_good then 1 else 0 end') }} as good_requests_low,
         {{ exact_sum('case when coalesce(is_good, true) then 1 else 0 end') }} as good_requests_high,
-        -- Of a request that failed nobody counts the tokens.
+        -- The tokens of a failed request are unknown.
         case
             when max(case when coalesce(is_ok, true) and output_tokens is null then 1 else 0 end) = 0
                 then {{ exact_sum('coalesce(output_tokens, 0)') }}
@@ -109,12 +109,12 @@ source_hours as (
             when max(case when coalesce(is_good, true) and output_tokens is null then 1 else 0 end) = 0
                 then {{ exact_sum('case when coalesce(is_good, true) then output_tokens else 0 end') }}
         end as good_output_tokens_high
-    from judged
+    from assessed
     group by date, hour_start_at, model, engine, source
 
 ),
 
--- An answer stands where it was written. A model that two curves serve in one hour has no place for requests that name no engine.
+-- An answer counts where it was written. A model that two curves serve in one hour has no curve for requests that name no engine.
 served_models as (
 
     select *
@@ -164,7 +164,7 @@ placed as (
 
 ),
 
--- A gateway and an engine may both have logged the same requests: one source answers for an engine's hour, and for a curve's either the logs
+-- A gateway and an engine may both have logged the same requests. So one source is used for an engine's hour, and for a curve's hour either the logs
 -- of its engines or one that names none.
 single_sources as (
 
@@ -202,13 +202,13 @@ hours as (
 
 ),
 
--- A log that tells another tenth of the date's tokens than the engines counted tells of other requests, or of some of them.
-told_dates as (
+-- A log whose tokens differ by over 10 % from what the engines counted on the date is about other requests, or about some of them only.
+logged_dates as (
 
     select
         date,
         {{ keys | join(', ') }},
-        case when count(output_tokens) = count(*) then sum(output_tokens) end as told_tokens
+        case when count(output_tokens) = count(*) then sum(output_tokens) end as logged_tokens
     from hours
     group by date, {{ keys | join(', ') }}
 
@@ -229,14 +229,14 @@ final as (
 
     select hours.*
     from hours
-    inner join told_dates
-        on hours.date = told_dates.date{% for key in keys %} and hours.{{ key }} = told_dates.{{ key }}{% endfor %}
+    inner join logged_dates
+        on hours.date = logged_dates.date{% for key in keys %} and hours.{{ key }} = logged_dates.{{ key }}{% endfor %}
 
     inner join counted_dates
         on hours.date = counted_dates.date{% for key in keys %} and hours.{{ key }} = counted_dates.{{ key }}{% endfor %}
 
     where coalesce(
-        least(told_dates.told_tokens, counted_dates.counted_tokens) >= 0.9 * greatest(told_dates.told_tokens, counted_dates.counted_tokens),
+        least(logged_dates.logged_tokens, counted_dates.counted_tokens) >= 0.9 * greatest(logged_dates.logged_tokens, counted_dates.counted_tokens),
         true
     )
 

@@ -60,7 +60,7 @@ starts as (
 
 ),
 
--- One row per target: what its series say of its place.
+-- One row per target: the place that its series name.
 places as (
 
     select
@@ -155,7 +155,7 @@ compared as (
 
 ),
 
--- Two servers that watched one engine under one name are told apart by the choice of a source.
+-- Two servers that watched one engine under one name are handled by the choice of a source.
 candidates as (
 
     select *

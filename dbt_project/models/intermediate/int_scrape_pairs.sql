@@ -1,5 +1,5 @@
--- What the samples of one date say of two scrape targets that could be one process: one row per date and pair. Sample by sample only their best
--- moved counter.
+-- Whether the samples of one date agree for two scrape targets that could be one process: one row per date and pair. Only their best moved
+-- counter is compared sample by sample.
 with candidates as (
 
     select * from {{ ref('int_scrape_candidates') }}
@@ -101,7 +101,7 @@ neighboured as (
 ),
 
 -- A sample contradicts where it is below what the other showed before or above what it showed after, or differs from it at one moment. Where the
--- other began anew in between, it may be either.
+-- other restarted in between, both values are possible.
 evidence as (
 
     select
@@ -121,12 +121,12 @@ evidence as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         candidates.*,
         coalesce(evidence.contradictions, 0) as contradictions,
-        -- Both sides are counted: a step that one of them sees lies between two samples of the other.
+        -- Both sides are counted: a step that only one of them samples falls between two samples of the other.
         coalesce(evidence.increments, 0) as increments
     from candidates
     left join evidence
@@ -154,7 +154,7 @@ final as (
             when increments >= 40 then 'suspected'
             else 'apart'
         end as basis
-    from judged
+    from assessed
 
 )
 

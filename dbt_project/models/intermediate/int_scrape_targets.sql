@@ -1,4 +1,4 @@
--- What each token series says of itself and what its scraper added: one row per series that a date of the run has. Series of one page differ in
+-- What each token series reports of itself and what its scraper added: one row per series that a date of the run has. Series of one page differ in
 -- the exporter's labels; a target is a source and the labels that are not the exporter's.
 with series as (
 
@@ -61,7 +61,7 @@ page_labels as (
 
 ),
 
-told as (
+page_identities as (
 
     select
         series_id,
@@ -83,18 +83,18 @@ final as (
         reported_series.quantity,
         reported_series.level,
         reported_series.engine,
-        reported_series.source || '|' || coalesce(told.scrape_labels, '') as target,
-        coalesce(told.scrape_labels, '') as scrape_labels,
-        coalesce(told.exporter_labels, '') as exporter_labels,
-        told.cluster,
+        reported_series.source || '|' || coalesce(page_identities.scrape_labels, '') as target,
+        coalesce(page_identities.scrape_labels, '') as scrape_labels,
+        coalesce(page_identities.exporter_labels, '') as exporter_labels,
+        page_identities.cluster,
         reported_series.namespace,
         reported_series.pod,
         reported_series.node,
-        told.instance,
-        nullif(regexp_extract(told.instance, '^(.*?)(:[^:]*)?$', 1), '') as host,
-        nullif(regexp_extract(told.instance, ':([0-9]+)$', 1), '') as port
+        page_identities.instance,
+        nullif(regexp_extract(page_identities.instance, '^(.*?)(:[^:]*)?$', 1), '') as host,
+        nullif(regexp_extract(page_identities.instance, ':([0-9]+)$', 1), '') as port
     from reported_series
-    left join told on reported_series.series_id = told.series_id
+    left join page_identities on reported_series.series_id = page_identities.series_id
 
 )
 

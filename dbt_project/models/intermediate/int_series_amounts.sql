@@ -1,5 +1,5 @@
--- What each series measured by itself on a date, by raw alone: a counter what it rose between its samples of the date, a gauge its mean watts
--- over the time that they stand for. One row per date and series of power, energy or tokens; series_daily holds the book against it.
+-- What each series measured by itself on a date, from raw alone: a counter what it rose between its samples of the date, a gauge its mean watts
+-- over the time of its samples. One row per date and series of power, energy or tokens; series_daily compares the book with it.
 with identities as (
 
     select * from {{ ref('int_label_identities') }}
@@ -36,14 +36,14 @@ identified_series as (
         max(meter) as meter,
         max(meter_device_type) as device_type,
         max(engine) as engine,
-        max(case when is_heard then 1 else 0 end) = 1 as is_heard
+        max(case when is_counted then 1 else 0 end) = 1 as is_counted
     from identities
     group by series_id, source, metric, stream
 
 ),
 
 -- What rises more steeply is no energy but a leap, which the book leaves out too.
-told_series as (
+limited_series as (
 
     select
         identified_series.*,
@@ -71,10 +71,10 @@ chunk_days as (
         max({{ epoch_us('chunks.last_at') }}) as last_us,
         max_by(chunks.last_value, chunks.last_at) as last_value,
         min(chunks.typical_interval_seconds) as typical_interval_seconds,
-        coalesce(max(chunks.steepest_rise_per_second) > max(told_series.possible_per_second), false) as has_leapt,
+        coalesce(max(chunks.steepest_rise_per_second) > max(limited_series.possible_per_second), false) as has_leapt,
         max(chunks.longest_gap_seconds) > {{ gauge_gap_factor() }} * min(chunks.typical_interval_seconds) or count(*) > 1 as has_gaps
     from chunks
-    inner join told_series on chunks.series_id = told_series.series_id
+    inner join limited_series on chunks.series_id = limited_series.series_id
     group by 1, 2
 
 ),
@@ -113,14 +113,14 @@ gauge_means as (
         select
             samples.series_id,
             {{ int_div(epoch_us('samples.observed_at'), day_us()) }} as day_number,
-            sum(cast(floor(samples.value * told_series.factor * 1e3 + 0.5) as bigint)) as milliwatts,
+            sum(cast(floor(samples.value * limited_series.factor * 1e3 + 0.5) as bigint)) as milliwatts,
             count(*) as samples
         from {{ source('raw', 'power_samples') }} as samples
-        inner join told_series on samples.series_id = told_series.series_id and told_series.quantity = 'power'
+        inner join limited_series on samples.series_id = limited_series.series_id and limited_series.quantity = 'power'
         where samples.observed_at >= {{ run_start_at() }}
             and samples.observed_at < {{ run_end_at() }}
             and {{ is_valid_sample('samples.value') }}
-            and samples.value * told_series.factor < 1e12
+            and samples.value * limited_series.factor < 1e12
         group by 1, 2
     ) as summed
 
@@ -132,15 +132,15 @@ troubled_days as (
     select
         series_days.date,
         series_days.series_id,
-        told_series.stream,
-        told_series.kind,
-        told_series.possible_per_second,
+        limited_series.stream,
+        limited_series.kind,
+        limited_series.possible_per_second,
         {{ gauge_gap_factor() }} * 1e6 * series_days.typical_interval_seconds as cap_us,
         series_days.fallen_from_us,
         series_days.fallen_from
     from series_days
-    inner join told_series on series_days.series_id = told_series.series_id
-    where (told_series.kind = 'counter' and (series_days.troubles > 0 or series_days.has_leapt or series_days.fallen_from is not null)) or (told_series.kind = 'gauge' and series_days.has_gaps)
+    inner join limited_series on series_days.series_id = limited_series.series_id
+    where (limited_series.kind = 'counter' and (series_days.troubles > 0 or series_days.has_leapt or series_days.fallen_from is not null)) or (limited_series.kind = 'gauge' and series_days.has_gaps)
 
 ),
 
@@ -204,28 +204,28 @@ final as (
 
     select
         series_days.*,
-        told_series.source,
-        told_series.metric,
-        told_series.stream,
-        told_series.quantity,
-        told_series.level,
-        told_series.meter_scope,
-        told_series.meter,
-        told_series.engine,
-        told_series.is_heard,
+        limited_series.source,
+        limited_series.metric,
+        limited_series.stream,
+        limited_series.quantity,
+        limited_series.level,
+        limited_series.meter_scope,
+        limited_series.meter,
+        limited_series.engine,
+        limited_series.is_counted,
         case
             when series_days.samples = 0 then 0
-            when told_series.kind = 'counter' then (series_days.last_us - series_days.first_us) / 1e6
+            when limited_series.kind = 'counter' then (series_days.last_us - series_days.first_us) / 1e6
             else coalesce(looked_at.covered_seconds, (series_days.last_us - series_days.first_us) / 1e6)
         end as covered_seconds,
         case
             when series_days.samples = 0 then null
-            when told_series.kind = 'counter'
-                then coalesce(cast(looked_at.risen as double), series_days.last_value - series_days.first_value) * told_series.factor
+            when limited_series.kind = 'counter'
+                then coalesce(cast(looked_at.risen as double), series_days.last_value - series_days.first_value) * limited_series.factor
         end as risen,
         gauge_means.mean_watts
     from series_days
-    inner join told_series on series_days.series_id = told_series.series_id
+    inner join limited_series on series_days.series_id = limited_series.series_id
     left join looked_at on series_days.date = looked_at.date and series_days.series_id = looked_at.series_id
     left join gauge_means on series_days.date = gauge_means.date and series_days.series_id = gauge_means.series_id
 

@@ -1,4 +1,4 @@
--- Dates on which several readings of a meter, or the node's meter and its boards, take turns: as raw's other reading tells it, none of the
+-- Dates on which several readings of a meter, or the node's meter and its boards, take turns: from the second parsing of raw, none of the
 -- book's steps. One row per date and meter.
 with readings as (
 

@@ -1,5 +1,5 @@
--- Samples of an engine's counters that one bad scrape made: lower than the one before, taken back by the next one, while the process start
--- stood still. A process that goes on cannot lose what it counted; where its start changed or is unknown, a fall is a restart.
+-- Samples of an engine's counters that one bad scrape made: lower than the one before, and higher again in the next one, while the process start
+-- did not change. A process that continues cannot lose what it counted; where its start changed or is unknown, a fall is a restart.
 with series as (
 
     select distinct

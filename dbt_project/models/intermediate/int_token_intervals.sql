@@ -30,7 +30,7 @@ engine_days as (
 
 ),
 
--- What the fleet file assigns to an engine with times comes before its labels; of several models at once the labels know which.
+-- Timed assignments of the fleet file overrule an engine's labels; for several models at once the labels decide.
 stated_models as (
 
     select * from {{ ref('int_engine_models') }} where is_stated and models = 1

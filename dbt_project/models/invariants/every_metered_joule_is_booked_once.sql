@@ -1,4 +1,4 @@
--- The balance: what raw says a meter measured on a date is what the book holds, to a millionth (a thousandth of a joule is rounding).
+-- The balance: the book has what each meter measured on a date according to raw, to a millionth (a thousandth of a joule is rounding).
 -- A meter that is missing on one side counts with 0 there, so a lost meter fails as a lost interval does.
 select
     date,

@@ -1,4 +1,4 @@
--- What nobody holds is charged to somebody, once: per date and site the fully loaded cost is the allocation cost of all GPU-hours and energy that
+-- Unallocated capacity is charged exactly once: per date and site the fully loaded cost is the allocation cost of all GPU-hours and energy that
 -- have a price. Exact: not a millionth of a millionth of a dollar may be missing.
 select
     date,

@@ -54,7 +54,7 @@ facts as (
     select
         date,
         '{{ fact }}' as fact,
-        {# Of an engine that tells only the parts of its input, hours hold their sum: the books have no row of it to compare. -#}
+        {# For an engine that reports only the parts of its input, hours have their sum: the books have no row to compare it with. -#}
         sum(case when level = '{{ 'model_hourly' if fact == 'input_tokens' else 'books' }}' then {{ fact }} end) as books
         {%- for step in steps %},
         sum(case when level = '{{ step }}' then {{ fact }} end) as {{ step }}

@@ -214,7 +214,7 @@ node_boards as (
 
 ),
 
--- Where it stood last: a pod that moved on that date holds its new node only.
+-- Its last place: a pod that moved on that date holds its new node only.
 last_rows as (
 
     select *
@@ -244,7 +244,7 @@ node_sizes as (
         {% for key in curve_keys() -%}
         held_nodes.{{ key }},
         {% endfor -%}
-        -- One node that nobody names makes the sum unknown.
+        -- One unnamed node makes the sum unknown.
         case when count(node_boards.boards) = count(*) then sum(node_boards.boards) end as node_gpus
     from held_nodes
     inner join held

@@ -1,4 +1,4 @@
--- Boards that nobody holds: how many, since when, what a month of them takes, which deployment fits on them, and what giving them up saves.
+-- Unallocated boards: how many, since when, what a month of them costs, which deployment fits on them, and what giving them up saves.
 {{ config(replaces='all') }}
 {%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare'] %}
 
@@ -191,7 +191,7 @@ described_types as (
 
 ),
 
--- Whoever serves now; of a deployment that nobody asked for a token, no more is needed.
+-- Deployments that serve now; one without a request needs no more boards.
 candidates as (
 
     select

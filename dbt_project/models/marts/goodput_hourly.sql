@@ -57,7 +57,7 @@ hours as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         hours.date,
@@ -107,7 +107,7 @@ matched as (
         {{ exact('cast(good_output_tokens_' ~ bound ~ ' as double) * ' ~ ratio('matched_output_tokens', 'output_tokens')) }}
         as matched_good_output_tokens_{{ bound }}{{ ',' if not loop.last }}
         {%- endfor %}
-    from judged
+    from assessed
 
 ),
 

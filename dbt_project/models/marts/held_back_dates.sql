@@ -1,4 +1,4 @@
--- Dates of the run for which an invariant does not hold, and by what. Made after every mart by date and before all that adds dates up.
+-- Dates of the run that break an invariant, with the evidence. Built after all marts by date, and before the models that sum over dates.
 {{ config(post_hook='{{ hold_back_dates() }}') }}
 
 with broken as (

@@ -1,4 +1,4 @@
--- Tables made from several dates, or from none, for which an invariant does not hold, and by what. Made after all of them.
+-- Tables over several dates, or without dates, that break an invariant, with the evidence. Built after all these tables.
 {{ config(replaces='all', post_hook='{{ hold_back_tables() }}') }}
 
 with broken as (

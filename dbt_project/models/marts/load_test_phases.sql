@@ -61,7 +61,7 @@ ledger as (
 
 ),
 
--- A load generator says which window its requests belong to; those of a log belong by time, to windows of an engine or a model.
+-- A load generator names the window of its requests; requests of a log belong to the windows of an engine or a model by time.
 window_requests as (
 
     select
@@ -134,7 +134,7 @@ window_meters as (
 
 ),
 
--- The ledger's own prices of these meters in these intervals, by the part of each interval that lies in the window.
+-- The ledger's own prices of these meters in these intervals, by the part of each interval that is in the window.
 window_intervals as (
 
     select

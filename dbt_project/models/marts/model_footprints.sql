@@ -56,7 +56,7 @@ candidates as (
         names.model,
         names.name,
         published.model as published_model,
-        substring(names.name, length(published.model) + 1) as said
+        substring(names.name, length(published.model) + 1) as suffix
     from names
     inner join (select distinct model from published) as published
         on substring(names.name, 1, length(published.model)) = lower(published.model)
@@ -68,28 +68,28 @@ candidates as (
 
 ),
 
-said_precisions as (
+named_precisions as (
 
     select
         candidates.*,
-        weight_precisions.precision as said_precision,
-        weight_precisions.weight_bytes_per_parameter as said_bytes
+        weight_precisions.precision as named_precision,
+        weight_precisions.weight_bytes_per_parameter as named_bytes
     from candidates
-    left join weight_precisions on instr(candidates.said, weight_precisions.name_part) > 0
+    left join weight_precisions on instr(candidates.suffix, weight_precisions.name_part) > 0
     qualify row_number() over (
         partition by candidates.model, candidates.name, candidates.published_model order by weight_precisions.rank nulls last
     ) = 1
 
 ),
 
--- Of a model's several names the one that says a precision speaks.
+-- Of a model's several names, the one that contains a precision is used.
 chosen as (
 
     select *
-    from said_precisions
+    from named_precisions
     qualify row_number() over (
         partition by model
-        order by case when said_precision is null then 1 else 0 end, length(published_model) desc, length(name) desc, name
+        order by case when named_precision is null then 1 else 0 end, length(published_model) desc, length(name) desc, name
     ) = 1
 
 ),
@@ -99,11 +99,11 @@ described as (
     select
         chosen.model,
         chosen.published_model,
-        coalesce(chosen.said_precision, facts.precision) as precision,
-        case when chosen.said_precision is null then 'published' else 'served_name' end as precision_basis,
+        coalesce(chosen.named_precision, facts.precision) as precision,
+        case when chosen.named_precision is null then 'published' else 'served_name' end as precision_basis,
         -- The model as its owner publishes it in that precision, else its parameters at that precision's usual size.
-        case when chosen.said_precision is null or chosen.said_precision = facts.precision then facts.weight_bytes_per_parameter
-            else chosen.said_bytes
+        case when chosen.named_precision is null or chosen.named_precision = facts.precision then facts.weight_bytes_per_parameter
+            else chosen.named_bytes
         end as weight_bytes_per_parameter,
         facts.parameters,
         facts.active_parameters,
@@ -118,7 +118,7 @@ described as (
     inner join published as facts on chosen.published_model = facts.model
     qualify row_number() over (
         partition by chosen.model
-        order by case when facts.precision = chosen.said_precision then 0 else 1 end, case when facts.is_default then 0 else 1 end, facts.precision
+        order by case when facts.precision = chosen.named_precision then 0 else 1 end, case when facts.is_default then 0 else 1 end, facts.precision
     ) = 1
 
 ),

@@ -1,5 +1,5 @@
--- Energy, tokens, CO2 and money per hour and model: the finest grain at which they stand side by side.
-{# What is claimed and what it costs is known beside the ledger's rows. #}
+-- Energy, tokens, CO2 and money per hour and model: the finest grain that has them all in one row.
+{# Claimed time and its cost come from other models than the ledger's rows. #}
 {% set of_claims = [
     'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'capacity_cost_usd', 'usage_cost_usd', 'unknown_cost_usd', 'allocation_cost_usd',
     'fully_loaded_cost_usd'
@@ -41,7 +41,7 @@ token_engines as (
 
 ),
 
--- An engine's tokens stand in the row of the devices that it holds, and have a price if every part of every board of it has.
+-- An engine's tokens are in the row of the devices that it holds. They have a price if every part of every board of it has one.
 engine_prices as (
 
     select
@@ -119,7 +119,7 @@ energy_pieces as (
 
 ),
 
--- What was claimed without being covered costs as much, and nobody knows whether it worked.
+-- Claimed time without coverage costs as much; whether it worked is unknown.
 claimed_pieces as (
 
     select
@@ -201,8 +201,8 @@ energy_hours as (
 
 ),
 
--- What nobody holds at a site in an hour is carried, by GPU-seconds, by whoever claims accelerators there at a known cost. A pod that holds its
--- board keeps its own cost, also where nobody knows what it did.
+-- Unallocated capacity of a site and hour is charged, by GPU-seconds, to whoever claims accelerators there at a known cost. A pod that holds its
+-- board keeps its own cost, also where its activity is unknown.
 site_hours as (
 
     select
@@ -274,7 +274,7 @@ token_hours as (
         as {{ flag }}_output_tokens,
         {% endfor -%}
         {{ exact_sum("case when token_class in ('cached_input', 'computed_input') and is_matched then tokens end") }} as matched_parts_tokens,
-        -- A decoder's input stands with its prefill engine.
+        -- A decoder's input tokens are in the row of its prefill engine.
         max(case when token_class = 'input' or tokens.role = 'decode' then 1 else 0 end) as has_input
     from tokens
     left join engine_prices
@@ -282,18 +282,18 @@ token_hours as (
     left join site_intervals
         on coalesce(engine_prices.site, tokens.site) = site_intervals.site and tokens.interval_start_at = site_intervals.interval_start_at
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-    -- Silence without power is nobody's row.
+    -- Intervals with neither power nor tokens produce no row.
     having max(engine_prices.engine) is not null or sum(tokens.tokens) > 0
 
 ),
 
--- Some engines tell only the parts of their input.
-told_tokens as (
+-- Some engines report only the parts of their input.
+completed_tokens as (
 
     select
         *,
         case when has_input = 0 then cached_input_tokens + computed_input_tokens end as parts_tokens,
-        case when has_input = 0 then cached_input_tokens + computed_input_tokens else 0 end as untold_input_tokens
+        case when has_input = 0 then cached_input_tokens + computed_input_tokens else 0 end as missing_input_tokens
     from token_hours
 
 ),
@@ -315,7 +315,7 @@ joined as (
         coalesce(token_hours.computed_input_tokens, token_hours.input_tokens - token_hours.cached_input_tokens) as computed_input_tokens,
         token_hours.output_tokens,
         -- Without any word of the input the total is not known.
-        token_hours.total_tokens + token_hours.untold_input_tokens as total_tokens,
+        token_hours.total_tokens + token_hours.missing_input_tokens as total_tokens,
         token_hours.matched_output_tokens,
         token_hours.priced_output_tokens,
         token_hours.tariffed_output_tokens,
@@ -325,7 +325,7 @@ joined as (
             when token_hours.parts_tokens is not null then token_hours.matched_total_tokens + token_hours.matched_parts_tokens
         end as matched_total_tokens
     from loaded_hours
-    full outer join told_tokens as token_hours
+    full outer join completed_tokens as token_hours
         on loaded_hours.hour_start_at = token_hours.hour_start_at
         and loaded_hours.billing_month is not distinct from token_hours.billing_month
         {% for key in model_keys() -%}

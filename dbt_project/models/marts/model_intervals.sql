@@ -1,4 +1,4 @@
--- Load beside energy at the book's own grain of time: what curves, and everything that asks how hard a model worked and when, are read from.
+-- Load and energy in the book's own intervals: the source of the curves, and of every question of how hard a model worked and when.
 with ledger as (
 
     select * from {{ ref('energy_ledger') }} where {{ in_run('date') }} and is_matched
@@ -58,20 +58,20 @@ engine_tokens as (
         {{ exact_sum("case when token_class = 'computed_input' then tokens end") }} as computed_input_tokens,
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
-        -- A decoder's input stands with its prefill engine.
+        -- A decoder's input tokens are in the row of its prefill engine.
         max(case when token_class = 'input' or role = 'decode' then 1 else 0 end) as has_input
     from tokens
     group by interval_start_at, engine, model, role
 
 ),
 
--- Some engines tell what they computed, some what the cache spared them; a decoder computes no input, and what a prefill engine generates
--- is the decoder's to count.
-told_tokens as (
+-- Some engines report what they computed, some what they took from the cache; a decoder computes no input, and what a prefill engine generates
+-- is counted by the decoder.
+completed_tokens as (
 
     select
         *,
-        coalesce(output_tokens, case when role = 'prefill' and total_tokens is not null then {{ exact('0') }} end) as told_output_tokens,
+        coalesce(output_tokens, case when role = 'prefill' and total_tokens is not null then {{ exact('0') }} end) as known_output_tokens,
         coalesce(
             computed_input_tokens,
             case
@@ -79,7 +79,7 @@ told_tokens as (
                 when input_tokens < cached_input_tokens then {{ exact('0') }}
             end,
             case when role = 'decode' then {{ exact('0') }} end
-        ) as told_computed_tokens
+        ) as known_computed_tokens
     from engine_tokens
 
 ),
@@ -100,17 +100,17 @@ final as (
         {{ exact_sum('engine_energy.matched_gpu_seconds') }} as matched_gpu_seconds,
         {{ exact_sum('engine_energy.matched_joules') }} as matched_joules,
         {{ exact_sum('engine_energy.matched_productive_joules') }} as matched_productive_joules,
-        case when count(engine_tokens.told_computed_tokens) = count(*) then {{ exact_sum('engine_tokens.told_computed_tokens') }} end
+        case when count(engine_tokens.known_computed_tokens) = count(*) then {{ exact_sum('engine_tokens.known_computed_tokens') }} end
         as matched_computed_input_tokens,
-        {{ exact_sum('engine_tokens.told_output_tokens') }} as matched_output_tokens,
+        {{ exact_sum('engine_tokens.known_output_tokens') }} as matched_output_tokens,
         case when min(engine_tokens.has_input) = 1 then {{ exact_sum('engine_tokens.total_tokens') }} end as matched_total_tokens
     from engine_energy
-    inner join told_tokens as engine_tokens
+    inner join completed_tokens as engine_tokens
         on engine_energy.interval_start_at = engine_tokens.interval_start_at
         and engine_energy.engine = engine_tokens.engine
         and engine_energy.model = engine_tokens.model
         and engine_energy.role = engine_tokens.role
-    where engine_tokens.told_output_tokens is not null
+    where engine_tokens.known_output_tokens is not null
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 )

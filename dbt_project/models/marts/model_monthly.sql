@@ -28,7 +28,7 @@ sites as (
 
 ),
 
--- The UTC dates that each site's month lies in: 32 where a month of 31 days begins at 07:00 UTC.
+-- The UTC dates that each site's month touches: 32 where a month of 31 days begins at 07:00 UTC.
 site_months as (
 
     select distinct

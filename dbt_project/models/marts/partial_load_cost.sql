@@ -213,7 +213,7 @@ points as (
 
 ),
 
--- A part of cost is a row: what finance adds joins here.
+-- Each part of the cost is a row: add a new part here.
 parts as (
 
     {% for part in ['energy', 'capacity'] -%}

@@ -1,4 +1,4 @@
--- Productive joules by phase: what prefill took, what decode took, and what nobody can tell; they always add up to the model's productive joules.
+-- Productive joules by phase: prefill, decode and unknown; together they always equal the model's productive joules.
 {{ config(replaces='all') }}
 
 with days as (

@@ -1,4 +1,4 @@
--- Joules of a computed input token and of an output token, by least squares over the intervals of the lookback, or why they are not believed.
+-- Joules of a computed input token and of an output token, by least squares over the intervals of the lookback, or why the fit is rejected.
 {{ config(replaces='all') }}
 
 with lookback as (
@@ -107,7 +107,7 @@ spread as (
 ),
 
 -- What the fit misses an interval by: the sum of squares follows from the sums of products.
-judged as (
+assessed as (
 
     select
         fitted.*,
@@ -138,7 +138,7 @@ reasoned as (
             when coalesce(error_ratio, 1) > {{ most_fit_error() }} then 'error_too_large'
             else 'ok'
         end as reason_code
-    from judged
+    from assessed
 
 ),
 

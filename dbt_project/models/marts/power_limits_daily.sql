@@ -1,4 +1,4 @@
--- Under which power limit a deployment worked: what its boards' own telemetry says. What another limit does can be seen only where there were two.
+-- Under which power limit a deployment worked, from its boards' own telemetry. The effect of another limit shows only where there were two.
 with claims as (
 
     select * from {{ ref('int_claims') }} where model not in ({{ unallocated() }}, {{ unknown() }})
@@ -24,7 +24,7 @@ series_days as (
 ),
 
 -- A limit that changed within the date differs between the first and the last scrape.
-told as (
+reported_limits as (
 
     select
         series_days.date,
@@ -44,7 +44,7 @@ told as (
 limits as (
 
     select *
-    from told
+    from reported_limits
     qualify row_number() over (partition by date, meter order by rank, source, metric) = 1
 
 ),

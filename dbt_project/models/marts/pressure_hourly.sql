@@ -63,7 +63,7 @@ engines as (
 -- throws out is counted once, however often it is scraped.
 watched as (
 
-    {% for heard in [
+    {% for matches in [
         'series.engine = engines.engine and coalesce(series.model, engines.model) = engines.model',
         "series.level = 'frontend' and series.engine <> engines.engine and series.model = engines.model and series.namespace is not distinct from engines.namespace"
     ] -%}
@@ -79,7 +79,7 @@ watched as (
         series.quantity,
         series.factor
     from series
-    inner join engines on {{ heard }}
+    inner join engines on {{ matches }}
     left join copies on engines.date = copies.date and series.series_id = copies.series_id
     where series.quantity <> 'preemptions' or not coalesce(copies.is_redundant, false)
     {% if not loop.last -%}
@@ -195,7 +195,7 @@ count_steps as (
 
 ),
 
--- Two sources of one counter tell the same twice.
+-- Two sources of one counter report the same value twice.
 source_preemptions as (
 
     select

@@ -1,5 +1,5 @@
--- The balance: what each meter's raw says it measured against what the book holds. The metered side reads raw and the catalogues alone, in
--- another way than the book: counters telescope (last − first + what stood before each fall), gauges are weighted sample by sample.
+-- The balance: what each meter measured according to raw, compared with the book. The metered side reads raw and the catalogues alone, in
+-- another way than the book: counters telescope (last − first + the value before each fall), gauges are weighted sample by sample.
 with booked_meters as (
 
     select
@@ -20,7 +20,7 @@ metered as (
 
 ),
 
--- Of all that a meter said, also of readings that nobody books and of a meter that gave nothing but rejects all day.
+-- All samples of a meter: also those of readings that are not booked, and of a meter whose samples were all rejected.
 refused as (
 
     select
@@ -49,7 +49,7 @@ impossible as (
         impossible_samples.meter_scope,
         impossible_samples.meter,
         impossible_samples.site,
-        -- Those of up to twice what was believed are booked where the limit is in doubt.
+        -- Where the limit is in doubt, rejected samples of up to twice the limit are booked.
         impossible_samples.impossible_samples
         - case when doubted_limits.meter is null then near_edge_samples else near_samples end as rejected_samples,
         cast(0 as bigint) as out_of_order_samples

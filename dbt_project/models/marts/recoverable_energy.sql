@@ -44,7 +44,7 @@ compared as (
         summed.*,
         best_points.joules_per_token as best_joules_per_token,
         best_points.tokens_per_second_per_gpu as best_tokens_per_second_per_gpu,
-        -- Tokens that nobody asked for need no joules; tokens that nobody counted say nothing.
+        -- No tokens means no joules needed; unknown tokens mean unknown.
         case
             when summed.matched_tokens = 0 and summed.matched_joules is not null then 'no_tokens_served'
             when summed.matched_tokens > 0 and best_points.joules_per_token is not null then 'best_observed_load'

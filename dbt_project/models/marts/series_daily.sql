@@ -1,5 +1,5 @@
--- What became of each landed series: booked, and for whom, or why not. Who a series is about and what it measured come from raw by another road
--- than the book's: joules and tokens that no booked row accounts for stand in the unaccounted columns.
+-- What became of each landed series: booked, and for which meter or engine, or why not. Its entity and its amount come from a second parsing of raw,
+-- independent of the book's: joules and tokens that no booked row accounts for are in the unaccounted columns.
 with identities as (
 
     select * from {{ ref('int_label_identities') }}
@@ -240,7 +240,7 @@ booked_joules as (
 
 ),
 
--- A copy stands behind what is booked for the process that it copies.
+-- A copy is accounted for by what is booked for the process that it copies.
 engines_of_series as (
 
     select distinct
@@ -281,7 +281,7 @@ most_booked_tokens as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         measured.*,
@@ -290,13 +290,13 @@ judged as (
         case
             when measured.samples = 0 then 'refused'
             when outcomes.outcome is not null then outcomes.outcome
-            when not measured.is_heard then 'redundant'
+            when not measured.is_counted then 'redundant'
             else 'unused'
         end as outcome,
         case
             when measured.samples = 0 then 'no_valid_sample'
             when outcomes.outcome is not null then outcomes.reason
-            when not measured.is_heard then 'rank_repeats_another'
+            when not measured.is_counted then 'rank_repeats_another'
             when measured.stream = 'power' and measured.meter is null then 'names_no_meter'
             else 'not_read'
         end as reason,
@@ -334,42 +334,42 @@ judged as (
 final as (
 
     select
-        judged.date,
-        judged.series_id,
-        judged.source,
+        assessed.date,
+        assessed.series_id,
+        assessed.source,
         raw_series.source_kind,
-        judged.metric,
+        assessed.metric,
         raw_series.labels,
-        case judged.quantity when 'tokens_handed_over' then 'tokens' else judged.quantity end as quantity,
-        judged.meter_scope,
-        judged.meter,
-        judged.engine,
-        judged.outcome,
-        judged.reason,
-        judged.booked_for,
-        cast({{ exact('judged.booked_seconds') }} as {{ exact_type() }}) as booked_seconds,
-        cast({{ exact('judged.covered_seconds') }} as {{ exact_type() }}) as covered_seconds,
-        cast(judged.samples as bigint) as samples,
-        cast(judged.rejected_samples as bigint) as rejected_samples,
-        cast({{ exact('judged.own_joules') }} as {{ exact_type() }}) as own_joules,
-        cast({{ exact('judged.own_tokens') }} as {{ exact_type() }}) as own_tokens,
+        case assessed.quantity when 'tokens_handed_over' then 'tokens' else assessed.quantity end as quantity,
+        assessed.meter_scope,
+        assessed.meter,
+        assessed.engine,
+        assessed.outcome,
+        assessed.reason,
+        assessed.booked_for,
+        cast({{ exact('assessed.booked_seconds') }} as {{ exact_type() }}) as booked_seconds,
+        cast({{ exact('assessed.covered_seconds') }} as {{ exact_type() }}) as covered_seconds,
+        cast(assessed.samples as bigint) as samples,
+        cast(assessed.rejected_samples as bigint) as rejected_samples,
+        cast({{ exact('assessed.own_joules') }} as {{ exact_type() }}) as own_joules,
+        cast({{ exact('assessed.own_tokens') }} as {{ exact_type() }}) as own_tokens,
         case
-            when judged.own_joules is null or judged.is_host or judged.outcome in ('refused', 'coarser_scope') then null
-            when judged.own_joules > 1.05 * coalesce(cast(judged.meter_joules as double), 0)
-                then cast({{ exact('judged.own_joules - coalesce(cast(judged.meter_joules as double), 0)') }} as {{ exact_type() }})
+            when assessed.own_joules is null or assessed.is_host or assessed.outcome in ('refused', 'coarser_scope') then null
+            when assessed.own_joules > 1.05 * coalesce(cast(assessed.meter_joules as double), 0)
+                then cast({{ exact('assessed.own_joules - coalesce(cast(assessed.meter_joules as double), 0)') }} as {{ exact_type() }})
             else cast(0 as {{ exact_type() }})
         end as unaccounted_joules,
         case
-            when judged.own_tokens is null
-                or judged.outcome in ('refused', 'coarser_scope')
-                or judged.reason = 'counted_at_the_other_role'
+            when assessed.own_tokens is null
+                or assessed.outcome in ('refused', 'coarser_scope')
+                or assessed.reason = 'counted_at_the_other_role'
                 then null
-            when judged.own_tokens > 1.05 * coalesce(cast(judged.engine_tokens as double), 0)
-                then cast({{ exact('judged.own_tokens - coalesce(cast(judged.engine_tokens as double), 0)') }} as {{ exact_type() }})
+            when assessed.own_tokens > 1.05 * coalesce(cast(assessed.engine_tokens as double), 0)
+                then cast({{ exact('assessed.own_tokens - coalesce(cast(assessed.engine_tokens as double), 0)') }} as {{ exact_type() }})
             else cast(0 as {{ exact_type() }})
         end as unaccounted_tokens
-    from judged
-    inner join raw_series on judged.series_id = raw_series.series_id
+    from assessed
+    inner join raw_series on assessed.series_id = raw_series.series_id
 
 )
 

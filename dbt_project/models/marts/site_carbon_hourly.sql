@@ -1,4 +1,4 @@
--- Which grid factor weighted each hour of each site, and where it came from: what location_gco2e stands on.
+-- Which grid factor weighted each hour of each site, and where it came from: the source of location_gco2e.
 with carbon_factors as (
 
     select * from {{ ref('int_carbon_factors') }}

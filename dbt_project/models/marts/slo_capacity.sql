@@ -81,9 +81,9 @@ levels as (
 
 ),
 
--- Fewer requests than one bad one may spoil say nothing. The first level that is not seen to keep the SLO ends what is known: one beyond it that
--- did was lucky.
-judged_levels as (
+-- Fewer requests than one bad one may spoil are no evidence. The first level that is not seen to keep the SLO is the last one considered: a higher
+-- one that kept it did so by chance.
+assessed_levels as (
 
     select
         *,
@@ -98,7 +98,7 @@ judged_levels as (
 kept as (
 
     select *
-    from judged_levels
+    from assessed_levels
     where load_bin < coalesce(first_unkept_bin, load_bin + 1)
     qualify row_number() over (partition by {{ curve_keys() | join(', ') }} order by load_bin desc) = 1
 
@@ -111,12 +111,12 @@ breaches as (
         slo_attainment_ratio,
         lesser_basis,
         tokens_per_second_per_gpu
-    from judged_levels
+    from assessed_levels
     where load_bin = first_unkept_bin and good_request_ratio_high < slo_attainment_ratio
 
 ),
 
--- A model that broke its SLO at the lowest load has no load that it carries; where no level could be judged the highest one stands.
+-- A model that broke its SLO at the lowest load has no capacity; where no level could be assessed the highest one is taken.
 compared as (
 
     select

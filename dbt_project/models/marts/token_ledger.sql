@@ -30,7 +30,7 @@ teams as (
 ),
 
 -- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names. Behind a frontend that
--- alone counts tokens, prefill and decode pods are one engine: its tokens stand with the decoders.
+-- alone counts tokens, prefill and decode pods are one engine: its tokens are in the rows of the decoders.
 claimed_models as (
 
     select
@@ -45,7 +45,7 @@ claimed_models as (
 
 ),
 
--- Of a model that no claim names: what its engine's claims say, but for a deployment that is only called after another model.
+-- For a model that no claim names: the names of its engine's claims, except a deployment that is only named after another model.
 claimed_engines as (
 
     select

@@ -1,4 +1,4 @@
--- The balance of tokens: what each engine's raw says it moved against what the token book holds. The metered side reads raw and the catalogues
+-- The balance of tokens: what each engine moved according to raw, compared with the token book. The metered side reads raw and the catalogues
 -- alone, without grid or readings, in another way than the book.
 with booked_engines as (
 
@@ -34,7 +34,7 @@ cross_checks as (
 
 ),
 
--- Of all counters of the class, also of an engine that gave nothing but rejects all day.
+-- All counters of the class, also those of an engine whose samples were all rejected.
 refused as (
 
     select
@@ -74,7 +74,7 @@ balanced as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         coalesce(balanced.date, refused.date) as date,
@@ -100,25 +100,25 @@ judged as (
 final as (
 
     select
-        coalesce(judged.date, cross_checks.date) as date,
-        coalesce(judged.engine, cross_checks.engine) as engine,
-        coalesce(judged.token_class, cross_checks.token_class) as token_class,
-        judged.source,
-        judged.metric,
-        judged.metered_tokens,
-        judged.booked_tokens,
-        coalesce(judged.difference_tokens, cast(0 as {{ exact_type() }})) as difference_tokens,
-        coalesce(judged.rejected_samples, 0) as rejected_samples,
-        coalesce(judged.out_of_order_samples, 0) as out_of_order_samples,
+        coalesce(assessed.date, cross_checks.date) as date,
+        coalesce(assessed.engine, cross_checks.engine) as engine,
+        coalesce(assessed.token_class, cross_checks.token_class) as token_class,
+        assessed.source,
+        assessed.metric,
+        assessed.metered_tokens,
+        assessed.booked_tokens,
+        coalesce(assessed.difference_tokens, cast(0 as {{ exact_type() }})) as difference_tokens,
+        coalesce(assessed.rejected_samples, 0) as rejected_samples,
+        coalesce(assessed.out_of_order_samples, 0) as out_of_order_samples,
         cross_checks.source as cross_check_source,
         cross_checks.metric as cross_check_metric,
         cast(cross_checks.cross_check_tokens as {{ exact_type() }}) as cross_check_tokens,
         cross_checks.cross_check_ratio
-    from judged
+    from assessed
     full outer join cross_checks
-        on judged.date = cross_checks.date
-        and judged.engine = cross_checks.engine
-        and judged.token_class = cross_checks.token_class
+        on assessed.date = cross_checks.date
+        and assessed.engine = cross_checks.engine
+        and assessed.token_class = cross_checks.token_class
 
 )
 

@@ -23,7 +23,7 @@ series_days as (
 
 ),
 
--- Of each quantity the first reading by rank. What a MIG instance reports is not its board's, but shows that the board is there.
+-- The first reading of each quantity, by rank. A MIG instance's values are not its board's, but they show that the board exists.
 chosen_series as (
 
     select

@@ -1,4 +1,4 @@
--- Requests of the time in which the run's windows were open, with the model's canonical name: one row per request.
+-- Requests during the run's dates and its open windows, with the model's canonical name: one row per request.
 with windows as (
 
     select

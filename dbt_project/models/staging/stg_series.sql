@@ -1,4 +1,4 @@
--- Meaning enters here, once: a series gets its quantity, unit and entity from the two catalogues, and what its labels do not say from the
+-- Meaning enters here, once: a series gets its quantity, unit and entity from the two catalogues, and what its labels lack from the
 -- fleet file. A counter of several token classes (a prompt token is input, and computed or cached) has a row for each.
 with series as (
 
@@ -215,7 +215,7 @@ placed as (
         coalesce(model_aliases.model, {{ name_of_source('located.model') }}) as model,
         case
             when catalogued.stream <> 'tokens' then null
-            -- A frontend or gateway serves many engines: it stands for all of a model's.
+            -- A frontend or gateway serves many engines: it counts for all engines of a model.
             when catalogued.level in ('frontend', 'gateway')
                 then catalogued.level || ':' || coalesce(located.namespace || '/', '')
                     || coalesce(model_aliases.model, {{ name_of_source('located.model') }}, {{ unknown() }})
@@ -240,8 +240,8 @@ placed as (
 
 ),
 
--- Ranks of one engine that all report the same tokens: the first of each data-parallel group speaks.
-heard as (
+-- Ranks of one engine that all report the same tokens: only the first of each data-parallel group counts.
+counted_series as (
 
     select *
     from placed
@@ -250,7 +250,7 @@ heard as (
 
 ),
 
--- What the fleet file says of engines by name comes before their labels.
+-- The fleet file's entry of an engine overrules the engine's labels.
 described_engines as (
 
     select
@@ -260,7 +260,7 @@ described_engines as (
         engines.team,
         engines.role,
         engines.node
-    from (select distinct engine from heard where engine is not null) as named
+    from (select distinct engine from counted_series where engine is not null) as named
     inner join engines on {{ fits('named.engine', 'engines.engine', 'engines.is_prefix') }}
     qualify row_number() over (partition by named.engine order by engines.entry) = 1
 
@@ -269,41 +269,41 @@ described_engines as (
 described as (
 
     select
-        heard.series_id,
-        heard.source,
-        heard.source_kind,
-        heard.metric,
-        heard.stream,
-        heard.quantity,
-        heard.kind,
-        heard.factor,
-        heard.token_class,
-        coalesce(heard.level, 'engine') as level,
-        heard.meter_scope,
-        heard.rank,
-        heard.device_uuid,
-        coalesce(described_engines.node, heard.node) as node,
-        heard.device_type,
-        heard.namespace,
-        heard.pod,
-        heard.container,
-        heard.workload_namespace,
-        heard.workload_pod,
-        heard.workload_container,
-        heard.batch_job,
-        heard.scrape_job,
-        heard.mig_instance,
-        heard.mig_profile,
-        coalesce(described_engines.deployment, heard.deployment) as deployment,
-        coalesce(described_engines.model, heard.model) as model,
-        coalesce(described_engines.role, heard.role) as role,
+        counted_series.series_id,
+        counted_series.source,
+        counted_series.source_kind,
+        counted_series.metric,
+        counted_series.stream,
+        counted_series.quantity,
+        counted_series.kind,
+        counted_series.factor,
+        counted_series.token_class,
+        coalesce(counted_series.level, 'engine') as level,
+        counted_series.meter_scope,
+        counted_series.rank,
+        counted_series.device_uuid,
+        coalesce(described_engines.node, counted_series.node) as node,
+        counted_series.device_type,
+        counted_series.namespace,
+        counted_series.pod,
+        counted_series.container,
+        counted_series.workload_namespace,
+        counted_series.workload_pod,
+        counted_series.workload_container,
+        counted_series.batch_job,
+        counted_series.scrape_job,
+        counted_series.mig_instance,
+        counted_series.mig_profile,
+        coalesce(described_engines.deployment, counted_series.deployment) as deployment,
+        coalesce(described_engines.model, counted_series.model) as model,
+        coalesce(described_engines.role, counted_series.role) as role,
         described_engines.team,
-        heard.rack,
-        heard.bucket_le,
-        heard.engine,
-        heard.meter
-    from heard
-    left join described_engines on heard.engine = described_engines.engine
+        counted_series.rack,
+        counted_series.bucket_le,
+        counted_series.engine,
+        counted_series.meter
+    from counted_series
+    left join described_engines on counted_series.engine = described_engines.engine
 
 ),
 

@@ -1,0 +1,50 @@
+"""The legend of the printed page: its inputs with their source, and the names and kinds that the tables use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+
+from pipelines.advice import consolidation_table, right_sizing_table
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.publishing.advice_headline import _KINDS
+from pipelines.publishing.model_headline import _inputs
+
+FLEET = """
+fleet: priced
+synthetic: true
+period: {start: 2026-10-01, end: 2026-10-02}
+sources: [{name: demo, kind: synthetic, scenario: demo, interval_seconds: 60}]
+sites: [{name: west, zone: unknown, pue: 1.25}, {name: east, zone: unknown, pue: 2}]
+cost_rates:
+  - {device_type: a6000, usd_per_gpu_hour: 0.4, valid_from: 2026-01-01, source: contract}
+  - {device_type: a6000, usd_per_gpu_hour: 0.5, valid_from: 2026-09-01, source: contract}
+  - {device_type: a6000, usd_per_gpu_hour: 9.0, valid_from: 2026-12-01, source: contract}
+"""
+
+
+def test_the_inputs_are_named_with_their_source(tmp_path: Path) -> None:
+    path = tmp_path / "priced.yaml"
+    path.write_text(FLEET, encoding="utf-8")
+    with duckdb.connect() as connection:
+        connection.execute("create schema marts")
+        # A row of tokens without power has device type `none`; the last type is in no list of rates.
+        connection.execute(
+            "create table marts.model_daily as select date '2026-10-01' as date, device_type"
+            " from (values ('a6000'), ('h100-sxm5-80gb'), ('none'), ('prototype')) as types(device_type)"
+        )
+        assert _inputs(connection, load_fleet(path)) == {
+            "GPU types": "a6000 (0.50 USD per hour, fleet file), h100-sxm5-80gb (1.30 USD per hour, seed cost_rates),"
+            " prototype (no price)",
+            "PUE": "1.25 at west, 2 at east",
+        }
+        connection.execute("delete from marts.model_daily")
+        connection.execute("insert into marts.model_daily select '2026-10-01', 'type-' || n from range(6) as t(n)")
+        assert _inputs(connection, load_fleet(path))["GPU types"].endswith("type-3 (no price), … and 2 more")
+
+
+def test_every_kind_of_advice_has_its_meaning() -> None:
+    described = right_sizing_table.COLUMNS["kind"][1] + consolidation_table.COLUMNS["kind"][1]
+    assert set(_KINDS) == set(re.findall(r"`([a-z_]+)`", described)) - {"shares_with"}
