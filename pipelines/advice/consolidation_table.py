@@ -15,7 +15,7 @@ import numpy as np
 from pipelines.advice import right_sizing_table
 from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS, mark_preferred
 from pipelines.analysis import consolidation
-from pipelines.analysis.right_sizing import KEYS
+from pipelines.analysis.sizes import KEYS
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import pictures
 from pipelines.warehouse import database
@@ -208,7 +208,7 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     read = [asset_key(fleet, "marts", name) for name in READ]
 
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
-    def consolidation_() -> dg.MaterializeResult:
+    def consolidation_() -> dg.MaterializeResult[None]:
         """Which models could share accelerators or be spun down, what that saves, how far the plan is from the best."""
         with database.writing(fleet.warehouse, "consolidation"), closing(database.connect(fleet.warehouse)) as held:
             made = write_consolidation(held)

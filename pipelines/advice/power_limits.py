@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 
 from pipelines.analysis import power_caps
-from pipelines.analysis.right_sizing import KEYS
+from pipelines.analysis.sizes import KEYS
 from pipelines.warehouse import database
 
 READ = ("efficiency_curve_daily", "goodput_hourly", "power_limits_daily")

@@ -41,7 +41,7 @@ COLUMNS = {
         " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `keep` (right as it is),"
         " `insufficient_data`.",
     ),
-    **dict.fromkeys(right_sizing.KEYS, ("varchar", "As in deployment_usage.")),
+    **dict.fromkeys(sizes.KEYS, ("varchar", "As in deployment_usage.")),
     "current_gpus": ("double", "Accelerators held now. NULL: not known."),
     "recommended_gpus": ("double", f"Accelerators that are enough.{_CHANGE}"),
     "current_replicas": ("double", "Engines now. NULL: not known."),
@@ -166,7 +166,7 @@ select usage.usage, date, date >= usage.held_start_date as is_held, slots.slot, 
     tokens_per_second * interval_seconds / nullif(matched_gpu_seconds, 0)::double as tokens_per_second_per_gpu,
     {IS_PARKED} as is_parked
 from marts.model_intervals as intervals
-inner join usage_told as usage using ({", ".join(right_sizing.KEYS)})
+inner join usage_told as usage using ({", ".join(sizes.KEYS)})
 inner join slots using (site, interval_start_at)
 where date >= usage.lookback_start_date and date <= usage.as_of_date and {NOT_HELD_BACK}
 """
@@ -189,7 +189,7 @@ from (
         case when role = 'prefill' then matched_total_tokens else matched_output_tokens end as tokens,
         {IS_PARKED} as is_parked
     from marts.model_intervals
-    inner join usage_told as usage using ({", ".join(right_sizing.KEYS)})
+    inner join usage_told as usage using ({", ".join(sizes.KEYS)})
     where date >= usage.lookback_start_date and date <= usage.as_of_date and {NOT_HELD_BACK}
 )
 group by usage, date order by usage, date
@@ -254,7 +254,7 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     """Replace published.right_sizing by what the marts allow now, and mark which rows of both tables to follow; returns
     its rows and their backtests."""
     usage = read_usage(connection)
-    numbered = usage.reset_index()[["usage", *right_sizing.KEYS, "as_of_date", "held_start_date"]]
+    numbered = usage.reset_index()[["usage", *sizes.KEYS, "as_of_date", "held_start_date"]]
     numbered["lookback_start_date"] = usage["lookback_start_at"].dt.tz_convert("UTC").dt.date
     benchmarks = connection.execute(_BENCHMARKS).df()
     with database.registered(connection, usage_told=numbered):
@@ -286,7 +286,7 @@ def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     read = [*(asset_key(fleet, "marts", name) for name in READ), asset_key(fleet, "published", "consolidation")]
 
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
-    def published_right_sizing() -> dg.MaterializeResult:
+    def published_right_sizing() -> dg.MaterializeResult[None]:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
         with database.writing(fleet.warehouse, "right_sizing"), closing(database.connect(fleet.warehouse)) as held:
             rows, tests = write_right_sizing(held)
@@ -319,7 +319,7 @@ def _shortfalls(connection: duckdb.DuckDBPyConnection, proposed: pd.DataFrame) -
         return connection.execute(_SHORTFALLS).df()
 
 
-def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, object]:
+def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, dg.RawMetadataValue]:
     return {
         "dagster/row_count": len(rows),
         "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},

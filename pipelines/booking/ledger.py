@@ -64,7 +64,7 @@ class LedgerTranslator(DagsterDbtTranslator):
         return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        return dbt_resource_props["schema"]
+        return str(dbt_resource_props["schema"])
 
 
 def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:

@@ -47,7 +47,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[int, int] = {}  # per node: how many nodes it holds, with its aliases written out
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        mark = self.peek_event().start_mark
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # the stubs leave its types out
         is_alias, before = self.check_event(yaml.AliasEvent), self._nodes
         self._depth += 1
         if self._depth > MAX_DEPTH:

@@ -6,6 +6,7 @@ sources of telemetry: those are in `sources`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -53,9 +54,9 @@ class LiteLLMLog(RequestSource):
     def collector(self) -> RequestCollector:
         from collectors.records.litellm import LiteLLMFileCollector, LiteLLMPostgresCollector  # noqa: PLC0415
 
-        if self.path is not None:
-            return LiteLLMFileCollector(self.name, self.path, self.constants)
-        return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+        if self.dsn_env is not None:
+            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+        return LiteLLMFileCollector(self.name, str(self.path), self.constants)
 
 
 class AccessLogSource(RequestSource):
@@ -84,7 +85,10 @@ class LoadTest(RequestSource):
     def collector(self) -> RequestCollector:
         from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector  # noqa: PLC0415
 
-        kinds = {"aiperf": AIPerfCollector, "genai_perf": GenAIPerfCollector}
+        kinds: dict[str, Callable[..., RequestCollector]] = {
+            "aiperf": AIPerfCollector,
+            "genai_perf": GenAIPerfCollector,
+        }
         return kinds[self.kind](self.name, self.path, self.constants)
 
 

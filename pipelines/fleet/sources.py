@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -63,8 +63,14 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
     return str(Path(resolved, *parts[first_glob:]))
 
 
+def context_of(info: ValidationInfo) -> dict[str, Any]:
+    """What `load_fleet` hands to every validator: the environment, the folders and the list of notices."""
+    context: dict[str, Any] = info.context if info.context is not None else {}
+    return context
+
+
 def _fleet_path(text: str, info: ValidationInfo) -> str:
-    context = info.context
+    context = context_of(info)
     return confined_path(text, context["roots"], context["environ"], base="fleet")
 
 
@@ -72,14 +78,14 @@ def _spool_path(text: str, info: ValidationInfo) -> str:
     scheme = urlsplit(text).scheme
     if scheme and scheme != "file":
         return text
-    context = info.context
+    context = context_of(info)
     return confined_path(text.removeprefix("file://"), context["roots"], context["environ"], base="data")
 
 
 def _set_variable(name: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError("must be the name of an environment variable, never the secret itself")
-    if name not in info.context["environ"]:
+    if name not in context_of(info)["environ"]:
         raise ValueError(f"environment variable {name} is not set")
     return name
 
@@ -131,7 +137,7 @@ def by_metric(values: Mapping[str, str], known: Collection[str], info: Validatio
     if turned:
         shown = ", ".join(f"{metric}: {column}" for metric, column in turned.items())
         where = info.data.get("path", "a file")
-        info.context.setdefault("notices", []).append(
+        context_of(info).setdefault("notices", []).append(
             f"{where}: values are written {{column: metric}}, which is deprecated and will be refused after 0.1."
             f" Write values: {{{shown}}}"
         )

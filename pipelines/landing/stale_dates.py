@@ -61,14 +61,16 @@ def mark_stale(
         )
         if device_labels:
             connection.executemany("insert into device_labels values (?, ?, ?, ?)", device_labels)
-        changed, day, first, last = connection.execute(_STALE).fetchall()[0]
+        found: tuple[int, date, date | None, date | None] = connection.execute(_STALE).fetchall()[0]
+        changed, day, first, last = found
         counters = catalog.metrics(quantity="energy")
         silent_from, silent_to = connection.execute(
             _SILENT, {"counters": counters, "meters": [*counters, *catalog.metrics(quantity="power")]}
         ).fetchall()[0]
     start, end = booked_dates or (date.min, None)
-    spans = [span for span in ((first, last), (silent_from, silent_to)) if span[0] is not None]
-    for since, until in spans:
+    for since, until in ((first, last), (silent_from, silent_to)):
+        if since is None or until is None:
+            continue
         last_end = until if is_head and until == day else until + timedelta(days=1)
         due_dates.mark(connection, due_dates.BOOKING, max(since, start), min(last_end, end or date.max))
     return changed

@@ -83,7 +83,7 @@ class LakeStore:
 
 def store_of(fleet: Fleet) -> Store:
     """The store that the fleet file names. LakeError when no installed package serves the lake's URL."""
-    return LakeStore(Lake(fleet.landing.path)) if fleet.landing.target == "lake" else WarehouseStore()
+    return LakeStore(Lake(fleet.landing.lake_path)) if fleet.landing.target == "lake" else WarehouseStore()
 
 
 def validate(fleet: Fleet) -> None:
@@ -91,7 +91,7 @@ def validate(fleet: Fleet) -> None:
     is_lake = fleet.landing.target == "lake"
     try:
         if is_lake:
-            Lake(fleet.landing.path).probe()
+            Lake(fleet.landing.lake_path).probe()
     except LakeError as refusal:
         raise FleetError(fleet.path, [f"landing.path: {refusal}"]) from refusal
     if not fleet.warehouse.exists():

@@ -133,7 +133,7 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
 def _marks(
     matched_ratio: Any, cost_coverage_ratio: Any, is_cost_complete: bool, is_carbon_complete: bool
 ) -> dict[str, str]:
-    marks = {}
+    marks: dict[str, str] = {}
     if matched_ratio is not None and matched_ratio < WELL_MATCHED:
         marks |= dict.fromkeys(("J/total token", "J/output token"), "{}*")
     if cost_coverage_ratio is not None and cost_coverage_ratio < WELL_MATCHED:
