@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SPARK_READY := $(VENV)/ready-spark
+SQL_READ := $(VENV)/sql-read
+SQL := $(shell find dbt_project -name target -prune -o -name logs -prune -o \( -name '*.sql' -o -name '*.yml' -o -name '*.csv' \) -print)
 
 ifneq ($(wildcard ../shared/data),)
 export WATTLEDGER_VALIDATION_DATA ?= $(abspath ../shared/data)
@@ -13,7 +15,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark lint types bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -32,8 +34,18 @@ test: lint  ## lint, then every test; ARGS="-k landing"
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
 
-lint: $(READY)  ## ruff: rules and format
+# Types and SQL side by side: each takes one core. SQL is read again only when it changed.
+lint: $(READY)  ## ruff (rules, format), then mypy beside sqlfluff; only SQL that changed is read again
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 types $(SQL_READ)
+
+types: $(READY)
+	@$(BIN)/mypy
+
+# sqlfluff compiles the models with dbt, on a warehouse in memory; the analytics of neither ask the network.
+$(SQL_READ): $(READY) .sqlfluff $(SQL)
+	@WATTLEDGER_WAREHOUSE=:memory: $(BIN)/sqlfluff lint --processes 2 dbt_project/models dbt_project/tests
+	@touch $@
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
@@ -54,7 +66,7 @@ lock: $(READY)  ## write both locks anew from pyproject.toml, for Python 3.11 to
 	@mv $(VENV)/requirements.headed requirements-spark.lock && rm $(VENV)/requirements.fresh
 
 clean:  ## remove what was made here: .venv, caches, dbt's target; data/ stays
-	@rm -rf $(VENV) dbt_project/target dbt_project/logs .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf $(VENV) dbt_project/target dbt_project/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.

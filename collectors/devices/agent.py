@@ -47,9 +47,11 @@ class Sampler(Protocol):
     unknown: dict[str, int]
 
     @property
-    def problems(self) -> list[str]: ...
+    def problems(self) -> list[str]:
+        """What the newest look had to leave out, a line each."""
 
-    def look(self) -> list[Reading]: ...
+    def look(self) -> list[Reading]:
+        """One reading per series, as of now. Raises SourceError."""
 
 
 class Watch(NamedTuple):

@@ -51,9 +51,11 @@ class GridCollector(Protocol):
     source: str
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """The API's root as it may be logged."""
 
-    def collect(self, window: Window) -> pa.Table: ...
+    def collect(self, window: Window) -> pa.Table:
+        """The factors of the window. Raises SourceError."""
 
 
 class _Api:

@@ -89,7 +89,8 @@ class RequestCollector(Protocol):
 
     source: str
 
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]: ...
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """The requests that began in the window, in batches; what cannot be read goes into `rejects`."""
 
 
 @dataclass

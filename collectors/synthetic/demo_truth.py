@@ -123,6 +123,7 @@ class Day(NamedTuple):
 
 @lru_cache(maxsize=3)
 def day_truth(day: int) -> Day:
+    """Watts, load, memory and tokens of all boards and engines on one day."""
     minutes = np.arange(day * DAY, day * DAY + DAY + 1)
     keys = np.array([_key(board.device_uuid) for board in BOARDS])[:, None]
     watts = np.repeat([[board.kind.bare_watts] for board in BOARDS], len(minutes), axis=1)

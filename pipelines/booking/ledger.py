@@ -61,9 +61,11 @@ class LedgerTranslator(DagsterDbtTranslator):
         self.fleet = fleet
 
     def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
+        """The key of a model: fleet, schema, name."""
         return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
+        """Models are grouped by schema."""
         return str(dbt_resource_props["schema"])
 
 

@@ -77,14 +77,17 @@ def constants_of(fleet: Fleet) -> settings.Constants:
 
 
 def project_contracts() -> contracts.Contracts:
+    """The contracts of the models in this checkout."""
     return contracts.contracts_of(prepared_project().manifest_path, DBT_PROJECT)
 
 
 def project_vars(fleet: Fleet) -> dict[str, int]:
+    """dbt's variables that the fleet file sets."""
     return {"grid_seconds": fleet.grid_seconds, "max_spread_seconds": round(fleet.max_spread_days * 86400)}
 
 
 def settings_of_a_run(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str]:
+    """The environment variables that dbt reads in a run over the dates [first, end)."""
     published = publication.current(fleet)
     return {
         "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
@@ -97,6 +100,7 @@ def settings_of_a_run(fleet: Fleet, first: date = date.min, end: date = date.min
 
 @contextmanager
 def environment(told: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, and restore what they were."""
     before = {name: os.environ.get(name) for name in told}
     os.environ.update(told)
     try:

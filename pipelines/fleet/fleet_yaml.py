@@ -20,7 +20,7 @@ MAX_NODES = 1_000_000
 def read(path: Path) -> Any:
     """What the file holds. FleetError, with one problem in one line, when it cannot be read or is no YAML."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (it is a SafeLoader)
     except OSError as refusal:
         expected = "expected a fleet file (one YAML; fleets/README.md says how to write one)"
         raise FleetError(path, [f"cannot be read: {refusal.strerror}, {expected}"]) from refusal

@@ -52,6 +52,7 @@ class LiteLLMLog(RequestSource):
         return self
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.litellm import LiteLLMFileCollector, LiteLLMPostgresCollector  # noqa: PLC0415
 
         if self.dsn_env is not None:
@@ -68,6 +69,7 @@ class AccessLogSource(RequestSource):
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.access_logs import AccessLog, AccessLogCollector  # noqa: PLC0415
 
         log = AccessLog(self.path, self.columns, self.time_unit, self.constants)
@@ -83,6 +85,7 @@ class LoadTest(RequestSource):
     node: Name | None = None
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector  # noqa: PLC0415
 
         kinds: dict[str, Callable[..., RequestCollector]] = {
@@ -99,6 +102,7 @@ class AzureTrace(RequestSource):
     path: FleetPath
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.azure_trace import AzureTraceCollector  # noqa: PLC0415
 
         return AzureTraceCollector(self.name, self.path, self.constants)
@@ -122,6 +126,7 @@ class Benchmark(Part):
     precision: Name | None = None
 
     def files(self) -> BenchmarkFile:
+        """The files of this publisher."""
         from collectors.records.benchmark_files import BenchmarkFile  # noqa: PLC0415
 
         said = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})

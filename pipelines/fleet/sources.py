@@ -208,6 +208,7 @@ class PrometheusSource(Source):
     tls: Tls | None = None
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.protocols.prometheus import PrometheusCollector  # noqa: PLC0415
 
         secrets = {**(self.auth.model_dump() if self.auth else {}), **(self.tls.model_dump() if self.tls else {})}
@@ -257,6 +258,7 @@ class FilesSource(Source):
     files: list[SampleFile] = Field(min_length=1)
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.protocols.sample_files import FileMapping, FilesCollector  # noqa: PLC0415
 
         mappings = [FileMapping(**file.model_dump()) for file in self.files]
@@ -270,6 +272,7 @@ class SpoolSource(Source):
     path: SpoolPath = Field(default="spool/", validate_default=True)
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.devices.spool import SpoolCollector  # noqa: PLC0415
 
         return SpoolCollector(self.name, self.path)
@@ -283,6 +286,7 @@ class SyntheticSource(Source):
     interval_seconds: Positive
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.synthetic.generator import SyntheticCollector  # noqa: PLC0415
 
         return SyntheticCollector(self.name, scenario=self.scenario, interval_seconds=self.interval_seconds)

@@ -68,6 +68,7 @@ class WarehouseStore:
     """Samples are rows of raw.power_samples and raw.token_samples; the transaction does the rest."""
 
     def day(self, connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> HeldDay:
+        """The samples of a source on the day, in tables of the warehouse."""
         return _WarehouseDay(connection, source, stale_dates.utc_day(window))
 
 
@@ -78,6 +79,7 @@ class LakeStore:
         self.lake = lake
 
     def day(self, connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> HeldDay:
+        """The samples of a source on the day, in files of the lake."""
         return _LakeDay(self.lake, connection, source, window)
 
 
