@@ -24,7 +24,7 @@ examples:
   python -m collectors agent --nvml --page http://localhost:8000/metrics --spool /var/spool/wattledger
   python -m collectors record --nvml --out recorded.parquet --minutes 15
 
-`python -m collectors COMMAND --help` tells more. Secrets are never options: name the variable that holds one.
+`python -m collectors COMMAND --help` has the details. Secrets are never options: name the variable that holds one.
 """
 
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0 done, 1 a source or the spool failed, 2 a wrong option."""
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    # A request that is retried is the agent's to tell, once.
+    # The agent itself logs a request that fails, once.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     return {"agent": _agent, "sample": _sample, "record": _record}[options.command](options)
 
@@ -81,7 +81,7 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the project's "
-        "catalogue where it lies beside the package, else everything)",
+        "catalogue where that is installed, else everything)",
     )
     for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
         command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
@@ -138,7 +138,7 @@ def _agent(options: argparse.Namespace) -> int:
 
 
 def _sample(options: argparse.Namespace) -> int:
-    from collectors.samples import SourceError  # noqa: PLC0415
+    from collectors.samples import SourceError, printable  # noqa: PLC0415
 
     status = 0
     for sampler in _samplers(options):
@@ -151,12 +151,12 @@ def _sample(options: argparse.Namespace) -> int:
         width = max((len(reading.metric) for reading in readings), default=0)
         print(f"{sampler.url}: {len(readings)} samples")
         for reading in readings:
-            print(f"  {reading.metric:<{width}}  {reading.value:>20.15g}  {reading.labels}")
+            print(printable(f"  {reading.metric:<{width}}  {reading.value:>20.15g}  {reading.labels}"))
         if sampler.unknown:
             series = sum(sampler.unknown.values())
             print(f"  and {series} series of {len(sampler.unknown)} metrics that are not kept")
         for problem in sampler.problems:
-            print(problem, file=sys.stderr)
+            print(printable(problem), file=sys.stderr)
             status = 1
     return status
 

@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.samples import OBSERVED_AT
+from collectors.samples import OBSERVED_AT, printable
 
 TimeUnit = Literal["s", "ms", "us"]
 
@@ -39,7 +39,7 @@ def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
     """A cell, or a longer text, as a message quotes it."""
     if value is None:
         return "an empty cell"
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(value) if isinstance(value, str) else printable(str(value))
     return text if len(text) <= characters else f"{text[:characters]}…"
 
 

@@ -5,6 +5,7 @@ Add here what crosses the door between collectors and landing. Keep out anything
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
@@ -19,6 +20,8 @@ SAMPLE_SCHEMA = pa.schema([("series_id", pa.int64()), ("observed_at", OBSERVED_A
 # DCGM writes its blanks as 9223372036854775792…795: anything from here on is a sentinel, not a measurement.
 SENTINEL_FROM = 9.2e18
 
+# PROM_TOKEN, HOME and PROM_2 are names; AKIAIOSFODNN7EXAMPLE, an access key, is none.
+_USUAL_VARIABLE = re.compile(r"(?=.{1,40}$)[A-Z]+(_[A-Z0-9]+)*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -91,16 +94,37 @@ def url_without_secrets(url: str) -> str:
         return "<unreadable url>"
 
 
+def printable(text: str) -> str:
+    """Text of a server or a file as a terminal may show it: what is not printable becomes an escape such as \\x1b.
+
+    A control character could move the cursor, recolour or rewrite what a person reads.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "backslashreplace").decode("ascii") for one in text
+    )
+
+
+def shown_variable(name: str) -> str:
+    """The name of an environment variable as a message may show it, or a placeholder: a secret may stand in its place.
+
+    Only what is spelled as variables usually are is shown: capitals, with underscores between them.
+    """
+    return name if _USUAL_VARIABLE.fullmatch(name) else "(its name is not shown, it may be a secret)"
+
+
 class SourceError(Exception):
     """A source that is unreachable, refuses or answers garbage.
 
-    `url` carries no secret, `status` is the HTTP status if there was one, `reason` is for whoever reads the audit.
+    `url` carries no secret, `status` is the HTTP status if there was one, `reason` is for whoever reads the audit. Both
+    texts are printable, whatever the source wrote into them.
     """
 
     def __init__(self, url: str, status: int | None, reason: str) -> None:
-        self.url = url_without_secrets(url)
+        self.url = printable(url_without_secrets(url))
         self.status = status
-        self.reason = reason
+        self.reason = reason = printable(reason)
         super().__init__(f"{self.url}: {reason}" if status is None else f"{self.url}: HTTP {status}: {reason}")
 
 

@@ -14,11 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from collectors.facts import ALWAYS, Facts, regroup
+from collectors.limits import DEFAULTS
 from collectors.samples import OBSERVED_AT, Family, SourceError, Window, valid
-
-# One landing holds a few hundred bytes per series. 10,000 GPUs with their engines have a fifth of this; a label that
-# changes with every request has no end.
-SERIES_LIMIT = 500_000
 
 _IDENTITY = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 _LABELS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -49,9 +46,12 @@ class SeriesRegister:
     `steepest_rise_per_second` near.
     """
 
-    def __init__(self, source: str, window: Window, replica_labels: Collection[str] = ()) -> None:
+    def __init__(
+        self, source: str, window: Window, replica_labels: Collection[str] = (), most_series: int = DEFAULTS.series
+    ) -> None:
         self.source = source
         self.window = window
+        self.most_series = most_series
         self.replica_labels = frozenset(replica_labels)
         self._ids_by_key: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
@@ -66,7 +66,7 @@ class SeriesRegister:
     def series_id(self, family: Family, labels: Mapping[str, str]) -> int:
         """The identity of a series of this source, remembered; replica labels do not enter it.
 
-        SourceError beyond SERIES_LIMIT.
+        SourceError beyond `most_series`.
         """
         key = (family.metric, tuple(sorted(labels.items())))
         known = self._ids_by_key.get(key)
@@ -77,8 +77,9 @@ class SeriesRegister:
         new_id = series_id(self.source, family.metric, kept)
         row = self._rows.setdefault(new_id, len(self._identities))
         if row == len(self._identities):
-            if row >= SERIES_LIMIT:
-                reason = f"more than {SERIES_LIMIT:,} series, now of {family.metric}: does a label change all the time?"
+            if row >= self.most_series:
+                more = f"more than {self.most_series:,} series, now of {family.metric}"
+                reason = f"{more}: does a label change all the time? If not, raise limits.series"
                 raise SourceError(self.source, None, reason)
             self._identities.append(identity)
         elif self._identities[row][1:] != identity[1:]:

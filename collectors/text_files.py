@@ -1,6 +1,6 @@
 """Lines and documents of text files, plain or gzipped, in bounded memory.
 
-Add here what any reader of logs and results needs of a file. Keep out what stands in it.
+Add here what any reader of logs and results needs of a file. Keep out what is in it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,44 @@ from collectors.samples import SourceError
 BLOCK_BYTES = 1 << 20
 LINE_BYTES = 8 << 20
 DOCUMENT_BYTES = 256 << 20
-# Logs shrink to a tenth or a thirtieth; what unfolds a thousandfold was made to fill a disk.
-UNFOLDED_AT_MOST = 200
-UNFOLDED_ALWAYS = 64 << 20
+# Logs shrink to a tenth or a thirtieth; what expands a thousandfold was made to fill a disk.
+MOST_EXPANSION = 200
+ALWAYS_EXPANDED_BYTES = 64 << 20
+_WILDCARD = re.compile(r"[*?\[]")
 _LINE = re.compile(rb"[^\n]+")
 
 
 def paths_of(pattern: str, inside: str = "*") -> list[str]:
-    """The files of a path, a glob, or a folder (then those called `inside` in it, however deep), in order."""
+    """The files of a path, a glob, or a folder (then those called `inside` in it, however deep), in order.
+
+    SourceError where there are none, and for a link that leads out of the folder before the first wildcard: who may
+    write into that folder could have any file of this machine read, and its first line shown.
+    """
     path = Path(pattern)
     if path.is_file():
         return [pattern]
+    root = path if path.is_dir() else before_glob(path)
     if path.is_dir():
         pattern = f"{glob.escape(pattern)}/**/{inside}"
     found = sorted(name for name in glob.glob(pattern, recursive=True) if Path(name).is_file())  # noqa: PTH207
     if not found:
-        raise SourceError(pattern, None, "no such file")
+        raise SourceError(pattern, None, "there is no such file")
+    inner = root.resolve()
+    for name in found:
+        if not Path(name).resolve().is_relative_to(inner):
+            fix = "Replace the link by the file, or name the file's own folder in the fleet file"
+            raise SourceError(name, None, f"is a link that leads out of {root}. {fix}")
     return found
 
 
+def before_glob(path: Path) -> Path:
+    """The part of a path before its first wildcard."""
+    first = next((n for n, part in enumerate(path.parts) if _WILDCARD.search(part)), len(path.parts))
+    return Path(*path.parts[:first])
+
+
 def lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """(number from 1, line) of every line that is not blank. SourceError when the file breaks off or explodes."""
+    """(number from 1, line) of every line that is not blank. SourceError for a file that breaks off or has no end."""
     number, rest = 1, b""
     try:
         with _opened(path) as file:
@@ -65,7 +82,7 @@ def lines(path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def document(path: str) -> Any:
-    """The JSON of a file. SourceError says where it stops being JSON."""
+    """The JSON of a file. SourceError names the place where it stops being JSON."""
     try:
         with _opened(path) as file:
             held = file.read(DOCUMENT_BYTES + 1)
@@ -77,7 +94,7 @@ def document(path: str) -> Any:
 
 
 def parsed(where: str, held: bytes) -> Any:
-    """The JSON in these bytes. SourceError says what is wrong, and what stands there instead."""
+    """The JSON in these bytes. SourceError names what is wrong, and what is there instead."""
     try:
         return orjson.loads(held)
     except orjson.JSONDecodeError as error:
@@ -85,15 +102,15 @@ def parsed(where: str, held: bytes) -> Any:
         raise SourceError(where, None, f"is not JSON ({error}); it begins with {opening!r}") from error
 
 
-class _Unfolding:
-    """A gzipped file that stops before it fills memory or disk."""
+class _Expanding:
+    """A gzipped file whose reading stops before it fills memory or disk."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = gzip.open(path, "rb")  # noqa: SIM115 (closed by __exit__)
-        self._left = max(UNFOLDED_ALWAYS, UNFOLDED_AT_MOST * Path(path).stat().st_size)
+        self._left = max(ALWAYS_EXPANDED_BYTES, MOST_EXPANSION * Path(path).stat().st_size)
 
-    def __enter__(self) -> _Unfolding:
+    def __enter__(self) -> _Expanding:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,9 +120,9 @@ class _Unfolding:
         held = self._file.read(min(size, self._left + 1))
         self._left -= len(held)
         if self._left < 0:
-            raise SourceError(self._path, None, f"unfolds to more than {UNFOLDED_AT_MOST} times its size")
+            raise SourceError(self._path, None, f"expands to more than {MOST_EXPANSION} times its size")
         return held
 
 
-def _opened(path: str) -> BinaryIO | _Unfolding:
-    return _Unfolding(path) if path.endswith(".gz") else Path(path).open("rb")
+def _opened(path: str) -> BinaryIO | _Expanding:
+    return _Expanding(path) if path.endswith(".gz") else Path(path).open("rb")

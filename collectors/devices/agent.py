@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from collectors.devices.nvml import READERS, NvmlSampler
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading
-from collectors.samples import OBSERVED_AT, SourceError
+from collectors.samples import OBSERVED_AT, SourceError, printable
 
 BUNDLED_CATALOGUE = Path(__file__).parents[2] / "dbt_project" / "seeds" / "metric_catalog.csv"
 UNKNOWN_KIND = "page"
@@ -98,7 +98,7 @@ def read_families(path: Path) -> dict[str, str]:
 
 
 def families_to_keep(path: Path | None) -> dict[str, str] | None:
-    """The families of `path`, else of the project's own catalogue where it lies beside the package, else None: all."""
+    """The families of `path`, else of the project's own catalogue where that is installed, else None: all."""
     if path is None and not BUNDLED_CATALOGUE.is_file():
         return None
     return read_families(path or BUNDLED_CATALOGUE)
@@ -107,7 +107,7 @@ def families_to_keep(path: Path | None) -> dict[str, str] | None:
 def run_agent(watches: Sequence[Watch], spool: SpoolWriter) -> int:
     """Look and write until SIGTERM or SIGINT, then write what is left. Exit status: 1 if that could not be written.
 
-    Each sampler has a thread of its own, so that a page which hangs or a lost GPU holds up nobody else; the spool is
+    Each sampler has a thread of its own, so that a page which hangs or a lost GPU delays no other; the spool is
     written by the caller's thread, which must be the main one.
     """
     halt = threading.Event()
@@ -143,8 +143,8 @@ def _watch(watch: Watch, spool: SpoolWriter, halt: threading.Event) -> None:
             now = "; ".join(sampler.problems)
         except SourceError as error:
             now = error.reason if error.status is None else f"HTTP {error.status}: {error.reason}"
-        except Exception as error:  # a thread that died would leave a hole nobody sees
-            now = f"{type(error).__name__}: {error}"
+        except Exception as error:  # a thread that died would leave a gap without a message
+            now = printable(f"{type(error).__name__}: {error}")
         if now != state:
             if now:
                 log.warning("%s: %s", sampler.url, now)
@@ -159,7 +159,7 @@ def record(sampler: NvmlSampler, out: Path, duration_seconds: float, interval_se
     """Sample NVML into one Parquet file for the `files` collector: a row per board and look; returns the rows.
 
     Columns: observed_at (us, UTC), uuid, node, device_type, pci_bus_id, then one float64 column per metric, null where
-    the board does not support it. The file's metadata tells driver, boards and start. Ends at SIGTERM and SIGINT too.
+    the board does not support it. The file's metadata has driver, boards and start. Ends at SIGTERM and SIGINT too.
     Raises SourceError when the first look fails; later failures leave a gap.
     """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")

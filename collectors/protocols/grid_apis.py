@@ -1,8 +1,8 @@
 """Grid intensity from APIs: Electricity Maps, the Carbon Intensity API of Great Britain, WattTime.
 
 Add a provider here as one more class with `collect`. Keep out what a possible value is and what becomes of a missing
-hour: collectors say what the source said, in grams of CO2e per kWh, each value under the name of what it is (average
-direct, average life-cycle, marginal).
+hour. Collectors give what the source reported, in grams of CO2e per kWh, each value under the name of what it is
+(average direct, average life-cycle, marginal).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import orjson
 import pyarrow as pa
 
-from collectors.protocols.http_client import PrometheusServer
+from collectors.limits import GRID_LIMITS, Limits
+from collectors.protocols.http_client import HttpClient
 from collectors.samples import OBSERVED_AT, SourceError, Window
 
 GRID_SCHEMA = pa.schema(
@@ -30,13 +31,10 @@ GRID_SCHEMA = pa.schema(
 )
 # 1 lb = 453.59237 g exactly (international pound), and 1 MWh = 1000 kWh.
 GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
-# Ten days of five-minute values, with room; a provider that sends more is not answering the question.
-BODY_LIMIT_BYTES = 8 << 20
 ATTEMPTS = 4
-TIMEOUT_SECONDS = 30.0
 
 Row = dict[str, Any]
-# Stands for a key that an entry lacks: no number, where null is a missing hour.
+# Marks a key that an entry lacks: that is no number, whereas null is a missing hour.
 _ABSENT = object()
 
 
@@ -49,6 +47,7 @@ class GridCollector(Protocol):
     """
 
     source: str
+    limits: Limits
 
     @property
     def url(self) -> str:
@@ -59,13 +58,12 @@ class GridCollector(Protocol):
 
 
 class _Api:
-    """What the providers share: a server that answers JSON objects."""
+    """What the providers share: a server that answers with JSON objects."""
 
-    def __init__(self, source: str, url: str, **server: Any) -> None:
+    def __init__(self, source: str, url: str, *, limits: Limits = GRID_LIMITS, **server: Any) -> None:
         self.source = source
-        self.server = PrometheusServer(
-            url, body_limit_bytes=BODY_LIMIT_BYTES, attempts=ATTEMPTS, timeout_seconds=TIMEOUT_SECONDS, **server
-        )
+        self.limits = limits
+        self.server = HttpClient(url, limits=limits, attempts=ATTEMPTS, **server)
 
     @property
     def url(self) -> str:
@@ -77,7 +75,7 @@ class _Api:
         try:
             answer: dict[str, Any] = orjson.loads(body)
         except orjson.JSONDecodeError as error:
-            raise self._failed(path, f"answered JSON that breaks off or is none: {error}") from error
+            raise self._failed(path, f"answered broken JSON: {error}") from error
         return answer
 
     def _failed(self, path: str, reason: str) -> SourceError:
@@ -107,7 +105,7 @@ class _Api:
             raise self._failed(path, f"answered {len(entries)} entries, none with a number in {value!r}; {first}")
 
     def _expect(self, path: str, what: str, got: Any, expected: str | int) -> None:
-        """An API may answer for another place, kind or unit than it was asked for: nothing of that may be booked."""
+        """SourceError where an API answers for another place, kind or unit than it was asked for."""
         if got != expected:
             raise self._failed(path, f"answered {what} {got!r}, expected {expected!r}")
 
@@ -175,21 +173,21 @@ class UkCarbonIntensityCollector(_Api):
         return _table(map(self._row, entries), window)
 
     def _row(self, entry: dict[str, Any]) -> Row:
-        told = entry.get("intensity")
+        intensity = entry.get("intensity")
         return {
             "start_at": _instant(entry.get("from")),
             "end_at": _instant(entry.get("to")),
-            "direct_gco2e_per_kwh": self._intensity(told) if isinstance(told, dict) else None,
-            "is_estimated": not isinstance(told, dict) or told.get("actual") is None,
+            "direct_gco2e_per_kwh": self._intensity(intensity) if isinstance(intensity, dict) else None,
+            "is_estimated": not isinstance(intensity, dict) or intensity.get("actual") is None,
         }
 
     @staticmethod
-    def _intensity(told: Any) -> float | None:
-        """What was measured, or else forecast; NaN where neither is a number nor null."""
-        if not isinstance(told, dict) or not {"actual", "forecast"} & told.keys():
+    def _intensity(intensity: Any) -> float | None:
+        """The measured value, or else the forecast; NaN where neither is a number nor null."""
+        if not isinstance(intensity, dict) or not {"actual", "forecast"} & intensity.keys():
             return math.nan
-        actual = told.get("actual")
-        return _number(told.get("forecast") if actual is None else actual)
+        actual = intensity.get("actual")
+        return _number(intensity.get("forecast") if actual is None else actual)
 
 
 class WattTimeCollector(_Api):
@@ -213,7 +211,7 @@ class WattTimeCollector(_Api):
         self._signal_type = signal_type
 
     def collect(self, window: Window) -> pa.Table:
-        """The user's name and password buy a token of half an hour, which goes with the question."""
+        """The user's name and password give a token for half an hour, which the request carries."""
         self._log_in()
         path = "/v3/historical"
         answer = self._get(

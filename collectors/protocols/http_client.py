@@ -1,52 +1,52 @@
-"""Asking a Prometheus-compatible server or another JSON API: secrets by environment name, patience, limits on answers.
+"""The one HTTP client: for Prometheus-compatible servers, `/metrics` pages and grid APIs.
 
-Add here what concerns the connection (authentication, retries, sizes). Keep out what the answers mean: `prometheus`,
-`grid_apis`.
+Add here what concerns the connection: authentication, retries, limits on answers. Keep out what an answer means: that
+is in `prometheus`, `exposition` and `grid_apis`.
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 
-import orjson
 import urllib3
+from urllib3.exceptions import HTTPError
+from urllib3.util import make_headers
 
 from collectors.cells import shown
-from collectors.samples import SourceError, url_without_secrets
+from collectors.limits import DEFAULTS, Limits
+from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
+from collectors.samples import SourceError, shown_variable, url_without_secrets
 
-RETRY_AFTER_LIMIT_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+# No server makes a landing wait longer between two attempts, whatever its Retry-After says.
+LONGEST_PAUSE_SECONDS = 30.0
 # Lines are handed on in groups of about this size.
 GROUP_BYTES = 4 << 20
-# A server that drips bytes never runs into a socket's timeout: an answer, or a group of lines, has this many of them.
-TIMEOUTS_PER_ANSWER = 4
-OPENING_BYTES = 200
+JSON_KINDS = ("application/json", "")
 _ERROR_TEXT_BYTES = 65536
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _OVER_LIMIT = frozenset({413, 422})
-_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_FORM_HEADERS = {"content-type": "application/x-www-form-urlencoded"}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_FEWEST_SECRET_CHARACTERS = 4
 
 
-class OverLimitError(SourceError):
-    """The answer is more than the server or this side will move at once: ask for less."""
+class HttpClient:
+    """A client of one server's root URL. It reads secrets from the named environment variables at its first request.
 
+    `url` is the root, below which paths are asked for. Its user info serves as basic authentication and its query
+    fields (VictoriaMetrics' `extra_filters[]`, a proxy's tenant) go with every request; neither is ever logged.
+    `header_envs` maps a header, by which an API logs its users in, to the variable that holds its value.
 
-class PrometheusServer:
-    """One server's API root. Secrets are read from the named environment variables when the first request is made.
-
-    `url` is the root (`/api/v1/…` is appended); its user info serves as basic authentication and its query fields
-    (VictoriaMetrics' `extra_filters[]`, a proxy's tenant) go with every request; neither is ever logged. `header_envs`
-    maps the header of an API's own way to log in to the variable that holds its value. An answer of
-    more than `body_limit_bytes`, after decompression, is an OverLimitError. Whatever else fails is a SourceError, after
-    `attempts` tries for what may pass (connection errors, 429, 5xx), `backoff_seconds` doubling between them. What
-    drips in for longer than four times `timeout_seconds` fails.
+    What may pass (connection errors, broken answers, 429, 5xx) is tried `attempts` times, `backoff_seconds` doubling
+    between them. A time-out is not tried again, because the server may be overloaded. `limits` bounds each answer, and
+    all answers since `start_window`. Redirects are followed only within the server, `redirects` times.
+    Whatever fails is a SourceError.
     """
 
     def __init__(
@@ -61,12 +61,13 @@ class PrometheusServer:
         key_file_env: str | None = None,
         header_envs: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 120.0,
+        limits: Limits = DEFAULTS,
         attempts: int = 5,
         backoff_seconds: float = 0.5,
-        body_limit_bytes: int = 64 << 20,
+        redirects: int = 0,
     ) -> None:
         self.url = url_without_secrets(url).rstrip("/")
+        self.limits = limits
         self._parts = urlsplit(url)
         if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
             raise SourceError(url, None, "not an http or https URL")
@@ -81,27 +82,55 @@ class PrometheusServer:
         }
         self._header_envs = dict(header_envs or {})
         self._envs |= {f"header {header}": name for header, name in self._header_envs.items()}
-        self._headers = dict(headers or {})
-        self._timeout = urllib3.Timeout(connect=10.0, read=timeout_seconds)
-        self._patience_seconds = TIMEOUTS_PER_ANSWER * timeout_seconds
-        self._attempts = attempts
-        self._backoff_seconds = backoff_seconds
-        self.body_limit_bytes = body_limit_bytes
+        self._headers = {"Accept": "application/json", **(headers or {})}
+        self._retries = urllib3.Retry(
+            total=attempts - 1, backoff_factor=backoff_seconds, backoff_max=LONGEST_PAUSE_SECONDS, allowed_methods=None
+        )
+        self._redirects = redirects
         self._method = "POST"
-        # What a server may repeat in its answer and nobody may read in an audit; of the URL, what may be a token.
-        self._secrets = [text for _, text in self._fields if len(text) >= 4]
+        self._window_bytes = 0
+        # What a server may repeat in its answer and must not reach the audit; of the URL, what may be a token.
+        self._secrets = [text for _, text in self._fields if len(text) >= _FEWEST_SECRET_CHARACTERS]
         self._secrets += filter(None, [self._parts.password])
         self._pool: urllib3.PoolManager | None = None
 
+    def start_window(self) -> None:
+        """Count the bytes of a window from here on."""
+        self._window_bytes = 0
+
     def ask(self, path: str, fields: Iterable[tuple[str, str]], *, method: str | None = None) -> bytes:
         """The body of a JSON answer to `path` below the root; fields are posted unless the server takes GET only."""
-        for attempt in range(1, self._attempts + 1):
+        body, _ = self.read(
+            path, fields, method=method, kinds=JSON_KINDS, expected="JSON; a login page or another server?"
+        )
+        if body.lstrip()[:1] != b"{":
+            raise SourceError(self.url + path, 200, "answered something that is not JSON; a login page?")
+        return body
+
+    def read(
+        self,
+        path: str,
+        fields: Iterable[tuple[str, str]] = (),
+        *,
+        kinds: Collection[str],
+        expected: str,
+        method: str | None = None,
+        limit_bytes: int | None = None,
+    ) -> tuple[bytes, str]:
+        """A whole body and its media type, which is one of `kinds`; a message calls those `expected`.
+
+        A body over `limit_bytes` (the limit of an answer, where none is given) is an OverLimitError.
+        """
+        fields = list(fields)
+        retries = self._retries
+        while True:
             try:
-                with self._answer(path, fields, method or self._method) as response:
-                    return self._body(path, response)
-            except _MayPassError as failure:
-                self._wait(failure, attempt)
-        raise AssertionError("unreachable")
+                with self._answer(path, fields, method or self._method) as (response, deadline_seconds):
+                    kind = self._checked_kind(path, response, kinds, expected)
+                    limit = self.limits.answer_bytes if limit_bytes is None else limit_bytes
+                    return self._body(path, response, limit, deadline_seconds), kind
+            except MayPassError as failure:
+                retries = self._next_attempt(retries, failure)
 
     def stream(
         self, path: str, fields: Iterable[tuple[str, str]], kind: str, key: Callable[[bytes], bytes]
@@ -109,10 +138,12 @@ class PrometheusServer:
         """The lines of an answer of media type `kind`, some MiB at a time, each whole and without its end.
 
         A stream that breaks off is asked for again from its beginning: then the lines whose `key` came before are left
-        out. A line of more than `body_limit_bytes` is an OverLimitError.
+        out. A line over the limit of an answer is an OverLimitError.
         """
+        fields = list(fields)
         came: set[bytes] = set()
-        for attempt in range(1, self._attempts + 1):
+        retries = self._retries
+        while True:
             before = frozenset(came)
             try:
                 for lines in self._lines(path, fields, kind):
@@ -120,17 +151,20 @@ class PrometheusServer:
                     came.update(map(key, fresh))
                     yield fresh
                 return
-            except _MayPassError as failure:
-                self._wait(failure, attempt)
+            except MayPassError as failure:
+                retries = self._next_attempt(retries, failure)
 
     def opening(self, answer: bytes) -> str:
         """How an answer begins, as a message may quote it: without what this side has sent as a secret."""
-        return self._clean(shown(answer[:OPENING_BYTES].decode("utf-8", "replace"), OPENING_BYTES))
+        return self._without_secrets(shown(answer[:OPENING_BYTES].decode("utf-8", "replace"), OPENING_BYTES))
 
     def log_in(self, token: str) -> None:
         """Send this token, which the server itself has given, with what follows."""
         self._secrets.append(token)
-        self._pool.headers["Authorization"] = f"Bearer {token}"
+        pool = self._opened()
+        headers = urllib3.HTTPHeaderDict(pool.headers)
+        headers["Authorization"] = f"Bearer {token}"
+        pool.headers = headers
 
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
@@ -138,24 +172,36 @@ class PrometheusServer:
             self._pool.clear()
             self._pool = None
 
-    def _connect(self) -> None:
-        headers = {"Accept": "application/json", "User-Agent": "wattledger", **self._headers}
-        # Compressing costs the server more than the loopback saves.
-        headers["Accept-Encoding"] = "identity" if self._parts.hostname in _LOOPBACK else "gzip"
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def _opened(self) -> urllib3.PoolManager:
+        if self._pool is None:
+            self._pool = self._connect()
+        return self._pool
+
+    def _connect(self) -> urllib3.PoolManager:
         username, password = self._secret("username_env"), self._secret("password_env")
         if username is None and self._parts.username:
             username, password = unquote(self._parts.username), unquote(self._parts.password or "")
             self._secrets.append(password)
-        if username is not None:
-            basic = base64.b64encode(f"{username}:{password or ''}".encode()).decode()
-            headers["Authorization"] = f"Basic {basic}"
-            self._secrets.append(basic)
+        # make_headers encodes as Latin-1: these are the bytes of UTF-8, which servers expect.
+        basic = None if username is None else f"{username}:{password or ''}".encode().decode("latin-1")
+        # Compressing costs the server more than the loopback saves.
+        encoding = "identity" if self._parts.hostname in _LOOPBACK else "gzip"
+        made = make_headers(basic_auth=basic, accept_encoding=encoding, user_agent="wattledger")
+        headers = urllib3.HTTPHeaderDict(made | self._headers)
+        if basic is not None:
+            self._secrets.append(headers["Authorization"].removeprefix("Basic "))
         bearer = self._secret("bearer_env")
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer}"
-        headers |= {header: self._secret(f"header {header}") for header in self._header_envs}
-        self._pool = urllib3.PoolManager(
-            num_pools=1, maxsize=1, headers=headers, timeout=self._timeout, retries=False, ssl_context=self._tls()
+        for header in self._header_envs:
+            headers[header] = self._secret(f"header {header}") or ""
+        timeout = urllib3.Timeout(
+            connect=min(CONNECT_SECONDS, self.limits.answer_seconds), read=self.limits.answer_seconds
+        )
+        return urllib3.PoolManager(
+            num_pools=1, maxsize=1, headers=headers, timeout=timeout, retries=False, ssl_context=self._tls()
         )
 
     def _tls(self) -> ssl.SSLContext | None:
@@ -176,39 +222,33 @@ class PrometheusServer:
             return None
         value = os.environ.get(name, "").strip()
         if not value:
-            raise SourceError(self.url, None, f"environment variable {name} ({key}) is not set")
+            raise SourceError(self.url, None, f"environment variable {shown_variable(name)} ({key}) is not set")
         if not key.endswith("_file_env"):
             self._secrets.append(value)
         return value
 
-    def _wait(self, failure: _MayPassError, attempt: int) -> None:
-        """Wait before the next attempt; SourceError after the last one."""
-        if attempt == self._attempts:
-            raise SourceError(failure.url, failure.status, f"{failure.reason} ({attempt} attempts)") from failure
-        delay = self._backoff_seconds * 2 ** (attempt - 1)
-        time.sleep(min(failure.retry_after_seconds or delay, RETRY_AFTER_LIMIT_SECONDS))
+    # --- one attempt --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _answer(self, path: str, fields: Iterable[tuple[str, str]], method: str) -> Iterator[urllib3.BaseHTTPResponse]:
-        """A response of status 200, its body unread; SourceError for any other, and when it breaks off."""
-        if self._pool is None:
-            self._connect()
+    def _answer(
+        self, path: str, fields: list[tuple[str, str]], method: str
+    ) -> Iterator[tuple[urllib3.BaseHTTPResponse, float]]:
+        """A response of status 200, its body unread, and the time by which it must be whole (by `time.monotonic`).
+
+        SourceError for any other response, and for one that breaks off.
+        """
+        deadline_seconds = time.monotonic() + self.limits.answer_seconds
         # Built by hand: a user's password must not travel in the request line or in urllib3's messages.
-        target = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}{self._parts.path.rstrip('/')}{path}"
-        form = urlencode([*self._fields, *fields])
-        try:
-            response = self._pool.request(
-                method,
-                f"{target}?{form}" if method == "GET" and form else target,
-                body=form if method == "POST" else None,
-                headers={**self._pool.headers, **(_FORM if method == "POST" else {})},
-                preload_content=False,
-                redirect=False,
-            )
-        except urllib3.exceptions.SSLError as error:
-            raise SourceError(self.url + path, None, self._clean(f"TLS failed: {error}")) from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _MayPassError(self.url + path, None, self._clean(f"cannot be reached: {error}")) from error
+        root = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}"
+        target = root + (f"{self._parts.path.rstrip('/')}{path}" if path else self._parts.path)
+        for followed in range(self._redirects + 1):
+            response = self._send(path, target, fields, method)
+            there = response.get_redirect_location()
+            # Its query is ours, which _send adds.
+            target = urljoin(target, there).partition("?")[0] if there else target
+            if not there or followed == self._redirects or not target.startswith(f"{root}/"):
+                break
+            response.close()
         try:
             if response.status == 405 and method == "POST":
                 response.drain_conn()
@@ -216,138 +256,150 @@ class PrometheusServer:
                 with self._answer(path, fields, "GET") as again:
                     yield again
             elif response.status == 200:
-                yield response
+                yield response, deadline_seconds
             else:
-                raise self._refusal(path, response)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            reason = self._clean(f"the answer broke off: {error}")
-            raise _MayPassError(self.url + path, response.status, reason) from error
+                raise self._refusal(path, response, deadline_seconds)
+        except (HTTPError, OSError) as error:
+            raise self._failure(path, response.status, "the answer broke off", error) from error
         finally:
             # A whole answer has given its connection back already; a broken or refused one must not be used again.
             response.close()
 
-    def _body(self, path: str, response: urllib3.BaseHTTPResponse) -> bytes:
-        kind = _kind(response)
-        if kind not in ("application/json", ""):
-            text = self._clean(f"answered {kind}, not JSON; a login page or another server?")
-            raise SourceError(self.url + path, response.status, text)
-        body = self._read(path, response, self.body_limit_bytes)
-        if body.lstrip()[:1] != b"{":
-            raise SourceError(self.url + path, response.status, "answered something that is not JSON; a login page?")
-        return body
+    def _send(self, path: str, target: str, fields: list[tuple[str, str]], method: str) -> urllib3.BaseHTTPResponse:
+        pool = self._opened()
+        form = urlencode([*self._fields, *fields])
+        try:
+            return pool.request(
+                method,
+                f"{target}?{form}" if method == "GET" and form else target,
+                body=form if method == "POST" else None,
+                headers=urllib3.HTTPHeaderDict(pool.headers) | _FORM_HEADERS if method == "POST" else pool.headers,
+                preload_content=False,
+                redirect=False,
+            )
+        except (HTTPError, OSError, ValueError) as error:
+            raise self._failure(path, None, "cannot be reached", error) from error
 
-    def _read(self, path: str, response: urllib3.BaseHTTPResponse, limit_bytes: int) -> bytes:
-        bites, size = [], 0
-        deadline_seconds = time.monotonic() + self._patience_seconds
-        for bite in _bites(response):
-            size += len(bite)
+    def _checked_kind(
+        self, path: str, response: urllib3.BaseHTTPResponse, kinds: Collection[str], expected: str
+    ) -> str:
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind not in kinds:
+            text = self._without_secrets(f"answered {kind or 'without a type'}, not {expected}")
+            raise SourceError(self.url + path, response.status, text)
+        return kind
+
+    def _body(self, path: str, response: urllib3.BaseHTTPResponse, limit_bytes: int, deadline_seconds: float) -> bytes:
+        parts, size = [], 0
+        for part in self._parts_of(path, response):
+            size += len(part)
             if size > limit_bytes:
                 raise OverLimitError(self.url + path, response.status, f"the answer is over {limit_bytes} bytes")
-            self._check_patience(path, response, deadline_seconds)
-            bites.append(bite)
-        return b"".join(bites)
+            self._check_deadline(path, response, deadline_seconds)
+            parts.append(part)
+        return b"".join(parts)
 
-    def _lines(self, path: str, fields: Iterable[tuple[str, str]], kind: str) -> Iterator[list[bytes]]:
+    def _lines(self, path: str, fields: list[tuple[str, str]], kind: str) -> Iterator[list[bytes]]:
         """Groups of whole lines of one answer."""
-        with self._answer(path, fields, self._method) as response:
-            if _kind(response) != kind:
-                reason = self._clean(f"answered {_kind(response) or 'without a type'}, not {kind}")
-                raise SourceError(self.url + path, response.status, reason)
-            whole, begun, size, begun_size = [], [], 0, 0
-            deadline_seconds = time.monotonic() + self._patience_seconds
-            for bite in _bites(response):
-                end = bite.rfind(b"\n") + 1
+        with self._answer(path, fields, self._method) as (response, whole_by_seconds):
+            self._checked_kind(path, response, (kind,), kind)
+            deadline_seconds = whole_by_seconds
+            whole, unfinished, size, unfinished_size = list[bytes](), list[bytes](), 0, 0
+            for part in self._parts_of(path, response):
+                end = part.rfind(b"\n") + 1
                 if end:
-                    whole += [*begun, bite[:end]]
-                    size += begun_size + end
-                    begun, begun_size = [], 0
-                begun.append(bite[end:])
-                begun_size += len(bite) - end
-                if begun_size > self.body_limit_bytes:
-                    reason = f"a line is over {self.body_limit_bytes} bytes"
+                    whole += [*unfinished, part[:end]]
+                    size += unfinished_size + end
+                    unfinished, unfinished_size = [], 0
+                unfinished.append(part[end:])
+                unfinished_size += len(part) - end
+                if unfinished_size > self.limits.answer_bytes:
+                    reason = f"a line is over {self.limits.answer_bytes} bytes"
                     raise OverLimitError(self.url + path, response.status, reason)
-                self._check_patience(path, response, deadline_seconds)
+                self._check_deadline(path, response, deadline_seconds)
                 if size >= GROUP_BYTES:
                     yield _split(whole)
                     whole, size = [], 0
-                    deadline_seconds = time.monotonic() + self._patience_seconds
-            if begun_size:
-                # Also how a server tells of what went wrong after its first line.
-                told = b"".join(begun)[:200].decode("utf-8", "replace")
-                raise _MayPassError(
-                    self.url + path, response.status, self._clean(f"the answer breaks off within a line: {told}")
-                )
+                    deadline_seconds = time.monotonic() + self.limits.answer_seconds
+            if unfinished_size:
+                # A server also reports here what went wrong after its first line.
+                rest = b"".join(unfinished)[:OPENING_BYTES].decode("utf-8", "replace")
+                reason = self._without_secrets(f"the answer breaks off within a line: {rest}")
+                raise MayPassError(self.url + path, response.status, reason)
             if whole:
                 yield _split(whole)
 
-    def _check_patience(self, path: str, response: urllib3.BaseHTTPResponse, deadline_seconds: float) -> None:
+    def _parts_of(self, path: str, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """The body as it arrives. Small parts of a compressed one: a gzip bomb costs what one part unpacks to."""
+        size = 1 << 14 if response.headers.get("Content-Encoding") else 1 << 20
+        # Not response.stream(): that waits until a part is full, however slowly it drips in.
+        while part := response.read1(size, decode_content=True):
+            self._window_bytes += len(part)
+            if self._window_bytes > self.limits.window_bytes:
+                reason = f"all answers are over {self.limits.window_bytes} bytes (limits.window_bytes)"
+                raise SourceError(self.url + path, response.status, reason)
+            yield part
+
+    def _check_deadline(self, path: str, response: urllib3.BaseHTTPResponse, deadline_seconds: float) -> None:
         if time.monotonic() > deadline_seconds:
-            reason = f"the answer took longer than {self._patience_seconds:g} s"
+            reason = f"the answer took longer than {self.limits.answer_seconds:g} s (limits.answer_seconds)"
             raise SourceError(self.url + path, response.status, reason)
 
-    def _refusal(self, path: str, response: urllib3.BaseHTTPResponse) -> SourceError:
+    # --- what goes wrong ----------------------------------------------------------------------------------------------
+
+    def _next_attempt(self, retries: urllib3.Retry, failure: MayPassError) -> urllib3.Retry:
+        """Wait before the next attempt; SourceError after the last one."""
+        try:
+            retries = retries.increment(error=failure)
+        except urllib3.exceptions.MaxRetryError:
+            attempts = len(retries.history) + 1
+            reason = f"{failure.reason} ({attempts} attempts)" if attempts > 1 else failure.reason
+            raise SourceError(failure.url, failure.status, reason) from failure
+        pause_seconds = failure.retry_after_seconds or retries.get_backoff_time()
+        time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
+        return retries
+
+    def _failure(self, path: str, status: int | None, what: str, error: Exception) -> SourceError:
+        """Why there is no whole answer; it is the same text from one failure to the next."""
+        reason = plain_reason(error)
+        if isinstance(error, urllib3.exceptions.ReadTimeoutError):
+            seconds = f"{self.limits.answer_seconds:g} s"
+            reason = f"timed out: no answer within {seconds} (limits.answer_seconds)"
+            return SourceError(self.url + path, status, reason)
+        text = self._without_secrets(reason if reason.startswith(what) else f"{what}: {reason}")
+        kind = SourceError if isinstance(error, urllib3.exceptions.SSLError | ValueError) else MayPassError
+        return kind(self.url + path, status, text)
+
+    def _refusal(self, path: str, response: urllib3.BaseHTTPResponse, deadline_seconds: float) -> SourceError:
         status = response.status
         if 300 <= status < 400:
             where = url_without_secrets(response.headers.get("Location", "nowhere"))
             return SourceError(self.url + path, status, f"redirects to {where}; a login page?")
         try:
-            text = self._read(path, response, _ERROR_TEXT_BYTES)
+            text = self._body(path, response, _ERROR_TEXT_BYTES, deadline_seconds)
         except OverLimitError:
             text = b""
-        kind, reason = _error_of(text)
-        reason = self._clean(reason)
+        kind, reason = error_of(text)
+        reason = self._without_secrets(reason)
         if status in _OVER_LIMIT or (status == 503 and kind == "timeout"):
             return OverLimitError(self.url + path, status, reason)
         if status in _RETRIED:
-            failure = _MayPassError(self.url + path, status, reason)
-            failure.retry_after_seconds = _retry_after_seconds(response.headers.get("Retry-After"))
+            failure = MayPassError(self.url + path, status, reason)
+            failure.retry_after_seconds = self._retry_after_seconds(response)
             return failure
         return SourceError(self.url + path, status, reason)
 
-    def _clean(self, text: str) -> str:
+    def _retry_after_seconds(self, response: urllib3.BaseHTTPResponse) -> float | None:
+        try:
+            return self._retries.get_retry_after(response)
+        except (HTTPError, ValueError, OverflowError):
+            return None
+
+    def _without_secrets(self, text: str) -> str:
         for secret in filter(None, self._secrets):
             text = text.replace(secret, "***")
         return text
 
 
-class _MayPassError(SourceError):
-    """A failure that another attempt may not meet."""
-
-    retry_after_seconds: float | None = None
-
-
-def _kind(response: urllib3.BaseHTTPResponse) -> str:
-    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
-def _bites(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """The body as it arrives. Small bites of a compressed one: what one unpacks to is what a gzip bomb can cost."""
-    size = 1 << 14 if response.headers.get("Content-Encoding") else 1 << 20
-    # Not stream(): that waits until a bite is full, however slowly it drips in.
-    while bite := response.read1(size, decode_content=True):
-        yield bite
-
-
 def _split(parts: list[bytes]) -> list[bytes]:
     return [line for line in b"".join(parts).split(b"\n") if line]
-
-
-def _error_of(body: bytes) -> tuple[str, str]:
-    """(errorType, error) as the API tells them, or the beginning of whatever else came."""
-    try:
-        answer = orjson.loads(body)
-        return str(answer.get("errorType", "")), str(answer["error"])[:500]
-    except (orjson.JSONDecodeError, AttributeError, KeyError):
-        text = " ".join(body[:200].decode("utf-8", "replace").split())
-        return "", f"refused: {text}" if text else "refused"
-
-
-def _retry_after_seconds(value: str | None) -> float | None:
-    if value is None:
-        return None
-    if value.strip().isdigit():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None

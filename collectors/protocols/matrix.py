@@ -1,7 +1,7 @@
 """The answers of Prometheus-compatible servers as arrays: exact, whole or not at all, whatever the labels hold.
 
-Add a format here when a server tells samples in another one. Keep out how answers are asked for (`prometheus`) and how
-they travel (`http_client`).
+Add a format here when a server sends samples in another one. Keep out how answers are requested (`prometheus`) and how
+they are received (`http_client`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parse_matrix(body: bytes) -> Matrix:
 
     The value blocks are cut out of the bytes and read as one CSV; what is left, labels and status, is small and goes
     through a JSON parser, which also proves that the answer is whole. The mark cannot occur inside a JSON string, where
-    its second quote would be escaped. What does not fit goes through the JSON parser as a whole.
+    its second quote would be escaped. An answer of another layout goes through the JSON parser as a whole.
     """
     skeleton, blocks, position = list[bytes](), list[bytes](), 0
     while (found := body.find(_MARK, position)) >= 0:
@@ -125,7 +125,7 @@ def _thirteen_digits(text: bytes) -> np.ndarray | None:
 def _any_digits(text: bytes) -> np.ndarray:
     times = orjson.loads(b"[" + text + b"]")
     if not all(isinstance(at, int) and abs(at) < 2**53 for at in times):
-        raise ValueError(f"a timestamp is none: {text[:200].decode('utf-8', 'replace')}")
+        raise ValueError(f"a timestamp is not a whole number: {text[:200].decode('utf-8', 'replace')}")
     return np.array(times, dtype=np.int64)
 
 
@@ -154,7 +154,7 @@ def _columns(blocks: list[bytes]) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _numbers(lines: bytes, types: dict[str, pa.DataType]) -> pa.Table:
-    """Lines of numbers with commas between them; pyarrow's ArrowInvalid, a ValueError, where they are none."""
+    """Lines of numbers with commas between them; pyarrow's ArrowInvalid, a ValueError, for anything else."""
     return pa_csv.read_csv(
         pa.py_buffer(lines),
         read_options=pa_csv.ReadOptions(column_names=list(types), use_threads=False),
@@ -169,7 +169,7 @@ def _parse_slowly(body: bytes) -> Matrix:
         samples = [(float(at), float(value)) for one in series for at, value in one["values"]]
         counts = [len(one["values"]) for one in series]
     except TypeError as error:
-        raise ValueError(f"a sample is none: {error}") from error
+        raise ValueError(f"a sample is not a time and a value: {error}") from error
     return (
         [_labels(one) for one in series],
         np.array(counts, dtype=np.int64),
@@ -193,8 +193,8 @@ def _labels(one: dict[str, Any]) -> dict[str, str]:
 def _result(body: bytes) -> list[dict[str, Any]]:
     data = data_of(orjson.loads(body))
     if not isinstance(data, dict) or data.get("resultType") != "matrix":
-        told = data.get("resultType") if isinstance(data, dict) else data
-        raise ValueError(f"the result is not of type matrix but {shown(told)}")
+        kind = data.get("resultType") if isinstance(data, dict) else data
+        raise ValueError(f"the result is not of type matrix but {shown(kind)}")
     result = data.get("result")
     if not isinstance(result, list) or not all(isinstance(one, dict) for one in result):
         raise ValueError("the result is no list of series")
@@ -204,7 +204,7 @@ def _result(body: bytes) -> list[dict[str, Any]]:
 
 
 def _check_values(one: dict[str, Any]) -> None:
-    """A series may hold no samples, or native histograms only; samples under another name must not pass for none."""
+    """A series may have no samples, or native histograms only. Samples under another name are an error."""
     values = one.get("values")
     is_without = values is None and ("histograms" in one or one.keys() <= {"metric", "values"})
     # While the numbers are cut out, the place of a series' values is an int.
@@ -215,8 +215,8 @@ def _check_values(one: dict[str, Any]) -> None:
 def data_of(answer: object) -> object:
     """The data of a successful and complete answer; ValueError otherwise."""
     if not isinstance(answer, dict) or answer.get("status") != "success":
-        told = answer.get("error", "no status") if isinstance(answer, dict) else "not an object"
-        raise ValueError(f"status is not success: {told}")
+        reason = answer.get("error", "no status") if isinstance(answer, dict) else "not an object"
+        raise ValueError(f"status is not success: {reason}")
     # Thanos warns like this when no store holds the window, which is an honest empty answer.
     warnings = [text for text in answer.get("warnings") or () if "No StoreAPIs matched" not in text]
     if warnings or answer.get("isPartial"):

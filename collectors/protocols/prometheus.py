@@ -1,6 +1,6 @@
 """Raw samples of a Prometheus-compatible server: Prometheus, VictoriaMetrics, Thanos, Mimir.
 
-Add here what the query API can tell about samples and series. Keep out the connection (`http_client`) and every
+Add here what the query API can answer about samples and series. Keep out the connection (`http_client`) and every
 per-exporter rule: which metrics to ask for comes from the catalogue.
 
 Samples come through range selectors, `metric{…}[1h]` on /api/v1/query at the chunk's last millisecond. /query_range
@@ -20,7 +20,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from collectors.protocols.http_client import OverLimitError, PrometheusServer
+from collectors.limits import DEFAULTS, Limits
+from collectors.protocols.http_client import HttpClient
+from collectors.protocols.http_errors import OverLimitError
 from collectors.protocols.matrix import Matrix, data_of, metric_of, parse_export, parse_matrix
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
@@ -30,6 +32,8 @@ SHORTEST_CHUNK_MS = 1_000
 LONGEST_CHUNK_MS = 86_400_000
 # A chunk may double while answers stay below this and no limit was met, so that quiet metrics cost few requests.
 SMALL_BODY_BYTES = 4 << 20
+# One millisecond of one metric: a few series, if any.
+PROBE_BYTES = 1 << 20
 
 EXPORT = "/api/v1/export"
 NAMES = "/api/v1/label/__name__/values"
@@ -37,7 +41,7 @@ EXPORT_KIND = "application/stream+json"
 
 # Where in the window to look for series of unknown families: most live at its end.
 _ALIVE_AT = (1.0, 0.75, 0.5, 0.25, 0.0)
-# Words with which many programs begin their metrics: they do not tell an exporter, and node_ alone has hundreds.
+# Words with which many programs begin their metrics: they identify no exporter, and node_ alone has hundreds.
 _COMMON_WORDS = ("e2e", "generation", "input", "node", "num", "output", "process", "prompt", "request", "time")
 _COMMON = frozenset(f"{word}_" for word in _COMMON_WORDS)
 
@@ -47,11 +51,11 @@ logger = logging.getLogger(__name__)
 class PrometheusCollector:
     """Reads the families of the catalogue from one server; at most one chunk of one metric is in memory.
 
-    Whether the server has an export is asked anew for each window: what stands between may allow it or not.
+    Whether the server has an export is asked anew for each window, because a proxy between may allow it or not.
 
     `matchers` are PromQL label matchers as text (`namespace="llm"`), applied to every selector. Further keywords are
-    those of PrometheusServer: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env,
-    headers, timeout_seconds, attempts, backoff_seconds, body_limit_bytes. Series that differ in `replica_labels` only
+    those of HttpClient: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env, headers,
+    attempts, backoff_seconds. Series that differ in `replica_labels` only
     become one; range selectors merge them in time order chunk by chunk.
     """
 
@@ -63,12 +67,14 @@ class PrometheusCollector:
         matchers: Sequence[str] = (),
         interval_seconds: float | None = None,
         replica_labels: Collection[str] = (),
+        limits: Limits = DEFAULTS,
         **server: Any,
     ) -> None:
         self.source = source
         self.interval_seconds = interval_seconds
         self.replica_labels = tuple(replica_labels)
-        self.server = PrometheusServer(url, **server)
+        self.limits = limits
+        self.server = HttpClient(url, limits=limits, **server)
         self._matchers = tuple(matchers)
 
     @property
@@ -81,6 +87,7 @@ class PrometheusCollector:
 
         Replica labels must be given to `register` as well: it is the one that forms identities.
         """
+        self.server.start_window()
         try:
             names = self._names(window, families)
             samples_of = self._exported if self._has_export(window) else self._selected
@@ -93,22 +100,34 @@ class PrometheusCollector:
         finally:
             self.server.close()
 
+    def check(self, window: Window) -> None:
+        """SourceError where the server gives no answer at all to the smallest question; a refusal is an answer."""
+        fields = [("query", "vector(1)"), ("time", _seconds(_milliseconds(window)[0]))]
+        try:
+            self.server.ask("/api/v1/query", fields)
+        except SourceError as error:
+            if error.status is None:
+                raise
+        finally:
+            self.server.close()
+
     def _has_export(self, window: Window) -> bool:
         """Whether the server answers an export of one millisecond. A refusal of any kind is only that."""
         start_ms, _ = _milliseconds(window)
+        fields = self._export_fields("up", start_ms, start_ms + 1)
         try:
-            list(self._export("up", start_ms, start_ms + 1))
+            self.server.read(EXPORT, fields, kinds=(EXPORT_KIND,), expected=EXPORT_KIND, limit_bytes=PROBE_BYTES)
         except SourceError as refusal:
             if refusal.status is None:
                 raise
-            # Prometheus has none, which is nothing to tell; a proxy that keeps one back is.
+            # Prometheus has no export, which needs no message; a proxy that refuses it does.
             level = logging.DEBUG if refusal.status == 404 else logging.INFO
             logger.log(level, "source %s is read through range selectors: %s", self.source, refusal)
             return False
         return True
 
-    def _export(self, metric: str, start_ms: int, stop_ms: int) -> Iterator[list[bytes]]:
-        fields = [
+    def _export_fields(self, metric: str, start_ms: int, stop_ms: int) -> list[tuple[str, str]]:
+        return [
             ("match[]", self._selector(f"__name__={json.dumps(metric)}")),
             # Both ends are closed there.
             ("start", _seconds(start_ms)),
@@ -116,13 +135,13 @@ class PrometheusCollector:
             # A cluster: half an answer would look like a quiet fleet.
             ("deny_partial_response", "1"),
         ]
-        return self.server.stream(EXPORT, fields, EXPORT_KIND, metric_of)
 
     def _exported(self, window: Window, family: Family, register: SeriesRegister) -> Iterator[Batch]:
         start_ms, end_ms = _milliseconds(window)
         for first_ms in range(start_ms, end_ms, LONGEST_CHUNK_MS):
             stop_ms = min(first_ms + LONGEST_CHUNK_MS, end_ms)
-            for lines in self._export(family.metric, first_ms, stop_ms):
+            fields = self._export_fields(family.metric, first_ms, stop_ms)
+            for lines in self.server.stream(EXPORT, fields, EXPORT_KIND, metric_of):
                 try:
                     matrix = parse_export(lines)
                 except ValueError as error:
@@ -191,7 +210,7 @@ class PrometheusCollector:
             raise SourceError(self.url + "/api/v1/query", 200, reason) from error
 
     def _names(self, window: Window, families: Mapping[str, Family]) -> set[str] | None:
-        """Metric names in the window that are, or look like, those of the catalogue; None if the server won't say."""
+        """Metric names in the window that are, or look like, those of the catalogue; None if the server lists none."""
         prefixes = {metric: re.sub(r"(?<=[_:]).*", "", metric) for metric in families}
         patterns = {
             re.escape(metric) if prefix in _COMMON else f"{re.escape(prefix)}.*" for metric, prefix in prefixes.items()
@@ -218,7 +237,7 @@ class PrometheusCollector:
         return set(names)
 
     def _count_unknown(self, window: Window, names: set[str], register: SeriesRegister) -> None:
-        """Tell the register of names that are not landed, with how many series were alive at some instant."""
+        """Report to the register the names that are not landed, with how many series were alive at some instant."""
         for share in _ALIVE_AT:
             if not names:
                 return

@@ -1,17 +1,15 @@
 """Samples from CSV and Parquet files, wide (a column per metric) or long (a column that names the metric).
 
-Add here what a file's own shape demands. Keep out formats of single vendors: the column mapping of the fleet file says
+Add here what a file's own shape demands. Keep out formats of single vendors: the fleet file states
 which column is what.
 """
 
 from __future__ import annotations
 
 import csv
-import glob
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import orjson
@@ -35,6 +33,7 @@ from collectors.cells import (
 )
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
+from collectors.text_files import paths_of
 
 CSV_BLOCK_BYTES = 8 << 20
 HEADER_CHARACTERS = 1 << 16
@@ -92,7 +91,7 @@ class FilesCollector:
     where a number belongs is landed as NaN, which is a reject too; an empty value is no sample. Rows that cannot be
     given to a series (a wrong number of fields, labels that are no JSON) are counted in `register.unreadable_rows`.
     A missing file or column is a SourceError, as is a file that breaks off, and one that does not hold what its mapping
-    says: no time in any row, text in every cell of a column of values, no metric of the catalogue.
+    states: no time in any row, text in every cell of a column of values, no metric of the catalogue.
     """
 
     def __init__(self, source: str, files: Sequence[FileMapping], *, interval_seconds: float | None = None) -> None:
@@ -105,7 +104,7 @@ class FilesCollector:
         unknown: dict[str, set[_Key]] = {}
         files = []
         for mapping in self.files:
-            for path in _paths(mapping.path):
+            for path in paths_of(mapping.path):
                 file = _File(path, mapping, window, families=families, register=register, unknown=unknown)
                 try:
                     for batch in _record_batches(file):
@@ -281,21 +280,11 @@ class _File:
         labels = {label: by_column[column] or "" for label, column in mapping.labels.items()}
         if mapping.labels_json:
             try:
-                told = orjson.loads(by_column[mapping.labels_json] or "{}")
-                labels |= {str(name): str(value) for name, value in told.items() if value is not None}
+                found = orjson.loads(by_column[mapping.labels_json] or "{}")
+                labels |= {str(name): str(value) for name, value in found.items() if value is not None}
             except (orjson.JSONDecodeError, AttributeError):
                 return None
         return {**labels, **mapping.constant_labels}
-
-
-def _paths(pattern: str) -> list[str]:
-    if Path(pattern).is_file():
-        return [pattern]
-    # Path.glob() takes no absolute pattern.
-    found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
-    if not found:
-        raise SourceError(pattern, None, "no such file")
-    return found
 
 
 def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
@@ -307,7 +296,7 @@ def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
 
 
 def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
-    """Column of the mapping -> the file's own, which may stand between spaces; SourceError where one is missing."""
+    """Column of the mapping -> the file's own, which may have spaces around it; SourceError where one is missing."""
     by_bare_name = {name.strip(): name for name in reversed(present)}
     found: dict[str, str] = {}
     for column in file.mapping.columns:
@@ -322,12 +311,7 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
     path, mapping = file.path, file.mapping
     opened = gzip.open if path.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        # In bites: a file without line ends must not be read whole for its header.
-        lines = iter(lambda: text.readline(HEADER_CHARACTERS), "")
-        try:
-            file.columns = _found_columns(file, next(csv.reader(lines), []))
-        except csv.Error as error:
-            raise SourceError(path, None, f"cannot be read: its header: {error}") from error
+        file.columns = _found_columns(file, _header(path, text.read(HEADER_CHARACTERS + 1)))
 
     def skip(row: pa_csv.InvalidRow) -> str:
         got = f"{shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
@@ -355,6 +339,21 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
         for batch in reader:
             if batch.num_rows:
                 yield _unspaced(batch.rename_columns(mapping.columns), spaced)
+
+
+def _header(path: str, opening: str) -> list[str]:
+    """The columns of a CSV that begins so. SourceError where they do not end within HEADER_CHARACTERS."""
+    # With their ends: a line end may be part of a quoted name.
+    lines = opening[:HEADER_CHARACTERS].splitlines(keepends=True)
+    reader = csv.reader(lines)
+    try:
+        columns = next(reader, [])
+    except csv.Error as error:
+        raise SourceError(path, None, f"cannot be read: its header: {error}") from error
+    if len(opening) > HEADER_CHARACTERS and reader.line_num == len(lines):
+        reason = f"its header does not end within {HEADER_CHARACTERS:,} characters; it begins with {shown(opening)}"
+        raise SourceError(path, None, f"{reason}. Is it a CSV with a line of column names, and its quotes closed?")
+    return columns
 
 
 def _unspaced(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

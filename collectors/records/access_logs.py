@@ -1,7 +1,7 @@
 """Requests from access logs: JSON Lines, one object per request, with a `usage` object in any of the usual shapes.
 
 Add here what logs of requests share. Keep out the table of one gateway (`litellm`), and everything that a column
-mapping of the fleet file can say.
+mapping of the fleet file can state.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Column = Literal[
 
 @dataclass(frozen=True)
 class AccessLog:
-    """Where each Column of a request stands in a line: a dotted path such as `response.usage`.
+    """Where each Column of a request is in a line: a dotted path such as `response.usage`.
 
-    What is not mapped stands where USUAL says. `time_unit` is that of times written as numbers.
+    What is not mapped is at the path in USUAL. `time_unit` is that of times written as numbers.
     """
 
     path: str
@@ -67,29 +67,29 @@ class AccessLogCollector:
 
     def _request(self, line: bytes) -> dict[str, Any]:
         held = json_object(line)
-        said = {name: _at(held, place) for name, place in self._places.items()}
-        started_us = instant_us(said.get("started_at"), "started_at", self.log.time_unit)
-        ended_us = instant_us(said.get("ended_at"), "ended_at", self.log.time_unit)
-        seconds = _seconds(said, "duration")
+        fields = {name: _at(held, place) for name, place in self._places.items()}
+        started_us = instant_us(fields.get("started_at"), "started_at", self.log.time_unit)
+        ended_us = instant_us(fields.get("ended_at"), "ended_at", self.log.time_unit)
+        seconds = _seconds(fields, "duration")
         if started_us is None and ended_us is not None and seconds is not None:
             started_us = ended_us - round(seconds * 1e6)  # nginx and Envoy stamp the end
         if started_us is None:
-            raise Reject(f"started_at: nothing stands at {'.'.join(self._places['started_at'])}")
+            raise Reject(f"started_at: there is nothing at {'.'.join(self._places['started_at'])}")
         if ended_us is None and seconds is not None:
             ended_us = started_us + round(seconds * 1e6)
-        status = text(said.get("status"), "status")
+        status = text(fields.get("status"), "status")
         return {
-            "request_id": text(said.get("request_id"), "request_id"),
+            "request_id": text(fields.get("request_id"), "request_id"),
             "started_at": started_us,
             "ended_at": ended_us,
-            "ttft_seconds": _seconds(said, "ttft"),
+            "ttft_seconds": _seconds(fields, "ttft"),
             "end_to_end_seconds": between(started_us, ended_us, "ended_at"),
             "status": status,
             "is_ok": is_ok(status),
-            **{name: text(said.get(name), name) for name in ("model", "engine", "api_base", "team", "tenant")},
-            "key_hash": key_hash(said.get("key"), "key"),
-            "spend_usd": amount(said.get("spend_usd"), "spend_usd"),
-            **usage_tokens(said.get("usage")),
+            **{name: text(fields.get(name), name) for name in ("model", "engine", "api_base", "team", "tenant")},
+            "key_hash": key_hash(fields.get("key"), "key"),
+            "spend_usd": amount(fields.get("spend_usd"), "spend_usd"),
+            **usage_tokens(fields.get("usage")),
         }
 
 
@@ -110,7 +110,7 @@ def json_object(line: bytes) -> Mapping[str, Any]:
 
 
 def is_ok(status: str | None) -> bool | None:
-    """Whether a status says that the request was answered; None where it says nothing that is known."""
+    """Whether a status means that the request was answered; None for an unknown status."""
     if status is None:
         return None
     if status.isdigit() and len(status) == 3:
@@ -121,9 +121,9 @@ def is_ok(status: str | None) -> bool | None:
     return False if word in ("error", "failure", "failed", "cancelled", "canceled", "timeout", "aborted") else None
 
 
-def _seconds(said: Mapping[str, Any], name: str) -> float | None:
-    seconds = amount(said.get(f"{name}_seconds"), f"{name}_seconds")
-    milliseconds = amount(said.get(f"{name}_ms"), f"{name}_ms")
+def _seconds(fields: Mapping[str, Any], name: str) -> float | None:
+    seconds = amount(fields.get(f"{name}_seconds"), f"{name}_seconds")
+    milliseconds = amount(fields.get(f"{name}_ms"), f"{name}_ms")
     return seconds if milliseconds is None else milliseconds / 1000
 
 

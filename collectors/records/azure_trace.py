@@ -19,7 +19,7 @@ COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
 class AzureTraceCollector:
-    """Reads CSV files with the columns of COLUMNS in any order; `constants` are columns that no file says."""
+    """Reads CSV files with the columns of COLUMNS in any order; `constants` are columns that no file has."""
 
     def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
         self.source = source
@@ -50,10 +50,10 @@ def _request(places: list[int], line: bytes) -> dict[str, Any]:
     cells = line.decode("utf-8", "replace").strip().split(",")
     if len(cells) <= max(places):
         raise Reject(f"got {len(cells)} columns, expected {max(places) + 1}")
-    at, said, generated = (cells[place] for place in places)
+    at, context_cell, generated = (cells[place] for place in places)
     started_us = instant_us(at, "TIMESTAMP")
     if started_us is None:
         raise Reject("TIMESTAMP: missing")
-    context = tokens(said, "ContextTokens")
+    context = tokens(context_cell, "ContextTokens")
     output = tokens(generated, "GeneratedTokens")
     return {"started_at": started_us, **checked_tokens(context, None, None, output, None, basis="reported")}

@@ -160,9 +160,9 @@ def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, A
     """LiteLLM counts as OpenAI does, for Anthropic's models too. A row whose parts exceed its prompt came through a
     pass-through endpoint as the provider counted it, beside its cached parts. All 0 is what LiteLLM writes for unknown.
     """
-    said = tokens(held.get("prompt_tokens"), "prompt_tokens")
+    input_count = tokens(held.get("prompt_tokens"), "prompt_tokens")
     output = tokens(held.get("completion_tokens"), "completion_tokens")
-    if not said and not output:
+    if not input_count and not output:
         return checked_tokens(None, None, None, None, None, basis="reported")
     usage: dict[str, Any] = {}
     for key in ("usage_object", "additional_usage_values"):
@@ -176,10 +176,10 @@ def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, A
     written = tokens(
         _either(usage, "cache_creation_input_tokens", beside=prompt, as_="cache_creation_tokens"), "cache_write_tokens"
     )
-    if said is not None and (read or 0) + (written or 0) > said:
-        said += (read or 0) + (written or 0)
+    if input_count is not None and (read or 0) + (written or 0) > input_count:
+        input_count += (read or 0) + (written or 0)
     reasoning = tokens(completion.get("reasoning_tokens"), "reasoning_tokens")
-    return checked_tokens(said, read, written, output, reasoning, basis="reported")
+    return checked_tokens(input_count, read, written, output, reasoning, basis="reported")
 
 
 def _metadata(held: Any) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ ends. Add another load generator's files here. Keep out what is made of the requ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,16 +29,16 @@ from collectors.records.request_records import (
     usage_tokens,
 )
 from collectors.samples import SourceError, Window
-from collectors.text_files import document, paths_of
+from collectors.text_files import before_glob, document, paths_of
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "sec": 1.0}
 
 
 class AIPerfCollector:
-    """Reads every `profile_export.jsonl` in a folder, and what the `profile_export_aiperf.json` beside it says of the
+    """Reads every `profile_export.jsonl` in a folder, and what the `profile_export_aiperf.json` beside it has about the
     run: model, server, concurrency.
 
-    `constants` are columns that no file says. Records of the warm-up are requests too, but of no window.
+    `constants` are columns that no file has. Records of the warm-up are requests too, but of no window.
     """
 
     def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
@@ -95,11 +94,11 @@ def _aiperf_tokens(metrics: Mapping[str, Any]) -> dict[str, Any]:
     AIPerf's tokenizer counted, which knows no chat template."""
     read = tokens(_value(metrics, "usage_prompt_cache_read_tokens"), "usage_prompt_cache_read_tokens")
     written = tokens(_value(metrics, "usage_prompt_cache_write_tokens"), "usage_prompt_cache_write_tokens")
-    said = tokens(_value(metrics, "usage_prompt_tokens"), "usage_prompt_tokens")
+    input_count = tokens(_value(metrics, "usage_prompt_tokens"), "usage_prompt_tokens")
     output = tokens(_value(metrics, "usage_completion_tokens"), "usage_completion_tokens")
-    if said is not None and output is not None:
+    if input_count is not None and output is not None:
         reasoning = tokens(_value(metrics, "usage_reasoning_tokens"), "usage_reasoning_tokens")
-        return checked_tokens(said, read, written, output, reasoning, basis="reported")
+        return checked_tokens(input_count, read, written, output, reasoning, basis="reported")
     counted = tokens(_value(metrics, "input_sequence_length"), "input_sequence_length")
     output = tokens(_value(metrics, "output_sequence_length"), "output_sequence_length")
     reasoning = tokens(_value(metrics, "reasoning_token_count"), "reasoning_token_count")
@@ -123,14 +122,14 @@ def _value(metrics: Mapping[str, Any], name: str) -> Any:
 
 def _status(error: Any) -> str:
     if isinstance(error, dict):
-        said = error.get("code") or error.get("type") or "error"
-        return str(said)[:100]
+        code = error.get("code") or error.get("type") or "error"
+        return str(code)[:100]
     return "cancelled"
 
 
 def _run_of(path: str) -> dict[str, Any]:
     """Model, server and concurrency by phase (None: of any) of the run whose records lie at `path`; None for each that
-    its summary does not say. A run that was stopped has no summary."""
+    its summary lacks. A run that was stopped has no summary."""
     found: dict[str, Any] = {"model": None, "api_base": None, "concurrency": {}}
     summary = Path(path).with_name("profile_export_aiperf.json")
     if not summary.is_file():
@@ -163,15 +162,10 @@ def _only(names: Any) -> str | None:
 
 def run_name(pattern: str, path: str) -> str:
     """What tells this file's run from the others of the pattern: its folder below the part before any glob."""
-    fixed = Path(*_before_glob(Path(pattern).parts))
+    fixed = before_glob(Path(pattern))
     root = fixed if fixed.is_dir() else fixed.parent
     folder = Path(path).parent.relative_to(root).as_posix()
     return Path(path).parent.name if folder == "." else folder
-
-
-def _before_glob(parts: tuple[str, ...]) -> tuple[str, ...]:
-    first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    return parts[:first]
 
 
 # --- GenAI-Perf -------------------------------------------------------------------------------------------------------
@@ -228,8 +222,10 @@ def _genai_perf_request(run_name: str, experiments: list[Any], row: tuple[int, A
         raise Reject("response_timestamps: expected a list")
     times = [instant_us(at, "response_timestamps", "ns") for at in answers]
     ended_us = times[-1] if times else None
-    said = experiments[nth].get("experiment")
-    level = said.get("value") if isinstance(said, dict) and said.get("mode") == "concurrency" else None
+    experiment = experiments[nth].get("experiment")
+    level = (
+        experiment.get("value") if isinstance(experiment, dict) and experiment.get("mode") == "concurrency" else None
+    )
     return {
         "window_id": run_name if len(experiments) == 1 else f"{run_name}/{nth + 1}",
         "started_at": started_us,
@@ -258,8 +254,8 @@ def _sent_model(request: Mapping[str, Any]) -> str | None:
 def _reported_usage(request: Mapping[str, Any]) -> Any:
     """The usage of the last answer that has one: servers send it with the last chunk of a stream."""
     for answer in reversed(request.get("response_outputs") or []):
-        told = answer.get("response") if isinstance(answer, dict) else None
-        for line in reversed(told.splitlines() if isinstance(told, str) else []):
+        body = answer.get("response") if isinstance(answer, dict) else None
+        for line in reversed(body.splitlines() if isinstance(body, str) else []):
             try:
                 held = orjson.loads(line.removeprefix("data:").strip() or "null")
             except orjson.JSONDecodeError:

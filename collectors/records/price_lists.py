@@ -41,16 +41,16 @@ class PriceList:
 def read_price_list(path: str) -> PriceList:
     """The list in a .json file of LiteLLM's shape or a .csv file; SourceError where it is neither or breaks off.
 
-    CSV has the columns model, input_usd_per_mtok, output_usd_per_mtok and, if it likes, provider and
+    CSV has the columns model, input_usd_per_mtok, output_usd_per_mtok and, optionally, provider and
     cached_input_usd_per_mtok. LiteLLM's `input_cost_per_token` and its kin are USD per single token.
     """
     try:
         if Path(path).stat().st_size > FILE_LIMIT_BYTES:
             raise SourceError(path, None, f"is over {FILE_LIMIT_BYTES} bytes")
         if path.endswith(".json"):
-            return _judged(_litellm_rows(path))
+            return _validated(_litellm_rows(path))
         if path.endswith(".csv"):
-            return _judged(_csv_rows(path))
+            return _validated(_csv_rows(path))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SourceError(path, None, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     raise SourceError(path, None, "not a .json or .csv file")
@@ -58,12 +58,14 @@ def read_price_list(path: str) -> PriceList:
 
 def _litellm_rows(path: str) -> Iterable[dict[str, Any]]:
     try:
-        told = orjson.loads(Path(path).read_bytes())
+        listed = orjson.loads(Path(path).read_bytes())
     except orjson.JSONDecodeError as error:
-        raise SourceError(path, None, f"is JSON that breaks off or is none: {error}") from error
-    if not isinstance(told, dict) or not any(isinstance(m, dict) and "litellm_provider" in m for m in told.values()):
+        raise SourceError(path, None, f"is not JSON, or breaks off: {error}") from error
+    if not isinstance(listed, dict) or not any(
+        isinstance(m, dict) and "litellm_provider" in m for m in listed.values()
+    ):
         raise SourceError(path, None, "is not LiteLLM's list of prices: expected {model: {litellm_provider, mode, …}}")
-    for model, facts in told.items():
+    for model, facts in listed.items():
         if model != _LITELLM_EXAMPLE and isinstance(facts, dict) and facts.get("mode") in _LITELLM_MODES:
             costs = dict(zip(PRICES, (facts.get(cost) for cost in _LITELLM_COSTS), strict=True))
             yield {"model": model, "provider": facts.get("litellm_provider"), "per": 1e6, **costs}
@@ -79,7 +81,7 @@ def _csv_rows(path: str) -> Iterable[dict[str, Any]]:
         yield from ({name: value or None for name, value in row.items() if name} for row in reader)
 
 
-def _judged(rows: Iterable[Mapping[str, Any]]) -> PriceList:
+def _validated(rows: Iterable[Mapping[str, Any]]) -> PriceList:
     """A row with an impossible price is rejected whole: half a price would read like a cheap model."""
     kept: dict[str, dict[str, Any]] = {}
     rejects: Counter[str] = Counter()
@@ -98,12 +100,12 @@ def _judged(rows: Iterable[Mapping[str, Any]]) -> PriceList:
     return PriceList(pa.Table.from_pylist(list(kept.values()), PRICE_SCHEMA), rejects)
 
 
-def _usd(told: Any, per: float) -> float | None:
-    """USD per million tokens; NaN where a price is told that is no number."""
-    if told is None:
+def _usd(stated: Any, per: float) -> float | None:
+    """USD per million tokens; NaN where the price is not a number."""
+    if stated is None:
         return None
     try:
-        price = math.nan if isinstance(told, bool) else float(told) * per
+        price = math.nan if isinstance(stated, bool) else float(stated) * per
     except (TypeError, ValueError):
         return math.nan
     # 3e-07 × 1e6 is 0.3 and not 0.30000000000000004: a price has no more digits than these.

@@ -1,4 +1,4 @@
-"""The words of request logs: one schema for every gateway, log and load test, and tokens counted in one way.
+"""The columns of request logs: one schema for every gateway, log and load test, and tokens counted in one way.
 
 Add here what every kind of request log shares: a column, a rule that a value must meet, a way to count tokens. Keep out
 the shape of one log (`litellm`, `access_logs`, `load_tests`, `azure_trace`).
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds
+from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds, printable
 
 # One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
 REQUEST_SCHEMA = pa.schema(
@@ -51,7 +51,7 @@ BATCH_ROWS = 8_192
 # A file of which so many rows are no requests, and none before, is not read to its end.
 HOPELESS_ROWS = 10_000
 TEXT_CHARACTERS = 1_000
-# Beyond it a number is no count of one request's tokens, and soon no exact integer either.
+# A larger number is not a count of one request's tokens, and soon not an exact integer.
 MOST_TOKENS = 1 << 40
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -60,12 +60,12 @@ _LATEST_US = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
 
 
 class Reject(Exception):
-    """A row of which no request can be made; the message names the field, the value and what was expected."""
+    """A row that is not a request; the message names the field, the value and what was expected."""
 
 
 @dataclass
 class Rejects:
-    """The rows of one reading that no request can be made of: how many, and where the first one stands."""
+    """The rows of one reading that are not requests: how many, and where the first one is."""
 
     rows: int = 0
     first: str | None = None
@@ -74,7 +74,7 @@ class Rejects:
         """Count one row."""
         self.rows += 1
         if self.first is None:
-            self.first = f"{where}: {why}"[:500]
+            self.first = printable(f"{where}: {why}")[:500]
 
     def __str__(self) -> str:
         return f"{self.rows} rows rejected; the first: {self.first}" if self.rows else ""
@@ -83,8 +83,8 @@ class Rejects:
 class RequestCollector(Protocol):
     """Reads one source of requests.
 
-    `collect` yields batches of REQUEST_SCHEMA of the requests that began in the window (half-open); rows of which no
-    request can be made are counted in `rejects`. Raises SourceError.
+    `collect` yields batches of REQUEST_SCHEMA of the requests that began in the window (half-open); rows that are not
+    requests are counted in `rejects`. Raises SourceError.
     """
 
     source: str
@@ -125,7 +125,7 @@ def requests_of(
 ) -> Iterator[dict[str, Any]]:
     """What `make` makes of each (place, row) of a file; where it raises Reject, the row is counted instead.
 
-    SourceError for a file in which no row is a request: it is not what the fleet file says it is.
+    SourceError for a file in which no row is a request: it is not of the kind that the fleet file states.
     """
     read, mine = 0, Rejects()
     for place, row in rows:
@@ -147,7 +147,7 @@ def requests_of(
 
 
 def text(value: Any, name: str) -> str | None:
-    """A name as it was said; None where it is empty."""
+    """A name as it is in the log; None where it is empty."""
     if value is None or value == "":
         return None
     if isinstance(value, bool | int):
@@ -200,12 +200,12 @@ def instant_us(value: Any, name: str, unit: str = "s") -> int | None:
 
 def key_hash(value: Any, name: str) -> str | None:
     """A key as it may be stored: a hash as it came, anything else hashed (as LiteLLM does it: SHA-256, hexadecimal)."""
-    said = text(value, name)
-    if said is None:
+    key = text(value, name)
+    if key is None:
         return None
-    if _SHA256.fullmatch(said):
-        return said
-    return hashlib.sha256(said.removeprefix("Bearer ").encode("utf-8", "surrogatepass")).hexdigest()
+    if _SHA256.fullmatch(key):
+        return key
+    return hashlib.sha256(key.removeprefix("Bearer ").encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def between(start_us: int, end_us: int | None, name: str) -> float | None:
@@ -242,8 +242,8 @@ def _number(value: Any, name: str, expected: str) -> int | float | None:
 
 
 def _shown(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 60 else f"{said[:60]}…"
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     """The token columns of a `usage` object of any of the three APIs; all None where it is missing.
 
     `input_tokens` includes what was read from and written to a cache, as OpenAI counts. An object is Anthropic's, which
-    counts those beside its input, when it says `input_tokens` with a cache field at its top level and no details.
+    counts those beside its input, when it has `input_tokens` with a cache field at its top level and no details.
     """
     if usage is None:
         usage = {}
@@ -262,15 +262,15 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     is_chat = "prompt_tokens" in usage
     details = _object(usage, "prompt_tokens_details" if is_chat else "input_tokens_details")
     is_anthropic = not is_chat and "input_tokens_details" not in usage
-    said = tokens(usage.get("prompt_tokens" if is_chat else "input_tokens"), "input tokens")
+    input_count = tokens(usage.get("prompt_tokens" if is_chat else "input_tokens"), "input tokens")
     # LiteLLM puts Anthropic's names beside OpenAI's count; DeepSeek has a name of its own.
     read = _first(usage, details, "cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
     written = _first(usage, details, "cache_creation_tokens", "cache_creation_input_tokens", "cache_write_tokens")
-    if said is not None and is_anthropic:
-        said += (read or 0) + (written or 0)
+    if input_count is not None and is_anthropic:
+        input_count += (read or 0) + (written or 0)
     out = _object(usage, "completion_tokens_details" if is_chat else "output_tokens_details")
     return checked_tokens(
-        said,
+        input_count,
         read,
         written,
         tokens(usage.get("completion_tokens" if is_chat else "output_tokens"), "output tokens"),
@@ -280,23 +280,31 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
 
 
 def checked_tokens(
-    said: int | None, read: int | None, written: int | None, output: int | None, reasoning: int | None, *, basis: str
+    input_count: int | None,
+    read: int | None,
+    written: int | None,
+    output: int | None,
+    reasoning: int | None,
+    *,
+    basis: str,
 ) -> dict[str, Any]:
     """The token columns of a request whose input includes its cached part; Reject when a part exceeds its whole.
 
-    `basis` says who counted: "reported" by the server or gateway, "client_counted" by a load test's own tokenizer.
+    `basis` is who counted: "reported" by the server or gateway, "client_counted" by a load test's own tokenizer.
     """
-    if said is not None and (read or 0) + (written or 0) > said:
-        raise Reject(f"input tokens: got {said}, of which {read or 0} read from and {written or 0} written to a cache")
+    if input_count is not None and (read or 0) + (written or 0) > input_count:
+        raise Reject(
+            f"input tokens: got {input_count}, of which {read or 0} read from and {written or 0} written to a cache"
+        )
     if output is not None and (reasoning or 0) > output:
         raise Reject(f"output tokens: got {output}, of which {reasoning} reasoning")
     return {
-        "input_tokens": said,
+        "input_tokens": input_count,
         "cached_input_tokens": read,
         "cache_write_input_tokens": written,
         "output_tokens": output,
         "reasoning_output_tokens": reasoning,
-        "tokens_basis": None if said is None and output is None else basis,
+        "tokens_basis": None if input_count is None and output is None else basis,
     }
 
 

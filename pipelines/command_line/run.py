@@ -20,6 +20,7 @@ from pathlib import Path
 import dagster as dg
 from sqlalchemy import Engine, event
 
+from collectors.samples import printable
 from pipelines.code_location import JOB, definitions_of, rebuilt_assets
 from pipelines.command_line import instance, mistakes
 from pipelines.fleet.fleet_errors import FleetError
@@ -143,6 +144,8 @@ def _report(result: dg.ExecuteInProcessResult) -> int:
     )
     for evaluation in failed:
         word = "FAILED" if evaluation.severity.value == "ERROR" else "warned"
-        why = f": {evaluation.description}" if evaluation.description else ""
+        # A description may quote what a server or a file wrote.
+        lines = [printable(line) for line in (evaluation.description or "").splitlines()]
+        why = ": " + "\n".join(lines) if lines else ""
         print(textwrap.indent(f"{word} {table_of(evaluation.asset_key)} {evaluation.check_name}{why}", "  "))
     return len(errors)

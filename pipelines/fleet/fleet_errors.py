@@ -1,4 +1,4 @@
-"""What a person is told about a wrong fleet file: the key, the value and what was expected.
+"""What a message says about a wrong fleet file: the key, the value and what was expected.
 
 Add a sentence here when pydantic's own would not help. Keep out the rules themselves: they are in `fleet_file` and
 `sources`.
@@ -16,10 +16,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from collectors.samples import url_without_secrets
+from collectors.samples import printable, url_without_secrets
 
 SHOWN_CHARACTERS = 60
 _UNSET = re.compile(r"environment variable \w+ is not set")
+_SECRET_KEYS = frozenset({"auth", "tls"})
 _PYDANTIC_OPENING = re.compile(r"^(Value error, |Input should be |Input should |String should |\w+ should )")
 
 
@@ -28,7 +29,7 @@ class FleetError(Exception):
 
     def __init__(self, path: Path, problems: list[str]) -> None:
         self.path = path
-        self.problems = problems
+        self.problems = problems = [printable(line) for line in problems]
         several = [f"{path}: {len(problems)} problems", *(f"  {line}" for line in problems)]
         super().__init__(f"{path}: {problems[0]}" if len(problems) == 1 else "\n".join(several))
 
@@ -55,7 +56,7 @@ def _line(error: Any, raw: Any, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         known = sorted({name for candidate in candidates for name in candidate.model_fields} - {"path", "root"})
         near = difflib.get_close_matches(str(loc), known, n=1)
-        # The value stays unsaid: a misspelt key may hold a secret.
+        # Without the value: a misspelt key may hold a secret.
         hint = f", did you mean {near[0]!r}?" if near else f", expected one of {', '.join(known)}"
         return f"{key}: unknown key{hint}"
     if kind == "missing":
@@ -63,18 +64,29 @@ def _line(error: Any, raw: Any, model: type[BaseModel]) -> str:
     if kind in ("union_tag_not_found", "union_tag_invalid"):
         expected = error.get("ctx", {}).get("expected_tags", "'prometheus', 'files', 'spool', 'synthetic'")
         got = error.get("ctx", {}).get("tag")
-        return f"{key}.kind: {'missing' if got is None else f'got {got!r}'}, expected one of {expected}"
+        return f"{key}.kind: {'missing' if got is None else f'got {_shown(got)}'}, expected one of {expected}"
     if message.endswith("timezone info"):
         message = "a time with its zone, such as 2026-10-01T00:00:00Z"
     expectation = _PYDANTIC_OPENING.sub("", message)
-    if isinstance(error["input"], dict | list | BaseModel):
+    if isinstance(error["input"], dict | list | BaseModel) or _may_hold_a_secret(error):
         return f"{key}: {_expected(expectation)}"
     return f"{key}: got {_shown(error['input'])}, {_expected(expectation)}"
 
 
+def _may_hold_a_secret(error: Any) -> bool:
+    """Whether someone may have put a secret itself where the file names the variable that holds one.
+
+    The keys `auth`, `tls` and those that end with `_env` are shown without their values; so is a URL that is none.
+    """
+    keys = [part for part in error["loc"] if isinstance(part, str)]
+    if any(key in _SECRET_KEYS or key.endswith("_env") for key in keys):
+        return True
+    return keys[-1:] == ["url"] and "://" not in str(error["input"])
+
+
 def _expected(expectation: str) -> str:
-    says = "expected" in expectation or expectation.startswith(("must", "environment"))
-    return expectation if says else f"expected {expectation}"
+    is_whole = "expected" in expectation or expectation.startswith(("must", "environment"))
+    return expectation if is_whole else f"expected {expectation}"
 
 
 def _shown(value: Any) -> str:

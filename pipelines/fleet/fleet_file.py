@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
@@ -348,8 +349,8 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f"{key}: {name!r} stands more than once, expected unique names"
+        for name in sorted(name for name, count in Counter(names).items() if count > 1):
+            yield f"{key}: {name!r} is there more than once, expected unique names"
     if fleet.landing.engine == "spark":
         yield from _what_spark_cannot_read(fleet.landing)
     sites = {site.name for site in fleet.sites}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pipelines.fleet.sources import FleetPath, Name, Part, SourceName, Url, Variable, by_metric
+from collectors.limits import GRID_LIMITS, Limits
+from pipelines.fleet.sources import Count, FleetPath, Name, Part, Positive, SourceName, Url, Variable, by_metric
 
 if TYPE_CHECKING:
     from collectors.protocols.grid_apis import GridCollector
@@ -48,11 +49,23 @@ class GridFile(Part):
         return self
 
 
+class GridLimits(Part):
+    """What an API's answers may cost: bytes after decompression, and seconds per answer and per window of ten days."""
+
+    answer_bytes: Count = GRID_LIMITS.answer_bytes
+    answer_seconds: Positive = GRID_LIMITS.answer_seconds
+    window_seconds: Positive = GRID_LIMITS.window_seconds
+
+
 class GridSource(Part):
-    """What every API says about itself: `zone` is the site's zone in this file, `url` may name a mirror."""
+    """The keys of every API: `zone` is the site's zone in this file, `url` may name a mirror."""
 
     name: SourceName
     zone: Name
+    limits: GridLimits = GridLimits()
+
+    def _limits(self) -> Limits:
+        return Limits(**self.limits.model_dump())
 
 
 class ElectricityMaps(GridSource):
@@ -68,7 +81,12 @@ class ElectricityMaps(GridSource):
         from collectors.protocols.grid_apis import ElectricityMapsCollector  # noqa: PLC0415
 
         return ElectricityMapsCollector(
-            self.name, self.url, zone=self.zone, token_env=self.token_env, endpoint=self.endpoint
+            self.name,
+            self.url,
+            zone=self.zone,
+            token_env=self.token_env,
+            endpoint=self.endpoint,
+            limits=self._limits(),
         )
 
 
@@ -83,7 +101,7 @@ class UkCarbonIntensity(GridSource):
         """The collector that reads this API."""
         from collectors.protocols.grid_apis import UkCarbonIntensityCollector  # noqa: PLC0415
 
-        return UkCarbonIntensityCollector(self.name, self.url, region_id=self.region_id)
+        return UkCarbonIntensityCollector(self.name, self.url, region_id=self.region_id, limits=self._limits())
 
 
 class WattTime(GridSource):
@@ -107,6 +125,7 @@ class WattTime(GridSource):
             username_env=self.username_env,
             password_env=self.password_env,
             signal_type=self.signal_type,
+            limits=self._limits(),
         )
 
 
@@ -114,7 +133,7 @@ AnyGridSource = Annotated[ElectricityMaps | UkCarbonIntensity | WattTime, Field(
 
 
 class GridIntensity(Part):
-    """Sources of grid intensity by the hour or finer; what they leave out stands on the yearly factor, flagged."""
+    """Sources of grid intensity by the hour or finer; hours that they lack take the yearly factor, and are flagged."""
 
     sources: tuple[AnyGridSource, ...] = ()
     files: tuple[GridFile, ...] = ()

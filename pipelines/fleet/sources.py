@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from collectors.limits import DEFAULTS, Limits
+from collectors.samples import shown_variable
 from pipelines.fleet import catalog
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
     if named:
         value = environ.get(named[1])
         if not value:
-            raise ValueError(f"environment variable {named[1]} is not set; it must name the folder to read from")
+            name = shown_variable(named[1])
+            raise ValueError(f"environment variable {name} is not set; it must name the folder to read from")
         folders = [Path(value).resolve()]
         path = folders[0] / text[named.end() :].lstrip("/")
     else:
@@ -86,7 +89,7 @@ def _set_variable(name: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError("must be the name of an environment variable, never the secret itself")
     if name not in context_of(info)["environ"]:
-        raise ValueError(f"environment variable {name} is not set")
+        raise ValueError(f"environment variable {shown_variable(name)} is not set")
     return name
 
 
@@ -160,6 +163,7 @@ Url = Annotated[str, AfterValidator(_plain_url)]
 Number = Annotated[float, Field(strict=True)]
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NonNegative = Annotated[float, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, gt=0)]
 
 
 class Auth(Part):
@@ -187,14 +191,38 @@ class Tls(Part):
     key_file_env: Variable | None = None
 
 
+class SeriesLimit(Part):
+    """What a window of any source may cost: distinct series."""
+
+    series: Count = DEFAULTS.series
+
+
+class ServerLimits(SeriesLimit):
+    """What a server's answers may cost: bytes after decompression, and seconds (collectors.limits says of what)."""
+
+    answer_bytes: Count = DEFAULTS.answer_bytes
+    answer_seconds: Positive = DEFAULTS.answer_seconds
+    window_bytes: Count = DEFAULTS.window_bytes
+    window_seconds: Positive = DEFAULTS.window_seconds
+
+    @model_validator(mode="after")
+    def _answer_within_window(self) -> ServerLimits:
+        for unit in ("bytes", "seconds"):
+            answer, window = getattr(self, f"answer_{unit}"), getattr(self, f"window_{unit}")
+            if answer > window:
+                raise ValueError(f"answer_{unit}: got {answer:g}, expected at most window_{unit}, which is {window:g}")
+        return self
+
+
 class Source(Part):
-    """What every kind of source says about itself. `site` is the default site of what it meters."""
+    """The keys of every kind of source. `site` is the default site of what it meters."""
 
     name: SourceName
     interval_seconds: Positive | None = None
     tokens_complete: bool = False
     site: Name | None = None
     replica_labels: tuple[str, ...] = ()
+    limits: SeriesLimit = SeriesLimit()
 
 
 class PrometheusSource(Source):
@@ -206,6 +234,7 @@ class PrometheusSource(Source):
     matchers: tuple[str, ...] = ()
     auth: Auth | None = None
     tls: Tls | None = None
+    limits: ServerLimits = ServerLimits()
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
@@ -218,6 +247,7 @@ class PrometheusSource(Source):
             matchers=self.matchers,
             interval_seconds=self.interval_seconds,
             replica_labels=self.replica_labels,
+            limits=Limits(**self.limits.model_dump()),
             **{key: variable for key, variable in secrets.items() if variable is not None},
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from collectors.samples import SourceError
+from collectors.samples import SourceError, printable
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import columns_of
@@ -43,7 +43,8 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
         except SourceError as refusal:
             failure = str(refusal)
         except Exception as error:  # whatever a file does to its reader, it is no reason to book no energy
-            failure = f"{benchmark.path}: cannot be read as {benchmark.kind}: {type(error).__name__}: {error}"
+            why = printable(f"{type(error).__name__}: {error}")
+            failure = f"{benchmark.path}: cannot be read as {benchmark.kind}: {why}"
         if table is not None:
             failure = _replace(connection, benchmark.name, table)
         held = connection.execute(

@@ -7,11 +7,12 @@ intensity, which sources send.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from collectors.samples import SourceError, printable
+from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
 from pipelines.fleet.request_sources import LoadTest
@@ -22,7 +23,11 @@ _TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "
 
 
 class UnreadableFile(Exception):
-    """A file that the fleet names cannot be read as the fleet says; the message names file and column."""
+    """A file that the fleet names cannot be read as the fleet says; the message names file and column, in one printable
+    line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(" ".join(reason.split())))
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
@@ -142,7 +147,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
             "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
         ).fetchall()
         if repeated:
-            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} stands more than once, expected unique names")
+            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} is there more than once, expected unique names")
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
@@ -210,10 +215,10 @@ def _insert(
 
 
 def _paths(pattern: str) -> list[str]:
-    paths = sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
-    if not paths:
-        raise UnreadableFile(f"{pattern}: there is no such file")
-    return paths
+    try:
+        return paths_of(pattern)
+    except SourceError as refusal:
+        raise UnreadableFile(str(refusal)) from refusal
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

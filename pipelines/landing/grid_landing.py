@@ -8,9 +8,9 @@ out how an API is asked (`collectors.protocols.grid_apis`) and which value an ho
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -18,10 +18,12 @@ import pyarrow as pa
 from collectors.cells import shown
 from collectors.protocols.grid_apis import GridCollector
 from collectors.samples import SourceError, Window
+from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.grid_sources import INTENSITIES, GridFile
+from pipelines.fleet.grid_sources import INTENSITIES, AnyGridSource, GridFile
 from pipelines.landing import telemetry_landing
 from pipelines.landing.fleet_landing import UnreadableFile, quoted
+from pipelines.landing.prefetch import WaitedTooLong, ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse.database import registered
 
@@ -46,6 +48,35 @@ _EXPORT_COLUMNS = {
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What an API answered for some days: rows of GRID_SCHEMA, or why there are none."""
+
+    window: Window
+    url: str
+    rows: pa.Table | None = None
+    failure: SourceError | None = None
+
+
+def answers_of(fleet: Fleet, start: date, end: date) -> dict[str, list[Answer]]:
+    """By source, what the fleet's APIs answer for the UTC days [start, end), some days at a time."""
+    window = Window(_midnight(start), _midnight(end))
+    return {source.name: list(_answers(source.collector(), window)) for source in fleet.grid_intensity.sources}
+
+
+def _answers(collector: GridCollector, window: Window) -> Iterator[Answer]:
+    failures, start_at = 0, window.start_at
+    while start_at < window.end_at:
+        asked = Window(start_at, min(start_at + timedelta(days=DAYS_AT_ONCE), window.end_at))
+        try:
+            yield Answer(asked, collector.url, rows=_asked(collector, asked, failures))
+            failures = 0
+        except SourceError as failure:
+            failures += 1
+            yield Answer(asked, collector.url, failure=failure)
+        start_at = asked.end_at
+
+
 def land_grid(
     connection: duckdb.DuckDBPyConnection,
     fleet: Fleet,
@@ -53,21 +84,25 @@ def land_grid(
     end: date,
     *,
     run_id: str,
+    answers: Mapping[str, list[Answer]] | None = None,
     force: bool = False,
     now: datetime | None = None,
 ) -> list[Landing]:
     """Land all files and, of the UTC days [start, end), all APIs; each landing is audited in raw.landings.
 
+    `answers` are those of the APIs, as `answers_of` gives them; without them they are asked for now.
+
     What goes wrong in a file or an API is an outcome, not an exception: the others land, and what was held stays. The
     detail of a landing says what was rejected and why.
     """
     results: list[Landing] = []
+    answers = answers_of(fleet, start, end) if answers is None else answers
     window = Window(_midnight(start), _midnight(end))
     _forget_files(connection, fleet)
     for file in fleet.grid_intensity.files:
         results += _land_files(connection, file, window)
     for source in fleet.grid_intensity.sources:
-        results += _land_source(connection, source.collector(), source.kind, source.zone, window, force=force)
+        results += _land_source(connection, source, answers[source.name], force=force)
     for result in results:
         telemetry_landing.audit(connection, result, run_id, now or datetime.now(UTC), asset=ASSET)
         if result.detail:
@@ -77,12 +112,12 @@ def land_grid(
 
 def names_of(file: GridFile) -> list[str]:
     """What the landings of an entry of the fleet file are called: one per file, or its path where there is none."""
-    return list(_named(file)) or [file.source or file.path]
+    return list(_found(file)) or [file.source or file.path]
 
 
 def _forget_files(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
     """Files that the fleet no longer names are no longer known."""
-    named = [name for file in fleet.grid_intensity.files for name in _named(file)]
+    named = [name for file in fleet.grid_intensity.files for name in _found(file)]
     connection.execute(
         "delete from raw.grid_intensity where source_kind = ? and not list_contains(?::varchar[], source)",
         [FILE, named],
@@ -90,14 +125,16 @@ def _forget_files(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
 
 
 def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: Window) -> Iterator[Landing]:
-    found = _named(file)
-    if not found:
-        yield Landing(names_of(file)[0], window, "failed", 0, 0, file.path, detail="there is no such file")
+    try:
+        found = _named(file)
+    except SourceError as refusal:
+        found = {}
+        yield Landing(names_of(file)[0], window, "failed", 0, 0, refusal.url, detail=refusal.reason)
     for name, path in found.items():
         held = _held(connection, name, file.zone)
         connection.execute("begin")
         try:
-            came, rejected = _judged(connection, file.zone, _file_rows(connection, file, path), [path])
+            came, rejected = _validated(connection, file.zone, _file_rows(connection, file, path), [path])
             if came == 0:
                 first = _first_row(connection, file, path) if rejected else "it is empty"
                 raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
@@ -110,49 +147,37 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
 
 
 def _land_source(
-    connection: duckdb.DuckDBPyConnection,
-    collector: GridCollector,
-    kind: str,
-    zone: str,
-    window: Window,
-    *,
-    force: bool,
+    connection: duckdb.DuckDBPyConnection, source: AnyGridSource, answers: list[Answer], *, force: bool
 ) -> Iterator[Landing]:
-    """One request for several days, one transaction for each day."""
-    failures = 0
-    start_at = window.start_at
-    while start_at < window.end_at:
-        asked = Window(start_at, min(start_at + timedelta(days=DAYS_AT_ONCE), window.end_at))
-        days = list(_days(asked))
-        try:
-            rows = _answer(collector, asked, failures)
-        except SourceError as failure:
-            failures += 1
+    """One transaction for each day of an answer."""
+    for answer in answers:
+        days = list(_days(answer.window))
+        if answer.failure is not None:
+            failure = answer.failure
             status = None if failure.status is None else str(failure.status)
-            told = {"url": failure.url, "status": status, "detail": failure.reason[:1000]}
+            why = {"url": failure.url, "status": status, "detail": failure.reason[:1000]}
             for day in days:
-                yield Landing(
-                    collector.source, day, "failed", 0, _held(connection, collector.source, zone, day), **told
-                )
-        else:
-            failures = 0
-            with registered(connection, grid_answer=rows):
-                for day in days:
-                    is_first = day is days[0]
-                    yield _land_day(connection, collector, kind, zone, day, is_first=is_first, force=force)
-        start_at = asked.end_at
+                yield Landing(source.name, day, "failed", 0, _held(connection, source.name, source.zone, day), **why)
+            continue
+        with registered(connection, grid_answer=answer.rows):
+            for day in days:
+                yield _land_day(connection, source, answer.url, day, is_first=day is days[0], force=force)
 
 
-def _answer(collector: GridCollector, window: Window, failures: int) -> pa.Table:
+def _asked(collector: GridCollector, window: Window, failures: int) -> pa.Table:
     """The collector's rows; SourceError also for a defect of its own, which must not cost the other zones."""
     if failures >= FAILURES_IN_A_ROW:
         raise SourceError(
             collector.url, None, f"not asked: {collector.source} had failed {FAILURES_IN_A_ROW} times in a row"
         )
+    wait_seconds = collector.limits.window_seconds
     try:
-        return collector.collect(window)
+        return next(ahead(iter(map(collector.collect, [window])), wait_seconds))
     except SourceError:
         raise
+    except WaitedTooLong:
+        reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
+        raise SourceError(collector.url, None, reason) from None
     except Exception as failure:
         logger.exception("source %s failed in window %s", collector.source, window)
         raise SourceError(collector.url, None, f"{type(failure).__name__}: {failure}") from failure
@@ -160,36 +185,35 @@ def _answer(collector: GridCollector, window: Window, failures: int) -> pa.Table
 
 def _land_day(
     connection: duckdb.DuckDBPyConnection,
-    collector: GridCollector,
-    kind: str,
-    zone: str,
+    source: AnyGridSource,
+    url: str,
     day: Window,
     *,
     is_first: bool,
     force: bool,
 ) -> Landing:
-    # What has no readable time belongs to no day: it is told of the first one of the answer.
+    # What has no readable time belongs to no day: it is counted with the first one of the answer.
     timeless = "or start_at is null" if is_first else ""
     rows = f"select ? as zone, * from grid_answer where (start_at >= ? and start_at < ?) {timeless}"
-    held = _held(connection, collector.source, zone, day)
+    held = _held(connection, source.name, source.zone, day)
     connection.execute("begin")
     try:
-        came, detail = _judged(connection, zone, rows, [zone, day.start_at, day.end_at])
+        came, detail = _validated(connection, source.zone, rows, [source.zone, day.start_at, day.end_at])
         if came < held and not force:
             outcome, detail = "refused_fewer", f"the source gave {came} rows, {held} are held; they stay"
             connection.execute("rollback")
         else:
-            same = _replace(connection, collector.source, kind, zone, day)
+            same = _replace(connection, source.name, source.kind, source.zone, day)
             detail = "; ".join(filter(None, [_missing(connection), detail])) or None
             outcome = "empty" if came == held == 0 else "unchanged" if same else "landed"
             connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
         raise
-    return Landing(collector.source, day, outcome, came, held, collector.url, detail=detail)
+    return Landing(source.name, day, outcome, came, held, url, detail=detail)
 
 
-def _judged(
+def _validated(
     connection: duckdb.DuckDBPyConnection, zone: str, rows: str, parameters: list[object]
 ) -> tuple[int, str | None]:
     """Put what is possible of `rows` into the temp table grid_came; (rows there, what was rejected and why).
@@ -199,8 +223,8 @@ def _judged(
     impossible = " or ".join(f"not ({v} between 0 and {POSSIBLE_GCO2E_PER_KWH})" for v in VALUES)
     connection.execute(
         f"""
-        create or replace temp table grid_judged as
-        with told as (
+        create or replace temp table grid_validated as
+        with checked as (
             select *, case
                 when start_at is null then 'without a UTC time'
                 when zone is distinct from ? then 'of another zone'
@@ -212,23 +236,23 @@ def _judged(
             when reason is null and row_number() over (
                 partition by reason, start_at order by {", ".join(f"{v} desc nulls last" for v in VALUES)}, is_estimated
             ) > 1 then 'repeated' else reason end as reason)
-        from told where reason is not null or coalesce({", ".join(VALUES)}) is not null
+        from checked where reason is not null or coalesce({", ".join(VALUES)}) is not null
         """,
         [zone, *parameters],
     ).fetchall()
     connection.execute(
-        "create or replace temp table grid_came as select * exclude (reason) from grid_judged where reason is null"
+        "create or replace temp table grid_came as select * exclude (reason) from grid_validated where reason is null"
     ).fetchall()
     came = connection.execute("select count(*) from grid_came").fetchall()[0][0]
     rejected = connection.execute(
-        "select reason, count(*) from grid_judged where reason is not null group by reason order by reason"
+        "select reason, count(*) from grid_validated where reason is not null group by reason order by reason"
     ).fetchall()
-    told = ", ".join(f"{count} {reason}" for reason, count in rejected)
-    return came, f"rejected: {told}" if told else None
+    counts = ", ".join(f"{count} {reason}" for reason, count in rejected)
+    return came, f"rejected: {counts}" if counts else None
 
 
 def _missing(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """How many hours of a day grid_came says nothing about."""
+    """How many hours of a day have no value in grid_came."""
     hours = connection.execute("select count(distinct date_trunc('hour', start_at)) from grid_came").fetchall()[0][0]
     return f"{24 - hours} of 24 hours have no value" if hours < 24 else None
 
@@ -313,12 +337,19 @@ def _export_columns(present: list[str]) -> dict[str, str]:
 
 
 def _named(file: GridFile) -> dict[str, str]:
-    """Source -> path of every file behind a path or glob."""
-    paths = sorted(str(path) for path in Path("/").glob(file.path.lstrip("/")))
+    """Source -> path of every file behind a path or glob. SourceError where there are none, or a link leads away."""
+    paths = paths_of(file.path)
     names = {path: path.rpartition("/")[2] for path in paths}
     if file.source is not None:
         names = {path: f"{file.source} {name}" if len(paths) > 1 else file.source for path, name in names.items()}
     return {name: path for path, name in names.items()}
+
+
+def _found(file: GridFile) -> dict[str, str]:
+    try:
+        return _named(file)
+    except SourceError:
+        return {}
 
 
 def _held(connection: duckdb.DuckDBPyConnection, source: str, zone: str, day: Window | None = None) -> int:

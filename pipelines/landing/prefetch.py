@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -16,11 +17,20 @@ Item = TypeVar("Item")
 DEPTH = 4
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
+# How long a thread that is stopped may take to come to its next item.
+STOP_SECONDS = 1.0
+
+
+class WaitedTooLong(Exception):
+    """The items did not come within the time that their consumer may wait for them."""
+
+
+def ahead(items: Iterator[Item], wait_seconds: float | None = None) -> Iterator[Item]:
     """The same items in the same order, produced by a thread of their own, at most DEPTH of them waiting.
 
-    What `items` raises is raised here, after the items before it. When the consumer stops early, the thread ends at its
-    next item, and is waited for: nothing goes on reading a source behind a transaction that was rolled back.
+    What `items` raises is raised here, after the items before it. Where the consumer has waited for `wait_seconds` in
+    all, it gets WaitedTooLong, whatever the thread is doing: the warehouse is locked meanwhile. The time that the
+    consumer itself needs for an item does not count. A thread that is not needed any more ends at its next item.
     """
     waiting: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(DEPTH)
     is_stopped = threading.Event()
@@ -47,7 +57,13 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
     thread.start()
     try:
         while True:
-            item, error = waiting.get()
+            started_seconds = time.monotonic()
+            try:
+                item, error = waiting.get(timeout=None if wait_seconds is None else max(0.0, wait_seconds))
+            except queue.Empty:
+                raise WaitedTooLong from None
+            if wait_seconds is not None:
+                wait_seconds -= time.monotonic() - started_seconds
             if error is not None:
                 raise error
             if item is None:
@@ -55,4 +71,4 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item
     finally:
         is_stopped.set()
-        thread.join()
+        thread.join(STOP_SECONDS)

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from collectors.records.request_records import REQUEST_SCHEMA, Rejects, RequestCollector
-from collectors.samples import SourceError, Window
+from collectors.samples import SourceError, Window, printable
 from pipelines.landing import telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
@@ -61,7 +61,7 @@ def land(
     except Exception as defect:
         # A defect in one reader must not cost the run its other sources.
         logger.exception("request source %s failed", collector.source)
-        failure = (getattr(collector, "url", None), None, f"{type(defect).__name__}: {defect}")
+        failure = (getattr(collector, "url", None), None, printable(f"{type(defect).__name__}: {defect}"))
     results = []
     for window in windows:
         if failure is not None:

@@ -5,7 +5,7 @@ An asset here is thin: it decides what to land and calls a module `…_landing`.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -87,11 +87,11 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
         window = context.partition_time_window
         stores.validate(fleet)
+        start, end = window.start.date(), window.end.date()
+        silent = silent_sources(fleet, start)
         with opened(fleet, "landing") as connection:
-            results = land_days(
-                connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
-            )
-            metadata = _telemetry_metadata(connection, fleet, window.start.date(), window.end.date(), results)
+            results = land_days(connection, fleet, start, end, run_id=context.run_id, force=config.force, silent=silent)
+            metadata = _telemetry_metadata(connection, fleet, start, end, results)
         for table in TELEMETRY_TABLES:
             yield dg.MaterializeResult(asset_key=asset_key(fleet, "raw", table), metadata=metadata[table])
         for source in fleet.sources:
@@ -137,10 +137,12 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def grid_intensity(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
         """Land the files and APIs of grid intensity. One that fails costs its check: yearly factors stand in."""
         window = context.partition_time_window
+        start, end = window.start.date(), window.end.date()
+        # Before the warehouse is locked: an API may need its whole time limit.
+        answers = grid_landing.answers_of(fleet, start, end)
+        run = {"run_id": context.run_id, "force": config.force}
         with opened(fleet, "grid intensity") as connection:
-            results = grid_landing.land_grid(
-                connection, fleet, window.start.date(), window.end.date(), run_id=context.run_id, force=config.force
-            )
+            results = grid_landing.land_grid(connection, fleet, start, end, answers=answers, **run)
         yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
         for name, sources in _grid_checks(fleet).items():
             mine = [result for result in results if result.source in sources]
@@ -182,6 +184,20 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
 
 
+def silent_sources(fleet: Fleet, start: date) -> dict[str, SourceError]:
+    """The servers that give no answer at all, by source, and why. Asked before the warehouse is locked: a server that
+    hangs must not keep other runs from writing.
+    """
+    silent = {}
+    for collector in fleet.collectors():
+        if hasattr(collector, "check"):
+            try:
+                collector.check(_day(start))
+            except SourceError as failure:
+                silent[collector.source] = failure
+    return silent
+
+
 def land_days(
     connection: duckdb.DuckDBPyConnection,
     fleet: Fleet,
@@ -191,11 +207,13 @@ def land_days(
     run_id: str,
     force: bool = False,
     now: datetime | None = None,
+    silent: Mapping[str, SourceError] | None = None,
 ) -> list[Landing]:
     """Land the UTC days [start, end) of every source, and their neighbours: the head of day `end`, by which the last
     midnight is known, and before the period's first day the tail of the day before it.
 
-    A source that keeps late data (a spool) also lands the other days that wait in it.
+    A source that keeps late data (a spool) also lands the other days that wait in it. Sources of `silent` are not
+    asked: their windows fail.
     """
     now = now or datetime.now(UTC)
     store = stores.store_of(fleet)
@@ -214,8 +232,13 @@ def land_days(
         ]
         windows += neighbours
         failures, answers = 0, []
+        silence = (silent or {}).get(source.name)
         for window in windows:
-            if failures >= FAILURES_IN_A_ROW:
+            if silence is not None:
+                status = None if silence.status is None else str(silence.status)
+                result = Landing(source.name, window, "failed", 0, 0, silence.url, status, silence.reason[:1000])
+                telemetry_landing.audit(connection, result, run_id, now)
+            elif failures >= FAILURES_IN_A_ROW:
                 detail = f"not asked: {source.name} had failed {failures} times in a row"
                 result = Landing(source.name, window, "failed", 0, 0, getattr(collector, "url", None), None, detail)
                 telemetry_landing.audit(connection, result, run_id, now)
@@ -228,6 +251,7 @@ def land_days(
                     run_id=run_id,
                     store=store,
                     replica_labels=source.replica_labels,
+                    most_series=source.limits.series,
                     is_neighbour=any(window is neighbour for neighbour in neighbours),
                     force=force,
                 )
@@ -235,8 +259,8 @@ def land_days(
             if result.detail:
                 logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, _why(result))
             answers.append(result)
-        told = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
-        logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", told)
+        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
+        logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", outcomes)
         results += answers
     healing.expose(connection, store)
     return results

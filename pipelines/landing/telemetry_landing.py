@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.collector import Collector
-from collectors.samples import SAMPLE_SCHEMA, Batch, Family, SourceError, Window
+from collectors.limits import DEFAULTS
+from collectors.samples import SAMPLE_SCHEMA, Batch, Family, SourceError, Window, printable
 from collectors.series import SeriesRegister
 from pipelines.landing import stale_dates
-from pipelines.landing.prefetch import ahead
+from pipelines.landing.prefetch import WaitedTooLong, ahead
 from pipelines.landing.stores import HeldDay, Store, WarehouseStore
 from pipelines.warehouse import database
 
@@ -84,6 +85,7 @@ def land(
     run_id: str,
     store: Store | None = None,
     replica_labels: Collection[str] = (),
+    most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
     force: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -96,7 +98,7 @@ def land(
     says that the window only opens or closes its day, to give the day beside it its neighbour: a source that has
     nothing there has not failed. `store` is where samples lie: by default the warehouse.
     """
-    register = SeriesRegister(collector.source, window, replica_labels)
+    register = SeriesRegister(collector.source, window, replica_labels, most_series)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
     unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour)
     connection.execute("begin")
@@ -278,15 +280,21 @@ class _Unit:
                 self._insert(TABLES[stream], group)
 
     def _batches(self) -> Iterator[Batch]:
+        limits = getattr(self.collector, "limits", None)
+        wait_seconds = None if limits is None else limits.window_seconds
         try:
-            yield from ahead(self.collector.collect(self.window, self.catalogue.families, self.register))
+            answers = self.collector.collect(self.window, self.catalogue.families, self.register)
+            yield from ahead(answers, wait_seconds)
         except SourceError as failure:
             raise _SourceFailed(failure.url, failure.status, failure.reason) from failure
+        except WaitedTooLong as failure:
+            reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
+            raise _SourceFailed(getattr(self.collector, "url", ""), None, reason) from failure
         except Exception as failure:
             # A defect in one collector must not cost the day its other sources; fleet files hold no secrets to leak.
             logger.exception("source %s failed in window %s", self.source, self.window)
             url = getattr(self.collector, "url", "")
-            raise _SourceFailed(url, None, f"{type(failure).__name__}: {failure}") from failure
+            raise _SourceFailed(url, None, printable(f"{type(failure).__name__}: {failure}")) from failure
 
     def _insert(self, table: str, group: list[pa.RecordBatch]) -> None:
         samples = pa.Table.from_batches(group, SAMPLE_SCHEMA)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from collectors.samples import printable
+
 MISSING = "–"
 TEXT, RATIO = -1, -2  # instead of digits after the point: as it is, or a percentage
 SHOWN_ROWS = 40  # of a table; a big fleet's others are in the published tables
@@ -49,5 +51,5 @@ def _cell(value: Any, digits: int) -> str:
     if value is None:
         return MISSING
     if digits == TEXT:
-        return str(value)
+        return printable(str(value))  # names come from servers and files
     return f"{value:.1%}" if digits == RATIO else f"{value:,.{digits}f}"

@@ -429,7 +429,7 @@ def test_a_failing_page_is_told_once_per_change_and_tried_again(tmp_path):
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(timeout=20) == 0
         told = agent.stderr.read().decode()
-    assert told.count("answers text/html, not metrics") == 1
+    assert told.count("answered text/html, not metrics") == 1
     assert told.count("answers again") == 1
 
 

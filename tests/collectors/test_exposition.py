@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers import free_port, http_server
 
+from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionCollector, ExpositionPage, parse_page
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
@@ -180,11 +181,11 @@ def test_nan_and_infinity_are_what_the_page_said():
 @pytest.mark.parametrize(
     ("body", "content_type", "reason"),
     [
-        ("<html><form>Sign in</form></html>\n", "text/html; charset=utf-8", "answers text/html, not metrics"),
-        ("<html><form>Sign in</form></html>\n", "text/plain", "not a metrics page, it says '<html>"),
-        ('{"power": 5}\n', "application/json", "answers application/json"),
+        ("<html><form>Sign in</form></html>\n", "text/html; charset=utf-8", "answered text/html, not metrics"),
+        ("<html><form>Sign in</form></html>\n", "text/plain", "not a metrics page; a line begins with '<html>"),
+        ('{"power": 5}\n', "application/json", "answered application/json"),
         ('{"power": 5}\n', "text/plain", ""),
-        ("no healthy upstream\n", "text/plain", "not a metrics page, it says 'no healthy upstream'"),
+        ("no healthy upstream\n", "text/plain", "not a metrics page; a line begins with 'no healthy upstream'"),
         (SMALL[:-8], "text/plain", "truncated"),
         (OPENMETRICS.replace("# EOF\n", ""), "application/openmetrics-text", "# EOF is missing"),
         ("vllm:generation_tokens_total{model_name=tiny} 1\n", "text/plain", "Invalid labels"),
@@ -213,8 +214,8 @@ def test_no_text_does_worse_than_a_value_error(text, is_openmetrics):
 
 
 def test_an_oversized_page_is_cut_off():
-    with answering(SMALL * 1000) as url, pytest.raises(SourceError, match="larger than 100000 bytes"):
-        ExpositionPage(url, VLLM, max_bytes=100_000).look()
+    with answering(SMALL * 1000) as url, pytest.raises(SourceError, match="over 100000 bytes"):
+        ExpositionPage(url, VLLM, limits=Limits(answer_bytes=100_000)).look()
 
 
 def test_a_compressed_page_that_grows_beyond_the_cap_is_cut_off():
@@ -222,9 +223,9 @@ def test_a_compressed_page_that_grows_beyond_the_cap_is_cut_off():
     assert len(packed) < 100_000
     with (
         answering(packed, headers=[("Content-Encoding", "gzip")]) as url,
-        pytest.raises(SourceError, match="larger than 100000 bytes"),
+        pytest.raises(SourceError, match="over 100000 bytes"),
     ):
-        ExpositionPage(url, VLLM, max_bytes=100_000).look()
+        ExpositionPage(url, VLLM, limits=Limits(answer_bytes=100_000)).look()
 
 
 def test_an_answer_that_breaks_off_is_a_source_error_and_the_next_look_is_whole():
@@ -250,7 +251,7 @@ def test_a_page_that_hangs_times_out():
         request.rfile.read(1)
 
     with http_server(answer) as url, pytest.raises(SourceError, match="timed out"):
-        ExpositionPage(url, timeout_seconds=0.2).look()
+        ExpositionPage(url, limits=Limits(answer_seconds=0.2)).look()
 
 
 def test_a_page_that_drips_is_given_up():
@@ -263,8 +264,8 @@ def test_a_page_that_drips_is_given_up():
                 request.wfile.write(b"#" * 70_000)
                 time.sleep(0.05)
 
-    with http_server(answer) as url, pytest.raises(SourceError, match=r"the page took longer than 1\.6 s"):
-        ExpositionPage(url, timeout_seconds=0.4).look()
+    with http_server(answer) as url, pytest.raises(SourceError, match=r"the answer took longer than 1\.6 s"):
+        ExpositionPage(url, limits=Limits(answer_seconds=1.6)).look()
 
 
 def test_unreachable_and_refusing_pages_say_so_without_secrets():

@@ -248,7 +248,7 @@ def test_a_glob_reads_its_files_by_name_and_none_is_an_error(tmp_path):
     rows, register = collected(FileMapping(str(tmp_path / "part-*.csv"), **WALL))
     assert rows == [watts(0, 0.0), watts(1_000_000, 1.0), watts(2_000_000, 2.0)]
     assert register.chunk_table()["out_of_order"].to_pylist() == [0]
-    with pytest.raises(SourceError, match=r"/none-\*\.csv: no such file"):
+    with pytest.raises(SourceError, match=r"/none-\*\.csv: there is no such file"):
         collected(FileMapping(str(tmp_path / "none-*.csv"), **WALL))
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 import orjson
 import pytest
 
+from collectors.limits import Limits
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import SourceError, Window
 from tests.collectors.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
@@ -275,7 +276,7 @@ def test_no_chunk_edge_loses_or_doubles_a_sample(is_left_open):
 def test_an_answer_over_a_limit_halves_the_chunk(status, body):
     running, asked = limited_server(900_000, status, body)
     with running as url:
-        rows, _ = collected(url, families=ONE, body_limit_bytes=10_000)
+        rows, _ = collected(url, families=ONE, limits=Limits(answer_bytes=10_000))
     assert [row[3:] for row in rows] == [(s * 1000.0, float(s)) for s in range(0, 3600, 100)]
     assert asked == [3_600_000, 1_800_000, 900_000, 900_000, 900_000, 900_000]
 
@@ -292,7 +293,7 @@ def test_a_gzip_bomb_costs_little_more_than_the_limit():
     running, asked = limited_server(900_000, 200, bomb, Content_Encoding="gzip")
     with running as url:
         tracemalloc.start()
-        rows, _ = collected(url, families=ONE, body_limit_bytes=1_000_000)
+        rows, _ = collected(url, families=ONE, limits=Limits(answer_bytes=1_000_000))
         _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert len(rows) == 36

@@ -101,7 +101,7 @@ def test_a_line_that_broke_off_costs_itself(tmp_path: Path, kind: str) -> None:
         ("access_log", {"usage": {"prompt_tokens": -1}}, "input tokens: got -1"),
         ("access_log", {"usage": "many"}, "usage: got 'many', expected an object"),
         ("access_log", {"usage": {"prompt_tokens": 1e30}}, "input tokens: got 1e+30"),
-        ("access_log", {"created": None}, "started_at: nothing stands at created"),
+        ("access_log", {"created": None}, "started_at: there is nothing at created"),
         ("access_log", {"created": "soon"}, "started_at: got 'soon', expected a time"),
         ("access_log", {"created": NOON_NS}, "expected a time of this century"),
         ("access_log", {"model": {"name": "gpt"}}, "model: got {'name': 'gpt'}, expected a text"),
@@ -243,7 +243,7 @@ def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
     said, peak_mib = json.loads(done.stdout)
     line, empty, rows, whole = said
     assert line == "line 1 is longer than 8 MiB"
-    assert empty == whole == "unfolds to more than 200 times its size"
+    assert empty == whole == "expands to more than 200 times its size"
     assert rows.startswith("no row is a request: 10000 rows rejected; the first: ")
     assert peak_mib < 500
 

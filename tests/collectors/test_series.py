@@ -288,9 +288,8 @@ def test_series_that_come_late_leave_the_steps_of_the_first_ones_as_they_were(mo
     assert set(by_id.values()) == {5.0}
 
 
-def test_a_landing_takes_so_many_series_and_no_more(monkeypatch):
-    monkeypatch.setattr("collectors.series.SERIES_LIMIT", 2)
-    register = SeriesRegister("cluster", DAY)
+def test_a_landing_takes_so_many_series_and_no_more():
+    register = SeriesRegister("cluster", DAY, most_series=2)
     for name in ("GPU-a", "GPU-b", "GPU-a"):
         register.series_id(POWER, {"UUID": name})
     with pytest.raises(SourceError, match=r"cluster: more than 2 series, now of DCGM_FI_DEV_POWER_USAGE"):

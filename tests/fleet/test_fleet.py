@@ -90,10 +90,10 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "nodes: [{name: n1, site: east}]\nsites: [{name: west, zone: ES, pue: 1.1}]",
             "nodes[n1].site: got 'east', expected one of the sites ['west']",
         ),
-        ("nodes: [{name: n1}, {name: n1}]", "nodes: 'n1' stands more than once, expected unique names"),
+        ("nodes: [{name: n1}, {name: n1}]", "nodes: 'n1' is there more than once, expected unique names"),
         (
             "models: [{name: a, aliases: [c]}, {name: b, aliases: [c]}]",
-            "models: 'c' stands more than once, expected unique names",
+            "models: 'c' is there more than once, expected unique names",
         ),
         (
             "models: [{name: a, slo: {attainment_ratio: 0.9}}]",
@@ -121,7 +121,7 @@ assignments: [{node: n1, start_at: 2026-10-01}]
         ),
         (
             "nodes: [{name: n1, aliases: [bmc-1]}, {name: bmc-1}]",
-            "nodes: 'bmc-1' stands more than once, expected unique names",
+            "nodes: 'bmc-1' is there more than once, expected unique names",
         ),
         ("engines: [{engine: llm/*-0}]", "engines[0]: got 'llm/*-0', expected '*' at the end only"),
         (
@@ -134,7 +134,7 @@ assignments: [{node: n1, start_at: 2026-10-01}]
         ),
         (
             'engines: [{engine: a, targets: ["10.1.2.3:8000"]}, {engine: b, targets: ["10.1.2.3:8000"]}]',
-            "engines[].targets: '10.1.2.3:8000' stands more than once, expected unique names",
+            "engines[].targets: '10.1.2.3:8000' is there more than once, expected unique names",
         ),
         (
             "landing: {engine: spark}",
@@ -171,7 +171,7 @@ def test_a_generated_source_must_be_labelled(tmp_path: Path) -> None:
 
 
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    assert "key 'fleet' stands twice" in problems(tmp_path, SMALLEST + "fleet: other\n")[0]
+    assert "the key 'fleet' is in one mapping twice" in problems(tmp_path, SMALLEST + "fleet: other\n")[0]
 
 
 def test_what_is_no_fleet_file_says_so(tmp_path: Path) -> None:
@@ -184,9 +184,7 @@ def test_what_is_no_fleet_file_says_so(tmp_path: Path) -> None:
 def test_secrets_are_names_of_environment_variables(tmp_path: Path) -> None:
     url = 'url: "http://prometheus:9090"'
     text = SMALLEST.replace(url, url + ", auth: {bearer_env: PROM_TOKEN}")
-    assert problems(tmp_path, text) == [
-        "sources[cluster].auth.bearer_env: got 'PROM_TOKEN', environment variable PROM_TOKEN is not set"
-    ]
+    assert problems(tmp_path, text) == ["sources[cluster].auth.bearer_env: environment variable PROM_TOKEN is not set"]
     assert load(tmp_path, text, {"PROM_TOKEN": "hunter2"}).sources[0].auth.bearer_env == "PROM_TOKEN"
 
 

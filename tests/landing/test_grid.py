@@ -288,7 +288,7 @@ BAD_ANSWERS = {
     "html": (LOGIN, "answered text/html, not JSON"),
     "html_as_json": ((200, b"<html>", "application/json"), "not JSON"),
     "wrong_type": ((200, b"zone,data", "text/csv"), "answered text/csv, not JSON"),
-    "nan": ((200, b'{"data": [{"carbonIntensity": NaN}]}'), "breaks off or is none"),
+    "nan": ((200, b'{"data": [{"carbonIntensity": NaN}]}'), "answered broken JSON"),
     "unauthorized": ((401, b'{"error": "Invalid token tok-maps the-frog"}'), "Invalid token"),
     "forbidden": ((403, b'{"error": {"code": "403", "message": "not in your plan"}}'), "not in your plan"),
     "too_many": ((429, b'{"error": "slow down"}'), "slow down (2 attempts)"),
@@ -654,7 +654,7 @@ def test_the_fleet_file_says_what_is_wrong(tmp_path):
             ],
         )
     assert [line.removeprefix("grid_intensity.") for line in wrong.value.problems] == [
-        "sources[maps].token_env: got 'NOT_SET', environment variable NOT_SET is not set",
+        "sources[maps].token_env: environment variable NOT_SET is not set",
         "sources[neso].region_id: got 19, expected less than or equal to 18",
         "sources[neso].kind: got 'entsoe', expected one of 'electricity_maps', 'uk_carbon_intensity', 'watttime'",
         "files[0]: expected format: electricity_maps, or time and values",

@@ -95,13 +95,13 @@ def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("cut.json", orjson.dumps(LITELLM)[:-9], "JSON that breaks off"),
+        ("cut.json", orjson.dumps(LITELLM)[:-9], "is not JSON, or breaks off"),
         (
             "nan.json",
             b'{"m": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": NaN}}',
-            "breaks off or is",
+            "is not JSON, or breaks off",
         ),
-        ("login.json", b"<html>log in</html>", "breaks off or is none"),
+        ("login.json", b"<html>log in</html>", "is not JSON, or breaks off"),
         ("other.json", b'{"data": [1, 2]}', "is not LiteLLM's list of prices"),
         ("other.csv", b"name,price\nx,1\n", "no column ['input_usd_per_mtok', 'model', 'output_usd_per_mtok']"),
         ("latin.csv", "model,input_usd_per_mtok,output_usd_per_mtok\né,1,1\n".encode("latin-1"), "cannot be read"),

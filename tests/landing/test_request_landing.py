@@ -251,7 +251,7 @@ def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) ->
         return {check.check_name: (check.passed, check.description) for check in done.get_asset_check_evaluations()}
 
     def missing(name: str) -> tuple[bool, str]:
-        return False, f"2026-10-01 failed: {tmp_path / name}: no such file"
+        return False, f"2026-10-01 failed: {tmp_path / name}: there is no such file"
 
     assert checks() == {"requests_log_answers": (True, None), "requests_other_answers": missing("other.jsonl")}
     (tmp_path / "log.jsonl").unlink()
@@ -270,7 +270,7 @@ def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) ->
         ("{name: g, kind: litellm}", "requests[g]: expected either path (JSON Lines) or dsn_env (PostgreSQL)"),
         (
             "{name: g, kind: litellm, dsn_env: NOT_SET}",
-            "requests[g].dsn_env: got 'NOT_SET', environment variable NOT_SET",
+            "requests[g].dsn_env: environment variable NOT_SET",
         ),
         ("{name: g, kind: genai_perf}", "requests[g].path: missing, expected"),
         ("{name: g, kind: access_log, path: a.jsonl, columns: {mod: m}}", "requests[g].columns.mod"),

@@ -1,0 +1,48 @@
+"""Why a server's answer is none, in one sentence that stays the same from one failure to the next.
+
+Add here what urllib3 or a server may say of a failure. Keep out when an attempt is repeated: that is in `http_client`.
+"""
+
+from __future__ import annotations
+
+import orjson
+import urllib3
+
+from collectors.samples import SourceError
+
+OPENING_BYTES = 200
+
+
+class OverLimitError(SourceError):
+    """The answer is more than the server or this side moves at once: ask for less."""
+
+
+class MayPassError(SourceError):
+    """A failure that another attempt may not meet."""
+
+    retry_after_seconds: float | None = None
+
+
+def error_of(body: bytes) -> tuple[str, str]:
+    """(errorType, error) as the API writes them, or the beginning of whatever else came."""
+    try:
+        answer = orjson.loads(body)
+        return str(answer.get("errorType", "")), str(answer["error"])[:500]
+    except (orjson.JSONDecodeError, AttributeError, KeyError):
+        text = " ".join(body[:OPENING_BYTES].decode("utf-8", "replace").split())
+        return "", f"refused: {text}" if text else "refused"
+
+
+def plain_reason(error: Exception) -> str:
+    """The reason without the addresses of objects that urllib3 puts into its own."""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return "the host name cannot be resolved"
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return str(error).rpartition(": ")[2]
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
+        return "no connection within the time limit"
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the answer broke off"
+    if isinstance(error, urllib3.exceptions.SSLError):
+        return f"TLS failed: {error.args[0] if error.args else error}"
+    return str(error)
