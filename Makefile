@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SPARK_READY := $(VENV)/ready-spark
 DOCS_READY := $(VENV)/ready-docs
+SQL_READ := $(VENV)/sql-read
+MODELS := $(shell find dbt_project/models dbt_project/tests -name '*.sql')
+MACROS := dbt_project/dbt_project.yml $(shell find dbt_project/macros -name '*.sql')
 
 ifneq ($(wildcard ../shared/data),)
 export WATTLEDGER_VALIDATION_DATA ?= $(abspath ../shared/data)
@@ -14,7 +17,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint docs bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark lint types docs bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -33,8 +36,20 @@ test: lint  ## lint, then every test; ARGS="-k landing"
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
 
-lint: $(READY)  ## ruff: rules and format
+# Types and SQL side by side: each takes one core. Of SQL only models that changed are read again, all after a macro.
+lint: $(READY)  ## ruff (rules, format), then mypy beside sqlfluff, which reads what changed since it last passed
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 types $(SQL_READ)
+
+types: $(READY)
+	@$(BIN)/mypy
+
+# sqlfluff has dbt compile the models, on a warehouse in memory. What it finds it prints; its stderr is shown where it
+# fails, without what DuckDB's binding says of a connection that was open at the end.
+$(SQL_READ): $(READY) .sqlfluff $(MACROS) $(MODELS)
+	@WATTLEDGER_WAREHOUSE=:memory: $(BIN)/sqlfluff lint $(if $(filter-out $(MODELS),$?),dbt_project/models dbt_project/tests,$?) \
+		2> $(VENV)/sqlfluff.log || { grep -vE 'leaked|skipped remainder|nanobind' $(VENV)/sqlfluff.log >&2; exit 1; }
+	@touch $@
 
 docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open site/index.html; search needs a server: python3 -m http.server --directory site"
@@ -62,7 +77,7 @@ lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 
 	@mv $(VENV)/requirements.headed requirements-docs.lock && rm $(VENV)/requirements.fresh
 
 clean:  ## remove what was made here: .venv, caches, dbt's target, the site; data/ stays
-	@rm -rf $(VENV) dbt_project/target dbt_project/logs site .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf $(VENV) dbt_project/target dbt_project/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.

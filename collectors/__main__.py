@@ -11,9 +11,10 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collectors.devices.agent import Sampler
     from collectors.protocols.exposition import ExpositionPage
 
 EXAMPLES = """\
@@ -105,7 +106,7 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
     return [ExpositionPage(url, families, host=options.host, **secrets) for url in options.page]
 
 
-def _samplers(options: argparse.Namespace) -> list:
+def _samplers(options: argparse.Namespace) -> list[Sampler]:
     """The NVML sampler, if asked for, then the pages. SystemExit 2 with one line where an option cannot be."""
     from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
     from collectors.samples import SourceError  # noqa: PLC0415
@@ -176,7 +177,7 @@ def _record(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse(reason: str) -> None:
+def _refuse(reason: str) -> NoReturn:
     print(f"python -m collectors: {reason}", file=sys.stderr)
     raise SystemExit(2)
 

@@ -45,15 +45,15 @@ def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
 
 def is_text(column: pa.Array) -> bool:
     """Whether the cells are text, of which numbers and times have to be made."""
-    return pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple]]:
+def distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple[str | None, ...]]]:
     """A code per row (n,) and, per code, the texts of `columns` as a tuple (None for null)."""
-    codes, keys = np.zeros(len(rows), np.int64), [()]
+    codes, keys = np.zeros(len(rows), np.int64), list[tuple[str | None, ...]]([()])
     for column in columns:
         encoded = _text_dictionary(rows.column(column))
         texts = [*encoded.dictionary.to_pylist(), None]
@@ -143,7 +143,8 @@ def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
     """
     if pa.types.is_timestamp(column.type):
         times = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        return pc.fill_null(times, NO_TIME).to_numpy()
+        stamps: np.ndarray = pc.fill_null(times, NO_TIME).to_numpy()
+        return stamps
     if unit is not None:
         values, _ = numbers(column)
         found_us = np.rint(values * US_PER[unit])
@@ -160,9 +161,9 @@ def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
         )
         looks_right = pc.match_substring_regex(with_offset, _ISO_TEXT)
         times = _cast_where_possible(pc.if_else(looks_right, with_offset, pa.scalar(None, pa.string())))
-    return pc.fill_null(
-        pc.floor_temporal(times, unit="microsecond").cast(OBSERVED_AT).cast(pa.int64()), NO_TIME
-    ).to_numpy()
+    whole_us = pc.floor_temporal(times, unit="microsecond").cast(OBSERVED_AT).cast(pa.int64())
+    found: np.ndarray = pc.fill_null(whole_us, NO_TIME).to_numpy()
+    return found
 
 
 def expected_time(first: object, unit: TimeUnit | None) -> str:

@@ -23,4 +23,5 @@ class Collector(Protocol):
 
     source: str
 
-    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]: ...
+    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
+        """The samples of the window, some at a time."""

@@ -48,6 +48,7 @@ class Facts:
         self.steps = _Steps(size)
 
     def grow(self, needed: int) -> None:
+        """Make room for `needed` series."""
         if needed <= self.size:
             return
         size = max(needed, 2 * self.size, 64)
@@ -76,6 +77,7 @@ class Facts:
         self.last_seen[rows] = np.maximum(self.last_seen[rows], np.maximum.reduceat(times, starts))
 
     def open_runs(self, rows: np.ndarray) -> np.ndarray:
+        """The ascending runs that have not ended yet, one per series in `rows`."""
         runs = np.empty(len(rows), RUN)
         runs["row"] = rows
         runs["first_at"], runs["first_value"] = self.run_first_at[rows], self.run_first_value[rows]

@@ -62,12 +62,15 @@ class Window:
         return f"[{self.start_at.astimezone(UTC).isoformat()}, {self.end_at.astimezone(UTC).isoformat()})"
 
 
+Stream = Literal["power", "tokens"]
+
+
 @dataclass(frozen=True)
 class Family:
     """One metric of the catalogue, as far as a collector may know it. `source_kind` is the exporter."""
 
     metric: str
-    stream: Literal["power", "tokens"]
+    stream: Stream
     source_kind: str
 
 

@@ -53,7 +53,7 @@ class SeriesRegister:
         self.window = window
         self.most_series = most_series
         self.replica_labels = frozenset(replica_labels)
-        self._ids_by_key: dict[tuple, int] = {}
+        self._ids_by_key: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
         self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
         self._unknown: dict[str, int] = {}

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,10 +44,14 @@ class Sampler(Protocol):
     """
 
     url: str
-    problems: list[str]
     unknown: dict[str, int]
 
-    def look(self) -> list[Reading]: ...
+    @property
+    def problems(self) -> list[str]:
+        """What the newest look had to leave out, a line each."""
+
+    def look(self) -> list[Reading]:
+        """One reading per series, as of now. Raises SourceError."""
 
 
 class Watch(NamedTuple):
@@ -180,8 +184,8 @@ def record(sampler: NvmlSampler, out: Path, duration_seconds: float, interval_se
     return len(rows)
 
 
-def _wide_rows(readings: Sequence[Reading]) -> list[dict]:
-    rows: dict[tuple[int, str], dict] = {}
+def _wide_rows(readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
     for reading in readings:
         key = (reading.observed_us, reading.labels)
         row = rows.setdefault(key, {"observed_at": reading.observed_us, **json.loads(reading.labels)})

@@ -25,9 +25,9 @@ NO_LIBRARY = "no NVML library on this host: it comes with the NVIDIA driver; lea
 def _memory_used_bytes(nvml: ModuleType, handle: Any) -> float:
     # Version 1 counts the driver's own reserve as used, so that an empty board looks as if it held a model.
     try:
-        return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used
+        return float(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used)
     except nvml.NVMLError_FunctionNotFound:
-        return nvml.nvmlDeviceGetMemoryInfo(handle).used
+        return float(nvml.nvmlDeviceGetMemoryInfo(handle).used)
 
 
 # The counter is read first, because energy is the difference of two counter values and depends on their times.

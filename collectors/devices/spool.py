@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import quote
 
 import fsspec
@@ -25,6 +26,7 @@ from fsspec.implementations.local import LocalFileSystem
 from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
 
+_T = TypeVar("_T")
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SPOOL_SCHEMA = pa.schema(
     [
@@ -151,7 +153,7 @@ class SpoolCollector:
 
     def days(self) -> list[date]:
         """The UTC days of which files wait here, sorted. Raises SourceError."""
-        return self._reached(lambda spool: spool.days())
+        return self._reached(Spool.days)
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of about BATCH_ROWS rows; each host's rows in the order they were written. Raises SourceError."""
@@ -190,7 +192,7 @@ class SpoolCollector:
         removed = 0
         for path in self._read.pop(window, []):
             try:
-                self._reached(lambda spool, path=path: spool.remove(path))
+                self._reached(partial(Spool.remove, path=path))
             except FileNotFoundError:
                 continue
             except SourceError as error:
@@ -205,7 +207,7 @@ class SpoolCollector:
         last_day = (window.end_at - timedelta(microseconds=1)).astimezone(UTC).date()
         paths: list[str] = []
         while day <= last_day:
-            paths += self._reached(lambda spool, day=day: spool.files(day))
+            paths += self._reached(partial(Spool.files, day=day))
             day += timedelta(days=1)
         return paths
 
@@ -233,7 +235,7 @@ class SpoolCollector:
             return None
         return table
 
-    def _reached(self, ask: Callable[[Spool], Any]) -> Any:
+    def _reached(self, ask: Callable[[Spool], _T]) -> _T:
         try:
             if self._spool is None:
                 self._spool = Spool(self._path)

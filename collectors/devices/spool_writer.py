@@ -61,7 +61,8 @@ class _Sealed:
         schema = SPOOL_SCHEMA.with_metadata({UNKNOWN_KEY: json.dumps(unknown).encode()}) if unknown else SPOOL_SCHEMA
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
-        return sink.getvalue().to_pybytes()
+        whole: bytes = sink.getvalue().to_pybytes()
+        return whole
 
 
 class SpoolWriter:

@@ -10,7 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from prometheus_client import parser as prometheus_parser
@@ -155,7 +155,7 @@ class ExpositionPage:
         host: str | None = None,
         limits: Limits = PAGE_LIMITS,
         clock_ns: Callable[[], int] = time.time_ns,
-        **secrets: str | None,
+        **secrets: Any,
     ) -> None:
         # The next look is the retry; vLLM and SGLang redirect /metrics to /metrics/.
         self._server = HttpClient(

@@ -50,9 +50,11 @@ class GridCollector(Protocol):
     limits: Limits
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """The API's root as it may be logged."""
 
-    def collect(self, window: Window) -> pa.Table: ...
+    def collect(self, window: Window) -> pa.Table:
+        """The factors of the window. Raises SourceError."""
 
 
 class _Api:
@@ -71,9 +73,10 @@ class _Api:
     def _get(self, path: str, **fields: str) -> dict[str, Any]:
         body = self.server.ask(path, fields.items(), method="GET")
         try:
-            return orjson.loads(body)
+            answer: dict[str, Any] = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise self._failed(path, f"answered broken JSON: {error}") from error
+        return answer
 
     def _failed(self, path: str, reason: str) -> SourceError:
         return SourceError(self.url + path, 200, reason)
@@ -101,7 +104,7 @@ class _Api:
         if not any(is_number) and any(found is not None for found in numbers):
             raise self._failed(path, f"answered {len(entries)} entries, none with a number in {value!r}; {first}")
 
-    def _expect(self, path: str, what: str, got: Any, expected: str) -> None:
+    def _expect(self, path: str, what: str, got: Any, expected: str | int) -> None:
         """SourceError where an API answers for another place, kind or unit than it was asked for."""
         if got != expected:
             raise self._failed(path, f"answered {what} {got!r}, expected {expected!r}")
@@ -158,7 +161,7 @@ class UkCarbonIntensityCollector(_Api):
         period = f"{window.start_at.astimezone(UTC):%Y-%m-%dT%H:%MZ}/{window.end_at.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
         if self._region_id is None:
             path = f"/intensity/{period}"
-            answer = self._get(path)
+            answer: Any = self._get(path)
         else:
             path = f"/regional/intensity/{period}/regionid/{self._region_id}"
             answer = self._get(path).get("data")

@@ -161,7 +161,10 @@ class HttpClient:
     def log_in(self, token: str) -> None:
         """Send this token, which the server itself has given, with what follows."""
         self._secrets.append(token)
-        self._pool.headers["Authorization"] = f"Bearer {token}"
+        pool = self._opened()
+        headers = urllib3.HTTPHeaderDict(pool.headers)
+        headers["Authorization"] = f"Bearer {token}"
+        pool.headers = headers
 
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
@@ -170,6 +173,11 @@ class HttpClient:
             self._pool = None
 
     # --- the connection -----------------------------------------------------------------------------------------------
+
+    def _opened(self) -> urllib3.PoolManager:
+        if self._pool is None:
+            self._pool = self._connect()
+        return self._pool
 
     def _connect(self) -> urllib3.PoolManager:
         username, password = self._secret("username_env"), self._secret("password_env")
@@ -188,7 +196,7 @@ class HttpClient:
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer}"
         for header in self._header_envs:
-            headers[header] = self._secret(f"header {header}")
+            headers[header] = self._secret(f"header {header}") or ""
         timeout = urllib3.Timeout(
             connect=min(CONNECT_SECONDS, self.limits.answer_seconds), read=self.limits.answer_seconds
         )
@@ -258,15 +266,14 @@ class HttpClient:
             response.close()
 
     def _send(self, path: str, target: str, fields: list[tuple[str, str]], method: str) -> urllib3.BaseHTTPResponse:
-        if self._pool is None:
-            self._pool = self._connect()
+        pool = self._opened()
         form = urlencode([*self._fields, *fields])
         try:
-            return self._pool.request(
+            return pool.request(
                 method,
                 f"{target}?{form}" if method == "GET" and form else target,
                 body=form if method == "POST" else None,
-                headers=self._pool.headers | _FORM_HEADERS if method == "POST" else self._pool.headers,
+                headers=urllib3.HTTPHeaderDict(pool.headers) | _FORM_HEADERS if method == "POST" else pool.headers,
                 preload_content=False,
                 redirect=False,
             )
@@ -297,7 +304,7 @@ class HttpClient:
         with self._answer(path, fields, self._method) as (response, whole_by_seconds):
             self._checked_kind(path, response, (kind,), kind)
             deadline_seconds = whole_by_seconds
-            whole, unfinished, size, unfinished_size = [], [], 0, 0
+            whole, unfinished, size, unfinished_size = list[bytes](), list[bytes](), 0, 0
             for part in self._parts_of(path, response):
                 end = part.rfind(b"\n") + 1
                 if end:

@@ -6,6 +6,8 @@ they are received (`http_client`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -37,7 +39,7 @@ def parse_matrix(body: bytes) -> Matrix:
     through a JSON parser, which also proves that the answer is whole. The mark cannot occur inside a JSON string, where
     its second quote would be escaped. An answer of another layout goes through the JSON parser as a whole.
     """
-    skeleton, blocks, position = [], [], 0
+    skeleton, blocks, position = list[bytes](), list[bytes](), 0
     while (found := body.find(_MARK, position)) >= 0:
         begin = found + len(_MARK)
         end = body.find(b"]]", begin)
@@ -99,8 +101,8 @@ def _cut(line: bytes) -> tuple[dict[str, str], bytes, bytes]:
         one = orjson.loads(line)
         if not isinstance(one["values"], list) or not isinstance(one["timestamps"], list):
             raise TypeError("no list")
-        values = ",".join("null" if value is None else str(value) for value in one["values"])
-        return _labels(one), values.encode(), ",".join(map(str, one["timestamps"])).encode()
+        texts = ",".join("null" if value is None else str(value) for value in one["values"])
+        return _labels(one), texts.encode(), ",".join(map(str, one["timestamps"])).encode()
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a line of an export: {line[:200].decode('utf-8', 'replace')}") from error
 
@@ -134,7 +136,8 @@ def _values(text: bytes) -> np.ndarray:
         text = text.replace(b"null", b"nan")
     if b'"' in text or b"+" in text:
         text = text.translate(None, b'"+')
-    return _numbers(text.translate(_COMMAS_TO_LINES), {"value": pa.float64()})["value"].to_numpy()
+    values: np.ndarray = _numbers(text.translate(_COMMAS_TO_LINES), {"value": pa.float64()})["value"].to_numpy()
+    return values
 
 
 def _columns(blocks: list[bytes]) -> tuple[np.ndarray, np.ndarray] | None:
@@ -176,17 +179,18 @@ def _parse_slowly(body: bytes) -> Matrix:
 
 
 def _milliseconds(seconds: np.ndarray) -> np.ndarray:
-    return np.rint(seconds * 1000).astype(np.int64)
+    milliseconds: np.ndarray = np.rint(seconds * 1000).astype(np.int64)
+    return milliseconds
 
 
-def _labels(one: dict) -> dict[str, str]:
+def _labels(one: dict[str, Any]) -> dict[str, str]:
     metric = one.get("metric")
     if not isinstance(metric, dict) or not all(isinstance(value, str) for value in metric.values()):
         raise ValueError(f"a series has no labels, or other than texts: {str(metric)[:200]}")
     return {name: value for name, value in metric.items() if name != "__name__"}
 
 
-def _result(body: bytes) -> list[dict]:
+def _result(body: bytes) -> list[dict[str, Any]]:
     data = data_of(orjson.loads(body))
     if not isinstance(data, dict) or data.get("resultType") != "matrix":
         kind = data.get("resultType") if isinstance(data, dict) else data
@@ -199,7 +203,7 @@ def _result(body: bytes) -> list[dict]:
     return result
 
 
-def _check_values(one: dict) -> None:
+def _check_values(one: dict[str, Any]) -> None:
     """A series may have no samples, or native histograms only. Samples under another name are an error."""
     values = one.get("values")
     is_without = values is None and ("histograms" in one or one.keys() <= {"metric", "values"})

@@ -14,6 +14,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
@@ -67,7 +68,7 @@ class PrometheusCollector:
         interval_seconds: float | None = None,
         replica_labels: Collection[str] = (),
         limits: Limits = DEFAULTS,
-        **server: object,
+        **server: Any,
     ) -> None:
         self.source = source
         self.interval_seconds = interval_seconds
@@ -210,7 +211,7 @@ class PrometheusCollector:
 
     def _names(self, window: Window, families: Mapping[str, Family]) -> set[str] | None:
         """Metric names in the window that are, or look like, those of the catalogue; None if the server lists none."""
-        prefixes = {metric: re.match(r"[^_:]*[_:]?", metric)[0] for metric in families}
+        prefixes = {metric: re.sub(r"(?<=[_:]).*", "", metric) for metric in families}
         patterns = {
             re.escape(metric) if prefix in _COMMON else f"{re.escape(prefix)}.*" for metric, prefix in prefixes.items()
         }
@@ -244,7 +245,8 @@ class PrometheusCollector:
             pattern = json.dumps("|".join(re.escape(name) for name in sorted(names)))
             try:
                 body = self._query(f"count by (__name__) ({self._selector(f'__name__=~{pattern}')})", at_ms)
-                for one in data_of(orjson.loads(body))["result"]:
+                counts: Any = data_of(orjson.loads(body))
+                for one in counts["result"]:
                     register.unknown(one["metric"]["__name__"], int(float(one["value"][1])))
                     names = names - {one["metric"]["__name__"]}
             except (SourceError, ValueError, KeyError, TypeError):

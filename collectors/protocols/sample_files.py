@@ -40,6 +40,7 @@ HEADER_CHARACTERS = 1 << 16
 PARQUET_BATCH_ROWS = 1 << 18
 
 _LABEL = pa.dictionary(pa.int32(), pa.string())
+_Key = tuple[str | None, ...]  # the cells of one row in the text columns
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class FilesCollector:
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of the samples in the window, in file order; SourceError names file, column and what there is."""
-        unknown: dict[str, set] = {}
+        unknown: dict[str, set[_Key]] = {}
         files = []
         for mapping in self.files:
             for path in paths_of(mapping.path):
@@ -140,7 +141,7 @@ class _File:
         *,
         families: Mapping[str, Family],
         register: SeriesRegister,
-        unknown: dict[str, set],
+        unknown: dict[str, set[_Key]],
     ) -> None:
         self.path = path
         self.mapping = mapping
@@ -153,8 +154,8 @@ class _File:
         self.columns: dict[str, str] = {}
         self._families = families
         self._unknown = unknown
-        self._ids: dict[tuple, int | None] = {}
-        self._unreadable: set[tuple] = set()
+        self._ids: dict[tuple[str, _Key], int | None] = {}
+        self._unreadable: set[_Key] = set()
         self._last_us = NO_TIME
         self._has_rows = False
         self._first_time: object = None
@@ -174,14 +175,14 @@ class _File:
         if not is_inside.all():
             rows, times_us, is_timed = rows.filter(pa.array(is_inside)), times_us[is_inside], is_timed[is_inside]
         codes, keys = distinct(rows, mapping.text_columns)
-        if mapping.metric:
+        if mapping.metric and mapping.value:
             at = mapping.text_columns.index(mapping.metric)
             yield from self._samples(rows, mapping.value, codes, [(key[at] or "", key) for key in keys], times_us)
         else:
             for metric, column in mapping.values.items():
                 yield from self._samples(rows, column, codes, [(metric, key) for key in keys], times_us)
         unreadable = [code for code, key in enumerate(keys) if key in self._unreadable]
-        if unreadable:
+        if unreadable and mapping.labels_json:
             key = dict(zip(mapping.text_columns, keys[unreadable[0]], strict=True))
             first = f"column {mapping.labels_json!r} holds {shown(key[mapping.labels_json])}, expected a JSON object"
             self.register.unreadable(int(np.isin(codes, unreadable).sum()), f"{self.path}: {first}")
@@ -236,7 +237,7 @@ class _File:
         rows: pa.RecordBatch,
         column: str,
         codes: np.ndarray,
-        keys: list[tuple[str, tuple]],
+        keys: list[tuple[str, _Key]],
         times_us: np.ndarray,
     ) -> Iterator[Batch]:
         values, is_present = numbers(rows.column(column), self._unit(column))
@@ -258,7 +259,7 @@ class _File:
             if series_id:
                 self.register.reject(int(series_id), int(rejected))
 
-    def _series_id(self, metric: str, key: tuple) -> int | None:
+    def _series_id(self, metric: str, key: _Key) -> int | None:
         """The series of a metric and its text columns; None where the catalogue or the labels do not give one."""
         if (metric, key) in self._ids:
             return self._ids[metric, key]
@@ -273,7 +274,7 @@ class _File:
         self._ids[metric, key] = found
         return found
 
-    def _labels(self, key: tuple) -> dict[str, str] | None:
+    def _labels(self, key: _Key) -> dict[str, str] | None:
         mapping = self.mapping
         by_column = dict(zip(mapping.text_columns, key, strict=True))
         labels = {label: by_column[column] or "" for label, column in mapping.labels.items()}
@@ -297,10 +298,12 @@ def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
 def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
     """Column of the mapping -> the file's own, which may have spaces around it; SourceError where one is missing."""
     by_bare_name = {name.strip(): name for name in reversed(present)}
-    found = {column: column if column in present else by_bare_name.get(column) for column in file.mapping.columns}
-    for column, name in found.items():
+    found: dict[str, str] = {}
+    for column in file.mapping.columns:
+        name = column if column in present else by_bare_name.get(column)
         if name is None:
             raise SourceError(file.path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}")
+        found[column] = name
     return found
 
 

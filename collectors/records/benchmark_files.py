@@ -11,13 +11,14 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from collectors.samples import SourceError
 from collectors.text_files import document, lines, paths_of
 
 # Column of raw.benchmark_results -> value. Throughput and watts are those of the whole system of `accelerators`.
 Result = dict[str, Any]
+_Value = TypeVar("_Value", str, float)
 
 
 class BenchmarkFile:
@@ -45,20 +46,20 @@ class BenchmarkFile:
 def _mlperf(path: str) -> Iterator[Result]:
     """summary_results.json of a round of MLPerf Inference: a list of results of one system, model and scenario each."""
     for where, row in _objects(path, document(path)):
-        unit = _text(where, row, "Performance_Units", required=True)
-        value = _number(where, row, "Performance_Result", required=True)
+        unit = _needed_text(where, row, "Performance_Units")
+        value = _needed_number(where, row, "Performance_Result")
         nodes = _number(where, row, "Nodes")
         per_node = _number(where, row, "a#")
         power_unit = (_text(where, row, "Power_Units") or "").lower()
         watts = _number(where, row, "Power_Result") if power_unit in ("watts", "w") else None
         generated = re.search(r"TOKENS_PER_SAMPLE: *([0-9.]+)", _text(where, row, "Accuracy") or "")
         yield {
-            "result_id": f"{_text(where, row, 'ID', required=True)}/{row.get('Model')}/{row.get('Scenario')}",
+            "result_id": f"{_needed_text(where, row, 'ID')}/{row.get('Model')}/{row.get('Scenario')}",
             "submitter": _text(where, row, "Submitter"),
             "system": _text(where, row, "System"),
             "accelerator": _text(where, row, "Accelerator"),
             "accelerators": None if per_node is None else per_node * (nodes or 1),
-            "model": _text(where, row, "Model", required=True),
+            "model": _needed_text(where, row, "Model"),
             "precision": _text(where, row, "weight_data_types"),
             "framework": _text(where, row, "Software"),
             "scenario": _text(where, row, "Scenario"),
@@ -78,7 +79,7 @@ def _inferencex(path: str) -> Iterator[Result]:
         gpus = _inferencex_gpus(where, row)
         nested = row.get("request_metrics")
         flat = row if not isinstance(nested, dict) else _flattened(nested)
-        per_gpu = _number(where, flat, "tput_per_gpu", required=True)
+        per_gpu = _needed_number(where, flat, "tput_per_gpu")
         output_per_gpu = _number(where, flat, "output_tput_per_gpu")
         # Where roles have GPUs of their own, InferenceX divides output by those that decode.
         decoding = _number(where, row, "num_decode_gpu") if row.get("disagg") else None
@@ -90,10 +91,10 @@ def _inferencex(path: str) -> Iterator[Result]:
                 str(row.get(name))
                 for name in ("hw", "framework", "model", "precision", "spec_decoding", "tp", "ep", "isl", "osl", "conc")
             ),
-            "system": _text(where, row, "hw", required=True),
+            "system": _needed_text(where, row, "hw"),
             "accelerator": (_text(where, row, "hw") or "").removeprefix("cluster:").partition("-")[0] or None,
             "accelerators": gpus,
-            "model": _text(where, row, "model", required=True),
+            "model": _needed_text(where, row, "model"),
             "precision": _text(where, row, "precision"),
             "framework": _text(where, row, "framework"),
             "scenario": _text(where, row, "scenario_type"),
@@ -114,8 +115,8 @@ def _inferencex(path: str) -> Iterator[Result]:
 def _inferencex_gpus(where: str, row: Mapping[str, Any]) -> float:
     stated = _number(where, row, "num_gpus")
     if stated is None and row.get("is_multinode"):
-        stated = sum(_number(where, row, name, required=True) for name in ("num_prefill_gpu", "num_decode_gpu"))
-    return _number(where, row, "tp", required=True) * (_number(where, row, "pp") or 1) if stated is None else stated
+        stated = sum(_needed_number(where, row, name) for name in ("num_prefill_gpu", "num_decode_gpu"))
+    return _needed_number(where, row, "tp") * (_number(where, row, "pp") or 1) if stated is None else stated
 
 
 def _flattened(nested: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +157,8 @@ def _artificial_analysis(path: str) -> Iterator[Result]:
         missing = [name for name in needed if name not in said]
         if missing:
             raise SourceError(where, None, f"no column for {missing[0]}; there are {', '.join(map(repr, row))}"[:500])
-        found = {name: _text(where, said, name) for name in ("system", "accelerator", "model", "precision")}
+        texts = ("system", "accelerator", "model", "precision")
+        found: dict[str, Any] = {name: _text(where, said, name) for name in texts}
         found |= {name: _number(where, said, name) for name in set(said) - set(found)}
         yield {
             "result_id": "/".join(str(found.get(name)) for name in ("system", "model", "concurrency")),
@@ -185,17 +187,17 @@ def _ml_energy(path: str) -> Iterator[Result]:
             ),
             "submitter": "ML.ENERGY",
             "system": f"{row.get('num_gpus')}x{row.get('gpu_model')}",
-            "accelerator": _text(where, row, "gpu_model", required=True),
-            "accelerators": _number(where, row, "num_gpus", required=True),
-            "model": _text(where, row, "model_id", required=True),
+            "accelerator": _needed_text(where, row, "gpu_model"),
+            "accelerators": _needed_number(where, row, "num_gpus"),
+            "model": _needed_text(where, row, "model_id"),
             "precision": _text(where, row, "weight_precision"),
             "scenario": _text(where, row, "task"),
             "output_length_tokens": _number(where, row, "avg_output_len"),
             "concurrency": _number(where, row, "max_num_seqs"),
-            "output_tokens_per_second": _number(where, row, "output_throughput_tokens_per_sec", required=True),
+            "output_tokens_per_second": _needed_number(where, row, "output_throughput_tokens_per_sec"),
             "output_tokens_per_second_per_user": 1000 / latency_ms if latency_ms else None,
             "output_tokens_per_second_per_user_basis": "1 / median inter-token latency" if latency_ms else None,
-            "watts": _number(where, row, "avg_power_watts", required=True),
+            "watts": _needed_number(where, row, "avg_power_watts"),
             "watts_basis": "measured_board",
             "result_value": _number(where, row, "energy_per_token_joules"),
             "result_unit": "J/output token",
@@ -243,20 +245,28 @@ def _plain(name: str) -> str:
     return re.sub(r"\(.*?\)|\[.*?\]", "", name).strip().lower()
 
 
-def _text(where: str, row: Mapping[str, Any], name: str, required: bool = False) -> str | None:
+def _text(where: str, row: Mapping[str, Any], name: str) -> str | None:
     value = row.get(name)
-    if value in (None, ""):
-        if required:
-            raise SourceError(where, None, f"{name}: missing; there are {', '.join(map(str, row))}"[:500])
-        return None
-    return str(value)
+    return None if value in (None, "") else str(value)
 
 
-def _number(where: str, row: Mapping[str, Any], name: str, required: bool = False) -> float | None:
+def _needed_text(where: str, row: Mapping[str, Any], name: str) -> str:
+    return _needed(where, row, name, _text(where, row, name))
+
+
+def _needed_number(where: str, row: Mapping[str, Any], name: str) -> float:
+    return _needed(where, row, name, _number(where, row, name))
+
+
+def _needed(where: str, row: Mapping[str, Any], name: str, value: _Value | None) -> _Value:
+    if value is None:
+        raise SourceError(where, None, f"{name}: missing; there are {', '.join(map(str, row))}"[:500])
+    return value
+
+
+def _number(where: str, row: Mapping[str, Any], name: str) -> float | None:
     value = row.get(name)
     if value in (None, "", "N/A", "-"):
-        if required:
-            raise SourceError(where, None, f"{name}: missing; there are {', '.join(map(str, row))}"[:500])
         return None
     try:
         number = float(str(value).replace(",", "")) if not isinstance(value, bool) else math.nan

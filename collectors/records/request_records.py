@@ -89,7 +89,8 @@ class RequestCollector(Protocol):
 
     source: str
 
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]: ...
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """The requests that began in the window, in batches; what cannot be read goes into `rejects`."""
 
 
 @dataclass
@@ -191,7 +192,7 @@ def instant_us(value: Any, name: str, unit: str = "s") -> int | None:
         whole = isinstance(number, int)
         if number is None or not math.isfinite(number):
             raise Reject(f"{name}: got {_shown(value)}, expected a time")
-        at = number * 1_000_000 // per_second if whole else round(number * (1_000_000 / per_second))
+        at = int(number) * 1_000_000 // per_second if whole else round(number * (1_000_000 / per_second))
     if not _EARLIEST_US <= at < _LATEST_US:
         raise Reject(f"{name}: got {_shown(value)}, expected a time of this century")
     return at

@@ -53,6 +53,8 @@ def minute(month_day_time: str) -> int:
 
 @dataclass(frozen=True)
 class BoardType:
+    """What boards of one type share."""
+
     model_name: str  # as NVML and dcgm-exporter name it
     bare_watts: float  # no process on the board
     limit_watts: float
@@ -61,12 +63,15 @@ class BoardType:
 
 @dataclass(frozen=True)
 class Board:
+    """One accelerator."""
+
     node: str
     gpu: int
     kind: BoardType
 
     @property
     def device_uuid(self) -> str:
+        """A UUID that is the same on every machine and run."""
         return f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{self.gpu}.{self.node}.demo.wattledger')}"
 
 
@@ -102,6 +107,8 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Engine:
+    """An engine, which serves one model, and the runs of its process."""
+
     model: str  # canonical; `served_name` is what the engine calls it
     served_name: str
     namespace: str
@@ -117,6 +124,8 @@ class Engine:
 
 @dataclass(frozen=True)
 class Gap:
+    """Samples of a node that were never scraped."""
+
     node: str
     first: int  # first sample that is missing
     end: int  # first sample that is there again

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,16 +50,19 @@ def _drift(key: np.uint64 | np.ndarray, minutes: np.ndarray, period: int) -> np.
     """Noise that wanders: hashed every `period` minutes, a straight line between."""
     step, along = minutes // period, (minutes % period) / period
     here, there = _noise(key, step), _noise(key, step + 1)
-    return here + (there - here) * along
+    between: np.ndarray = here + (there - here) * along
+    return between
 
 
 def _is_steady(minutes: np.ndarray) -> np.ndarray:
-    return (minutes >= STEADY[0]) & (minutes < STEADY[1])
+    is_steady: np.ndarray = (minutes >= STEADY[0]) & (minutes < STEADY[1])
+    return is_steady
 
 
 def _pair_noise(key: np.uint64 | np.ndarray, minutes: np.ndarray) -> np.ndarray:
     """Noise that an even minute and its successor cancel: means over the steady hour come out exact."""
-    return _noise(key, minutes // 2) * (1 - 2 * (minutes % 2))
+    noise: np.ndarray = _noise(key, minutes // 2) * (1 - 2 * (minutes % 2))
+    return noise
 
 
 def _requested(engine: Engine, minutes: np.ndarray) -> np.ndarray:
@@ -120,6 +123,7 @@ class Day(NamedTuple):
 
 @lru_cache(maxsize=3)
 def day_truth(day: int) -> Day:
+    """Watts, load, memory and tokens of all boards and engines on one day."""
     minutes = np.arange(day * DAY, day * DAY + DAY + 1)
     keys = np.array([_key(board.device_uuid) for board in BOARDS])[:, None]
     watts = np.repeat([[board.kind.bare_watts] for board in BOARDS], len(minutes), axis=1)
@@ -151,7 +155,8 @@ def day_truth(day: int) -> Day:
 def _segment_millijoules(day: int) -> np.ndarray:
     """Each board's energy in each minute of the day, (26, 1440) int64, exact: 60 s × the mean of two knots."""
     milliwatts = day_truth(day).milliwatts
-    return 30 * (milliwatts[:, :-1] + milliwatts[:, 1:])
+    millijoules: np.ndarray = 30 * (milliwatts[:, :-1] + milliwatts[:, 1:])
+    return millijoules
 
 
 @cache
@@ -164,14 +169,18 @@ def _millijoules_until(day: int) -> np.ndarray:
     """Millijoules at the 1440 scrapes of the day since EPOCH's first scrape, (26, 1440) int64."""
     before = sum((_day_sums(earlier)[0] for earlier in range(day)), np.zeros(len(BOARDS), dtype=np.int64))
     within = np.cumsum(_segment_millijoules(day), axis=1)
-    return before[:, None] + np.hstack([np.zeros((len(BOARDS), 1), dtype=np.int64), within[:, :-1]])
+    millijoules: np.ndarray = before[:, None] + np.hstack([np.zeros((len(BOARDS), 1), dtype=np.int64), within[:, :-1]])
+    return millijoules
 
 
 def tokens_until(day: int) -> np.ndarray:
     """Tokens at the 1440 scrapes of the day since EPOCH's first scrape, (5, 3, 1440) int64."""
     before = sum((_day_sums(earlier)[1] for earlier in range(day)), np.zeros((len(ENGINES), 3), dtype=np.int64))
     within = np.cumsum(day_truth(day).tokens[:, :, :DAY], axis=2)
-    return before[:, :, None] + np.concatenate([np.zeros_like(within[:, :, :1]), within[:, :, :-1]], axis=2)
+    tokens: np.ndarray = before[:, :, None] + np.concatenate(
+        [np.zeros_like(within[:, :, :1]), within[:, :, :-1]], axis=2
+    )
+    return tokens
 
 
 @cache
@@ -187,7 +196,8 @@ def _millijoules_at_reload(node: str) -> np.ndarray:
     knot, seconds = DRIVER_RELOADS[node]
     day, at = divmod(knot, DAY)
     here, there = day_truth(day).milliwatts[:, at], day_truth(day).milliwatts[:, at + 1]
-    return _millijoules_until(day)[:, at] + here * seconds + (there - here) * seconds**2 // 120
+    millijoules: np.ndarray = _millijoules_until(day)[:, at] + here * seconds + (there - here) * seconds**2 // 120
+    return millijoules
 
 
 def energy_counters(day: int) -> np.ndarray:
@@ -196,7 +206,7 @@ def energy_counters(day: int) -> np.ndarray:
     minutes = np.arange(day * DAY, day * DAY + DAY)
     # At most 550 MJ: two months of an A100.
     at_epoch = np.array([int(_key("boot", board.device_uuid) >> np.uint64(25)) for board in BOARDS])[:, None]
-    since_boot = counters + at_epoch
+    since_boot: np.ndarray = counters + at_epoch
     for node, (knot, _) in DRIVER_RELOADS.items():
         if knot < minutes[-1]:
             rows = [row for row, board in enumerate(BOARDS) if board.node == node]
@@ -224,7 +234,7 @@ def requests(engine: Engine, moved: np.ndarray, minutes: np.ndarray) -> tuple[np
     return running, waiting
 
 
-def truth(window: Window) -> dict[str, dict]:
+def truth(window: Window) -> dict[str, dict[str, Any]]:
     """The true joules and tokens of the window, also where samples are missing or wrong.
 
     {"joules": {device_uuid: float}, "tokens": {model: {"input", "cached_input", "output": float}}}; power runs straight
@@ -252,9 +262,10 @@ def _joules_at(at: datetime, row: int) -> float:
     day, minute, seconds = _scrape_before(at, BOARD_SCRAPE_MS[BOARDS[row].node])
     here, there = day_truth(day).milliwatts[row, minute : minute + 2]
     partial_millijoules = here * seconds + (there - here) * seconds**2 / 120.0
-    return (float(_millijoules_until(day)[row, minute]) + partial_millijoules) / 1000.0
+    return float(float(_millijoules_until(day)[row, minute]) + partial_millijoules) / 1000.0
 
 
 def _engine_tokens_at(at: datetime, row: int) -> np.ndarray:
     day, minute, seconds = _scrape_before(at, ENGINE_SCRAPE_MS[ENGINES[row].node])
-    return tokens_until(day)[row, :, minute] + day_truth(day).tokens[row, :, minute] * (seconds / 60.0)
+    tokens: np.ndarray = tokens_until(day)[row, :, minute] + day_truth(day).tokens[row, :, minute] * (seconds / 60.0)
+    return tokens

@@ -8,7 +8,7 @@ same in every window that contains it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 import numpy as np
@@ -57,7 +57,7 @@ RUNNING, WAITING, START = "vllm:num_requests_running", "vllm:num_requests_waitin
 @cache
 def _spans(board: Board) -> list[tuple[int, int, dict[str, str]]]:
     """(first sample, end sample, pod labels) of a board, without gaps; an unallocated board has no pod labels."""
-    held = []
+    held: list[tuple[int, int, dict[str, str]]] = []
     for engine in ENGINES:
         for run in engine.runs:
             if engine.node == board.node and board.gpu in run.gpus:
@@ -103,7 +103,8 @@ class _Page:
             if gap.node == node:
                 at = minutes + self.day * DAY
                 answers &= (at < gap.first) | (at >= gap.end)
-        return minutes[answers]
+        answered: np.ndarray = minutes[answers]
+        return answered
 
     def add(self, series: int, offset_ms: int, minutes: np.ndarray, values: np.ndarray) -> None:
         origin_us = EPOCH_US + self.day * DAY * MINUTE_US + offset_ms * 1000
@@ -147,7 +148,7 @@ class SyntheticCollector:
         self, day: int, pages: Mapping[str, _Page], families: Mapping[str, Family], register: SeriesRegister
     ) -> None:
         truth = day_truth(day)
-        values = {
+        values: dict[str, Callable[[], np.ndarray]] = {
             POWER: lambda: truth.milliwatts[:, :DAY] / 1000.0,
             ENERGY: lambda: energy_counters(day),
             UTIL: lambda: utilisation(day),

@@ -16,7 +16,7 @@ import pandas as pd
 from pipelines.advice import advised
 from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS, mark_preferred
 from pipelines.analysis import consolidation
-from pipelines.analysis.right_sizing import KEYS
+from pipelines.analysis.sizes import KEYS
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import pictures
 from pipelines.warehouse import database
@@ -141,10 +141,14 @@ def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
 def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     """published/consolidation, after the marts that it reads."""
     key = asset_key(fleet, "published", "consolidation")
-    read = [asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ]
+    # Dagster orders steps by the tables that they materialize; the models int_advised_… are made in the marts' step.
+    read = [
+        asset_key(fleet, "marts", "deployment_usage"),
+        *(asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ),
+    ]
 
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
-    def consolidation_() -> dg.MaterializeResult:
+    def consolidation_() -> dg.MaterializeResult[None]:
         """Which models could share accelerators or be spun down, what that saves, how far the plan is from the best."""
         with database.writing(fleet.warehouse, "consolidation"), closing(database.connect(fleet.warehouse)) as held:
             made = write_consolidation(held)

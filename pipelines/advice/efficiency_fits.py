@@ -120,7 +120,7 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     key = asset_key(fleet, "marts", "efficiency_fit")
 
     @dg.asset(key=key, deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
-    def efficiency_fit() -> dg.MaterializeResult:
+    def efficiency_fit() -> dg.MaterializeResult[None]:
         """Watts against load per model and device type: the form that fits best, judged on watts, or why none does."""
         with database.writing(fleet.warehouse, "efficiency_fit"), closing(database.connect(fleet.warehouse)) as held:
             levels, fits = write_fits(held)

@@ -39,7 +39,7 @@ COLUMNS = {
         " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `keep` (right as it is),"
         " `insufficient_data`.",
     ),
-    **dict.fromkeys(right_sizing.KEYS, ("varchar", "As in deployment_usage.")),
+    **dict.fromkeys(sizes.KEYS, ("varchar", "As in deployment_usage.")),
     "current_gpus": ("double", "Accelerators held now. NULL: not known."),
     "recommended_gpus": ("double", f"Accelerators that are enough.{_CHANGE}"),
     "current_replicas": ("double", "Engines now. NULL: not known."),
@@ -123,7 +123,7 @@ def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     ]
 
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
-    def published_right_sizing() -> dg.MaterializeResult:
+    def published_right_sizing() -> dg.MaterializeResult[None]:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
         with database.writing(fleet.warehouse, "right_sizing"), closing(database.connect(fleet.warehouse)) as held:
             rows, tests = write_right_sizing(held)
@@ -147,7 +147,7 @@ def _proposed(
     )
 
 
-def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, object]:
+def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, dg.RawMetadataValue]:
     return {
         "dagster/row_count": len(rows),
         "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},

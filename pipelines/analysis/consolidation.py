@@ -15,7 +15,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pipelines.analysis import packing, preference, right_sizing, savings, sizes, sleep
-from pipelines.analysis.right_sizing import GROUP, KEYS, joined
+from pipelines.analysis.right_sizing import GROUP, joined
+from pipelines.analysis.sizes import KEYS
 
 RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take beside weights and cache
 HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment stands on

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from ortools.sat.python import cp_model
@@ -86,12 +87,13 @@ def _of_site(engines: pd.DataFrame, groups: list[list[int]]) -> list[str | None]
 
 
 def _choices(
-    model: cp_model.CpModel, told: dict[int, dict], groups: list[list[int]]
+    model: cp_model.CpModel, told: dict[int, dict[str, Any]], groups: list[list[int]]
 ) -> tuple[list[_Choice], list[tuple[int, Literal]]]:
     """A choice per group, and what it costs in GPUs and moves. No two groups take the same GPUs."""
     moving = {row for group in groups for row in group}
     taken = {told[row]["gpu_group"] for row in told if row not in moving}
-    choices, cost = [], []
+    choices: list[_Choice] = []
+    cost: list[tuple[int, Literal]] = []
     wanting: dict[str, list[tuple[int, cp_model.IntVar]]] = defaultdict(list)
     for number, group in enumerate(groups):
         choice = _Choice(model.new_bool_var(""))
@@ -117,7 +119,7 @@ def _choices(
 
 
 def _keep_apart(
-    model: cp_model.CpModel, told: dict[int, dict], at: dict[int, dict[str, list[Literal]]], moving: set[int]
+    model: cp_model.CpModel, told: dict[int, dict[str, Any]], at: dict[int, dict[str, list[Literal]]], moving: set[int]
 ) -> None:
     labelled: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row, one in told.items():
@@ -133,7 +135,7 @@ def _keep_apart(
 
 
 def _keep_replicas(
-    model: cp_model.CpModel, told: dict[int, dict], at: dict[int, dict[str, list[Literal]]], moving: set[int]
+    model: cp_model.CpModel, told: dict[int, dict[str, Any]], at: dict[int, dict[str, list[Literal]]], moving: set[int]
 ) -> None:
     replicas: dict[str, list[int]] = defaultdict(list)
     for row, one in told.items():

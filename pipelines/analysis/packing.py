@@ -169,13 +169,13 @@ def _pack(pool: pd.DataFrame, load: np.ndarray, rules: Rules) -> _Packed:
 
 def _by_node(fillings: list[shared_groups.Filling], rows: dict[int, list[int]], nodes: pd.Series) -> list[list[int]]:
     """Rows of engines for kinds of engines: those of one node together where a choice is left."""
-    left = {kind: defaultdict(list) for kind in rows}
+    left: dict[int, dict[str, list[int]]] = {kind: defaultdict(list) for kind in rows}
     for kind, found in rows.items():
         for row in found:
             left[kind][nodes[row]].append(row)
     groups = []
     for filling in sorted(fillings, key=lambda f: (-len(f), f)):
-        near = defaultdict(int)
+        near: dict[str, int] = defaultdict(int)
         for kind in filling:
             for node, found in left[kind].items():
                 near[node] += bool(found)
@@ -216,16 +216,16 @@ def violations(made: Plan, loads: pd.DataFrame, rules: Rules = RULES) -> list[st
             f"above its target in {over:.4f} of the time": over <= rules.allowed_ratio,
         }
         found += [f"{group}: {said}" for said, holds in kept.items() if not holds]
-    rivals = {when: defaultdict(set) for when in ("node", "target_node")}
+    rivals: dict[str, dict[tuple[str, str], set[str]]] = {when: defaultdict(set) for when in ("node", "target_node")}
     replicas = defaultdict(list)
     for row in rows:
         replicas[row["deployment"]].append(row)
         for when, models in rivals.items():
             if row["keep_apart"]:
                 models[row["keep_apart"], row[when]].add(row["model"])
-    for (label, node), models in rivals["target_node"].items():
-        if len(models) > max(1, len(rivals["node"][label, node])):
-            found.append(f"{node}: {len(models)} models that are to be kept apart ({label})")
+    for (label, node), apart in rivals["target_node"].items():
+        if len(apart) > max(1, len(rivals["node"][label, node])):
+            found.append(f"{node}: {len(apart)} models that are to be kept apart ({label})")
     for deployment, several in replicas.items():
         now, then = ({row[when] for row in several} for when in ("node", "target_node"))
         needed = min(max(row["min_replicas"] for row in several), len(now))

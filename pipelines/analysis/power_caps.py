@@ -118,7 +118,8 @@ def candidates(usage: pd.DataFrame, evidence: Evidence | None, demand: str) -> p
             if compared is None:
                 continue
             identity = "\x1f".join(str(one[key]) for key in sizes.KEYS)
-            ends = difference_interval(*compared["tables"], compared["shares"], identity)
+            here, there = compared["tables"]
+            ends = difference_interval(here, there, compared["shares"], identity)
             # Dates of one limit differ by chance, too: half of all limits that change nothing would seem to save.
             if ends[0] > 0:
                 capacity = {"recommended_capacity_tokens_per_second": each * one["gpus"], "evidence_basis": basis}

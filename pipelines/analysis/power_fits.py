@@ -151,7 +151,7 @@ def _intervals(
         n = len(steps)
         jackknife = (n - 1) / n * ((steps - steps.mean(axis=0)) ** 2).sum(axis=0)
         reach = np.maximum(reach, _student(n - 1) * np.sqrt(jackknife))
-    numbers = {}
+    numbers: dict[str, float] = {}
     for name, value, one in zip(_NAMES[len(values)], values, reach, strict=True):
         ends = {"": value, "_low": value - one, "_high": value + one}
         # Of a curve that does not bend at all the half load may be anything; its end is then a large number.
@@ -166,9 +166,11 @@ _NAMES = {1: (INTERCEPT,), 2: (INTERCEPT, SLOPE), 3: (INTERCEPT, LIMIT, HALF_LOA
 
 def _watts(values: np.ndarray, load: np.ndarray) -> np.ndarray:
     if len(values) < 3:
-        return np.polynomial.polynomial.polyval(load, values) + np.zeros_like(load)
+        straight: np.ndarray = np.polynomial.polynomial.polyval(load, values) + np.zeros_like(load)
+        return straight
     intercept, limit, half = values
-    return intercept + (limit - intercept) * load / (load + np.exp(half))
+    bent: np.ndarray = intercept + (limit - intercept) * load / (load + np.exp(half))
+    return bent
 
 
 def _tangent(values: np.ndarray, load: np.ndarray) -> np.ndarray:

@@ -79,7 +79,8 @@ def _drawn_sums(
     drawn = chance.integers(len(numerators), size=(RESAMPLES, len(numerators)))
     tops, bottoms = numerators[drawn].sum(axis=1), denominators[drawn].sum(axis=1)
     whole = numerators.sum(axis=0) / denominators.sum(axis=0)
-    return np.where(bottoms > 0, tops / np.where(bottoms > 0, bottoms, 1.0), whole) @ weights
+    sums: np.ndarray = np.where(bottoms > 0, tops / np.where(bottoms > 0, bottoms, 1.0), whole) @ weights
+    return sums
 
 
 def _chance(identity: str) -> np.random.Generator:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines.analysis import power_caps, preference, savings, sizes, sleep
-from pipelines.analysis.savings import KEYS
+from pipelines.analysis.sizes import KEYS
 
 GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
 ALLOWED_SHORT_RATIO = 0.01  # share of intervals in which a recommended size may have been short

@@ -15,8 +15,8 @@ import pandas as pd
 
 from pipelines.analysis import sleep
 from pipelines.analysis.resampling import ratio_interval
+from pipelines.analysis.sizes import KEYS
 
-KEYS = ["site", "deployment", "model", "device_type", "meter_scope", "role"]
 HOURS_PER_MONTH = 730
 REFERENCE_ERROR_RATIO = 0.3  # of watts that are a device type's reference and not measured
 # Which of the measured days say how sure a saving is: those of parked watts, of all watts, of the demand.
@@ -120,10 +120,10 @@ def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, fl
         ratio = numerators.sum() / denominators.sum() if denominators.sum() > 0 else np.nan
         # Of parked watts that were measured above the mean, the mean counts: its days scatter in proportion.
         reach = ((ratio - low) * whole / ratio, (high - ratio) * whole / ratio)
-    reach = np.hypot(reach, REFERENCE_ERROR_RATIO * bare)
+    below, above = np.hypot(reach, REFERENCE_ERROR_RATIO * bare)
     # Loading is a small part of what sleep saves, and taken to be unsure in proportion.
     each = row["freed_gpus"] * HOURS_PER_MONTH / 1000 * row["pue"] if is_freeing else saving / (whole - bare)
-    low, high = each * (whole - reach[0] - bare), each * (whole + reach[1] - bare)
+    low, high = each * (whole - below - bare), each * (whole + above - bare)
     return max(low, 0.0), max(high, 0.0), basis
 
 

@@ -135,9 +135,10 @@ def _volume_bound(kinds: Kinds) -> int:
 def _busiest(kinds: Kinds) -> np.ndarray:
     """Some buckets that say most about whether a filling fits: the busiest of all, and the peaks of single kinds."""
     total = kinds.copies @ kinds.load
-    peaks, often = np.unique(kinds.load.argmax(axis=1), return_counts=True) if kinds.load.shape[1] else ([], [])
+    peak_buckets = kinds.load.argmax(axis=1) if kinds.load.shape[1] else np.empty(0, dtype=np.int64)
+    peaks, often = np.unique(peak_buckets, return_counts=True)
     tops = np.argsort(-total, kind="stable")[: FIRST_BUCKETS // 2].tolist()
-    own = [int(peaks[n]) for n in np.argsort(-np.asarray(often), kind="stable")]
+    own = [int(peaks[n]) for n in np.argsort(-often, kind="stable")]
     return np.array(list(dict.fromkeys([*tops, *own]))[:FIRST_BUCKETS], dtype=np.int64)
 
 
@@ -254,7 +255,7 @@ class Pool:
 
 def _may_meet(kinds: Kinds) -> np.ndarray:
     """Which two kinds fit into one group, over all buckets (kinds × kinds)."""
-    may = kinds.memory[:, None] + kinds.memory[None, :] <= kinds.memory_limit
+    may: np.ndarray = kinds.memory[:, None] + kinds.memory[None, :] <= kinds.memory_limit
     may &= (kinds.apart[:, None] != kinds.apart[None, :]) | (kinds.apart[:, None] < 0)
     np.fill_diagonal(may, False)
     for kind, row in enumerate(may):
@@ -288,7 +289,8 @@ def _greedy_fillings(
         is_open[rows] &= may_meet[taking]
         memory[rows] -= kinds.memory[taking]
         load[rows] -= kinds.load[taking][:, buckets]
-    seen, over = {}, np.zeros(kinds.load.shape[1], dtype=np.int64)
+    seen: dict[Filling, None] = {}
+    over = np.zeros(kinds.load.shape[1], dtype=np.int64)
     for filling in fillings:
         kept: list[int] = []
         for kind in filling:

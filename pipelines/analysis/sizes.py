@@ -74,7 +74,8 @@ def fits(usage: pd.DataFrame, gpus: np.ndarray, replicas: np.ndarray) -> np.ndar
     context = usage["context_tokens"].fillna(CONTEXT_TOKENS).to_numpy(float)
     cache = np.maximum(running, 1) * context * usage["kv_bytes_per_token"].to_numpy(float) / 2**30
     shares = np.minimum(gpus, usage["kv_heads"].fillna(1).to_numpy(float))
-    return usage["weights_gib"].to_numpy(float) / gpus + cache / shares <= usable
+    is_fitting: np.ndarray = usage["weights_gib"].to_numpy(float) / gpus + cache / shares <= usable
+    return is_fitting
 
 
 def _fewer_replicas(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
@@ -165,8 +166,10 @@ def _published_capacity(usage: pd.DataFrame, benchmarks: pd.DataFrame, gpus: np.
     pairs = pairs[pairs["role"] != "prefill"].merge(benchmarks, on=["model", "device_type"])
     pairs = pairs[pairs["accelerators"] <= pairs["gpus"]]
     each = BENCHMARK_SHARE * pairs["tokens_per_second_per_gpu"] * pairs["accelerators"]
-    return each.groupby(pairs["row"]).max().reindex(range(len(usage)), fill_value=0.0).to_numpy(float)
+    best: np.ndarray = each.groupby(pairs["row"]).max().reindex(range(len(usage)), fill_value=0.0).to_numpy(float)
+    return best
 
 
 def _divides_heads(usage: pd.DataFrame, gpus: float) -> np.ndarray:
-    return (usage["max_tensor_parallel"].to_numpy(float) % gpus) == 0
+    is_divided: np.ndarray = (usage["max_tensor_parallel"].to_numpy(float) % gpus) == 0
+    return is_divided

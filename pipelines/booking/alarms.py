@@ -113,7 +113,8 @@ def drift_alarms(fleet: Fleet) -> dg.AssetChecksDefinition:
 def _answer(
     connection: duckdb.DuckDBPyConnection, asset: dg.AssetKey, alarm: Alarm, run_id: str
 ) -> dg.AssetCheckResult:
-    told, metadata = None, {"findings": 0}
+    told: str | None = None
+    metadata: dict[str, dg.RawMetadataValue] = {"findings": 0}
     try:
         names, rows = ask(connection, alarm, run_id)
         if rows:

@@ -124,12 +124,14 @@ def landed_series(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.Da
 
 def healthy_series() -> "list[Expectation]":
     """Most series report most of the time. The book handles some gaps and restarts; beyond these limits check why."""
-    from great_expectations import expectations as gxe  # noqa: PLC0415
+    from great_expectations.expectations.core.expect_column_values_to_be_between import (  # noqa: PLC0415
+        ExpectColumnValuesToBeBetween,
+    )
 
     return [
-        gxe.ExpectColumnValuesToBeBetween(column="rejected_ratio", min_value=0, max_value=0.05, mostly=0.95),
-        gxe.ExpectColumnValuesToBeBetween(column="longest_gap_hours", min_value=0, max_value=6, mostly=0.8),
-        gxe.ExpectColumnValuesToBeBetween(column="falls_per_day", min_value=0, max_value=48, mostly=0.95),
+        ExpectColumnValuesToBeBetween(column="rejected_ratio", min_value=0, max_value=0.05, mostly=0.95),
+        ExpectColumnValuesToBeBetween(column="longest_gap_hours", min_value=0, max_value=6, mostly=0.8),
+        ExpectColumnValuesToBeBetween(column="falls_per_day", min_value=0, max_value=48, mostly=0.95),
     ]
 
 
@@ -152,12 +154,14 @@ def booked_models(connection: "duckdb.DuckDBPyConnection", run_id: str) -> pd.Da
 def sound_models() -> "list[Expectation]":
     """Ratios are between 0 and 1 (a millionth above is rounding). idle_static_ratio may be above 1: a bare board draws
     less than its loaded reference."""
-    from great_expectations import expectations as gxe  # noqa: PLC0415
+    from great_expectations.expectations.core.expect_column_values_to_be_between import (  # noqa: PLC0415
+        ExpectColumnValuesToBeBetween,
+    )
 
     return [
-        gxe.ExpectColumnValuesToBeBetween(column="energy_joules", min_value=0),
-        gxe.ExpectColumnValuesToBeBetween(column="idle_static_ratio", min_value=0),
-        *(gxe.ExpectColumnValuesToBeBetween(column=name, min_value=0, max_value=1.000001) for name in RATIOS),
+        ExpectColumnValuesToBeBetween(column="energy_joules", min_value=0),
+        ExpectColumnValuesToBeBetween(column="idle_static_ratio", min_value=0),
+        *(ExpectColumnValuesToBeBetween(column=name, min_value=0, max_value=1.000001) for name in RATIOS),
     ]
 
 

@@ -32,7 +32,7 @@ def results_of(
     statuses: Mapping[str, str],
     rows: Mapping[str, str],
     metadata: Mapping[str, Any] | None = None,
-) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     """A result per selected asset that was built and per selected check that ran.
 
     `statuses` is dbt's word for each node by its unique id, in the order in which dbt built them, on which Dagster

@@ -11,15 +11,16 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pipelines.fleet.fleet_file import PROJECT
 
 if TYPE_CHECKING:
+    from dbt.artifacts.schemas.run import RunExecutionResult
     from dbt.contracts.graph.manifest import Manifest
 
 DBT_PROJECT = PROJECT / "dbt_project"
@@ -49,7 +50,8 @@ def run_dbt(
     from dbt.cli.main import dbtRunner  # noqa: PLC0415
 
     manifest = _parsed(project)
-    for node in manifest.nodes.values():
+    nodes: Iterable[Any] = manifest.nodes.values()
+    for node in nodes:
         # dbt notes here what it has compiled, and would take it for done in the next run.
         if getattr(node, "extra_ctes_injected", False):
             node.extra_ctes_injected, node.extra_ctes = False, []
@@ -59,13 +61,13 @@ def run_dbt(
         with _set(environment), _interrupts_as_dbt_knows_them():
             done = dbtRunner(manifest=manifest).invoke(arguments)
     finally:
-        DuckDBConnectionManager.close_all_connections()
+        DuckDBConnectionManager.close_all_connections()  # type: ignore[no-untyped-call]  # dbt-duckdb's own has no types
         gc.collect()  # the file stays locked for other processes while a handle lives
     if isinstance(done.exception, Exception):
         raise DbtError(f"dbt did not run: {done.exception}") from done.exception
     if done.exception is not None:
         raise done.exception
-    return list(done.result.results)
+    return list(cast("RunExecutionResult", done.result).results)
 
 
 def parse(project: Path, *options: str) -> Manifest:
@@ -76,7 +78,7 @@ def parse(project: Path, *options: str) -> Manifest:
     done = dbtRunner().invoke(["--quiet", *options, "parse", *_folders(project, project / "target")])
     if not done.success:
         raise DbtError(f"the dbt project in {project} does not parse: {done.exception}")
-    return done.result
+    return cast("Manifest", done.result)
 
 
 @cache

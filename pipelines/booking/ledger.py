@@ -52,10 +52,12 @@ class LedgerTranslator(DagsterDbtTranslator):
         self.fleet = fleet
 
     def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
+        """The key of a model: fleet, schema, name."""
         return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        return dbt_resource_props["schema"]
+        """Models are grouped by schema."""
+        return str(dbt_resource_props["schema"])
 
 
 def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:

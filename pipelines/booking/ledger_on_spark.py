@@ -30,7 +30,7 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
     with closing(database.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
-        committed = Committed.of(Path(fleet.landing.path))
+        committed = Committed.of(Path(fleet.landing.lake_path))
         changed = upgrades.to_forget(connection, fleet, project_contracts(), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
     checks.prefetch()

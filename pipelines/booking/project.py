@@ -49,6 +49,7 @@ def constants_of(fleet: Fleet) -> settings.Constants:
 
 
 def project_contracts() -> contracts.Contracts:
+    """The contracts of the models in this checkout."""
     return contracts.contracts_of(prepared_project().manifest_path, DBT_PROJECT)
 
 

@@ -92,7 +92,7 @@ def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> NoReturn:
     names = ", ".join(fleet.fleet for fleet in fleets)
     print(f"Dagster UI of {names}: {address} (history in {home}; Ctrl-C stops it)", flush=True)
     chosen = ["--port", str(port)] if port else []
-    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), *chosen, *options])
+    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), *chosen, *options])  # noqa: S606 (no shell wanted)
 
 
 def free_port(first: int = FIRST_PORT) -> int:

@@ -82,7 +82,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
             raise_on_error=False,
         )
         schedule = instance.nightly(fleet, dagster_instance)
-    failures = [(step.step_key, step.step_failure_data.error) for step in result.get_step_failure_events()]
+    failures = [(step.step_key or "", step.step_failure_data.error) for step in result.get_step_failure_events()]
     if any(mistakes.is_interrupt(error) for _, error in failures):
         raise KeyboardInterrupt
     for line in mistakes.failures(failures, fleet, aside):
@@ -103,7 +103,7 @@ def _validate_spark(fleet: Fleet) -> None:
     from pipelines.spark.cluster import SparkError, check  # noqa: PLC0415 (only where a fleet names it)
 
     try:
-        check(Path(fleet.landing.path))
+        check(Path(fleet.landing.lake_path))
     except SparkError as refusal:
         raise FleetError(fleet.path, [f"landing.engine: {refusal}"]) from refusal
 

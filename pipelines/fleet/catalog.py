@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
-from collectors.samples import Family
+from collectors.samples import Family, Stream
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 STREAMS = ("power", "tokens")
@@ -22,7 +23,7 @@ def families(seeds: Path = SEEDS) -> Mapping[str, Family]:
     for row in _rows(seeds / "metric_catalog.csv"):
         if row["stream"] not in STREAMS:
             raise ValueError(f"metric_catalog.csv: {row['metric']} has stream {row['stream']!r}, expected {STREAMS}")
-        family = Family(row["metric"], row["stream"], row["source_kind"])
+        family = Family(row["metric"], cast("Stream", row["stream"]), row["source_kind"])
         if found.setdefault(row["metric"], family) != family:
             raise ValueError(f"metric_catalog.csv: {row['metric']} is both {found[row['metric']]} and {family}")
     return found

@@ -122,7 +122,9 @@ class CostRateFile(Quote):
 
 def double_rates(rates: Sequence[CostRate], files: Sequence[CostRateFile]) -> Iterator[str]:
     """Device types that two entries price on one date, with both entries: a line each."""
-    entries = [(rate.device_type, f"cost_rates[{n}]", rate) for n, rate in enumerate(rates)]
+    entries: list[tuple[str, str, Quote]] = [
+        (rate.device_type, f"cost_rates[{n}]", rate) for n, rate in enumerate(rates)
+    ]
     entries += [
         (device_type, f"cost_rate_files[{n}].device_types[{gpu}]", file)
         for n, file in enumerate(files)

@@ -234,6 +234,13 @@ class LandingTarget(Part):
     path: SpoolPath | None = Field(default=None, validate_default=False)
     engine: Literal["duckdb", "spark"] = "duckdb"
 
+    @property
+    def lake_path(self) -> str:
+        """The folder or URL of the lake. ValueError where samples land in the warehouse."""
+        if self.path is None:
+            raise ValueError("samples land in the warehouse: there is no lake")
+        return self.path
+
     @model_validator(mode="after")
     def _lake_lies_somewhere(self) -> LandingTarget:
         if (self.target == "lake") != (self.path is not None):
@@ -306,7 +313,7 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
     if not isinstance(raw, dict):
         raise FleetError(path, ["expected a mapping with the keys fleet, period, sources, …"])
     reserved = sorted({"path", "root"} & raw.keys())
-    name = raw.get("fleet") if isinstance(raw.get("fleet"), str) else "unnamed"
+    name = raw["fleet"] if isinstance(raw.get("fleet"), str) else "unnamed"
     root = Path(environ.get("WATTLEDGER_DATA") or PROJECT / "data").absolute() / name
     notices: list[str] = []
     context = {"environ": environ, "roots": {"fleet": path.parent, "data": root}, "notices": notices}

@@ -77,6 +77,7 @@ class ElectricityMaps(GridSource):
     endpoint: Literal["past-range", "history"] = "past-range"
 
     def collector(self) -> GridCollector:
+        """The collector that reads this API."""
         from collectors.protocols.grid_apis import ElectricityMapsCollector  # noqa: PLC0415
 
         return ElectricityMapsCollector(
@@ -97,6 +98,7 @@ class UkCarbonIntensity(GridSource):
     region_id: Annotated[int, Field(strict=True, ge=1, le=18)] | None = None
 
     def collector(self) -> GridCollector:
+        """The collector that reads this API."""
         from collectors.protocols.grid_apis import UkCarbonIntensityCollector  # noqa: PLC0415
 
         return UkCarbonIntensityCollector(self.name, self.url, region_id=self.region_id, limits=self._limits())
@@ -113,6 +115,7 @@ class WattTime(GridSource):
     signal_type: Literal["co2_moer", "co2_aoer"] = "co2_moer"
 
     def collector(self) -> GridCollector:
+        """The collector that reads this API."""
         from collectors.protocols.grid_apis import WattTimeCollector  # noqa: PLC0415
 
         return WattTimeCollector(

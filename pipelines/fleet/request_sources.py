@@ -6,6 +6,7 @@ sources of telemetry: those are in `sources`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -51,11 +52,12 @@ class LiteLLMLog(RequestSource):
         return self
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.litellm import LiteLLMFileCollector, LiteLLMPostgresCollector  # noqa: PLC0415
 
-        if self.path is not None:
-            return LiteLLMFileCollector(self.name, self.path, self.constants)
-        return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+        if self.dsn_env is not None:
+            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+        return LiteLLMFileCollector(self.name, str(self.path), self.constants)
 
 
 class AccessLogSource(RequestSource):
@@ -67,6 +69,7 @@ class AccessLogSource(RequestSource):
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.access_logs import AccessLog, AccessLogCollector  # noqa: PLC0415
 
         log = AccessLog(self.path, self.columns, self.time_unit, self.constants)
@@ -82,9 +85,13 @@ class LoadTest(RequestSource):
     node: Name | None = None
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector  # noqa: PLC0415
 
-        kinds = {"aiperf": AIPerfCollector, "genai_perf": GenAIPerfCollector}
+        kinds: dict[str, Callable[..., RequestCollector]] = {
+            "aiperf": AIPerfCollector,
+            "genai_perf": GenAIPerfCollector,
+        }
         return kinds[self.kind](self.name, self.path, self.constants)
 
 
@@ -95,6 +102,7 @@ class AzureTrace(RequestSource):
     path: FleetPath
 
     def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
         from collectors.records.azure_trace import AzureTraceCollector  # noqa: PLC0415
 
         return AzureTraceCollector(self.name, self.path, self.constants)
@@ -118,6 +126,7 @@ class Benchmark(Part):
     precision: Name | None = None
 
     def files(self) -> BenchmarkFile:
+        """The files of this publisher."""
         from collectors.records.benchmark_files import BenchmarkFile  # noqa: PLC0415
 
         said = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})

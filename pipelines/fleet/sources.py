@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -67,8 +67,14 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
     return str(Path(resolved, *parts[first_glob:]))
 
 
+def context_of(info: ValidationInfo) -> dict[str, Any]:
+    """What `load_fleet` hands to every validator: the environment, the folders and the list of notices."""
+    context: dict[str, Any] = info.context if info.context is not None else {}
+    return context
+
+
 def _fleet_path(text: str, info: ValidationInfo) -> str:
-    context = info.context
+    context = context_of(info)
     return confined_path(text, context["roots"], context["environ"], base="fleet")
 
 
@@ -76,14 +82,14 @@ def _spool_path(text: str, info: ValidationInfo) -> str:
     scheme = urlsplit(text).scheme
     if scheme and scheme != "file":
         return text
-    context = info.context
+    context = context_of(info)
     return confined_path(text.removeprefix("file://"), context["roots"], context["environ"], base="data")
 
 
 def _set_variable(name: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError("must be the name of an environment variable, never the secret itself")
-    if name not in info.context["environ"]:
+    if name not in context_of(info)["environ"]:
         raise ValueError(f"environment variable {shown_variable(name)} is not set")
     return name
 
@@ -135,7 +141,7 @@ def by_metric(values: Mapping[str, str], known: Collection[str], info: Validatio
     if turned:
         shown = ", ".join(f"{metric}: {column}" for metric, column in turned.items())
         where = info.data.get("path", "a file")
-        info.context.setdefault("notices", []).append(
+        context_of(info).setdefault("notices", []).append(
             f"{where}: values are written {{column: metric}}, which is deprecated and will be refused after 0.1."
             f" Write values: {{{shown}}}"
         )
@@ -232,6 +238,7 @@ class PrometheusSource(Source):
     limits: ServerLimits = ServerLimits()
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.protocols.prometheus import PrometheusCollector  # noqa: PLC0415
 
         secrets = {**(self.auth.model_dump() if self.auth else {}), **(self.tls.model_dump() if self.tls else {})}
@@ -282,6 +289,7 @@ class FilesSource(Source):
     files: list[SampleFile] = Field(min_length=1)
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.protocols.sample_files import FileMapping, FilesCollector  # noqa: PLC0415
 
         mappings = [FileMapping(**file.model_dump()) for file in self.files]
@@ -295,6 +303,7 @@ class SpoolSource(Source):
     path: SpoolPath = Field(default="spool/", validate_default=True)
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.devices.spool import SpoolCollector  # noqa: PLC0415
 
         return SpoolCollector(self.name, self.path)
@@ -308,6 +317,7 @@ class SyntheticSource(Source):
     interval_seconds: Positive
 
     def collector(self) -> Collector:
+        """The collector that reads this source."""
         from collectors.synthetic.generator import SyntheticCollector  # noqa: PLC0415
 
         return SyntheticCollector(self.name, scenario=self.scenario, interval_seconds=self.interval_seconds)

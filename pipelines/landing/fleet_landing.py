@@ -15,6 +15,7 @@ from collectors.samples import SourceError, printable
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
+from pipelines.fleet.request_sources import LoadTest
 from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
 
 WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
@@ -157,7 +158,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
 def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dict[str, Any]]:
     """A window per phase of a landed load test: from its first request's start to its last one's end, with its tokens
     unless those of an answered request are unknown."""
-    tests = {source.name: source for source in fleet.requests if source.kind in ("aiperf", "genai_perf")}
+    tests = {source.name: source for source in fleet.requests if isinstance(source, LoadTest)}
     names = {alias: model.name for model in fleet.models for alias in model.aliases}
     found = connection.execute(
         """
@@ -221,7 +222,7 @@ def _paths(pattern: str) -> list[str]:
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    return connection.execute(f"select count(*) from {table}").fetchall()[0][0]
+    return int(connection.execute(f"select count(*) from {table}").fetchall()[0][0])
 
 
 def quoted(column: str) -> str:

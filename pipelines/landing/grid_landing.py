@@ -95,7 +95,7 @@ def land_grid(
     What goes wrong in a file or an API is an outcome, not an exception: the others land, and what was held stays. The
     detail of a landing is what was rejected and why.
     """
-    results = []
+    results: list[Landing] = []
     answers = answers_of(fleet, start, end) if answers is None else answers
     window = Window(_midnight(start), _midnight(end))
     _forget_files(connection, fleet)
@@ -274,7 +274,7 @@ def _replace(
     connection.execute(
         f"insert into raw.grid_intensity select {columns}, ?, ? from grid_came order by start_at", [source, kind]
     ).fetchall()
-    return differing == 0
+    return bool(differing == 0)
 
 
 def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> str:
@@ -320,7 +320,8 @@ def _columns(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -
 
 
 def _mapped_columns(file: GridFile) -> dict[str, str]:
-    return {"time": file.time, **file.values, **({"estimated": file.estimated} if file.estimated else {})}
+    named = {"time": file.time, **file.values, "estimated": file.estimated}
+    return {target: column for target, column in named.items() if column}
 
 
 def _export_columns(present: list[str]) -> dict[str, str]:
@@ -355,7 +356,7 @@ def _held(connection: duckdb.DuckDBPyConnection, source: str, zone: str, day: Wi
     times = "" if day is None else "and start_at >= ? and start_at < ?"
     edges = [] if day is None else [day.start_at, day.end_at]
     query = f"select count(*) from raw.grid_intensity where source = ? and zone = ? {times}"
-    return connection.execute(query, [source, zone, *edges]).fetchall()[0][0]
+    return int(connection.execute(query, [source, zone, *edges]).fetchall()[0][0])
 
 
 def _days(window: Window) -> Iterator[Window]:

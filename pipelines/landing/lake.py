@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -280,13 +281,17 @@ def export_control(connection: duckdb.DuckDBPyConnection, lake: Lake, run_id: st
     for name in CONTROL_TABLES:
         reader = connection.sql(_EXPORTED.get(name, f"select * from {name}")).to_arrow_reader(ROW_GROUP_ROWS)
         path = f"control/{run_id}/{name}.parquet"
-        writer = Writer(lake, lambda n, path=path: path, reader.schema, is_one_file=True)
+        writer = Writer(lake, partial(_only, path), reader.schema, is_one_file=True)
         with _refusals(f"{lake.shown}: cannot be written"):
             for batch in reader:
                 writer.write(batch)
             writer.close(is_needed=True)
         found[name] = lake.uri(path)
     return found
+
+
+def _only(path: str, _n: int) -> str:
+    return path
 
 
 _NO_SAMPLES = (
@@ -301,7 +306,8 @@ def _file_system(path: str) -> tuple[AbstractFileSystem, str]:
     Where fsspec's own package for a protocol is not installed, pyarrow carries one for S3, Google Cloud, Azure, HDFS.
     """
     try:
-        return fsspec.core.url_to_fs(path)
+        system, root = fsspec.core.url_to_fs(path)
+        return system, root
     except ImportError as missing:
         try:
             found, root = pyarrow.fs.FileSystem.from_uri(path)

@@ -27,8 +27,11 @@ class Folder(Protocol):
 
     is_local: bool
 
-    def path(self, relative: str) -> str: ...
-    def remove(self, files: Iterable[str]) -> None: ...
+    def path(self, relative: str) -> str:
+        """Where a file is, given its path relative to the folder."""
+
+    def remove(self, files: Iterable[str]) -> None:
+        """Delete files, given by their relative paths."""
 
 
 class Writer:

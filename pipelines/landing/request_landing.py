@@ -53,7 +53,7 @@ def land(
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     windows = [Window(datetime.combine(day, time(), UTC), datetime.combine(day, time(), UTC) + _DAY) for day in days]
     rejects = Rejects()
-    failure = None
+    failure: tuple[str | None, int | None, str] | None = None
     try:
         _stage(connection, collector, Window(windows[0].start_at, windows[-1].end_at), rejects)
     except SourceError as refusal:

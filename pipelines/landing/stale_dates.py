@@ -68,8 +68,9 @@ def mark_stale(
         for name in ("touched_series", "named_series"):
             connection.execute(f"drop table {name}")
     start, end = booked_dates or (date.min, None)
-    spans = [span for span in ((first, last), (silent_from, silent_to)) if span[0] is not None]
-    for since, until in spans:
+    for since, until in ((first, last), (silent_from, silent_to)):
+        if since is None or until is None:
+            continue
         last_end = until if is_head and until == day else until + timedelta(days=1)
         due_dates.mark(connection, due_dates.BOOKING, max(since, start), min(last_end, end or date.max))
-    return changed
+    return int(changed)

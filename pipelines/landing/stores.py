@@ -68,6 +68,7 @@ class WarehouseStore:
     """Samples are rows of raw.power_samples and raw.token_samples; the transaction does the rest."""
 
     def day(self, connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> HeldDay:
+        """The samples of a source on the day, in tables of the warehouse."""
         return _WarehouseDay(connection, source, stale_dates.utc_day(window))
 
 
@@ -78,12 +79,13 @@ class LakeStore:
         self.lake = lake
 
     def day(self, connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> HeldDay:
+        """The samples of a source on the day, in files of the lake."""
         return _LakeDay(self.lake, connection, source, window)
 
 
 def store_of(fleet: Fleet) -> Store:
     """The store that the fleet file names. LakeError when no installed package serves the lake's URL."""
-    return LakeStore(Lake(fleet.landing.path)) if fleet.landing.target == "lake" else WarehouseStore()
+    return LakeStore(Lake(fleet.landing.lake_path)) if fleet.landing.target == "lake" else WarehouseStore()
 
 
 def validate(fleet: Fleet) -> None:
@@ -91,7 +93,7 @@ def validate(fleet: Fleet) -> None:
     is_lake = fleet.landing.target == "lake"
     try:
         if is_lake:
-            Lake(fleet.landing.path).probe()
+            Lake(fleet.landing.lake_path).probe()
     except LakeError as refusal:
         raise FleetError(fleet.path, [f"landing.path: {refusal}"]) from refusal
     if not fleet.warehouse.exists():

@@ -113,7 +113,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         ],
         pool=POOL,
     )
-    def fleet_tables() -> Iterator[dg.MaterializeResult]:
+    def fleet_tables() -> Iterator[dg.MaterializeResult[None]]:
         """The fleet file as tables, replaced whole."""
         with opened(fleet, "fleet file") as connection:
             rows = fleet_landing.write_fleet(connection, fleet)
@@ -174,7 +174,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         kinds={"duckdb"},
         pool=POOL,
     )
-    def run_windows() -> dg.MaterializeResult:
+    def run_windows() -> dg.MaterializeResult[None]:
         """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
         with opened(fleet, "run windows") as connection:
             return dg.MaterializeResult(

@@ -165,7 +165,7 @@ def audit(
 
 def has_rows(connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> bool:
     """Whether the window's UTC day already holds a chunk of this source."""
-    return stale_dates.chunks(connection, source, window).num_rows > 0
+    return bool(stale_dates.chunks(connection, source, window).num_rows > 0)
 
 
 @dataclass

@@ -170,7 +170,7 @@ def _has(connection: duckdb.DuckDBPyConnection, database: str | None, table: str
         " and schema_name = 'marts' and table_name = ? and column_name = ?",
         [database, table, column],
     ).fetchall()
-    return found[0][0] > 0
+    return bool(found[0][0] > 0)
 
 
 def _line(kind: str, on: date, model: str | None, published: float | None, found: float | None) -> str:

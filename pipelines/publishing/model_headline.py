@@ -172,7 +172,7 @@ def _first(texts: Sequence[str]) -> Iterator[str]:
 def _marks(
     matched_ratio: Any, cost_coverage_ratio: Any, is_cost_complete: bool, is_carbon_complete: bool
 ) -> dict[str, str]:
-    marks = {}
+    marks: dict[str, str] = {}
     if matched_ratio is not None and matched_ratio < WELL_MATCHED:
         marks |= dict.fromkeys(("J/total token", "J/output token"), "{}*")
     if cost_coverage_ratio is not None and cost_coverage_ratio < WELL_MATCHED:

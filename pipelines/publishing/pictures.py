@@ -10,7 +10,7 @@ import base64
 import io
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -89,7 +89,8 @@ def efficiency_curves(levels: pd.DataFrame, fits: pd.DataFrame, title: str) -> s
     most = levels.groupby(key)["joules"].sum().astype(float).nlargest(CURVES).index
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    handles, labels = [], []
+    handles: list[Any] = []  # matplotlib draws containers, too; its types leave them out
+    labels: list[str] = []
     for colour, curve in zip(COLOURS, most, strict=False):
         seen = levels[(levels[key] == list(curve)).all(axis=1)].sort_values("tokens_per_second_per_gpu")
         load, median = seen["tokens_per_second_per_gpu"], seen["joules_per_token_p50"]
@@ -158,7 +159,7 @@ def consolidation_plan(nodes: pd.DataFrame, title: str) -> str:
     drawn = drawn.assign(model=drawn["model"].where(drawn["model"].isin(names), "other models"))
     figure = Figure(figsize=(8, 1.7 + 0.27 * len(shown)), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    bars = {}
+    bars: dict[str, Any] = {}  # containers, as above
     for axes, column, name in zip(panels, ("gpus_before", "gpus_after"), ("now", "in the plan"), strict=True):
         left = pd.Series(0.0, index=shown)
         for model, colour in zip([*names, "other models"], COLOURS, strict=False):
@@ -173,7 +174,7 @@ def consolidation_plan(nodes: pd.DataFrame, title: str) -> str:
         axes.spines[["top", "right"]].set_visible(False)
     hidden = change.size - len(shown)
     figure.suptitle(title + (f"; {hidden} nodes that change less are not drawn" if hidden else ""), fontsize=10)
-    figure.legend(bars.values(), bars.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    figure.legend(list(bars.values()), list(bars), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return _markdown(figure, title)
 
 

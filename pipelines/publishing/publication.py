@@ -160,7 +160,8 @@ def current(fleet: Fleet) -> Path | None:
 
 def code_version() -> str:
     """The version of this checkout."""
-    return tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    version: str = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    return version
 
 
 class PublicationConfig(dg.Config):
@@ -180,7 +181,7 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
         kinds={"duckdb", "parquet"},
         pool=pool,
     )
-    def publication(config: PublicationConfig) -> dg.MaterializeResult:
+    def publication(config: PublicationConfig) -> dg.MaterializeResult[None]:
         """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
         with database.writing(fleet.warehouse, "publication"):
             with closing(database.connect(fleet.warehouse)) as connection:

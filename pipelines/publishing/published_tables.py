@@ -21,6 +21,8 @@ WHOLE = frozenset({"held_back_dates"})
 
 @dataclass(frozen=True)
 class Table:
+    """A table of a database, with the name and type of each column."""
+
     schema: str
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -34,6 +36,7 @@ class Table:
 
     @property
     def is_fine_grained(self) -> bool:
+        """Whether it has a row per interval or hour."""
         return self.is_dated and any(name in FINE_GRAINED for name, _ in self.columns)
 
     def __str__(self) -> str:
@@ -41,6 +44,7 @@ class Table:
 
 
 def tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], Table]:
+    """The tables of an attached database, by schema and name."""
     rows = connection.execute(
         """
         select schema_name, table_name, list({name: column_name, type: data_type} order by column_index)
@@ -130,6 +134,7 @@ def has_dates(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def published_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
+    """The dates of the publication under way."""
     table = tables(connection, "target").get(("marts", "model_daily"))
     if table is None:
         return []
@@ -137,6 +142,7 @@ def published_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
 
 
 def row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Rows per table of the publication under way."""
     return {
         f"{table.schema}.{table.name}": connection.execute(f"select count(*) from target.{table}").fetchall()[0][0]
         for table in tables(connection, "target").values()

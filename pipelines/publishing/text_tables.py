@@ -31,14 +31,14 @@ def table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], marks: Sequ
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [list(columns), ["-" * width for width in widths], *cells]
     texts = [digits == TEXT for digits in columns.values()]
-    lines = [
+    printed = [
         "  ".join(
             cell.ljust(width) if is_text else cell.rjust(width)
             for cell, width, is_text in zip(line, widths, texts, strict=True)
         ).rstrip()
         for line in lines
     ]
-    return "\n".join([*lines, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else lines)
+    return "\n".join([*printed, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else printed)
 
 
 def explained(words: Mapping[str, str]) -> str:

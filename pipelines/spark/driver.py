@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -304,7 +304,9 @@ def run_dbt(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Run dbt in this process, on the session that is open; the status of every node, and the rows of data tests that
     did not pass. SparkError unless all is well."""
-    from dbt.cli.main import dbtRunner  # noqa: PLC0415 (an optional group needs it)
+    from dbt.artifacts.schemas.results import NodeResult  # noqa: PLC0415 (an optional group needs dbt in this process)
+    from dbt.artifacts.schemas.run import RunExecutionResult  # noqa: PLC0415
+    from dbt.cli.main import dbtRunner  # noqa: PLC0415
 
     dates = {"start_date": run.start.isoformat(), "end_date": run.end.isoformat()}
     variables = {
@@ -320,13 +322,14 @@ def run_dbt(
         done = dbtRunner().invoke([*arguments, *map(str, folders), *map(str, common)])
     finally:
         _set(before)
-    if done.exception is not None or done.result is None:
+    if done.exception is not None or not isinstance(done.result, RunExecutionResult):
         raise SparkError(f"dbt did not run on Spark: {done.exception}") from done.exception
-    statuses = {result.node.unique_id: str(result.status) for result in done.result}
+    results: Sequence[NodeResult] = done.result.results
+    statuses = {result.node.unique_id: str(result.status) for result in results}
     if not done.success:
-        wrong = [r for r in done.result if str(r.status) in ("error", "fail", "runtime error")]
+        wrong = [r for r in results if str(r.status) in ("error", "fail", "runtime error")]
         raise SparkError("; ".join(f"{r.node.unique_id}: {reason(r.message or '')}" for r in wrong[:5]), statuses)
-    warned = [result.node for result in done.result if str(result.status) == "warn"]
+    warned = [result.node for result in results if str(result.status) == "warn"]
     return statuses, {node.unique_id: _rows(node) for node in warned}
 
 
@@ -343,7 +346,10 @@ def _rows(test: Any) -> str:
     """The rows that a data test found, as a report of `findings`."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (an optional group)
 
-    found = SparkSession.getActiveSession().sql(test.compiled_code)
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise SparkError("the Spark session has ended")
+    found = session.sql(test.compiled_code)
     names, total = found.columns, found.count()
     lines = [findings.row(names, row) for row in found.orderBy(*names).limit(findings.SHOWN).collect()]
     return findings.report(lines, total, test.config.meta.get("expected", ""), test.config.meta.get("remedy", ""))

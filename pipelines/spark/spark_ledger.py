@@ -22,6 +22,7 @@ import duckdb
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing.lake import Lake, export_control
 from pipelines.spark import driver
+from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed, bring_back
 from pipelines.warehouse import database, due_dates, settings
 
@@ -60,7 +61,7 @@ def build(
     fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any], *, forget: Collection[str] = ()
 ) -> driver.Build:
     """Book the dates [start, end) on Spark, in a process of its own. `forget` and SparkError as of `driver.build`."""
-    lake, run_id = Lake(fleet.landing.path), uuid.uuid4().hex
+    lake, run_id = Lake(fleet.landing.lake_path), uuid.uuid4().hex
     try:
         with closing(database.connect(fleet.warehouse)) as connection:
             export_control(connection, lake, run_id)
@@ -81,7 +82,7 @@ def log_of(fleet: Fleet) -> Path:
 def take(fleet: Fleet, start: date, end: date, run_id: str = "", constants: settings.Constants | None = None) -> None:
     """Bring the committed marts of [start, end) into the warehouse, which has their tables; mark them as booked."""
     with closing(database.connect(fleet.warehouse)) as connection:
-        bring_back(connection, Path(fleet.landing.path), start, end)
+        bring_back(connection, Path(fleet.landing.lake_path), start, end)
         due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, constants=constants)
 
 
@@ -95,17 +96,17 @@ def in_a_process(
     process.start()
     answer.close()
     try:
-        result = answers.recv()
+        result: driver.Build | SparkError = answers.recv()
     except EOFError:
         process.join()
-        result = driver.SparkError(f"the process of the build died, exit status {process.exitcode}")
+        result = SparkError(f"the process of the build died, exit status {process.exitcode}")
     except BaseException:
         process.terminate()
         raise
     finally:
         process.join()
         answers.close()
-    if isinstance(result, driver.SparkError):
+    if isinstance(result, SparkError):
         raise result
     return result
 
@@ -118,8 +119,8 @@ def _answer(
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     try:
-        result: driver.Build | driver.SparkError = driver.build(*arguments, dbt_vars=dbt_vars, forget=forget)
-    except driver.SparkError as failure:
+        result: driver.Build | SparkError = driver.build(*arguments, dbt_vars=dbt_vars, forget=forget)
+    except SparkError as failure:
         print(failure, file=sys.stderr)
         result = failure
     answer.send(result)

@@ -99,6 +99,7 @@ def due(connection: duckdb.DuckDBPyConnection, what: str) -> list[date]:
 
 
 def mark(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:
+    """Note that the dates [start, end) are due."""
     connection.execute(
         """
         insert into raw.due_dates

@@ -143,7 +143,8 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
-    return connection.execute("select max(schema_version) from raw.warehouse_version").fetchall()[0][0]
+    version: int | None = connection.execute("select max(schema_version) from raw.warehouse_version").fetchall()[0][0]
+    return version
 
 
 def _described(columns: str) -> list[tuple[str, str]]:

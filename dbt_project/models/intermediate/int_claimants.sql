@@ -302,7 +302,7 @@ matched as (
         engine_days.deployment as matched_deployment,
         engine_days.team as matched_team,
         engine_days.role as matched_role,
-        case when claims.claim_basis in ('none', 'lone_job') and engine_days.engine is not null then true else false end as is_by_node
+        coalesce(claims.claim_basis in ('none', 'lone_job') and engine_days.engine is not null, false) as is_by_node
     from claims
     left join lone_models
         on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis in ('none', 'lone_job')

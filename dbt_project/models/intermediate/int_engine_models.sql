@@ -212,8 +212,8 @@ compared as (
     select
         *,
         case
-            when lag(models) over (partition by date, engine order by start_us) is distinct from models then 1
-            when lag(is_stated) over (partition by date, engine order by start_us) is distinct from is_stated then 1
+            when (lag(models) over (partition by date, engine order by start_us) is distinct from models) then 1
+            when (lag(is_stated) over (partition by date, engine order by start_us) is distinct from is_stated) then 1
             else 0
         end as is_change
     from held

@@ -138,8 +138,8 @@ compared as (
         *,
         case
             when lag(from_us) over board_window is null then 1
-            when lag(claim_keys) over board_window is distinct from claim_keys then 1
-            when lag(held_by) over board_window is distinct from held_by then 1
+            when (lag(claim_keys) over board_window is distinct from claim_keys) then 1
+            when (lag(held_by) over board_window is distinct from held_by) then 1
             else 0
         end as is_change
     from pieces

@@ -122,7 +122,7 @@ compared as (
         met.target,
         met.other_target,
         one.source = other.source as is_one_source,
-        one.engine as engine,
+        one.engine,
         other.engine as other_engine,
         coalesce(one.cluster <> other.cluster, false)
         or coalesce(one.namespace <> other.namespace, false)
@@ -134,9 +134,9 @@ compared as (
         or one.host = other.host
         or coalesce(one.host in (other.pod, other.node), false)
         or coalesce(other.host in (one.pod, one.node), false) as is_one_place,
-        one.cluster is not distinct from other.cluster
-        and one.namespace is not distinct from other.namespace
-        and one.pod is not distinct from other.pod
+        (one.cluster is not distinct from other.cluster)
+        and (one.namespace is not distinct from other.namespace)
+        and (one.pod is not distinct from other.pod)
         and (one.pod is not null or coalesce(one.host = other.host, false))
         and coalesce(one.port = other.port, false) as is_one_address,
         coalesce(

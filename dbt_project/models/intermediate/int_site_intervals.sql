@@ -36,7 +36,7 @@ all_sites as (
 
     select site, zone, time_zone, pue, wue_litres_per_kwh from sites
     union all
-    select {{ unknown() }}, null, 'UTC', null, null
+    select {{ unknown() }} as site, null as zone, 'UTC' as time_zone, null as pue, null as wue_litres_per_kwh
 
 ),
 

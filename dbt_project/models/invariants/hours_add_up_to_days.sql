@@ -68,12 +68,15 @@ facts as (
 
 select
     date,
-    case when books is distinct from model_hourly then 'model_hourly' when books is distinct from model_daily then 'model_daily' else 'fleet_daily' end
-    as table_name,
+    case
+        when (books is distinct from model_hourly) then 'model_hourly'
+        when (books is distinct from model_daily) then 'model_daily'
+        else 'fleet_daily'
+    end as table_name,
     'sum of ' || fact as row_key,
     cast(case
-        when books is distinct from model_hourly then model_hourly
-        when books is distinct from model_daily then model_daily
+        when (books is distinct from model_hourly) then model_hourly
+        when (books is distinct from model_daily) then model_daily
         else fleet_daily
     end as double) as found,
     fact as unit,
