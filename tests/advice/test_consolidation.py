@@ -38,7 +38,7 @@ def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...
             "nodes": [[node] for node in where],
             "gpu_group": [f"g{number}" for number in range(len(deployments))],
             "gpus": told["gpus_per_replica"].astype(int),
-            "overlaps": False,
+            "is_overlapping": False,
         }
     )
     load = np.array([series for _, series in deployments], dtype=np.float32)

@@ -84,7 +84,7 @@ final as (
         engines.unknown_nodes,
         engines.gpu_group,
         engines.gpus,
-        overlapping.engine is not null as overlaps
+        overlapping.engine is not null as is_overlapping
     from engines
     left join overlapping on engines.engine = overlapping.engine
 
