@@ -34,7 +34,7 @@ class Fleet:
 
     `usage`: a row per deployment (KEYS) with the columns of marts.deployment_usage, model_footprints, pressure and
     device_types that `right_sizing.recommend` has, and `keep_apart`. `engines`: `usage`, `engine`, `nodes` (their
-    names), `node` (the first of them), `gpu_group`, `gpus`, `is_overlapping` (some of its boards are another group's, too) on
+    names), `node` (the first of them), `gpu_group`, `gpus`, `is_overlapping` (another group has some of its boards) on
     the newest date. `unknown_nodes` have boards that draw power for nobody knows whom, or whose power nobody meters.
     `load` (usage × interval): tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1
     without any token, 0 with some, -1 where nobody knows. `days` as for `savings.with_savings`.
