@@ -36,6 +36,16 @@ def test_what_a_row_is_of_is_read_by_some_model(seed: str, column: str) -> None:
     assert {row[column] for row in rows(seed)} - {""} - WORDS == set()
 
 
+def test_every_energy_counter_ranks_before_every_power_gauge() -> None:
+    """The lowest rank books a meter, over counters and gauges alike (seeds/README.md)."""
+    assert {
+        row["metric"] for row in rows("metric_catalog") if row["quantity"] == "energy" and int(row["rank"]) >= 50
+    } == set()
+    assert {
+        row["metric"] for row in rows("metric_catalog") if row["quantity"] == "power" and int(row["rank"]) < 50
+    } == set()
+
+
 @pytest.mark.parametrize("seed", ["label_catalog", "exporter_labels", "exporter_containers"])
 def test_labels_are_of_exporters_whose_metrics_are_read(seed: str) -> None:
     assert {row["source_kind"] for row in rows(seed)} - {row["source_kind"] for row in rows("metric_catalog")} == set()
