@@ -130,7 +130,7 @@ def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
 class _File:
     """One file: its record batches become samples. Remembers series ids, the last readable time, what was never found.
 
-    `skipped_rows` is set where rows were not read because their times lie outside the window.
+    `skipped_rows` is set where rows were not read because their times are outside the window.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class _File:
         try:
             return times_us(column, self.mapping.time_unit)
         except TypeError as unreadable:
-            reason = f"column {self.mapping.time!r} is {column.type}: say its time_unit (s, ms or us)"
+            reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms or us)"
             raise SourceError(self.path, None, reason) from unreadable
 
     def _look_for_numbers(self, rows: pa.RecordBatch) -> None:

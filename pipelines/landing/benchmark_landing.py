@@ -37,8 +37,8 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
     for benchmark in fleet.benchmarks:
         failure, table = None, None
         try:
-            said = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
-            rows = [{**said, **row} for row in benchmark.files().results()]
+            stated = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
+            rows = [{**stated, **row} for row in benchmark.files().results()]
             table = pa.Table.from_pylist([{column: row.get(column) for column in columns} for row in rows])
         except SourceError as refusal:
             failure = str(refusal)

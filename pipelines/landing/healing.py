@@ -47,7 +47,7 @@ def heal(
         source, on = missing[0]
         raise LakeError(
             f"{store.lake.shown}: holds nothing of {source} on {on} (and {len(missing) - 1} more), which the warehouse"
-            " says it landed there: is landing.path right, and the lake mounted?"
+            " lists as landed there: is landing.path right, and the lake mounted?"
         )
     stale = [manifest for key, manifest in sorted(landed.items()) if known.get(key) != manifest.landing_id]
     for manifest in stale:

@@ -53,7 +53,7 @@ class Writer:
         self._rows_in_file = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take rows in; they lie in files after `close`."""
+        """Take rows in; they are in files after `close`."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._waiting.append(table)
         self._rows_waiting += table.num_rows

@@ -135,7 +135,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def grid_intensity(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """Land the files and APIs of grid intensity. One that fails costs its check: yearly factors stand in."""
+        """Land the files and APIs of grid intensity. One that fails also fails its check: yearly factors replace it."""
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
         # Before the warehouse is locked: an API may need its whole time limit.
@@ -267,7 +267,7 @@ def land_days(
 
 
 def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:
-    """Days outside the run of which late files wait in a spool; none where the source cannot say."""
+    """Days outside the run of which late files wait in a spool; none where the source cannot list them."""
     if not hasattr(collector, "days"):
         return []
     try:
@@ -279,7 +279,7 @@ def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequ
 
 
 def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
-    """The last hour before the period, if the run begins with it, and the first one after the run, if it has begun.
+    """The last hour before the period, if the run begins with it, and the first hour after the run, if it has started.
 
     A source that is read more seldom than every half hour is asked for two of its intervals.
     """

@@ -308,7 +308,7 @@ class _Unit:
         return pa.array(self.register.overlapping_series(), pa.int64())
 
     def chunks(self) -> pa.Table:
-        """The day's rows of raw.series_chunks as they stand now."""
+        """The day's rows of raw.series_chunks as they are now."""
         return stale_dates.chunks(self.connection, self.source, self.window)
 
     def _settled(self, rows: int) -> Landing:
