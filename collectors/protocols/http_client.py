@@ -360,7 +360,7 @@ class HttpClient:
         return retries
 
     def _failure(self, path: str, status: int | None, what: str, error: Exception) -> SourceError:
-        """Why there is no whole answer; it is the same text from one failure to the next."""
+        """Why there is no whole answer; equal failures give equal texts."""
         reason = plain_reason(error)
         if isinstance(error, urllib3.exceptions.ReadTimeoutError):
             seconds = f"{self.limits.answer_seconds:g} s"

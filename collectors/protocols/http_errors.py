@@ -18,7 +18,7 @@ class OverLimitError(SourceError):
 
 
 class MayPassError(SourceError):
-    """A failure that another attempt may not meet."""
+    """A failure that may be over at the next attempt."""
 
     retry_after_seconds: float | None = None
 

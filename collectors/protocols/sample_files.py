@@ -318,7 +318,7 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
         file.register.unreadable(1, f"{path}: {got}")
         return "skip"
 
-    # Everything is read as text: one bad cell must cost a row, not the file.
+    # Everything is read as text: one bad cell must lose its row, not the file.
     names = file.columns
     types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
     spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]

@@ -2,7 +2,7 @@
 
 A landing in a lake puts its manifest and then commits in the warehouse. If the process is killed in between, the
 lake has a landing that the warehouse lacks. Its series and chunks are in the lake too, so no source has to be asked
-again. The same rebuilds a warehouse that was lost. Keep out landings themselves: that is `telemetry_landing`.
+again. The same steps rebuild a lost warehouse. Keep out landings themselves: that is `telemetry_landing`.
 """
 
 from __future__ import annotations

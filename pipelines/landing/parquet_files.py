@@ -108,7 +108,7 @@ class Writer:
 
 
 def sync_folder(path: Path) -> None:
-    """Make new names survive a crash of the host; some shares refuse, and there the names are all one gets."""
+    """Make new names survive a crash of the host; where a share refuses, only the names are made."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

@@ -36,7 +36,7 @@ class HeldDay(Protocol):
     """
 
     def clear(self) -> None:
-        """What was held goes: the answer replaces it."""
+        """Remove the held rows: the answer replaces them."""
 
     def insert(self, table: str, samples: pa.Table) -> None:
         """Add rows of SAMPLE_SCHEMA to power_samples or token_samples."""
