@@ -10,7 +10,7 @@ import numpy as np
 
 from collectors.samples import valid
 
-# Steps kept per series for the median: enough that a day at 15 s is judged on 213 steps spread over the whole day.
+# Steps kept per series for the median: enough that a day at 15 s has 213 of them, spread over the whole day.
 STEPS_KEPT = 256
 # Medians are taken for so many series at once: the kept steps of a million series would be 2 GB more.
 MEDIANS_AT_ONCE = 1 << 14
@@ -177,7 +177,7 @@ class Facts:
         ends = breaks[within] - 1
         runs["row"] = rows[group[within]]
         runs["last_at"], runs["last_value"] = times[ends], values[ends]
-        # The run began at the break before, if that lies in the same group, else in an earlier batch.
+        # The run began at the break before, if that is in the same group, else in an earlier batch.
         before = np.maximum(within - 1, 0)
         is_inside = (within > 0) & (group[before] == group[within])
         begin = breaks[before]
@@ -197,7 +197,7 @@ class _Steps:
     def __init__(self, size: int) -> None:
         self.counts = np.zeros(size, np.int64)
         self.strides = np.ones(size, np.int64)
-        # The n-th steps of all series lie together: a flood of short series touches few of these pages.
+        # The n-th steps of all series are stored together: a flood of short series touches few of these pages.
         self.kept = np.zeros((STEPS_KEPT, size), np.int64)
         self.deepest = 0
 

@@ -1,6 +1,6 @@
 """How much one source may cost: bytes, seconds and series of an answer, and of a window.
 
-Add a limit here when a source can cost something else without end. Keep out how a limit is kept: `http_client` counts
+Add a limit here when a source can use something else without bound. Keep out how a limit is kept: `http_client` counts
 bytes and seconds of answers, `series` counts series, and the landing counts the seconds that it waits for a window.
 """
 
@@ -23,7 +23,7 @@ class Limits:
     window_bytes: int = 16 << 30
     window_seconds: float = 300.0
     # One landing holds a few hundred bytes per series. 10,000 GPUs with their engines have a fifth of this; a label
-    # that changes with every request has no end.
+    # that changes with every request has no bound.
     series: int = 500_000
 
 

@@ -107,7 +107,7 @@ def printable(text: str) -> str:
 
 
 def shown_variable(name: str) -> str:
-    """The name of an environment variable as a message may show it, or a placeholder: a secret may stand in its place.
+    """The name of an environment variable as a message may show it, or a placeholder, as it may be a secret.
 
     Only what is spelled as variables usually are is shown: capitals, with underscores between them.
     """

@@ -183,7 +183,7 @@ class ExpositionPage:
             )
             return [self._reading(sample, observed_us) for sample in samples]
         except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
-            # The library's parser meets some garbage with whatever its own lines happen to raise.
+            # For some garbage the library's parser raises exceptions of any type.
             raise SourceError(self.url, None, str(error) or "the page cannot be parsed") from error
 
     def _reading(self, sample: PageSample, observed_us: int) -> Reading:

@@ -272,7 +272,7 @@ def _after(start_at: datetime | None, minutes: float) -> datetime | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number as it is, nothing as nothing, anything else as NaN."""
+    """A number as it is, None as None, anything else as NaN."""
     if value is None:
         return None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")

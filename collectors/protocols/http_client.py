@@ -23,7 +23,7 @@ from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLi
 from collectors.samples import SourceError, shown_variable, url_without_secrets
 
 CONNECT_SECONDS = 10.0
-# No server makes a landing wait longer between two attempts, whatever its Retry-After says.
+# The longest pause between two attempts, also where a server's Retry-After asks for more.
 LONGEST_PAUSE_SECONDS = 30.0
 # Lines are handed on in groups of about this size.
 GROUP_BYTES = 4 << 20
@@ -360,7 +360,7 @@ class HttpClient:
         return retries
 
     def _failure(self, path: str, status: int | None, what: str, error: Exception) -> SourceError:
-        """Why there is no whole answer; it is the same text from one failure to the next."""
+        """Why there is no whole answer; equal failures give equal texts."""
         reason = plain_reason(error)
         if isinstance(error, urllib3.exceptions.ReadTimeoutError):
             seconds = f"{self.limits.answer_seconds:g} s"

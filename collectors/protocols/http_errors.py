@@ -1,6 +1,6 @@
-"""Why a server's answer is none, in one sentence that stays the same from one failure to the next.
+"""Why a server's answer cannot be used, in one sentence that is the same for equal failures.
 
-Add here what urllib3 or a server may say of a failure. Keep out when an attempt is repeated: that is in `http_client`.
+Add here what urllib3 or a server may report of a failure. Keep out when an attempt is repeated: see `http_client`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class OverLimitError(SourceError):
 
 
 class MayPassError(SourceError):
-    """A failure that another attempt may not meet."""
+    """A failure that may be over at the next attempt."""
 
     retry_after_seconds: float | None = None
 

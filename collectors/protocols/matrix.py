@@ -217,7 +217,7 @@ def data_of(answer: object) -> object:
     if not isinstance(answer, dict) or answer.get("status") != "success":
         reason = answer.get("error", "no status") if isinstance(answer, dict) else "not an object"
         raise ValueError(f"status is not success: {reason}")
-    # Thanos warns like this when no store holds the window, which is an honest empty answer.
+    # Thanos warns like this when no store holds the window, which is a correct empty answer.
     warnings = [text for text in answer.get("warnings") or () if "No StoreAPIs matched" not in text]
     if warnings or answer.get("isPartial"):
         raise ValueError(f"the answer is partial: {'; '.join(warnings) or 'isPartial'}")

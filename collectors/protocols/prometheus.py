@@ -112,7 +112,7 @@ class PrometheusCollector:
             self.server.close()
 
     def _has_export(self, window: Window) -> bool:
-        """Whether the server answers an export of one millisecond. A refusal of any kind is only that."""
+        """Whether the server answers an export of one millisecond. Any refusal means no."""
         start_ms, _ = _milliseconds(window)
         fields = self._export_fields("up", start_ms, start_ms + 1)
         try:
@@ -132,7 +132,7 @@ class PrometheusCollector:
             # Both ends are closed there.
             ("start", _seconds(start_ms)),
             ("end", _seconds(stop_ms - 1)),
-            # A cluster: half an answer would look like a quiet fleet.
+            # A cluster: half an answer would look like lower use.
             ("deny_partial_response", "1"),
         ]
 
@@ -197,7 +197,7 @@ class PrometheusCollector:
         fields = [
             ("query", promql),
             ("time", _seconds(at_ms)),
-            # Thanos: half an answer would look like a quiet fleet. Others ignore the field.
+            # Thanos: half an answer would look like lower use. Others ignore the field.
             ("partial_response", "false"),
         ]
         return self.server.ask("/api/v1/query", fields)
@@ -250,7 +250,7 @@ class PrometheusCollector:
                     register.unknown(one["metric"]["__name__"], int(float(one["value"][1])))
                     names = names - {one["metric"]["__name__"]}
             except (SourceError, ValueError, KeyError, TypeError):
-                # An audit of what is not landed must not cost the samples that are.
+                # An audit of what is not landed must not lose the samples that are.
                 return
 
 

@@ -130,7 +130,7 @@ def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
 class _File:
     """One file: its record batches become samples. Remembers series ids, the last readable time, what was never found.
 
-    `skipped_rows` is set where rows were not read because their times lie outside the window.
+    `skipped_rows` is set where rows were not read because their times are outside the window.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class _File:
         try:
             return times_us(column, self.mapping.time_unit)
         except TypeError as unreadable:
-            reason = f"column {self.mapping.time!r} is {column.type}: say its time_unit (s, ms or us)"
+            reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms or us)"
             raise SourceError(self.path, None, reason) from unreadable
 
     def _look_for_numbers(self, rows: pa.RecordBatch) -> None:
@@ -318,7 +318,7 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
         file.register.unreadable(1, f"{path}: {got}")
         return "skip"
 
-    # Everything is read as text: one bad cell must cost a row, not the file.
+    # Everything is read as text: one bad cell must lose its row, not the file.
     names = file.columns
     types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
     spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]

@@ -22,7 +22,7 @@ _Value = TypeVar("_Value", str, float)
 
 
 class BenchmarkFile:
-    """Files of one publisher. `kind` is a key of READERS; `constants` are columns that the files do not say."""
+    """Files of one publisher. `kind` is a key of READERS; `constants` are columns that the files lack."""
 
     def __init__(self, kind: str, path: str, constants: Mapping[str, Any]) -> None:
         self.kind = kind
@@ -153,13 +153,13 @@ def _artificial_analysis(path: str) -> Iterator[Result]:
     }
     needed = ("concurrency", "output_tokens_per_second")
     for where, row in _csv_rows(path):
-        said = {names[key]: value for key, value in ((_plain(name), row[name]) for name in row) if key in names}
-        missing = [name for name in needed if name not in said]
+        cells = {names[key]: value for key, value in ((_plain(name), row[name]) for name in row) if key in names}
+        missing = [name for name in needed if name not in cells]
         if missing:
             raise SourceError(where, None, f"no column for {missing[0]}; there are {', '.join(map(repr, row))}"[:500])
         texts = ("system", "accelerator", "model", "precision")
-        found: dict[str, Any] = {name: _text(where, said, name) for name in texts}
-        found |= {name: _number(where, said, name) for name in set(said) - set(found)}
+        found: dict[str, Any] = {name: _text(where, cells, name) for name in texts}
+        found |= {name: _number(where, cells, name) for name in set(cells) - set(found)}
         yield {
             "result_id": "/".join(str(found.get(name)) for name in ("system", "model", "concurrency")),
             "submitter": "Artificial Analysis",

@@ -128,7 +128,7 @@ def _status(error: Any) -> str:
 
 
 def _run_of(path: str) -> dict[str, Any]:
-    """Model, server and concurrency by phase (None: of any) of the run whose records lie at `path`; None for each that
+    """Model, server and concurrency by phase (None: of any) of the run whose records are at `path`; None for each that
     its summary lacks. A run that was stopped has no summary."""
     found: dict[str, Any] = {"model": None, "api_base": None, "concurrency": {}}
     summary = Path(path).with_name("profile_export_aiperf.json")
@@ -161,7 +161,7 @@ def _only(names: Any) -> str | None:
 
 
 def run_name(pattern: str, path: str) -> str:
-    """What tells this file's run from the others of the pattern: its folder below the part before any glob."""
+    """The name of this file's run among those of the pattern: its folder below the part before any glob."""
     fixed = before_glob(Path(pattern))
     root = fixed if fixed.is_dir() else fixed.parent
     folder = Path(path).parent.relative_to(root).as_posix()

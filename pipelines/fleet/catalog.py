@@ -18,7 +18,7 @@ STREAMS = ("power", "tokens")
 
 
 def families(seeds: Path = SEEDS) -> Mapping[str, Family]:
-    """Metric name -> Family. ValueError where rows of one metric disagree: a collector could not tell them apart."""
+    """Metric name -> Family. ValueError where rows of one metric disagree: a collector has only the metric's name."""
     found: dict[str, Family] = {}
     for row in _rows(seeds / "metric_catalog.csv"):
         if row["stream"] not in STREAMS:

@@ -1,4 +1,4 @@
-"""What a message says about a wrong fleet file: the key, the value and what was expected.
+"""The parts of a message about a wrong fleet file: the key, the value and what was expected.
 
 Add a sentence here when pydantic's own would not help. Keep out the rules themselves: they are in `fleet_file` and
 `sources`.

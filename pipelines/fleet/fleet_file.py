@@ -369,7 +369,7 @@ def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:
         yield f"landing.target: got {landing.target!r}, expected 'lake' because engine is spark, which reads files"
     elif not Path(landing.path).is_absolute():  # every path on a file system is by now, and no URL is
         shown = url_without_secrets(landing.path)
-        yield f"landing.path: got {shown!r}, expected a local or shared folder because engine is spark: marts lie there"
+        yield f"landing.path: got {shown!r}, expected a local or shared folder because engine is spark: marts are there"
 
 
 def _double_assignments(fleet: Fleet) -> Iterator[str]:

@@ -46,7 +46,7 @@ class _Builder:
     """Plain values from the events of a YAML text, as yaml.safe_load makes them, but ten times as fast.
 
     It refuses what plain YAML would take: a key that is in a mapping twice (the last one would silently count), nesting
-    without end, and aliases that multiply (they would take Python's stack, or all memory).
+    without limit, and aliases that multiply (they would take Python's stack, or all memory).
     """
 
     def __init__(self, text: str) -> None:

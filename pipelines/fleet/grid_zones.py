@@ -17,7 +17,7 @@ from pipelines.fleet.grid_sources import GridIntensity
 # The zone of a site whose grid is unknown: it has no CO2, and no warning.
 UNKNOWN_ZONE = "unknown"
 NEAREST = 3
-# A name less similar than this (1 is equal) is no slip of the hand: who wrote `Germany` sees all zones, DE among them.
+# A name less similar than this (1 is equal) is no typing error: for `Germany` all zones are shown, with DE.
 SIMILAR = 0.5
 
 
@@ -35,7 +35,7 @@ def unserved_sites(zones: Mapping[str, str], grid: GridIntensity, seeds: Path = 
 def unused_sources(zones: Mapping[str, str], grid: GridIntensity) -> Iterator[str]:
     """A line for each grid source whose zone no site has: it may be mistyped, and the sites keep their yearly factors.
 
-    No mistake for certain: a site may be about to open.
+    It may also be right: a site may open later.
     """
     if not zones:
         return

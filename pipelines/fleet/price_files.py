@@ -1,6 +1,6 @@
 """The price lists of models that a fleet file names.
 
-Add here what the fleet file may say of a list. Keep out how a list is read (`collectors.records.price_lists`) and how
+Add here what the fleet file may set for a list. Keep out how a list is read (`collectors.records.price_lists`) and how
 its rows reach the warehouse (`pipelines.landing.price_landing`). What a GPU-hour costs is in `cost_rates`.
 """
 

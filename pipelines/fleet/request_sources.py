@@ -33,8 +33,8 @@ class RequestSource(Part):
     @property
     def constants(self) -> dict[str, Any]:
         """The columns that the fleet file fills in."""
-        said = {name: getattr(self, name) for name in ("engine", "model", "team", "tenant")}
-        return {name: value for name, value in said.items() if value is not None}
+        given = {name: getattr(self, name) for name in ("engine", "model", "team", "tenant")}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class LiteLLMLog(RequestSource):
@@ -112,8 +112,8 @@ AnyRequestSource = Annotated[LiteLLMLog | AccessLogSource | LoadTest | AzureTrac
 
 
 class Benchmark(Part):
-    """Published results of other people's benchmarks. What the files do not say (`accelerator`, `model`, …) may be said
-    here; `as_of` is the date at which they were published."""
+    """Published results of other people's benchmarks. What the files lack (`accelerator`, `model`, …) may be set here;
+    `as_of` is the date at which they were published."""
 
     name: SourceName
     kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy"]
@@ -129,6 +129,6 @@ class Benchmark(Part):
         """The files of this publisher."""
         from collectors.records.benchmark_files import BenchmarkFile  # noqa: PLC0415
 
-        said = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})
-        constants = {name: value for name, value in said.items() if value is not None}
+        given = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})
+        constants = {name: value for name, value in given.items() if value is not None}
         return BenchmarkFile(self.kind, self.path, constants)

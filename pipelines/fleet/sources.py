@@ -53,7 +53,7 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
     else:
         path = roots[base] / text
     if "$" in str(path.relative_to(folders[0]) if named else text):
-        raise ValueError("a variable may only stand at the start, as ${VAR}/…")
+        raise ValueError("a variable may only be at the start, as ${VAR}/…")
     parts = path.parts
     first_glob = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
     if ".." in parts[first_glob:]:
@@ -108,13 +108,13 @@ def _not_of_the_book(name: str) -> str:
         raise ValueError(
             "expected a name that does not begin with '__': the ledger's own rows do, such as __unallocated__ and"
             " __unknown__. A name that a source reports is written with double quotes in the ledger and here:"
-            f" '\"{name}\"'; the name as it is reported may stand under aliases"
+            f" '\"{name}\"'; the name as it is reported may be in aliases"
         )
     return name
 
 
 def by_metric(values: Mapping[str, str], known: Collection[str], info: ValidationInfo) -> dict[str, str]:
-    """`values` as metric -> column, or ValueError. `known` are the names that may stand for a metric.
+    """`values` as metric -> column, or ValueError. `known` are the names that may mean a metric.
 
     Up to 0.1 the key was the column. An entry that only makes sense that way is turned around, and noted in the
     context's `notices`; one that makes sense both ways or neither is refused.

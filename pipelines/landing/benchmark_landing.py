@@ -37,12 +37,12 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
     for benchmark in fleet.benchmarks:
         failure, table = None, None
         try:
-            said = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
-            rows = [{**said, **row} for row in benchmark.files().results()]
+            stated = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
+            rows = [{**stated, **row} for row in benchmark.files().results()]
             table = pa.Table.from_pylist([{column: row.get(column) for column in columns} for row in rows])
         except SourceError as refusal:
             failure = str(refusal)
-        except Exception as error:  # whatever a file does to its reader, it is no reason to book no energy
+        except Exception as error:  # no error of a reader may stop the booking of energy
             why = printable(f"{type(error).__name__}: {error}")
             failure = f"{benchmark.path}: cannot be read as {benchmark.kind}: {why}"
         if table is not None:

@@ -116,7 +116,7 @@ def names_of(file: GridFile) -> list[str]:
 
 
 def _forget_files(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
-    """Files that the fleet no longer names are no longer known."""
+    """Delete the rows of files that the fleet no longer names."""
     named = [name for file in fleet.grid_intensity.files for name in _found(file)]
     connection.execute(
         "delete from raw.grid_intensity where source_kind = ? and not list_contains(?::varchar[], source)",
@@ -165,7 +165,7 @@ def _land_source(
 
 
 def _asked(collector: GridCollector, window: Window, failures: int) -> pa.Table:
-    """The collector's rows; SourceError also for a defect of its own, which must not cost the other zones."""
+    """The collector's rows; SourceError also for a defect of its own, which must not stop the other zones."""
     if failures >= FAILURES_IN_A_ROW:
         raise SourceError(
             collector.url, None, f"not asked: {collector.source} had failed {FAILURES_IN_A_ROW} times in a row"
@@ -260,7 +260,7 @@ def _missing(connection: duckdb.DuckDBPyConnection) -> str | None:
 def _replace(
     connection: duckdb.DuckDBPyConnection, source: str, kind: str, zone: str, day: Window | None = None
 ) -> bool:
-    """Put grid_came in the place of what is held; whether it was the same."""
+    """Replace the held rows by grid_came; returns whether they were the same."""
     times = "" if day is None else "and start_at >= $3 and start_at < $4"
     held = f"from raw.grid_intensity where source = $1 and zone = $2 {times}"
     edges = [] if day is None else [day.start_at, day.end_at]

@@ -2,7 +2,7 @@
 
 A landing in a lake puts its manifest and then commits in the warehouse. If the process is killed in between, the
 lake has a landing that the warehouse lacks. Its series and chunks are in the lake too, so no source has to be asked
-again. The same rebuilds a warehouse that was lost. Keep out landings themselves: that is `telemetry_landing`.
+again. The same steps rebuild a lost warehouse. Keep out landings themselves: that is `telemetry_landing`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def heal(
         source, on = missing[0]
         raise LakeError(
             f"{store.lake.shown}: holds nothing of {source} on {on} (and {len(missing) - 1} more), which the warehouse"
-            " says it landed there: is landing.path right, and the lake mounted?"
+            " lists as landed there: is landing.path right, and the lake mounted?"
         )
     stale = [manifest for key, manifest in sorted(landed.items()) if known.get(key) != manifest.landing_id]
     for manifest in stale:

@@ -7,7 +7,8 @@
     control/<run_id>/<schema>.<table>.parquet                                    the warehouse's small tables, for Spark
 
 An object store has no rename, so a date is replaced by new files and then one put of its manifest; a reader follows
-manifests only. Add here how files lie and are found. Keep out when they are written (`stores`) and what they mean.
+manifests only. Add here the places of files and how to find them. Keep out when they are written (`stores`)
+and what they mean.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _EXPORTED = {
 
 
 class LakeError(Exception):
-    """The lake cannot be used as it is; the message says why, without secrets."""
+    """The lake cannot be used as it is; the message gives the reason, without secrets."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class Lake:
     ) -> None:
         """Views `schema`.power_samples and `schema`.token_samples over exactly the live files of [start, end).
 
-        They stand in place of empty tables of these names. ValueError where such a table holds rows.
+        They replace empty tables of these names. ValueError where such a table holds rows.
         """
         landed = [manifest for (_, on), manifest in sorted(self.landed().items()) if start <= on < end]
         for table in SAMPLE_TABLES:
@@ -263,7 +264,7 @@ class Lake:
 
 
 def folder(table: str, source: str, on: date) -> str:
-    """Where the files of one table, source and date lie, relative to the lake."""
+    """The folder of the files of one table, source and date, relative to the lake."""
     return f"raw/{table}/date={on.isoformat()}/source={source}"
 
 

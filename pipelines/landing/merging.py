@@ -1,7 +1,7 @@
 """Merging into a day that is already held: the rows of a source that gives its day piece by piece.
 
 A spool's files arrive when they arrive, and arrive again after a crash between commit and removal. Here is what merging
-means, as SQL over wherever the samples lie. Keep out where that is (`stores`), the first landing of a day and
+means, as SQL over samples in any store. Keep out where that is (`stores`), the first landing of a day and
 everything about windows (`telemetry_landing`).
 """
 

@@ -53,7 +53,7 @@ class Writer:
         self._rows_in_file = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take rows in; they lie in files after `close`."""
+        """Take rows in; they are in files after `close`."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._waiting.append(table)
         self._rows_waiting += table.num_rows
@@ -108,7 +108,7 @@ class Writer:
 
 
 def sync_folder(path: Path) -> None:
-    """Make new names survive a crash of the host; some shares refuse, and there the names are all one gets."""
+    """Make new names survive a crash of the host; where a share refuses, only the names are made."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

@@ -1,7 +1,7 @@
 """Price lists of models into raw.model_prices: each file of the fleet file replaces what was held of it.
 
 Add here what has to hold for every list. Keep out how a list is read (`collectors.records.price_lists`) and what is
-compared with it (model_list_prices). What a GPU-hour costs is `cost_rates`; a tariff is its site's.
+compared with it (model_list_prices). What a GPU-hour costs is in `cost_rates`; a tariff is in its site.
 """
 
 from __future__ import annotations

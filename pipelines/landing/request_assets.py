@@ -44,8 +44,8 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
         """One row per request, as a gateway, a log or a load test reported it, with its tokens counted in one way.
 
-        Landed per source and UTC day. A source that fails costs its own check, not the day; not even all of them do:
-        the book needs only telemetry.
+        Landed per source and UTC day. If a source fails, only its own check fails, not the day. This holds even if
+        all sources fail: the book needs only telemetry.
         """
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
@@ -87,7 +87,7 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     def benchmark_results() -> Iterator[Any]:
         """One row per published result of other people's benchmarks, in one vocabulary, replaced whole.
 
-        Files that cannot be read cost their own check, and keep what they gave before. The asset does not fail, not
+        Files that cannot be read fail their own check, and keep their earlier rows. The asset does not fail, not
         even where no file can be read: the energy book needs none of them.
         """
         with opened(fleet, "benchmark results") as connection:

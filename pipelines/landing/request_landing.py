@@ -59,7 +59,7 @@ def land(
     except SourceError as refusal:
         failure = (refusal.url, refusal.status, refusal.reason)
     except Exception as defect:
-        # A defect in one reader must not cost the run its other sources.
+        # A defect in one reader must not stop the run's other sources.
         logger.exception("request source %s failed", collector.source)
         failure = (getattr(collector, "url", None), None, printable(f"{type(defect).__name__}: {defect}"))
     results = []

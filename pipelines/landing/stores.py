@@ -1,8 +1,8 @@
-"""Where the samples of a landing lie: in the warehouse itself, or in a lake beside it.
+"""Where the samples of a landing are stored: in the warehouse itself, or in a lake beside it.
 
-Landing, collectors and assets speak to a `Store` and do not know which. The small tables (series, chunks, audit) are
-rows of the warehouse with both. Add a store here when samples may lie somewhere else. Keep out what holds for every
-landing (`telemetry_landing`) and how files lie in a lake (`lake`).
+Landing, collectors and assets use a `Store` and do not know which. The small tables (series, chunks, audit) are
+rows of the warehouse with both. Add a store here for another place of samples. Keep out what holds for every
+landing (`telemetry_landing`) and where files are in a lake (`lake`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HeldDay(Protocol):
     """
 
     def clear(self) -> None:
-        """What was held goes: the answer replaces it."""
+        """Remove the held rows: the answer replaces them."""
 
     def insert(self, table: str, samples: pa.Table) -> None:
         """Add rows of SAMPLE_SCHEMA to power_samples or token_samples."""
@@ -58,7 +58,7 @@ class HeldDay(Protocol):
 
 
 class Store(Protocol):
-    """Where a fleet's samples lie."""
+    """Where a fleet's samples are stored."""
 
     def day(self, connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> HeldDay:
         """The samples of a source on the window's UTC day."""
@@ -109,14 +109,14 @@ def validate(fleet: Fleet) -> None:
         raise FleetError(
             fleet.path,
             [
-                f"landing.target: this fleet's samples lie in {held}, not in {wanted}: give the fleet a new name, or"
+                f"landing.target: this fleet's samples are in {held}, not in {wanted}: give the fleet a new name, or"
                 f" remove {fleet.warehouse} and land again"
             ],
         )
 
 
 def _holds_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Whether samples lie in the warehouse's own table; a lake's view of that name is no table."""
+    """Whether samples are in the warehouse's own table; a lake's view of that name is no table."""
     query = "select count(*) from duckdb_tables() where schema_name = 'raw' and table_name = ?"
     is_table = connection.execute(query, [table]).fetchall() == [(1,)]
     return is_table and connection.execute(f"select 1 from raw.{table} limit 1").fetchall() == [(1,)]

@@ -84,7 +84,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def telemetry(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """Land every source of the fleet file, day by day. A source that fails costs its own check, not the day."""
+        """Land every source of the fleet file, day by day. If one fails, only its own check fails, not the day."""
         window = context.partition_time_window
         stores.validate(fleet)
         start, end = window.start.date(), window.end.date()
@@ -135,7 +135,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def grid_intensity(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """Land the files and APIs of grid intensity. One that fails costs its check: yearly factors stand in."""
+        """Land the files and APIs of grid intensity. If one fails, its check fails: yearly factors replace it."""
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
         # Before the warehouse is locked: an API may need its whole time limit.
@@ -159,7 +159,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def model_prices() -> Iterator[Any]:
-        """Land the fleet's lists of prices, each whole. One that cannot be read costs its check."""
+        """Land the fleet's lists of prices, each whole. If one cannot be read, its check fails."""
         with opened(fleet, "prices") as connection:
             troubles = price_landing.land_prices(connection, fleet.prices.files)
         yield dg.MaterializeResult(asset_key=prices_key, metadata={"lists": len(fleet.prices.files)})
@@ -267,7 +267,7 @@ def land_days(
 
 
 def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:
-    """Days outside the run of which late files wait in a spool; none where the source cannot say."""
+    """Days outside the run of which late files wait in a spool; none where the source cannot list them."""
     if not hasattr(collector, "days"):
         return []
     try:
@@ -279,7 +279,7 @@ def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequ
 
 
 def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
-    """The last hour before the period, if the run begins with it, and the first one after the run, if it has begun.
+    """The last hour before the period, if the run begins with it, and the first hour after the run, if it has started.
 
     A source that is read more seldom than every half hour is asked for two of its intervals.
     """
@@ -299,7 +299,7 @@ def _day(day: date) -> Window:
 
 @contextmanager
 def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The fleet's warehouse with all its tables, ours alone to write for the `with` block."""
+    """The fleet's warehouse with all its tables, which only this process writes in the `with` block."""
     with database.writing(fleet.warehouse, purpose), closing(database.connect(fleet.warehouse)) as connection:
         create_tables(connection)
         yield connection

@@ -292,7 +292,7 @@ class _Unit:
             reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
             raise _SourceFailed(getattr(self.collector, "url", ""), None, reason) from failure
         except Exception as failure:
-            # A defect in one collector must not cost the day its other sources; fleet files hold no secrets to leak.
+            # A defect in one collector must not stop the day's other sources; fleet files hold no secrets to leak.
             logger.exception("source %s failed in window %s", self.source, self.window)
             url = getattr(self.collector, "url", "")
             raise _SourceFailed(url, None, printable(f"{type(failure).__name__}: {failure}")) from failure
@@ -308,7 +308,7 @@ class _Unit:
         return pa.array(self.register.overlapping_series(), pa.int64())
 
     def chunks(self) -> pa.Table:
-        """The day's rows of raw.series_chunks as they stand now."""
+        """The day's rows of raw.series_chunks as they are now."""
         return stale_dates.chunks(self.connection, self.source, self.window)
 
     def _settled(self, rows: int) -> Landing:

@@ -260,10 +260,10 @@ def test_while_the_spool_is_away_batches_wait_and_the_oldest_go(tmp_path, caplog
     spool.unlink()
     assert writer.flush()
     assert [row[2] for row in collected(SpoolCollector("agents", spool), window_of(DAY))[0]] == [2.0, 3.0, 4.0]
-    told = [record.getMessage() for record in caplog.records]
-    assert sum("cannot be written, batches wait" in line for line in told) == 1
-    assert sum("is written again" in line for line in told) == 1
-    assert "dropped the 1 oldest rows (2 in all)" in told[-2]
+    logged = [record.getMessage() for record in caplog.records]
+    assert sum("cannot be written, batches wait" in line for line in logged) == 1
+    assert sum("is written again" in line for line in logged) == 1
+    assert "dropped the 1 oldest rows (2 in all)" in logged[-2]
 
 
 def test_a_full_batch_is_due_at_once(tmp_path):
@@ -320,7 +320,7 @@ def test_families_from_a_list_from_a_catalogue_and_by_default(tmp_path):
 
 @contextmanager
 def counting_page():
-    """A page whose counter says how often it was read; the list tells the counts that were sent."""
+    """A page whose counter is the number of its reads; the list holds the counts that were sent."""
     sent = []
 
     def answer(request):
@@ -369,10 +369,10 @@ def test_an_agent_that_is_asked_to_stop_loses_nothing(tmp_path, number):
         wait_for(lambda: len(sent) >= 5)
         agent.send_signal(number)
         assert agent.wait(timeout=20) == 0
-        told = agent.stderr.read().decode()
+        logged = agent.stderr.read().decode()
     values, register = landed_values(tmp_path / "spool")
     assert values == [float(count) for count in sent]
-    assert f"stopped: {len(sent)} rows in 1 files, 0 rows lost" in told
+    assert f"stopped: {len(sent)} rows in 1 files, 0 rows lost" in logged
     assert register.unknown_table().to_pylist() == [{"metric": "unwanted", "series": 1}]
     port = url.split(":")[2].partition("/")[0]
     assert register.series_table().column("labels").to_pylist() == [f'{{"instance":"gpu-a:{port}","node":"gpu-a"}}']
@@ -407,7 +407,7 @@ def test_two_hosts_share_a_spool(tmp_path):
     assert sorted(text.partition('"node":')[2] for text in labels) == ['"gpu-a"}', '"gpu-b"}']
 
 
-def test_a_failing_page_is_told_once_per_change_and_tried_again(tmp_path):
+def test_a_failing_page_is_logged_once_per_change_and_tried_again(tmp_path):
     is_broken, asked = [True], []
 
     def answer(request):
@@ -428,12 +428,12 @@ def test_a_failing_page_is_told_once_per_change_and_tried_again(tmp_path):
         wait_for(lambda: asked.count(False) >= 4)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(timeout=20) == 0
-        told = agent.stderr.read().decode()
-    assert told.count("answered text/html, not metrics") == 1
-    assert told.count("answers again") == 1
+        logged = agent.stderr.read().decode()
+    assert logged.count("answered text/html, not metrics") == 1
+    assert logged.count("answers again") == 1
 
 
-def test_an_agent_without_nvml_says_so_once_and_reads_its_page(tmp_path):
+def test_an_agent_without_nvml_logs_it_once_and_reads_its_page(tmp_path):
     with (
         counting_page() as (url, sent),
         running(
@@ -443,9 +443,9 @@ def test_an_agent_without_nvml_says_so_once_and_reads_its_page(tmp_path):
         wait_for(lambda: len(sent) >= 5)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(timeout=20) == 0
-        told = agent.stderr.read().decode()
+        logged = agent.stderr.read().decode()
     # One line whether or not the host of this test has a GPU.
-    assert told.count(" nvml: ") == 1
+    assert logged.count(" nvml: ") == 1
     assert landed_values(tmp_path / "spool")[0]
 
 

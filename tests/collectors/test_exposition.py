@@ -91,7 +91,7 @@ def test_the_real_vllm_pages_give_the_clients_own_totals():
         with answering(recorded(name)) as url:
             looks.append(totals(ExpositionPage(f"{url}/metrics", VLLM).look()))
     before, after = looks
-    # A label set that nobody has used yet is not on the page before: it counts from zero.
+    # A label set without a request is not on the page before: it counts from zero.
     moved = {key: after[key] - before.get(key, 0.0) for key in after if key[0].endswith("_total")}
     assert moved == {
         ("vllm:prompt_tokens_total", ""): 10_920.0,
@@ -172,7 +172,7 @@ def test_openmetrics_is_read_where_a_page_insists():
     }
 
 
-def test_nan_and_infinity_are_what_the_page_said():
+def test_nan_and_infinity_are_read_as_on_the_page():
     samples, _ = parse_page("a NaN\nb +Inf\nc -Inf\nd -1\ne 9223372036854775794\n")
     assert math.isnan(samples[0].value)
     assert [sample.value for sample in samples[1:]] == [math.inf, -math.inf, -1.0, 9223372036854775794.0]

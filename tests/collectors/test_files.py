@@ -260,7 +260,7 @@ def test_errors_name_file_column_and_what_there_is(tmp_path):
     with pytest.raises(SourceError, match=r"p\.parquet: no column 'watts'; there are 'node', 'at', 'w'"):
         collected(FileMapping(str(tmp_path / "p.parquet"), **WALL))
     pq.write_table(pa.table({"node": ["n"], "at": [5], "watts": [1.0]}), tmp_path / "p.parquet")
-    with pytest.raises(SourceError, match=r"p\.parquet: column 'at' is int64: say its time_unit"):
+    with pytest.raises(SourceError, match=r"p\.parquet: column 'at' is int64: set its time_unit"):
         collected(FileMapping(str(tmp_path / "p.parquet"), **WALL))
     with pytest.raises(SourceError, match=r"p\.txt: not a \.csv"):
         collected(FileMapping(written(tmp_path / "p.txt", "x"), **WALL))
@@ -287,7 +287,7 @@ def test_a_file_with_a_header_only_is_an_empty_source(tmp_path):
     assert register.chunk_table().num_rows == 0
 
 
-# --- files that do not hold what their mapping says -------------------------------------------------------------------
+# --- files that do not hold what their mapping names ------------------------------------------------------------------
 
 ISO_HELP = (
     "expected text such as 2026-07-18T15:52:43.787Z, 2026-07-18 15:52:43+02:00 or 2026/07/18 15:52:43.787"
@@ -483,8 +483,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
             "print(n, tracemalloc.get_traced_memory()[1] + pyarrow.default_memory_pool().max_memory())"
         )
         root = Path(__file__).resolve().parents[2]
-        told = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
-        count, peak = map(int, told.split())
+        done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+        count, peak = map(int, done.stdout.split())
         assert count == rows
         peaks.append(peak)
     assert peaks[1] < 1.1 * peaks[0]

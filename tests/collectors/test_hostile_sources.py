@@ -39,7 +39,7 @@ NOON_MS = int(MIDNIGHT.timestamp()) * 1000 + 43_200_000
 POWER = WATTS.metric
 QUICK = Limits(answer_seconds=2.0)
 UNWELL = {"UUID": 'GPU-"quoted"', "Hostname": "two\nlines\u2028", "pod": "\\back]]}{,ünï😀", 'na"me\n={,ü': '"'}
-# Per series: labels and (milliseconds after noon, value); the first stands twice.
+# Per series: labels and (milliseconds after noon, value); the first is there twice.
 FLOOD = [
     (UNWELL, [(0, 250.0), (15_000, math.nan), (30_000, SENTINEL_FROM + 3.4e15), (45_000, -1.0), (60_000, math.inf)]),
     (UNWELL, [(0, 260.0), (75_000, 240.0)]),
@@ -47,7 +47,7 @@ FLOOD = [
 ]
 
 
-# --- how each kind of source says the same ----------------------------------------------------------------------------
+# --- the same series in each kind of source ---------------------------------------------------------------------------
 
 
 def number(value):
@@ -84,8 +84,8 @@ def as_page(series):
 
     lines = []
     for labels, samples in series:
-        told = ",".join(f"{quoted(name)}={quoted(text)}" for name, text in labels.items())
-        lines += [f"{POWER}{{{told}}} {number(value)} {NOON_MS + ms}" for ms, value in samples]
+        pairs = ",".join(f"{quoted(name)}={quoted(text)}" for name, text in labels.items())
+        lines += [f"{POWER}{{{pairs}}} {number(value)} {NOON_MS + ms}" for ms, value in samples]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -209,10 +209,10 @@ class Fleet:
         if result.outcome == "failed":
             assert self.rows("select count(*) from raw.power_samples") == [(100,)]
             assert self.rows("select distinct source from raw.series") == [("well",)]
-        told = (
+        query = (
             "select outcome, rows, status, detail from raw.landings where source = 'unwell' order by rowid desc limit 1"
         )
-        assert self.rows(told) == [(result.outcome, result.rows, result.status, result.detail)]
+        assert self.rows(query) == [(result.outcome, result.rows, result.status, result.detail)]
         return result
 
     def rows(self, query):
@@ -319,11 +319,11 @@ def test_an_answer_that_is_none_fails_alone_and_says_why(refusing_fleet, kind, p
     whole = spell([({"UUID": "GPU-a"}, [(n * 1000, 250.0) for n in range(500)])])
     with served(lambda handler: answer(handler, whole, media_type), kind) as unwell:
         result = refusing_fleet.lands(unwell)
-    told = expected[list(SERVED).index(kind)]
-    if told is None:  # an export without a line is an honest answer
+    failure = expected[list(SERVED).index(kind)]
+    if failure is None:  # an export without a line is an honest answer
         assert (result.outcome, result.rows) == ("empty", 0)
         return
-    status, reason = told
+    status, reason = failure
     assert (result.outcome, result.rows, result.status) == ("failed", 0, status)
     assert reason in result.detail
 
@@ -332,7 +332,7 @@ def successful(data):
     return orjson.dumps({"status": "success", "data": data})
 
 
-# JSON that parses, under the right media type: what was said, and what the failure says of it.
+# JSON that parses, under the right media type: the answer, and the reason in the failure.
 OTHER_SHAPES = {
     "an object without a status": (b'{"message":"hello"}', "status is not success: no status; it begins with '{"),
     "a vector": (
@@ -494,8 +494,8 @@ def landed_by_a_child(tmp_path, sources):
         json.dumps(sources),
     ]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    told = json.loads(printed.stdout)
-    return told["outcomes"], told["peak_mib"], time.monotonic() - began
+    result = json.loads(printed.stdout)
+    return result["outcomes"], result["peak_mib"], time.monotonic() - began
 
 
 def test_a_gzip_bomb_costs_little_more_than_the_limits(tmp_path):
@@ -527,9 +527,9 @@ def test_a_million_series_are_refused_before_they_fill_the_memory(tmp_path):
         return b"".join(b"%sGPU-%07d%s" % (before, n, after) for n in range(1_000_000))
 
     one = [({"UUID": "GPU-0000000"}, [(0, 250.0)])]
-    empty, begun = as_matrix([]), as_matrix(one)
+    empty, matrix = as_matrix([]), as_matrix(one)
     at = empty.index(b"[]") + 1
-    series = begun[at : len(begun) - (len(empty) - at)]
+    series = matrix[at : len(matrix) - (len(empty) - at)]
     bodies = {
         "prometheus": empty[:at] + line(series + b",")[:-1] + empty[at:],
         "victoria_metrics": line(as_export(one)),

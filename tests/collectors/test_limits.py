@@ -1,6 +1,6 @@
 """Limits that hold: bytes, seconds and series of answers and files, whatever a server or a file does.
 
-Each limit was first seen broken: the docstring of a test says what happened without it. Memory is that of a child
+Each limit was first seen broken: the docstring of a test has what happened without it. Memory is that of a child
 process (VmHWM), because the test's own process has been larger before.
 """
 
@@ -263,7 +263,7 @@ def test_a_server_that_hangs_is_asked_once_and_for_the_time_of_an_answer():
             collected(collector)
         assert time.monotonic() - began < 2
     assert asked == [1]
-    # The time-out of a fleet that says nothing.
+    # The time-out of a fleet that sets none.
     assert Limits().answer_seconds == 60.0
     assert Limits().window_seconds == 300.0
 
@@ -285,15 +285,15 @@ def test_an_answer_that_drips_ends_at_its_time_limit():
             collector.check(HOUR) or collected(collector)
 
 
-@pytest.mark.parametrize("said", ["86400", "Fri, 31 Dec 2100 23:59:59 GMT", "not a time", "1" * 400])
-def test_no_server_makes_a_landing_wait_a_day(monkeypatch, said):
+@pytest.mark.parametrize("retry_after", ["86400", "Fri, 31 Dec 2100 23:59:59 GMT", "not a time", "1" * 400])
+def test_no_server_makes_a_landing_wait_a_day(monkeypatch, retry_after):
     """`Retry-After: 86400` is waited for as long as the longest pause, an unreadable one not at all."""
     monkeypatch.setattr(http_client, "LONGEST_PAUSE_SECONDS", 0.2)
     asked = []
 
     def later(handler):
         asked.append(time.monotonic())
-        reply(handler, 503, b"", Retry_After=said)
+        reply(handler, 503, b"", Retry_After=retry_after)
 
     with exporter(later) as url:
         began = time.monotonic()

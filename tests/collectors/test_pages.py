@@ -1,7 +1,7 @@
 """Every engine's and exporter's page through the product's own path: looked at twice, spooled, landed, booked.
 
-`pages/<source>_before.prom` and `…_after.prom` are what one host said at 22:00 and at 22:05; a page's first line says
-which program it was recorded from, or from which definitions it was written. All hosts are one fleet, booked once.
+`pages/<source>_before.prom` and `…_after.prom` are what one host served at 22:00 and at 22:05. A page's first line
+names the program that it was recorded from, or the definitions. All hosts are one fleet, booked once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PAGES = Path(__file__).parent / "pages"
 LOOKS = {"before": datetime(2026, 11, 20, 22, 0, tzinfo=UTC), "after": datetime(2026, 11, 20, 22, 5, tzinfo=UTC)}
 HOSTS = sorted(path.name.removesuffix("_before.prom") for path in PAGES.glob("*_before.prom"))
 
-# Host -> tokens by class, over its engines. A class that a page does not tell is absent: unknown, not 0.
+# Host -> tokens by class, over its engines. A class that a page does not have is absent: unknown, not 0.
 TOKENS = {
     # The client's own totals: 60 completions of 182 prompt and 42 generated tokens.
     "vllm": {"input": 10920, "cached_input": 7552, "computed_input": 3368, "output": 2520},
     "vllm_0_10": {"input": 8000 + 4000, "output": 1500 + 500},
     "vllm_ray": {"input": 6000 + 3000, "cached_input": 1500, "computed_input": 4500 + 3000, "output": 900 + 300},
-    # As batches ran, once though two ranks tell it; the requests that have finished account for less.
+    # As batches ran, once though two ranks report it; the requests that have finished account for less.
     "sglang": {"input": 4000 + 1000, "cached_input": 1000, "computed_input": 4000, "output": 2000},
     "tgi": {"input": 10000, "output": 3200},
     "trtllm": {"input": 80000, "cached_input": 20000, "output": 8000},
@@ -68,7 +68,7 @@ ENERGY = {
     ("module", "node_exporter//sys/class/powercap/intel-rapl:0"): 60,
     ("module", "node_exporter//sys/class/powercap/intel-rapl:1"): 45,
     ("module", "node_exporter//sys/class/powercap/intel-rapl:0:0"): 12,
-    # Racks of whose nodes nothing finer tells; a feed of -1 W is none.
+    # Racks whose nodes have no finer meter; a feed of -1 W is none.
     ("rack", "r1/pdu-a/1"): 1_800_000,
     ("rack", "r1/pdu-b/1"): 1_200_000,
     ("rack", "r2/pdu-d/1"): 270_000,
@@ -163,12 +163,12 @@ def test_joules_by_meter(book: Book) -> None:
 
 
 def test_a_full_cache_is_known_by_each_engines_own_name(book: Book) -> None:
-    told = "select distinct source_kind, metric from staging.stg_series where quantity = 'kv_cache_usage'"
+    query = "select distinct source_kind, metric from staging.stg_series where quantity = 'kv_cache_usage'"
     assert {
         ("nim", "gpu_cache_usage_perc"),
         ("vllm", "vllm:gpu_cache_usage_perc"),
         ("vllm", "vllm:kv_cache_usage_perc"),
-    } == set(book.query(told))
+    } == set(book.query(query))
 
 
 def test_families_that_the_catalogue_does_not_know_are_counted(book: Book) -> None:

@@ -115,7 +115,7 @@ def test_counters_go_to_their_own_stream(history):
     ]
 
 
-def test_unknown_families_of_known_exporters_are_told_with_their_series(history):
+def test_unknown_families_of_known_exporters_are_reported_with_their_series(history):
     _, register = collected(history)
     assert register.unknown_table().to_pylist() == [
         {"metric": "DCGM_FI_DEV_NEW", "series": 1},
@@ -123,7 +123,7 @@ def test_unknown_families_of_known_exporters_are_told_with_their_series(history)
     ]
 
 
-def test_other_programs_metrics_are_not_told_for_beginning_with_the_same_word(history):
+def test_other_programs_metrics_are_not_reported_for_beginning_with_the_same_word(history):
     rapl = "node_rapl_package_joules_total"
     _, register = collected(history, families={**FAMILIES, rapl: Family(rapl, "power", "node_exporter")})
     assert register.unknown_table()["metric"].to_pylist() == ["DCGM_FI_DEV_NEW", "vllm:new_total"]

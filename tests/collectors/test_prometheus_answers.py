@@ -198,7 +198,7 @@ def test_garbage_is_a_source_error_and_never_a_sample(case):
     assert expected in str(error)
 
 
-def test_a_redirect_is_not_followed_and_its_query_not_told():
+def test_a_redirect_is_not_followed_and_its_query_not_shown():
     error = failure(
         lambda handler, _: reply(handler, 302, b"", Location="https://bob:x@login.example/auth?token=secret")
     )

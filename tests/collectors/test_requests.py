@@ -1,4 +1,4 @@
-"""Requests as their logs tell them: literal lines in, literal rows out, and tokens counted in one way."""
+"""Requests as their logs hold them: literal lines in, literal rows out, and tokens counted in one way."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_same_request_counts_the_same_at_both_providers(left: int, read: int
 
 
 @pytest.mark.parametrize(
-    ("said", "unit", "seconds"),
+    ("given", "unit", "seconds"),
     [
         ("2026-10-01T12:00:00Z", "s", 0),
         ("2026-10-01 12:00:00.5", "s", 0.5),
@@ -155,8 +155,8 @@ def test_the_same_request_counts_the_same_at_both_providers(left: int, read: int
         (datetime(2026, 10, 1, 12), "s", 0),  # noqa: DTZ001 (as from a column without time zone)
     ],
 )
-def test_times_are_utc_and_whole_microseconds(said: Any, unit: str, seconds: float) -> None:
-    assert instant_us(said, "at", unit) == NOON_NS // 1000 + round(seconds * 1e6)
+def test_times_are_utc_and_whole_microseconds(given: Any, unit: str, seconds: float) -> None:
+    assert instant_us(given, "at", unit) == NOON_NS // 1000 + round(seconds * 1e6)
 
 
 def test_a_time_without_an_offset_is_utc_wherever_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +169,10 @@ def test_a_time_without_an_offset_is_utc_wherever_it_is_read(monkeypatch: pytest
         time.tzset()
 
 
-@pytest.mark.parametrize("said", ["yesterday", 1_790_856_000_000, -5, float("inf"), "1790", True, [], "2026-13-01"])
-def test_what_is_no_time_of_this_century_is_no_time(said: Any) -> None:
+@pytest.mark.parametrize("given", ["yesterday", 1_790_856_000_000, -5, float("inf"), "1790", True, [], "2026-13-01"])
+def test_what_is_no_time_of_this_century_is_no_time(given: Any) -> None:
     with pytest.raises(Reject, match="at: got"):
-        instant_us(said, "at")
+        instant_us(given, "at")
 
 
 def test_an_access_log_of_plain_openai_answers_needs_no_mapping(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_mapped_access_log_gives_times_status_tenant_and_no_key(tmp_path: Path
     }
     columns = {
         "request_id": "request.id",
-        "started_at": "began",  # the log has none: the end and the duration say it
+        "started_at": "began",  # the log has none: it is the end minus the duration
         "ended_at": "time",
         "duration_ms": "took_ms",
         "ttft_ms": "first_ms",
@@ -336,7 +336,7 @@ def test_what_litellm_writes_for_unknown_is_unknown(tmp_path: Path) -> None:
         {**SPEND_LOG, "completionStartTime": SPEND_LOG["endTime"]},
         {**SPEND_LOG, "prompt_tokens": 60},
     )
-    # A model of one's own has no price in LiteLLM's list: it says 0.
+    # A model of one's own has no price in LiteLLM's list, which has 0.
     assert unpriced == {name: value for name, value in REQUEST.items() if name != "spend_usd"}
     assert failed["is_ok"] is False
     assert {"input_tokens", "output_tokens", "tokens_basis", "spend_usd"} & failed.keys() == set()
@@ -387,7 +387,7 @@ def aiperf_summary(concurrency: int, model: str = "Qwen/Qwen3-0.6B") -> dict[str
                 {"name": "profiling", "kind": "profiling", "type": "concurrency", "concurrency": concurrency},
             ],
         },
-        # Naive and in the time zone of whoever ran it; nobody may read it.
+        # Naive and in the time zone of whoever ran it; it must not be read.
         "start_time": "2026-10-01T05:00:00.000000",
         "end_time": "2026-10-01T05:03:00.000000",
     }

@@ -158,7 +158,7 @@ def test_a_trace_without_its_columns_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb", 'say "hi"', "\u202emirrored", "\U0001f525" * 300, "a\x00b", "\u0301\u0301"])
-def test_odd_names_come_as_they_were_said(tmp_path: Path, name: str) -> None:
+def test_odd_names_come_as_they_were_written(tmp_path: Path, name: str) -> None:
     ((row,), _) = collected(reader("access_log", tmp_path, lines(OPENAI | {"model": name})))
     assert row["model"] == name
 
@@ -219,18 +219,18 @@ def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
         "from collectors.samples import SourceError\n"
         "from collectors.text_files import document\n"
         "from tests.collectors.test_requests import DAY, collected\n"
-        "said = []\n"
+        "reasons = []\n"
         "for name in ('line', 'lines', 'rows'):\n"
         "    try:\n"
         "        collected(AccessLogCollector('s', AccessLog(f'{sys.argv[1]}/{name}.jsonl.gz')))\n"
         "    except SourceError as refusal:\n"
-        "        said.append(refusal.reason)\n"
+        "        reasons.append(refusal.reason)\n"
         "try:\n"
         "    document(f'{sys.argv[1]}/document.jsonl.gz')\n"
         "except SourceError as refusal:\n"
-        "    said.append(refusal.reason)\n"
+        "    reasons.append(refusal.reason)\n"
         "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
-        "print(json.dumps([said, int(peak.split()[1]) >> 10]))\n"
+        "print(json.dumps([reasons, int(peak.split()[1]) >> 10]))\n"
     )
     done = subprocess.run(
         [sys.executable, program, tmp_path],
@@ -240,8 +240,8 @@ def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-    said, peak_mib = json.loads(done.stdout)
-    line, empty, rows, whole = said
+    reasons, peak_mib = json.loads(done.stdout)
+    line, empty, rows, whole = reasons
     assert line == "line 1 is longer than 8 MiB"
     assert empty == whole == "expands to more than 200 times its size"
     assert rows.startswith("no row is a request: 10000 rows rejected; the first: ")
@@ -272,7 +272,7 @@ def test_whatever_stands_in_a_field_it_is_a_row_a_reject_or_a_source_error(
     for name in data.draw(st.sets(st.sampled_from(sorted(row)), min_size=1, max_size=3)):
         row[name] = data.draw(json_values)
     rows, rejects = collected(reader(kind, tmp_path, lines(GOOD[kind], row)))
-    assert len(rows) + rejects.rows in (1, 2)  # 1: a time that lies in no window of the test
+    assert len(rows) + rejects.rows in (1, 2)  # 1: a time that is in no window of the test
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -155,7 +155,7 @@ def test_a_sample_of_an_unregistered_series_is_an_error():
         SeriesRegister("cluster", DAY).observe(sample_batch(np.array([12345]), np.array([0]), np.array([1.0])))
 
 
-def test_unknown_families_with_the_most_series_ever_told():
+def test_unknown_families_with_the_most_series_ever_reported():
     register = SeriesRegister("cluster", DAY)
     register.unknown("vllm:new_total", 4)
     register.unknown("DCGM_FI_NEW", 8)

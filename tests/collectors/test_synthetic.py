@@ -301,7 +301,7 @@ def test_a_gauge_only_node_misses_four_samples():
         assert missing == {at(10, 22, 19, minute, second) for minute in (6, 7, 8, 9)}
 
 
-def test_lies_are_told_where_they_are_planted():
+def test_faults_are_where_they_are_planted():
     faults = {}
     for day in (9, 13, 16, 19):
         page = Page(Window(at(10, day), at(10, day + 1)), (POWER, ENERGY))

@@ -144,7 +144,7 @@ def test_replicas_become_one_series_both_ways(history, guarded):
     assert by_export.chunk_table() == by_selector.chunk_table()
 
 
-def test_the_export_is_used_where_it_is_and_a_refusal_is_told(history, guarded, caplog):
+def test_the_export_is_used_where_it_is_and_a_refusal_is_logged(history, guarded, caplog):
     url, asked = guarded
     asked.clear()
     with caplog.at_level(logging.INFO, "collectors.protocols.prometheus"):

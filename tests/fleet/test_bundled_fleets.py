@@ -1,4 +1,4 @@
-"""The fleet files that ship with the project are right, and speak of the telemetry that they name."""
+"""The fleet files that ship with the project are valid, and describe the telemetry that they name."""
 
 import csv
 import os

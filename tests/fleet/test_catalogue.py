@@ -1,4 +1,4 @@
-"""The seeds: every row means something to somebody."""
+"""The seeds: every row is used."""
 
 from __future__ import annotations
 

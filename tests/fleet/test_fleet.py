@@ -142,7 +142,7 @@ assignments: [{node: n1, start_at: 2026-10-01}]
         ),
         (
             'landing: {target: lake, path: "s3://key:hunter2@bucket/lake", engine: spark}',
-            "landing.path: got 's3://bucket/lake', expected a local or shared folder because engine is spark: marts lie"
+            "landing.path: got 's3://bucket/lake', expected a local or shared folder because engine is spark: marts are"
             " there",
         ),
         (
@@ -519,19 +519,19 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
     connection.close()
 
 
-def test_the_command_line_judges_a_file_without_a_traceback(tmp_path: Path) -> None:
-    def judge(path: Path) -> subprocess.CompletedProcess:
+def test_the_command_line_checks_a_file_without_a_traceback(tmp_path: Path) -> None:
+    def check(path: Path) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "pipelines", "fleet", "check", str(path)]
         return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, env=dict(os.environ))
 
-    right = judge(write(tmp_path, SMALLEST))
+    right = check(write(tmp_path, SMALLEST))
     assert (right.returncode, right.stderr) == (0, "")
     assert right.stdout.endswith("fleet.yaml: fleet mine, 1 source(s), 2026-10-01 to yesterday\n")
-    wrong = judge(write(tmp_path, SMALLEST + "grid_seconds: 7\n"))
+    wrong = check(write(tmp_path, SMALLEST + "grid_seconds: 7\n"))
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.endswith("fleet.yaml: grid_seconds: got 7, expected a divisor of 3600\n")
     assert "Traceback" not in wrong.stderr
-    old = judge(write(tmp_path, files_source("power.csv").replace("wall_power_watts: w", "w: wall_power_watts")))
+    old = check(write(tmp_path, files_source("power.csv").replace("wall_power_watts: w", "w: wall_power_watts")))
     assert old.returncode == 0
     assert old.stderr.count("\n") == 1
     assert "deprecated" in old.stderr and "Write values: {wall_power_watts: w}" in old.stderr

@@ -57,7 +57,7 @@ def test_a_mistyped_zone_of_a_site_may_be_nearest_to_the_zone_of_a_source(tmp_pa
         at_zone("US-CAL-CISO"),  # the seeds have its factor
         at_zone("NO-NO1") + NORWAY,  # a file has its hours; no seed knows it
         at_zone("GB-London") + LONDON,  # an API has
-        at_zone("unknown"),  # stated: nobody knows the grid
+        at_zone("unknown"),  # stated: the grid is unknown
     ],
 )
 def test_a_zone_that_something_knows_is_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
@@ -110,7 +110,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Book) -> None:
     """12 h × 100 W × 1.5 = 1.8 kWh in the north. Not reported: west has its year, south drew nothing in the hours
-    without a value, and of the dark site nobody stated a grid."""
+    without a value, and the dark site has no stated grid."""
     columns = "site, sum(facility_energy_kwh)::double, sum(location_gco2e)::double"
     assert book.query(f"select {columns} from marts.fleet_daily group by 1 order by 1") == [
         ("dark", pytest.approx(3.6), None),

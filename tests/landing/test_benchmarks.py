@@ -96,9 +96,9 @@ AA = (
 )
 
 
-def results(kind: str, folder: Path, text: str, name: str = "file.json", **said: Any) -> list[dict[str, Any]]:
+def results(kind: str, folder: Path, text: str, name: str = "file.json", **constants: Any) -> list[dict[str, Any]]:
     (folder / name).write_text(text)
-    return BenchmarkFile(kind, str(folder / name), said).results()
+    return BenchmarkFile(kind, str(folder / name), constants).results()
 
 
 def test_mlperf_is_of_the_whole_system_at_the_wall(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_inferencex_is_multiplied_by_the_gpus_that_it_was_divided_by(tmp_path: P
         "output_tokens_per_second": 24.0,
     }
     assert (agentic["ttft_seconds"], agentic["output_tokens_per_second_per_user"]) == (1.5, 113.0)
-    assert "watts" not in agentic  # its power was judged not to be valid
+    assert "watts" not in agentic  # its power was marked as not valid
 
 
 def test_artificial_analysis_tables_are_read_by_their_column_names(tmp_path: Path) -> None:
@@ -240,13 +240,13 @@ def test_files_that_cannot_be_read_keep_what_they_gave_and_harm_no_other(tmp_pat
     (tmp_path / "mlperf.json").write_text("<html>login</html>")
     (tmp_path / "aa.csv").write_text(AA + AA.splitlines()[1].replace("64", "128") + "\n")
     assert checks() == {"benchmark_rounds_is_read": (False, 1), "benchmark_load_is_read": (True, 2), "run": (True, 0)}
-    # Not even where none can be read: the asset stands before the energy book, which needs none of them.
+    # Not even where none can be read: the asset runs before the energy book, which needs none of them.
     (tmp_path / "aa.csv").unlink()
     assert checks() == {"benchmark_rounds_is_read": (False, 1), "benchmark_load_is_read": (False, 2), "run": (True, 0)}
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "reason"),
     [
         (None, "mlperf.json: cannot be read as mlperf: TypeError: a reader tripped"),
         ([{"result_id": "a", "watts": "many"}], "a value does not fit its column of raw.benchmark_results"),
@@ -254,7 +254,7 @@ def test_files_that_cannot_be_read_keep_what_they_gave_and_harm_no_other(tmp_pat
     ],
 )
 def test_whatever_a_file_does_to_its_reader_costs_its_own_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict] | None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict] | None, reason: str
 ) -> None:
     (tmp_path / "mlperf.json").write_text(json.dumps([MLPERF]))
     (tmp_path / "aa.csv").write_text(AA)
@@ -276,7 +276,7 @@ def test_whatever_a_file_does_to_its_reader_costs_its_own_check(
     with closing(database.connect(":memory:")) as connection:
         create_tables(connection)
         rounds, load = benchmark_landing.write_benchmark_results(connection, fleet)
-    assert (rounds.rows, rounds.failure is not None and told in rounds.failure) == (0, True), rounds.failure
+    assert (rounds.rows, rounds.failure is not None and reason in rounds.failure) == (0, True), rounds.failure
     assert (load.rows, load.failure) == (1, None)
 
 

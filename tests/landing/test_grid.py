@@ -81,8 +81,8 @@ def watttime(url: str, **more: object) -> dict:
 
 def maps_answer(fields: dict[str, str], hours: list[dict]) -> bytes:
     """Hours as the API wraps them."""
-    told = {"zone": fields["zone"], "emissionFactorType": fields["emissionFactorType"], "isEstimated": False}
-    return orjson.dumps({"zone": fields["zone"], "temporalGranularity": "hourly", "data": [told | h for h in hours]})
+    common = {"zone": fields["zone"], "emissionFactorType": fields["emissionFactorType"], "isEstimated": False}
+    return orjson.dumps({"zone": fields["zone"], "temporalGranularity": "hourly", "data": [common | h for h in hours]})
 
 
 def uk_answer(*halves: tuple[str, str, int | None, int | None]) -> bytes:
@@ -97,7 +97,7 @@ def uk_answer(*halves: tuple[str, str, int | None, int | None]) -> bytes:
 
 
 def fleet_of(folder: Path, monkeypatch: pytest.MonkeyPatch | None = None, **grid_intensity: object) -> Fleet:
-    told = {
+    document = {
         "fleet": "mine",
         "synthetic": True,
         "period": {"start": date(2026, 9, 1)},
@@ -108,7 +108,7 @@ def fleet_of(folder: Path, monkeypatch: pytest.MonkeyPatch | None = None, **grid
         for name, value in ENVIRON.items():
             monkeypatch.setenv(name, value)
     path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return load_fleet(path, ENVIRON)
 
 
@@ -282,7 +282,7 @@ def test_the_days_of_other_runs_stay(held, tmp_path, monkeypatch):
 
 BOMB = gzip.compress(b'{"data": [' + b" " * (64 << 20) + b"]}")
 LOGIN = (200, b"<html>please log in</html>", "text/html")
-# What any of the three may answer, and what the audit then says.
+# What any of the three may answer, and what the audit then holds.
 BAD_ANSWERS = {
     "truncated": ((200, b'{"data": [{"date'), "answered broken JSON"),
     "html": (LOGIN, "answered text/html, not JSON"),
@@ -348,14 +348,14 @@ def test_an_answer_about_something_else_is_refused_whole(held, tmp_path, monkeyp
 
 
 def test_half_hours_of_the_uk_that_are_odd_are_counted(held, tmp_path):
-    told = [
+    halves = [
         {"from": "2026-10-01T00:00Z", "to": "2026-10-01T00:30Z", "intensity": {"forecast": None, "actual": None}},
         {"from": "2026-10-01T01:00Z", "to": "2026-10-01T01:30Z"},
         {"from": "2026-10-01T02:00Z", "to": "2026-10-01T02:30Z", "intensity": {"forecast": 9999, "actual": 200}},
         {"from": "2026-10-01T03:00Z", "to": "2026-10-01T03:30Z", "intensity": {"forecast": 200, "actual": -1}},
         {"from": "2026-10-01T04:00", "to": "2026-10-01T04:30", "intensity": {"forecast": 200, "actual": 200}},
     ]
-    with api(lambda handler, *_: reply(handler, 200, orjson.dumps({"data": told}))) as url:
+    with api(lambda handler, *_: reply(handler, 200, orjson.dumps({"data": halves}))) as url:
         (landed,) = land(held, fleet_of(tmp_path, sources=[uk(url)]))
     assert landed.detail == ("23 of 24 hours have no value; rejected: 1 outside 0 to 2500 g/kWh, 1 without a UTC time")
     assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(2, 200.0)]
@@ -383,7 +383,7 @@ def test_a_server_that_is_not_there_fails_every_day(held, tmp_path, monkeypatch)
 
 
 def test_impossible_values_and_times_are_rejected_and_counted(held, tmp_path, monkeypatch):
-    told = [
+    hours = [
         {"datetime": hour(0), "carbonIntensity": 100},
         {"datetime": hour(1), "carbonIntensity": -5},
         {"datetime": hour(2), "carbonIntensity": 400000},  # grams per MWh
@@ -397,13 +397,13 @@ def test_impossible_values_and_times_are_rejected_and_counted(held, tmp_path, mo
         {"datetime": hour(30), "carbonIntensity": 100},  # not asked for
     ]
 
-    with api(lambda handler, _, fields: reply(handler, 200, maps_answer(fields, told))) as url:
+    with api(lambda handler, _, fields: reply(handler, 200, maps_answer(fields, hours))) as url:
         (landed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]))
     assert (landed.outcome, landed.rows) == ("landed", 2)
     assert landed.detail == (
         "22 of 24 hours have no value; rejected: 3 outside 0 to 2500 g/kWh, 1 repeated, 3 without a UTC time"
     )
-    # Of a repeated hour the larger value stands.
+    # Of a repeated hour the larger value counts.
     assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(0, 100.0), (5, 120.0)]
 
 
@@ -509,7 +509,7 @@ def test_an_api_that_is_down_is_asked_three_times_in_a_long_backfill(held, tmp_p
 
 
 def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypatch):
-    """No grid blocks a day's joules: what is missing stands on the yearly factor."""
+    """No grid blocks a day's joules: missing hours use the yearly factor."""
 
     def answer(handler, path, _):
         halves = [(f"2026-10-01T{n:02}:00Z", f"2026-10-01T{n:02}:30Z", 266, 263) for n in range(23)]
@@ -573,7 +573,7 @@ def test_both_spellings_of_an_export_are_read(held, tmp_path):
     assert held_now == [("ES", MIDNIGHT, 82.99, 114.42, True)]
 
 
-def test_a_file_is_judged_as_an_api_is(held, tmp_path):
+def test_a_file_is_checked_as_an_api_is(held, tmp_path):
     text = "at,direct\n2026-10-01 00:00:00,100\n2026-10-01 01:00,-1\n2026-10-01 02:00,x\n2026-10-01 03:00,nan\n"
     landed = in_file(held, tmp_path, text + "2026-10-01 04:00,\nsoon,100\n2026-10-01 02:00:00+02:00,110\n")
     # The last row is 00:00 UTC again.

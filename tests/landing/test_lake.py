@@ -1,4 +1,4 @@
-"""A lake holds what the warehouse would: whole or not at all, also after kill -9; it says so when it cannot."""
+"""A lake holds what the warehouse would: whole or not at all, also after kill -9; it raises when it cannot."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def control(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple]]:
     }
 
 
-# --- how it lies ------------------------------------------------------------------------------------------------------
+# --- where its files are ----------------------------------------------------------------------------------------------
 
 
 def test_a_landing_is_files_by_date_and_source_and_one_manifest(
@@ -81,9 +81,9 @@ def test_a_landing_is_files_by_date_and_source_and_one_manifest(
     into = Lake(tmp_path / "lake")
     source = watts(300.0, 301.0).put(TOKENS, {"model_name": "m"}, [(at(), 5.0)])
     assert land(held, into, source) == "landed"
-    told = json.loads((tmp_path / "lake/raw/_landed/cluster/2026-10-01.json").read_text())
-    name = told["landing_id"]
-    assert told == {
+    manifest = json.loads((tmp_path / "lake/raw/_landed/cluster/2026-10-01.json").read_text())
+    name = manifest["landing_id"]
+    assert manifest == {
         "source": "cluster",
         "date": "2026-10-01",
         "landing_id": name,
@@ -96,11 +96,11 @@ def test_a_landing_is_files_by_date_and_source_and_one_manifest(
     }
     assert files_under(tmp_path / "lake") == {
         "raw/_landed/cluster/2026-10-01.json",
-        *(path for paths in told["files"].values() for path in paths),
+        *(path for paths in manifest["files"].values() for path in paths),
     }
     assert into.landed() == {("cluster", FIRST): into.manifest("cluster", FIRST)}
     (power,) = into.sample_files("power_samples", FIRST, date(2026, 10, 2))
-    assert power == str(tmp_path / "lake" / told["files"]["power_samples"][0])
+    assert power == str(tmp_path / "lake" / manifest["files"]["power_samples"][0])
     assert into.sample_files("power_samples", date(2026, 10, 2), date.max) == []
     parquet = pq.ParquetFile(power)
     assert [(column.name, column.physical_type) for column in parquet.schema] == [
@@ -389,15 +389,15 @@ def test_the_fleet_file_says_where_samples_land(tmp_path: Path, line: str, probl
 
 
 def test_the_target_is_one_line(tmp_path: Path) -> None:
-    said = load_fleet(fleet_file(tmp_path, "landing: {target: lake, path: lake/}"), environment(tmp_path))
-    assert stores.store_of(said).lake.root == str(tmp_path / "data/mine/lake")
+    chosen = load_fleet(fleet_file(tmp_path, "landing: {target: lake, path: lake/}"), environment(tmp_path))
+    assert stores.store_of(chosen).lake.root == str(tmp_path / "data/mine/lake")
     silent = load_fleet(fleet_file(tmp_path, ""), environment(tmp_path))
     assert isinstance(stores.store_of(silent), stores.WarehouseStore)
     remote = load_fleet(fleet_file(tmp_path, 'landing: {target: lake, path: "memory://b/x"}'), environment(tmp_path))
     assert stores.store_of(remote).lake.uri("raw") == "memory:///b/x/raw"
 
 
-def test_a_lake_that_cannot_be_written_is_said_before_work_starts(tmp_path: Path, refusing: type[Refusing]) -> None:
+def test_a_lake_that_cannot_be_written_is_reported_before_work_starts(tmp_path: Path, refusing: type[Refusing]) -> None:
     for path, problem in (
         ("refusing://b", "landing.path: refusing://b: cannot be written: PermissionError: AccessDenied: "),
         ("s4://key:secret@b/x", "landing.path: s4://b/x: no such kind of store: ValueError: Protocol not known: s4"),
@@ -425,12 +425,12 @@ def test_a_fleet_does_not_change_its_store_unseen(tmp_path: Path, held: duckdb.D
     stores.validate(fleet)
     telemetry_landing.land(held, watts(1.0), day(0), CATALOGUE, run_id="run", now=lambda: NOW)
     stores.validate(fleet)
-    with pytest.raises(FleetError, match=r"landing.target: this fleet's samples lie in the warehouse, not in a lake"):
+    with pytest.raises(FleetError, match=r"landing.target: this fleet's samples are in the warehouse, not in a lake"):
         stores.validate(moved)
     telemetry_landing.land(held, Samples(), day(0), CATALOGUE, run_id="run", now=lambda: NOW, force=True)
     land(held, Lake(tmp_path / "lake"), watts(1.0))
     stores.validate(moved)
-    with pytest.raises(FleetError, match=r"landing.target: this fleet's samples lie in a lake, not in the warehouse"):
+    with pytest.raises(FleetError, match=r"landing.target: this fleet's samples are in a lake, not in the warehouse"):
         stores.validate(fleet)
 
 

@@ -32,7 +32,7 @@ GPU = {"UUID": "GPU-1", "Hostname": "n1"}
 
 @dataclass
 class Held:
-    """A warehouse and where its samples lie; everything here must hold for each store."""
+    """A warehouse and the store of its samples; everything here must hold for each store."""
 
     connection: duckdb.DuckDBPyConnection
     store: Store
@@ -123,7 +123,7 @@ def test_invalid_samples_stay_in_raw_and_are_counted(held: Held) -> None:
 
 
 def test_rows_that_overlap_as_they_come_are_counted_in_time_order(held: Held) -> None:
-    """A clock jumps back at 180 s: at 90 s a dip that nobody saw fall, at 120 s a lower repeat, and a row that lies."""
+    """A clock jumps back at 180 s: at 90 s a fall in time order only, at 120 s a lower repeat, and a row of NaN."""
     came = [(0, 10.0), (60, 20.0), (120, 30.0), (180, 40.0), (90, 15.0), (120, 29.0), (150, math.nan), (240, 50.0)]
     land(held, Samples(batch_rows=2).put(ENERGY, GPU, [(at(seconds=s), v) for s, v in came]), day(0))
     assert rows(

@@ -1,4 +1,4 @@
-"""How long a landing waits for a source, and that nobody else waits for the warehouse meanwhile."""
+"""How long a landing waits for a source, and that no other process waits for the warehouse meanwhile."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def written_while(fleet: Fleet, asset: str, server: Hanging, monkeypatch: pytest
     return is_free, results[0]
 
 
-def test_a_server_that_hangs_keeps_nobody_from_writing_and_costs_its_own_check(
+def test_a_server_that_hangs_locks_no_warehouse_and_fails_its_own_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The warehouse was locked for 611 s per window, three windows in a row."""
@@ -110,7 +110,7 @@ def test_a_server_that_hangs_keeps_nobody_from_writing_and_costs_its_own_check(
     assert all("no answer within 1 s (limits.answer_seconds)" in detail for _, detail in rows)
 
 
-def test_a_grid_api_that_hangs_keeps_nobody_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_api_that_hangs_locks_no_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Hanging()
     with http_server(server) as url:
         source = f"{{name: neso, kind: uk_carbon_intensity, zone: GB, url: '{url}', limits: {{answer_seconds: 1}}}}"

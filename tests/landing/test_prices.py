@@ -148,8 +148,8 @@ GPUS = b"provider,region,gpu,gpu_count,usd_per_hour_ondemand\n"
 
 
 def gpu_list(path: str, **more: object) -> CostRateFile:
-    told = {"path": path, "source": "list", "device_types": {"H100": "h100-sxm5-80gb"}, **more}
-    return CostRateFile.model_construct(**{**CostRateFile.model_construct().__dict__, **told})
+    fields = {"path": path, "source": "list", "device_types": {"H100": "h100-sxm5-80gb"}, **more}
+    return CostRateFile.model_construct(**{**CostRateFile.model_construct().__dict__, **fields})
 
 
 def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
@@ -237,7 +237,7 @@ def test_a_seeded_rate_that_stands_in_for_a_tariff_is_named_under_the_table(rate
         ("h100-sxm5-80gb", pytest.approx(24 * 1.30, abs=1e-3)),
         ("h200-sxm5-141gb", pytest.approx(24 * 1.41, abs=1e-3)),
     ]
-    # Of the A100 the fleet file itself says so, and the hall of the H200 has no tariff.
+    # The rate of the A100 is in the fleet file itself, and the hall of the H200 has no tariff.
     published(rated, rated.fleet.period.start, rated.fleet.period.end)
     table = headline(rated.fleet).partition("\n\n")[2].partition("\n\n")[0]
     assert table.splitlines()[-1] == LINE

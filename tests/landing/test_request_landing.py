@@ -140,7 +140,7 @@ def test_a_source_that_fails_leaves_its_rows_and_the_other_source(
     assert "log.jsonl:1: is not JSON" in detail
 
 
-def test_rejected_rows_are_told(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+def test_rejected_rows_are_reported(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
     write(tmp_path / "log.jsonl", answer(1), answer(2, tokens=-1), {"id": "r3"})
     assert land(held, fleet_of(tmp_path, LOG), 1, 2) == [("log", 1, "landed", 1, 0)]
     (detail,) = held.execute("select detail from raw.landings").fetchall()[0]

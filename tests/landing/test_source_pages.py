@@ -72,7 +72,7 @@ def _validation(lines: str) -> Mapping[str, str]:
     return {"WATTLEDGER_VALIDATION_DATA": str(validation_data())} if VALIDATION in lines else {}
 
 
-# --- a file as the page says it ---------------------------------------------------------------------------------------
+# --- a file as the page has it ----------------------------------------------------------------------------------------
 
 
 def _samples(path: Path, entry: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ def _samples(path: Path, entry: Mapping[str, Any]) -> None:
 
 def _access_log(path: Path, entry: Mapping[str, Any]) -> None:
     """One line with a value at each dotted path that the entry names."""
-    said = {
+    values = {
         "started_at": int(NOON.timestamp() * 1000) if entry.get("time_unit") == "ms" else int(NOON.timestamp()),
         "duration_ms": 250,
         "status": "200",
@@ -106,7 +106,7 @@ def _access_log(path: Path, entry: Mapping[str, Any]) -> None:
         held = line
         for part in above:
             held = held.setdefault(part, {})
-        held[last] = said[field]
+        held[last] = values[field]
     _jsonl(path, line)
 
 
@@ -144,10 +144,10 @@ WRITERS: Mapping[str, Callable[[Path, Mapping[str, Any]], None]] = {
 
 def _write(folder: Path, lines: str) -> None:
     """The files that the lines name, but for those of the validation data, which are there."""
-    told = yaml.safe_load(lines)
-    entries = [("files", entry) for source in told.get("sources", ()) for entry in source.get("files", ())]
-    entries += [(entry["kind"], entry) for key in ("requests", "benchmarks") for entry in told.get(key, ())]
-    entries += [("prices", entry) for entry in told.get("prices", {}).get("files", ())]
+    fleet = yaml.safe_load(lines)
+    entries = [("files", entry) for source in fleet.get("sources", ()) for entry in source.get("files", ())]
+    entries += [(entry["kind"], entry) for key in ("requests", "benchmarks") for entry in fleet.get(key, ())]
+    entries += [("prices", entry) for entry in fleet.get("prices", {}).get("files", ())]
     for kind, entry in entries:
         if "path" in entry and not entry["path"].startswith(VALIDATION):
             path = folder / entry["path"].replace("*", "one")

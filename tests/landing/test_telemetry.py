@@ -46,7 +46,7 @@ WALL = """
 
 @pytest.fixture
 def unreachable() -> Iterator[str]:
-    """A URL at which nobody answers: the port is taken, and not listened to."""
+    """A URL without an answer: the port is taken, and not listened to."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -181,7 +181,7 @@ def test_a_failing_source_fails_its_own_check_and_not_the_asset(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reason"),
     [
         (
             CSV.replace("2026-10-", "1/10/"),
@@ -192,7 +192,7 @@ def test_a_failing_source_fails_its_own_check_and_not_the_asset(tmp_path: Path) 
     ],
 )
 def test_a_file_that_holds_something_else_fails_by_name_and_is_never_empty(
-    tmp_path: Path, wrong: str, told: str
+    tmp_path: Path, wrong: str, reason: str
 ) -> None:
     fleet = fleet_of(tmp_path, WALL)
     (tmp_path / "power.csv").write_text(wrong)
@@ -200,7 +200,7 @@ def test_a_file_that_holds_something_else_fails_by_name_and_is_never_empty(
     assert not result.success
     (check,) = result.get_asset_check_evaluations()
     assert not check.passed
-    assert told in check.description
+    assert reason in check.description
 
 
 def test_a_file_whose_rows_lie_on_other_days_is_empty_and_no_failure(

@@ -1,6 +1,6 @@
 -- How many entities of the landed source changed their ends on the landed day, that day, and the dates that became stale.
 -- The ends of an entity's day are compared, not of its series': a pod that hands its GPU on changes no neighbour.
--- Among equal times the larger value stands, as everywhere.
+-- Among equal times the larger value counts, as everywhere.
 with entities as (
     select series_id, concat_ws(chr(31), source, metric, coalesce(device, cast(series_id as varchar))) as entity
     from named_series
