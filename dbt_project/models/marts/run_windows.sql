@@ -98,7 +98,7 @@ window_steps as (
         cast(0 as double) as slope_watts,
         is_impossible,
         false as is_gap
-    from judged_steps
+    from assessed_steps
     union all
     select
         window_reading,
