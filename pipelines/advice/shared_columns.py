@@ -69,8 +69,8 @@ CONFIDENCE = (
     "varchar",
     "How well the lookback supports that what is recommended is enough. `high`: 21 days and more, 0.95 of the GPU"
     " time covered, and either no demand (or hours idle in each week) or a load that was seen to keep the model's"
-    " SLO; where less has to serve the demand, queues are reported, too. `low`: fewer than 14 days, or nothing but"
-    " the memory bandwidth says that it is enough. `medium`: what is neither. How exact the saving is:"
+    " SLO; where less has to serve the demand, queues are reported, too. `low`: fewer than 14 days, or only"
+    " the memory bandwidth shows that it is enough. `medium`: what is neither. How exact the saving is:"
     " saving_low and saving_high. NULL: nothing changes.",
 )
 IS_PREFERRED = (

@@ -1,6 +1,6 @@
 """Watts against load: which simple form describes what a curve has seen, how well, and how sure its numbers are.
 
-Judged on watts, never on J/token: J/token is watts over load, so any form of watts "explains" nearly all of it. Add a
+Compared by watts, never by J/token: J/token is watts over load, so any form of watts "explains" nearly all of it. Add a
 form here when measured curves need one; keep out what is observed (marts.efficiency_curve) and every extrapolation.
 """
 
@@ -57,7 +57,7 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | No
     `date`, `tokens`, `gpu_seconds` and `joules` of each curve, level and date; dates are left out one by one.
 
     The intercept is where the line meets no load, not the power of an idle device. The fit holds from `lowest_` to
-    `highest_tokens_per_second_per_gpu` and says nothing beyond.
+    `highest_tokens_per_second_per_gpu` and not beyond.
     """
     by_curve = dict(list(days.groupby(list(keys)))) if days is not None else {}
     rows = []

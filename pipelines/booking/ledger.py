@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 
 class LedgerConfig(dg.Config):
-    """`rebuild` books every date that is booked anew, beside the run's own: from what has landed. `adopt` lets
-    published dates stand of which the sources have less. Both allow a run whose warehouse was lost."""
+    """`rebuild` books every date that is booked anew, beside the run's own: from what has landed. `adopt` keeps
+    published dates of which the sources have less. Both allow a run whose warehouse was lost."""
 
     rebuild: bool = False
     adopt: bool = False
