@@ -1,7 +1,7 @@
 """What both tables of recommendations share: columns of one meaning, and the mark of the one row to follow.
 
 Add here a column or a step that both tables have. Keep out what is recommended (`right_sizing_table`,
-`consolidation_table`) and the rule of the mark (`analysis.advice`).
+`consolidation_table`) and the rule of the mark (`analysis.preference`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def preferred_saving_kwh_month(connection: duckdb.DuckDBPyConnection) -> float:
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Those of the two tables that are there. One that an older version wrote is not: the same run makes it anew."""
+    """Those of the two tables that exist. A table of an older version does not count: the same run writes it again."""
     found = connection.execute(
         "select table_name, list(column_name) from duckdb_columns()"
         " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"

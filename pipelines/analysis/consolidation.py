@@ -304,7 +304,7 @@ def _sized(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _risk(rows: pd.DataFrame, plan: packing.Plan, loads: pd.DataFrame, sharing: set[str]) -> pd.Series:
-    """Share of the lookback in which a group would have been asked for more than its SLO capacity, the worst of a
+    """Share of the lookback in which the demand on a group would have exceeded its SLO capacity, the worst of a
     deployment's groups; of a model that sleeps, the share of time in which requests would have waited for it."""
     risk: dict[int, float] = {}
     for _, there in plan.engines[plan.engines["target_group"].isin(sharing)].groupby("target_group"):

@@ -1,6 +1,6 @@
-"""On whose GPUs engines gather that are to share some: few moves, few nodes, and what must stay apart stays apart.
+"""On which GPUs engines gather that are to share some: few moves, few nodes, and what must stay apart stays apart.
 
-Add a rule here that concerns nodes. Keep out who shares with whom (`shared_groups`) and what an engine is (`packing`).
+Add a rule here that concerns nodes. Keep out which engines share (`shared_groups`) and what an engine is (`packing`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Literal = cp_model.IntVar | bool
 
 def target_groups(engines: pd.DataFrame, groups: list[list[int]]) -> list[str | None]:
     """The `gpu_group` on which each group (rows of `engines`) gathers, one that an engine of it has now; None: it may
-    gather nowhere, or has one engine, and everybody stays.
+    gather nowhere, or has one engine, and all its engines stay.
 
     Models of one `keep_apart` share no node, and replicas keep `min_replicas` nodes, where that is so today.
     """
@@ -57,7 +57,7 @@ def _of_site(engines: pd.DataFrame, groups: list[list[int]]) -> list[str | None]
     facts = engines[["gpu_group", "node", "gpus", "deployment", "model", "keep_apart", "min_replicas"]].to_dict("index")
     moving = {row for group in groups for row in group}
     choices, cost = _choices(model, facts, groups)
-    # Literals per engine and node where it may end up; who is in no group is where it is.
+    # Literals per engine and node where it may end up; an engine in no group stays where it is.
     at: dict[int, dict[str, list[Literal]]] = {row: {facts[row]["node"]: [True]} for row in facts if row not in moving}
     node_of = {one["gpu_group"]: one["node"] for one in facts.values()}
     for group, choice in zip(groups, choices, strict=True):
@@ -108,7 +108,7 @@ def _choices(
         choices.append(choice)
     for home, several in wanting.items():
         model.add_at_most_one(chosen for _, chosen in several)
-        # Whoever stays on these GPUs keeps them from the others.
+        # An engine that stays on these GPUs keeps them from the others.
         for number in {
             number for number, group in enumerate(groups) if any(facts[r]["gpu_group"] == home for r in group)
         }:

@@ -52,7 +52,7 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | No
         saturating  W = intercept + (limit - intercept) x / (x + half_load)
 
     A parameter `p` comes with `p_low` and `p_high`, CONFIDENCE by Student's t; NULL where the chosen form has none.
-    They are as wide as the levels' scatter about the form asks for or, where wider, the days': what a day does to all
+    Their width comes from the levels' scatter about the form or, where wider, from the days': what a day does to all
     its levels at once (other prompts, a warm room) is not in the former. `days` has `load_bin` (as then `levels` has),
     `date`, `tokens`, `gpu_seconds` and `joules` of each curve, level and date; dates are left out one by one.
 

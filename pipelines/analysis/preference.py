@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 NO_CHANGE = ("keep", "insufficient_data")
-# Of rows that save the same, the one that frees the most, then the one that asks for the least else.
+# Of rows that save the same, the one that frees the most, then the one that needs the least else.
 KINDS = (
     *("spin_down", "fewer_gpus", "fewer_replicas", "colocate", "sleep_outside_hours", "sleep_when_idle", "power_cap"),
     *("smaller_device", "newer_device", *NO_CHANGE),

@@ -187,8 +187,8 @@ def _generate(kinds: Kinds, known: dict[Filling, None], bound: int, best: int) -
 
 @dataclass
 class Pool:
-    """Every filling of two kinds or more that some buckets allow, as rows of kinds; `n` means none. What other
-    buckets forbid goes when it is asked for."""
+    """Every filling of two kinds or more that some buckets allow, as rows of kinds; `n` means none. Fillings
+    that other buckets forbid are removed when they are asked for."""
 
     kinds: Kinds
     fillings: np.ndarray

@@ -122,7 +122,7 @@ def _answer(
                 [findings.row(names, row) for row in rows[: findings.SHOWN]], len(rows), alarm.expected, alarm.remedy
             )
             metadata = {"findings": len(rows), "rows": _table(names, rows)}
-    except duckdb.Error as refusal:  # an alarm that cannot be asked warns as well; the book is valid without it
+    except duckdb.Error as refusal:  # an alarm whose query fails warns as well; the book is valid without it
         description = f"could not be asked: {refusal}"
     return dg.AssetCheckResult(
         passed=description is None,

@@ -1,4 +1,4 @@
--- Named windows, exactly: read from the raw samples, not from the grid. Windows that touch the run's dates are computed anew.
+-- Named windows, exactly: read from the raw samples, not from the grid. Windows that touch the run's dates are computed again.
 {{ config(replaces='windows') }}
 
 with windows as (
