@@ -27,7 +27,7 @@ MARTS = sorted((PROJECT / "dbt_project" / "models" / "marts").rglob("*.sql"))
 OPENED = [
     page for page in PAGES if page.is_relative_to(DOCS) and page.parent.name != "sources" and page.name != "bench.md"
 ]
-# What the product's own prose used to say, and what was misread.
+# Words that the product's own prose had, and that were misread.
 DIALECT = (
     r"\bnobody\b",
     r"\bno one holds\b",
@@ -107,11 +107,11 @@ def test_every_page_that_the_code_names_is_there() -> None:
     assert {(path, page) for path, page in named_pages if not (PROJECT / page).exists()} == set()
 
 
-def test_the_marts_that_are_said_to_read_raw_are_those_that_do() -> None:
+def test_the_marts_that_naming_lists_as_readers_of_raw_are_those_that_do() -> None:
     page = (DOCS / "naming.md").read_text(encoding="utf-8")
     table = page.partition("| mart | reads from `raw` | reason |\n|---|---|---|\n")[2].partition("\n\n")[0]
-    said = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert said == {mart.stem for mart in MARTS if "source('raw'" in mart.read_text(encoding="utf-8")}
+    listed = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert listed == {mart.stem for mart in MARTS if "source('raw'" in mart.read_text(encoding="utf-8")}
 
 
 def test_the_words_of_meter_scope_are_those_of_the_catalogue_of_words() -> None:

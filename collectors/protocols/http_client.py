@@ -72,14 +72,8 @@ class HttpClient:
         if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
             raise SourceError(url, None, "not an http or https URL")
         self._fields = parse_qsl(self._parts.query, keep_blank_values=True)
-        self._envs = {
-            "bearer_env": bearer_env,
-            "username_env": username_env,
-            "password_env": password_env,
-            "ca_file_env": ca_file_env,
-            "cert_file_env": cert_file_env,
-            "key_file_env": key_file_env,
-        }
+        self._envs = {"bearer_env": bearer_env, "username_env": username_env, "password_env": password_env}
+        self._envs |= {"ca_file_env": ca_file_env, "cert_file_env": cert_file_env, "key_file_env": key_file_env}
         self._header_envs = dict(header_envs or {})
         self._envs |= {f"header {header}": name for header, name in self._header_envs.items()}
         self._headers = {"Accept": "application/json", **(headers or {})}

@@ -179,7 +179,7 @@ counter_readings as (
 )
 {% endmacro %}
 
-{# CTEs from `readings` (as counter_readings) to `judged_steps` (reading_id, start_us, end_us, risen, is_reset, is_impossible):
+{# CTEs from `readings` (as counter_readings) to `assessed_steps` (reading_id, start_us, end_us, risen, is_reset, is_impossible):
    the difference between consecutive readings. After a fall the counter began again at zero and its new value is the difference,
    if a board can draw that much in the time. #}
 {% macro counter_step_ctes(readings) %}
@@ -221,7 +221,7 @@ steps as (
 
 ),
 
-judged_steps as (
+assessed_steps as (
 
     select
         reading_id,
@@ -236,7 +236,7 @@ judged_steps as (
 )
 {% endmacro %}
 
-{# CTEs from `judged_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's steps cut at the edges of cells
+{# CTEs from `assessed_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's steps cut at the edges of cells
    of `cell_us` microseconds and shared by time. #}
 {% macro counter_cell_ctes(cell_us) %}
 celled_steps as (
@@ -245,7 +245,7 @@ celled_steps as (
         *,
         {{ int_div('start_us', cell_us) }} as first_cell,
         {{ int_div('end_us - 1', cell_us) }} as last_cell
-    from judged_steps
+    from assessed_steps
     where end_us > {{ run_start_us() }} and start_us < {{ run_end_us() }}
 
 ),

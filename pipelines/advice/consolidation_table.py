@@ -78,12 +78,12 @@ COLUMNS = {
     ),
     "shares_with": ("varchar", "Deployments on the same accelerators in the plan, site to role. NULL: none."),
     "moves": ("integer", "Engines that would move."),
-    "target_node": ("varchar", "Nodes of its engines in the plan. NULL: it shares with nobody."),
+    "target_node": ("varchar", "Nodes of its engines in the plan. NULL: it shares with no deployment."),
     "target_gpu_group": ("varchar", "Accelerators of its engines in the plan, group by group. NULL: as there."),
     "colocation_id": (
         "varchar",
         "Of all rows that share accelerators, directly or through others: they are followed together or not at all."
-        " NULL: it shares with nobody.",
+        " NULL: it shares with no deployment.",
     ),
     "plan_id": ("varchar", "Hash of the plan that all rows are of."),
     "gap_ratio": (
@@ -111,7 +111,7 @@ def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.
     """Replace published.consolidation by a plan for what the marts hold now, and mark which rows of both tables to
     follow; returns the plan.
 
-    InfeasiblePlan says which rule a plan breaks; nothing is written then.
+    InfeasiblePlan names the rules that a plan breaks; nothing is written then.
     """
     made = consolidation.consolidate(_read(connection))
     write_table(connection, "published.consolidation", TABLE_COMMENT, COLUMNS, made.rows)

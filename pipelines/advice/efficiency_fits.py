@@ -44,16 +44,16 @@ COLUMNS = {
         "Load of the knee: more load saves at most a tenth. The best point itself: no bend was seen. NULL as there.",
     ),
     "knee_joules_per_token": ("double", "Its J/token, as observed. NULL as there."),
-    "levels": ("integer", "Load levels (half octaves seen for an hour or more) that the fit stands on."),
+    "levels": ("integer", "Load levels (half octaves seen for an hour or more) that the fit is made of."),
     "lowest_tokens_per_second_per_gpu": ("double", "Lowest load among them. NULL: there is none."),
     "highest_tokens_per_second_per_gpu": (
         "double",
-        "Highest load among them: nothing is said beyond. NULL as there.",
+        "Highest load among them: the fit does not hold beyond. NULL as there.",
     ),
     "form": ("varchar", "`constant`, `linear` or `saturating`: the lowest leave-one-out error. NULL: refused."),
     **{
-        f"{parameter}{end}": ("double", f"{said}{_INTERVAL[end]}.{_NO_FORM}")
-        for parameter, said in _PARAMETERS.items()
+        f"{parameter}{end}": ("double", f"{meaning}{_INTERVAL[end]}.{_NO_FORM}")
+        for parameter, meaning in _PARAMETERS.items()
         for end in _INTERVAL
     },
     "watts_per_gpu_at_highest_load": ("double", "Fitted watts at the highest observed load. NULL: refused."),
@@ -121,7 +121,7 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
 
     @dg.asset(key=key, deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
     def efficiency_fit() -> dg.MaterializeResult[None]:
-        """Watts against load per model and device type: the form that fits best, judged on watts, or why none does."""
+        """Watts against load per model and device type: the form with the least error in watts, or why none fits."""
         with database.writing(fleet.warehouse, "efficiency_fit"), closing(database.connect(fleet.warehouse)) as held:
             levels, fits = write_fits(held)
         label = "synthetic telemetry" if fleet.synthetic else "metered"

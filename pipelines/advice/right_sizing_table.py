@@ -60,7 +60,7 @@ COLUMNS = {
     "reason_code": ("varchar", "Why: docs/recommendations/reason_codes.md lists the codes."),
     "evidence_basis": (
         "varchar",
-        "What says that the recommended size is enough: `requests_within_slo`, `histogram_within_slo`,"
+        "Why the recommended size is enough: `requests_within_slo`, `histogram_within_slo`,"
         " `highest_observed`, `lower_limit_within_slo`, `lower_limit_seen`, `published_benchmark`, `bandwidth_floor`,"
         " `no_demand`, `idle_hours`. NULL: nothing"
         " changes.",

@@ -1,7 +1,7 @@
 """What both tables of recommendations share: columns of one meaning, and the mark of the one row to follow.
 
 Add here a column or a step that both tables have. Keep out what is recommended (`right_sizing_table`,
-`consolidation_table`) and the rule of the mark (`analysis.advice`).
+`consolidation_table`) and the rule of the mark (`analysis.preference`).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ CONFIDENCE = (
     "varchar",
     "How well the lookback supports that what is recommended is enough. `high`: 21 days and more, 0.95 of the GPU"
     " time covered, and either no demand (or hours idle in each week) or a load that was seen to keep the model's"
-    " SLO; where less has to serve the demand, queues are reported, too. `low`: fewer than 14 days, or nothing but"
-    " the memory bandwidth says that it is enough. `medium`: what is neither. How exact the saving is:"
+    " SLO; where less has to serve the demand, queues are reported, too. `low`: fewer than 14 days, or only"
+    " the memory bandwidth shows that it is enough. `medium`: what is neither. How exact the saving is:"
     " saving_low and saving_high. NULL: nothing changes.",
 )
 IS_PREFERRED = (
@@ -116,7 +116,7 @@ def preferred_saving_kwh_month(connection: duckdb.DuckDBPyConnection) -> float:
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Those of the two tables that are there. One that an older version wrote is not: the same run makes it anew."""
+    """Those of the two tables that exist. A table of an older version does not count: the same run writes it again."""
     found = connection.execute(
         "select table_name, list(column_name) from duckdb_columns()"
         " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"

@@ -1,6 +1,6 @@
 """Which models can share accelerators, sleep or be spun down: the plan of `packing` and idle time, with reasons.
 
-One row per deployment. Add here what is judged or estimated of a whole fleet's placement. Keep out the packing itself
+One row per deployment. Add here what is assessed or estimated of a whole fleet's placement. Keep out the packing itself
 (`packing`), what is saved (`savings`), what both tables of recommendations share (`preference`), how telemetry is
 read (the marts) and what a deployment's own size should be (`right_sizing`).
 """
@@ -19,7 +19,7 @@ from pipelines.analysis.right_sizing import GROUP, joined
 from pipelines.analysis.sizes import KEYS
 
 RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take beside weights and cache
-HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment stands on
+HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment runs on
 HIGH_USAGE_RATIO = 0.4  # of its SLO capacity, on average
 ALLOWED_WAKING_RATIO = 0.01  # of the time, that requests may wait for a model that wakes
 
@@ -35,9 +35,9 @@ class Fleet:
     `usage`: a row per deployment (KEYS) with the columns of marts.deployment_usage, model_footprints, pressure and
     device_types that `right_sizing.recommend` has, and `keep_apart`. `engines`: `usage`, `engine`, `nodes` (their
     names), `node` (the first of them), `gpu_group`, `gpus`, `is_overlapping` (another group has some of its boards) on
-    the newest date. `unknown_nodes` have boards that draw power for nobody knows whom, or whose power nobody meters.
+    the newest date. `unknown_nodes` have boards whose power has no known claimant, or is not metered.
     `load` (usage × interval): tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1
-    without any token, 0 with some, -1 where nobody knows. `days` as for `savings.with_savings`.
+    without any token, 0 with some, -1 where it is unknown. `days` as for `savings.with_savings`.
     """
 
     usage: pd.DataFrame
@@ -90,7 +90,7 @@ def consolidate(fleet: Fleet) -> Consolidation:
     rows.loc[rows["kind"] == "spin_down", "reason_code"] = "no_tokens_served"
     rows.loc[rows["kind"] == "colocate", "reason_code"] = "coincident_load_fits"
     rows = sleep.with_break_even(rows)
-    # Who is asked and never answers with a token is idle at no time that anybody knows.
+    # A deployment that has requests and never answers with a token has no known idle time.
     may_sleep = kept & usage["veto"].isna() & ~(usage["min_replicas"] > 1) & (usage["busy_intervals"] > 0)
     gaps = _sleep(rows[may_sleep], fleet)
     rows = rows.join(gaps)
@@ -105,12 +105,12 @@ def consolidate(fleet: Fleet) -> Consolidation:
     rows["gap_ratio"] = plan.gap_ratio
     rows["plan_id"] = _plan_id(plan, rows)
     rows["exclusive_group_id"] = joined(rows, GROUP)
-    told = rows.to_dict("records")
+    records = rows.to_dict("records")
     rows["recommendation_id"] = [
         right_sizing.identity("consolidation", row["as_of_date"], row["kind"], *(row[key] for key in KEYS))
-        for row in told
+        for row in records
     ]
-    rows["evidence"] = [right_sizing.evidence(row, SHOWN) for row in told]
+    rows["evidence"] = [right_sizing.evidence(row, SHOWN) for row in records]
     rows["is_preferred"] = preference.preferred(rows.assign(table="consolidation"))
     rows = rows.sort_values(["exclusive_group_id", *KEYS], ignore_index=True)
     return Consolidation(rows, plan, _by_node(fleet, plan))
@@ -132,7 +132,7 @@ def memory_gib(usage: pd.DataFrame) -> pd.Series:
     """GiB that an engine needs of each of its GPUs: weights, the KV cache that it filled, its runtime; NaN: not known.
 
     The cache is the most that ran at once, each request at the longest context, or the share of its cache that the
-    engine said was used at the most, whichever is less. Tensor parallelism shares it among its heads and no further.
+    engine reported as the most used, whichever is less. Tensor parallelism shares it among its heads and no further.
     """
     gpus = usage["gpus_per_replica"].astype(float)
     heads = np.minimum(gpus, usage["kv_heads"].fillna(1).astype(float))
@@ -171,14 +171,14 @@ def _placed(usage: pd.DataFrame, engines: pd.DataFrame, down: pd.Series) -> pd.D
             "gpu_group": found["gpu_group"],
             "keep_apart": found["keep_apart"].fillna(""),
             "min_replicas": found["min_replicas"].fillna(1).astype(int),
-            # What is spun down leaves its GPUs: nobody is moved because of it.
+            # What is spun down leaves its GPUs: no engine is moved because of it.
             "is_fixed": is_fixed | found["gpu_group"].map(groups).fillna(False).astype(bool),
         }
     )
 
 
 def _loads(usage: pd.DataFrame, load: np.ndarray, placed: pd.DataFrame) -> pd.DataFrame:
-    """Loads of the engines that may move, by their key; an interval that nobody saw counts as the highest one seen."""
+    """Loads of the engines that may move, by their key; an interval without data counts as the highest one seen."""
     wanted = placed.loc[~placed["is_fixed"], ["usage", "deployment"]].drop_duplicates()
     chosen = load[wanted["usage"].to_numpy(int)]
     is_known = ~np.isnan(chosen).all(axis=1) if chosen.size else np.zeros(len(wanted), dtype=bool)
@@ -209,8 +209,8 @@ def _has_capacity(usage: pd.DataFrame) -> pd.Series:
 
 
 def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
-    """What sleeping after `break_even_seconds` of idleness would have saved, where it is worth it: nobody has to know
-    in advance how long a gap gets. Columns `asleep_seconds`, `wakes`, `sleep_watts_per_gpu`."""
+    """What sleeping after `break_even_seconds` of idleness would have saved, where it is worth it: how long a
+    gap gets need not be known in advance. Columns `asleep_seconds`, `wakes`, `sleep_watts_per_gpu`."""
     found = {}
     for number, row in rows[rows["break_even_seconds"].notna()].iterrows():
         edges = np.flatnonzero(np.diff(np.concatenate([[0], fleet.idle[number] == 1, [0]]).astype(np.int8)))
@@ -230,7 +230,7 @@ def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
 def _with_places(
     rows: pd.DataFrame, fleet: Fleet, plan: packing.Plan, moved: pd.DataFrame, hosts: pd.DataFrame
 ) -> pd.DataFrame:
-    """Where each deployment is and would be, how many GPUs it gives up, and how many of them with whole nodes."""
+    """Where each deployment is and would be, how many GPUs it frees, and how many of them with whole nodes."""
     is_down = rows["kind"] == "spin_down"
     up = plan.engines[~plan.engines["usage"].isin(rows.index[is_down])]
     used = set(up["target_node"]) | fleet.unknown_nodes
@@ -269,7 +269,7 @@ def _with_places(
 
 
 def _colocations(rows: pd.DataFrame, hosts: pd.DataFrame) -> pd.Series:
-    """One id for all deployments that share accelerators, directly or through others; None: it shares with nobody."""
+    """One id for all deployments that share accelerators, directly or through others; None: it shares with none."""
     there = hosts[hosts["usage"].isin(rows.index[rows["kind"] == "colocate"])]
     deployment, numbers = pd.factorize(there["usage"])
     group, _ = pd.factorize(there["target_group"])
@@ -304,7 +304,7 @@ def _sized(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _risk(rows: pd.DataFrame, plan: packing.Plan, loads: pd.DataFrame, sharing: set[str]) -> pd.Series:
-    """Share of the lookback in which a group would have been asked for more than its SLO capacity, the worst of a
+    """Share of the lookback in which the demand on a group would have exceeded its SLO capacity, the worst of a
     deployment's groups; of a model that sleeps, the share of time in which requests would have waited for it."""
     risk: dict[int, float] = {}
     for _, there in plan.engines[plan.engines["target_group"].isin(sharing)].groupby("target_group"):
@@ -316,7 +316,7 @@ def _risk(rows: pd.DataFrame, plan: packing.Plan, loads: pd.DataFrame, sharing: 
 
 
 def _with_quadrants(rows: pd.DataFrame, silent: pd.Series) -> pd.DataFrame:
-    """High or low allocation (of the nodes it stands on) by high or low usage (of its capacity). Where the capacity is
+    """High or low allocation (of the nodes it runs on) by high or low usage (of its capacity). Where the capacity is
     only the highest load ever seen the true share is not known, and at most the share of that load: it may be low, and
     is never high."""
     most = rows["demand_tokens_per_second_mean"].astype(float) / rows["capacity_tokens_per_second"].astype(float)
@@ -330,12 +330,10 @@ def _with_quadrants(rows: pd.DataFrame, silent: pd.Series) -> pd.DataFrame:
 
 
 def _confidence(rows: pd.DataFrame) -> pd.Series:
-    """Sharing stands on the capacities of all who share; sleep on idle time; a spin-down on no demand at all."""
+    """Evidence of sharing: the capacities of all that share; of sleep: idle time; of a spin-down: no demand at all."""
     is_sharing = rows["kind"] == "colocate"
-    stands_on = (
-        rows["capacity_basis"].where(is_sharing, "no_demand").mask(rows["kind"] == "sleep_when_idle", "idle_hours")
-    )
-    words = preference.confidence(rows, stands_on, is_sharing)
+    basis = rows["capacity_basis"].where(is_sharing, "no_demand").mask(rows["kind"] == "sleep_when_idle", "idle_hours")
+    words = preference.confidence(rows, basis, is_sharing)
     together = words[is_sharing].groupby(rows.loc[is_sharing, "colocation_id"]).transform(preference.least_sure)
     return words.where(~is_sharing, together)
 
@@ -353,5 +351,5 @@ SHOWN = (
 
 
 def _plan_id(plan: packing.Plan, rows: pd.DataFrame) -> str:
-    told = plan.engines[["engine", "gpu_group", "target_group"]].to_csv(index=False)
-    return right_sizing.identity(rows["as_of_date"].max(), told)
+    placements = plan.engines[["engine", "gpu_group", "target_group"]].to_csv(index=False)
+    return right_sizing.identity(rows["as_of_date"].max(), placements)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from pipelines.analysis import gathering, shared_groups
 
-LOAD_UNITS = 10_000  # integers stand for loads from here on; rounded up, so that what fits in them fits
+LOAD_UNITS = 10_000  # loads are integers from here on; rounded up, so that what fits in them fits
 MIB = 1024  # of a GiB
 THREADS = 2
 
@@ -102,10 +102,10 @@ def plan(engines: pd.DataFrame, loads: pd.DataFrame, rules: Rules = RULES) -> Pl
         engines.loc[part.too_busy, "obstacle"] = "load_above_target"
         engines.loc[part.crowded, "obstacle"] = "shares_too_much"
     groups = [group for part in parts for group in part.groups]
-    homes = gathering.homes(engines, groups)
+    targets = gathering.target_groups(engines, groups)
     node_of = dict(zip(engines["gpu_group"], engines["node"], strict=True))
     engines["target_group"], engines["target_node"] = engines["gpu_group"], engines["node"]
-    moves = {row: home for group, home in zip(groups, homes, strict=True) if home is not None for row in group}
+    moves = {row: target for group, target in zip(groups, targets, strict=True) if target is not None for row in group}
     engines.loc[list(moves), "target_group"] = list(moves.values())
     engines.loc[list(moves), "target_node"] = [node_of[home] for home in moves.values()]
     free = engines[engines["obstacle"] == ""]
@@ -209,13 +209,13 @@ def violations(made: Plan, loads: pd.DataFrame, rules: Rules = RULES) -> list[st
             "not all of its engines are of its site, device type and size": all(
                 row[key] == place[key] for row in several for key in ("site", "device_type", "gpus")
             ),
-            f"it stands on {place['node']}": all(row["target_node"] == place["node"] for row in several),
-            "an engine that takes in nobody is there": not any(row["obstacle"] for row in several),
+            f"its node is {place['node']}": all(row["target_node"] == place["node"] for row in several),
+            "an engine that may not share is there": not any(row["obstacle"] for row in several),
             "two replicas of one deployment": len({row["deployment"] for row in several}) == len(several),
             f"{memory:.1f} GiB on each GPU, of {usable:.1f}": memory <= usable * (1 + 1e-9),
             f"above its target in {over:.4f} of the time": over <= rules.allowed_ratio,
         }
-        found += [f"{group}: {said}" for said, holds in kept.items() if not holds]
+        found += [f"{group}: {rule}" for rule, holds in kept.items() if not holds]
     rivals: dict[str, dict[tuple[str, str], set[str]]] = {when: defaultdict(set) for when in ("node", "target_node")}
     replicas = defaultdict(list)
     for row in rows:

@@ -1,7 +1,7 @@
 """Lower power limits that would do: what the fleet's own dates under a lower limit drew and carried at the same load.
 
-Add here what is judged from history under several limits. Keep out what a device could do (no source says) and what is
-recommended in the end (`right_sizing`).
+Add here what is assessed from history under several limits. Keep out what a device could do (no source
+reports it) and what is recommended in the end (`right_sizing`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ COLUMNS = [
 class Evidence:
     """History under several limits; `usage` numbers deployments.
 
-    `dates`: as of `limited_dates`. `now`: those of them that say what a deployment has today, by `usage`. `levels`: per
+    `dates`: as of `limited_dates`. `now`: those of them with a deployment's limit of today, by `usage`. `levels`: per
     `usage`, `date`, `is_held` and `load_bin` of all dates `intervals`, `gpu_seconds`, `tokens`, `joules`. `held_gpus`:
     per `usage` and `date` `is_held` and all `gpu_seconds`, those without a token too. `highest`: per LEVEL the load per
-    GPU that LEAST_INTERVALS intervals reached, `seen` and on the earlier dates `train_seen`. `judged`: per LEVEL,
+    GPU that LEAST_INTERVALS intervals reached, `seen` and on the earlier dates `train_seen`. `assessed`: per LEVEL,
     `is_held` and `load_bin` the `requests`, of them `good_requests` for certain, and the SLO's `attainment`.
     """
 
@@ -44,18 +44,18 @@ class Evidence:
     levels: pd.DataFrame
     held_gpus: pd.DataFrame
     highest: pd.DataFrame
-    judged: pd.DataFrame
+    assessed: pd.DataFrame
 
     def part(self, *, is_held: bool) -> Evidence:
         """Of the dates held back, or of the earlier ones alone."""
-        parts = {name: getattr(self, name) for name in ("dates", "levels", "held_gpus", "judged")}
+        parts = {name: getattr(self, name) for name in ("dates", "levels", "held_gpus", "assessed")}
         cut = {name: frame[frame["is_held"] == is_held] for name, frame in parts.items()}
         return replace(self, **cut, highest=self.highest.assign(seen=self.highest["train_seen"]))
 
 
 def evidence(usage: pd.DataFrame, days: pd.DataFrame, loads: pd.DataFrame, demand: pd.DataFrame) -> Evidence | None:
     """What a lower limit did; None where no deployment worked under two. Per `usage`, `date` and `is_held`: `days` with
-    `limit_watts` and `gpu_seconds`, `loads` with `load_bin` and the facts of `levels` and of `judged`, `demand` with
+    `limit_watts` and `gpu_seconds`, `loads` with `load_bin` and the facts of `levels` and of `assessed`, `demand` with
     `tokens_per_second_per_gpu` of each interval."""
     columns = ["usage", "date", "is_held", "limit_watts"]
     dates = limited_dates(usage, days.dropna(subset="limit_watts")[columns])
@@ -63,12 +63,12 @@ def evidence(usage: pd.DataFrame, days: pd.DataFrame, loads: pd.DataFrame, deman
         return None
     limited = dates[["usage", "date", *LEVEL]]
     now = dates[dates["is_newest"]].set_index("usage")
-    judged = loads.dropna(subset="requests").merge(limited, on=["usage", "date"])
+    assessed = loads.dropna(subset="requests").merge(limited, on=["usage", "date"])
     seen = demand.merge(limited, on=["usage", "date"]).set_index(LEVEL)
     each = seen["tokens_per_second_per_gpu"]
     highest = pd.DataFrame({"seen": _highest(each), "train_seen": _highest(each[~seen["is_held"]])}).reset_index()
     held_gpus = days.dropna(subset="seconds")[["usage", "date", "is_held", "gpu_seconds"]]
-    return Evidence(dates, now, loads.dropna(subset="intervals"), held_gpus, highest, judged)
+    return Evidence(dates, now, loads.dropna(subset="intervals"), held_gpus, highest, assessed)
 
 
 def _highest(loads: pd.Series) -> pd.Series:
@@ -77,14 +77,14 @@ def _highest(loads: pd.Series) -> pd.Series:
     return loads[ranks == LEAST_INTERVALS]
 
 
-def limited_dates(usage: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
-    """Dates under one known limit of the deployments that some of their pool worked under less than today: `told`
+def limited_dates(usage: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
+    """Dates under one known limit of the deployments that some of their pool worked under less than today: `limits`
     (`usage`, `date`, `is_held`, `limit_watts` of a GPU) with `pool` and `limit_percent` of the device type's limit, and
     `is_newest` on the last date that a deployment was seen. Boards that are shared in parts have a limit of their own.
     """
     whole = usage[(usage["gpus_per_replica"] >= 1) & (usage["gpus_per_replica"] % 1 == 0)]
     named = whole[[*POOL, "power_limit_watts", "last_seen_date"]].rename_axis("usage").reset_index()
-    dates = told.merge(named, on="usage")
+    dates = limits.merge(named, on="usage")
     dates["limit_percent"] = (100 * dates["limit_watts"] / dates["power_limit_watts"]).round()
     dates = dates.dropna(subset="limit_percent")
     dates["pool"] = dates.groupby(POOL).ngroup()
@@ -108,12 +108,12 @@ def candidates(usage: pd.DataFrame, evidence: Evidence | None, demand: str) -> p
         one, pool = usage.loc[number], pools.get(now["pool"], {})
         if number not in own or now["limit_percent"] not in pool or not most[number] > 0:
             continue
-        needs_judge = one["capacity_basis"] in sizes.SLO_BASES
+        needs_slo = one["capacity_basis"] in sizes.SLO_BASES
         found: list[dict[str, Any]] = []
         for percent in sorted(limit for limit in pool if limit < now["limit_percent"]):
             level = (now["pool"], percent)
             each, basis = capacities.get(level, (0.0, "unknown"))
-            is_enough = each * one["gpus"] >= most[number] and (basis == "lower_limit_within_slo" or not needs_judge)
+            is_enough = each * one["gpus"] >= most[number] and (basis == "lower_limit_within_slo" or not needs_slo)
             compared = _compared(pool[now["limit_percent"]], pool[percent], *own[number]) if is_enough else None
             if compared is None:
                 continue
@@ -192,14 +192,14 @@ def _own(evidence: Evidence) -> dict[int, tuple[_Table, float]]:
 
 
 def _capacities(evidence: Evidence) -> dict[tuple[int, float], tuple[float, str]]:
-    """Per LEVEL the tokens per second that a GPU carried, and what says so: the highest load seen or, where an SLO was
-    judged, no load from the lowest level on that broke it; none where it was broken over all of it."""
+    """Per LEVEL the tokens per second that a GPU carried, and the evidence: the highest load seen or, where an SLO was
+    assessed, no load from the lowest level on that broke it; none where it was broken over all of it."""
     highest = evidence.highest.set_index(LEVEL)["seen"].fillna(0.0).astype(float)
     found = {level: (float(seen), "lower_limit_seen") for level, seen in highest.items()}
-    counts = evidence.judged.groupby([*LEVEL, "load_bin"], as_index=False).agg(
+    counts = evidence.assessed.groupby([*LEVEL, "load_bin"], as_index=False).agg(
         requests=("requests", "sum"), good_requests=("good_requests", "sum"), attainment=("attainment", "max")
     )
-    # As in slo_capacity: where one bad request would decide, nothing is judged.
+    # As in slo_capacity: where one bad request would decide, nothing is assessed.
     counts = counts[counts["requests"] * (1 - counts["attainment"]) >= 1 - 1e-9]
     for level, bins in counts.groupby(LEVEL):
         if level not in found:

@@ -1,6 +1,6 @@
 """Watts against load: which simple form describes what a curve has seen, how well, and how sure its numbers are.
 
-Judged on watts, never on J/token: J/token is watts over load, so any form of watts "explains" nearly all of it. Add a
+Compared by watts, never by J/token: J/token is watts over load, so any form of watts "explains" nearly all of it. Add a
 form here when measured curves need one; keep out what is observed (marts.efficiency_curve) and every extrapolation.
 """
 
@@ -52,12 +52,12 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | No
         saturating  W = intercept + (limit - intercept) x / (x + half_load)
 
     A parameter `p` comes with `p_low` and `p_high`, CONFIDENCE by Student's t; NULL where the chosen form has none.
-    They are as wide as the levels' scatter about the form asks for or, where wider, the days': what a day does to all
+    Their width comes from the levels' scatter about the form or, where wider, from the days': what a day does to all
     its levels at once (other prompts, a warm room) is not in the former. `days` has `load_bin` (as then `levels` has),
     `date`, `tokens`, `gpu_seconds` and `joules` of each curve, level and date; dates are left out one by one.
 
     The intercept is where the line meets no load, not the power of an idle device. The fit holds from `lowest_` to
-    `highest_tokens_per_second_per_gpu` and says nothing beyond.
+    `highest_tokens_per_second_per_gpu` and not beyond.
     """
     by_curve = dict(list(days.groupby(list(keys)))) if days is not None else {}
     rows = []

@@ -22,8 +22,8 @@ def ratio_interval(numerators: np.ndarray, denominators: np.ndarray, identity: s
     days miss the ratio by (`student_t`); of a single day nothing is known: NaN, `one_day`. The same `identity` and days
     give the same interval, bit for bit.
     """
-    told = denominators > 0
-    numerators, denominators = numerators[told].astype(float), denominators[told].astype(float)
+    is_known = denominators > 0
+    numerators, denominators = numerators[is_known].astype(float), denominators[is_known].astype(float)
     n = len(numerators)
     if n < 2:
         return np.nan, np.nan, "one_day"

@@ -1,7 +1,7 @@
 """Which change of size is recommended, on what evidence, and whether it would have held.
 
-A row per deployment and change that the evidence allows; where it allows none, a row that says why. Add here what is
-judged or estimated. Keep out the sizes themselves (`sizes`), what they save (`savings`), what both tables of
+A row per deployment and change that the evidence allows; where it allows none, a row that has the reason. Add here
+what is assessed or estimated. Keep out the sizes themselves (`sizes`), what they save (`savings`), what both tables of
 recommendations share (`preference`), how telemetry is read (the marts) and which models share hardware
 (`consolidation`).
 """
@@ -30,7 +30,7 @@ CHANGES = (*CUTS, "spin_down", "sleep_outside_hours")
 
 
 def refusals(usage: pd.DataFrame) -> pd.Series:
-    """Why nothing can be said of a deployment, by row of `usage`; None where something can."""
+    """Why a deployment cannot be assessed, by row of `usage`; None where it can."""
     reasons = [
         (usage["last_seen_date"] < usage["as_of_date"], "not_seen_lately"),
         (usage["meter_scope"] == "none", "power_not_metered"),
@@ -44,7 +44,7 @@ def refusals(usage: pd.DataFrame) -> pd.Series:
 
 def vetoes(usage: pd.DataFrame) -> pd.Series:
     """What forbids a cut, by row of `usage`: pressure, or an SLO that even the lowest load broke. None where nothing
-    does, or nobody tells."""
+    does, or no source reports it."""
     reasons = [
         (_share(usage["queued_intervals"], usage["pressure_intervals"]) > PRESSURE_RATIO, "queueing"),
         (_share(usage["preempted_hours"], usage["hours"]) > PRESSURE_RATIO, "preemptions"),
@@ -81,13 +81,15 @@ def backtest(
     (`held_saved_watts`); where the days held back do not know both limits it has no test. Columns: `usage`, `kind`,
     `backtest_recommended_gpus`, `backtest_short_ratio`, `backtest_held`.
     """
-    heard = usage[refusals(usage).isna()]
-    sized = candidates[candidates["usage"].isin(heard.index[vetoes(heard).isna()])].merge(shortfalls, on="candidate")
+    assessable = usage[refusals(usage).isna()]
+    sized = candidates[candidates["usage"].isin(assessable.index[vetoes(assessable).isna()])].merge(
+        shortfalls, on="candidate"
+    )
     sized["backtest_recommended_gpus"] = sized["recommended_replicas"] * sized["recommended_gpus_per_replica"]
     sized["backtest_short_ratio"] = _share(sized["held_short_intervals"], sized["held_intervals"])
     sized = sized.reindex(columns=[*sized.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
     sized = sized[(sized["kind"] != "power_cap") | sized["held_saved_watts"].notna()]
-    silent = heard[is_silent(heard, "train_busy_intervals")]
+    silent = assessable[is_silent(assessable, "train_busy_intervals")]
     down = pd.DataFrame(
         {
             "usage": silent.index,
@@ -96,7 +98,7 @@ def backtest(
             "backtest_short_ratio": _share(silent["held_busy_intervals"], silent["held_intervals"]),
         }
     )
-    asleep = sleep.sleepers(heard[heard["train_busy_intervals"] > 0])
+    asleep = sleep.sleepers(assessable[assessable["train_busy_intervals"] > 0])
     slots = sleep.windows(asleep, hours, "train_weeks", "train_idle_weeks").merge(hours, on=["usage", "slot"])
     slept = slots.groupby("usage")[["held_busy_intervals", "held_intervals"]].sum()
     at_night = pd.DataFrame(
@@ -143,20 +145,22 @@ def recommend(
     `parked_gpu_seconds`, `tokens`, `seconds`; `backtests` as of `backtest`: what did not hold there is not recommended.
     """
     usage = usage.assign(refusal=refusals(usage), veto=vetoes(usage))
-    heard = usage[usage["refusal"].isna()]
-    judged = candidates.merge(shortfalls, on="candidate", how="left")
-    judged["risk_ratio"] = _share(judged["short_intervals"], judged["intervals"])
-    allowed = heard.index[heard["veto"].isna()]
-    cuts = judged[judged["usage"].isin(allowed) & (judged["risk_ratio"] <= ALLOWED_SHORT_RATIO)]
+    assessable = usage[usage["refusal"].isna()]
+    assessed = candidates.merge(shortfalls, on="candidate", how="left")
+    assessed["risk_ratio"] = _share(assessed["short_intervals"], assessed["intervals"])
+    allowed = assessable.index[assessable["veto"].isna()]
+    cuts = assessed[assessed["usage"].isin(allowed) & (assessed["risk_ratio"] <= ALLOWED_SHORT_RATIO)]
     is_published, is_cap = cuts["evidence_basis"] == "published_benchmark", cuts["kind"] == "power_cap"
     reasons = np.select([is_published, is_cap], ["published_benchmark", "seen_at_lower_limit"], "demand_fits")
     cuts = cuts.assign(reason_code=reasons)
-    found = pd.concat([_spin_downs(heard[heard["veto"].isna()]), _sleeps(heard, hours), cuts], ignore_index=True)
+    found = pd.concat(
+        [_spin_downs(assessable[assessable["veto"].isna()]), _sleeps(assessable, hours), cuts], ignore_index=True
+    )
     found = found.reindex(columns=[*found.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
     found = found.merge(backtests, on=["usage", "kind"], how="left")
     broke = found["backtest_held"].eq(False).fillna(False).astype(bool)
     others = usage[~usage.index.isin(found.loc[~broke, "usage"])]
-    kept = pd.DataFrame({"usage": others.index, "reason_code": others["refusal"].fillna(_why_kept(others, judged))})
+    kept = pd.DataFrame({"usage": others.index, "reason_code": others["refusal"].fillna(_why_kept(others, assessed))})
     kept["kind"] = np.where(others["refusal"].isna(), "keep", "insufficient_data")
     kept.loc[kept["usage"].isin(found.loc[broke, "usage"]), "reason_code"] = "backtest_failed"
     rows = pd.concat([found[~broke], kept], ignore_index=True)
@@ -164,22 +168,22 @@ def recommend(
     rows = savings.with_savings(_freed(_sized(rows)), days)
     rows["confidence"] = preference.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
     rows["exclusive_group_id"] = joined(rows, GROUP)
-    told = rows.to_dict("records")
-    rows["recommendation_id"] = [_identity(row) for row in told]
-    rows["evidence"] = [evidence(row, SHOWN) for row in told]
+    records = rows.to_dict("records")
+    rows["recommendation_id"] = [_identity(row) for row in records]
+    rows["evidence"] = [evidence(row, SHOWN) for row in records]
     rows["is_preferred"] = preference.preferred(rows.assign(table="right_sizing", colocation_id=None))
     rows = rows.assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
     return rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
 
 
-def is_silent(heard: pd.DataFrame, busy_intervals: str) -> pd.Series:
+def is_silent(assessable: pd.DataFrame, busy_intervals: str) -> pd.Series:
     """Whether no token of any class moved; on the whole lookback no request ran, either (an answer may fail)."""
-    is_at_rest = (heard["active_time_ratio"] == 0) | (busy_intervals != "busy_intervals")
-    return (heard[busy_intervals] == 0) & is_at_rest & ~(heard["min_replicas"] > 1)
+    is_at_rest = (assessable["active_time_ratio"] == 0) | (busy_intervals != "busy_intervals")
+    return (assessable[busy_intervals] == 0) & is_at_rest & ~(assessable["min_replicas"] > 1)
 
 
-def _spin_downs(heard: pd.DataFrame) -> pd.DataFrame:
-    silent = heard[is_silent(heard, "busy_intervals")]
+def _spin_downs(assessable: pd.DataFrame) -> pd.DataFrame:
+    silent = assessable[is_silent(assessable, "busy_intervals")]
     return pd.DataFrame(
         {
             "usage": silent.index,
@@ -193,9 +197,9 @@ def _spin_downs(heard: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _sleeps(heard: pd.DataFrame, hours: pd.DataFrame) -> pd.DataFrame:
+def _sleeps(assessable: pd.DataFrame, hours: pd.DataFrame) -> pd.DataFrame:
     """Sleep in hours of the local week that were idle in every week, where that is a habit and pays for waking up."""
-    asleep = sleep.sleepers(heard)
+    asleep = sleep.sleepers(assessable)
     saved = sleep.saved_watts(asleep, sleep.windows(asleep, hours, "weeks", "idle_weeks"))
     one = asleep.loc[saved.index]
     return pd.DataFrame(
@@ -216,7 +220,7 @@ def _sleeps(heard: pd.DataFrame, hours: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _why_kept(usage: pd.DataFrame, judged: pd.DataFrame) -> pd.Series:
+def _why_kept(usage: pd.DataFrame, assessed: pd.DataFrame) -> pd.Series:
     """Why a deployment stays as it is, the first that holds."""
     replicas, gpus = usage["replicas"].to_numpy(float), usage["gpus_per_replica"].to_numpy(float)
     least = np.maximum(usage["min_replicas"].fillna(1).to_numpy(float), 1)
@@ -234,7 +238,7 @@ def _why_kept(usage: pd.DataFrame, judged: pd.DataFrame) -> pd.Series:
         ((usage["busy_intervals"] == 0) & (least > 1), "min_replicas"),
         (is_last & (gpus <= 1) & (least > 1), "min_replicas"),
         (is_last & (gpus <= 1), "smallest_size"),
-        (usage.index.isin(judged["usage"]), "would_be_short"),
+        (usage.index.isin(assessed["usage"]), "would_be_short"),
         (is_last & usage["weights_gib"].isna(), "model_size_not_known"),
         (is_last & ~weights_fit, "weights_do_not_fit"),
         (is_last & usage["running_requests_max"].isna(), "concurrency_not_known"),
@@ -276,8 +280,8 @@ def _identity(row: dict[str, Any]) -> str:
 
 def joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """These columns as one text, `/` between them."""
-    told = zip(*(rows[name] for name in names), strict=True)
-    return pd.Series(["/".join(parts) for parts in told], index=rows.index, dtype=object)
+    values = zip(*(rows[name] for name in names), strict=True)
+    return pd.Series(["/".join(parts) for parts in values], index=rows.index, dtype=object)
 
 
 def identity(*names: Any) -> str:
@@ -301,7 +305,7 @@ SHOWN = (
 
 
 def evidence(row: dict[str, Any], names: Sequence[str]) -> str:
-    """What a row stands on, as JSON: these inputs by their columns' names, to six digits; the unknown is left out."""
+    """The evidence of a row, as JSON: these inputs by their columns' names, to six digits; the unknown is left out."""
     shown = {name: _plain(row.get(name)) for name in names}
     return json.dumps({name: value for name, value in shown.items() if value is not None}, sort_keys=True)
 
@@ -321,5 +325,5 @@ def _share(part: pd.Series, whole: pd.Series) -> pd.Series:
 def _first_of(usage: pd.DataFrame, reasons: list[tuple[pd.Series | np.ndarray, str]]) -> pd.Series:
     """Per row of `usage` the name of the first condition that is known to hold; None where none does."""
     holds = [pd.Series(condition, usage.index).fillna(False).to_numpy(bool) for condition, _ in reasons]
-    said = np.select(holds, [name for _, name in reasons], default="")
-    return pd.Series(said, index=usage.index, dtype=object).where(said != "", None)
+    names = np.select(holds, [name for _, name in reasons], default="")
+    return pd.Series(names, index=usage.index, dtype=object).where(names != "", None)

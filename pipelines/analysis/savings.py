@@ -1,4 +1,4 @@
-"""What a month of following one recommendation saves, and what more would follow under a condition that its name says.
+"""What a month of following one recommendation saves, and what more would follow under a condition, stated in its name.
 
 The saving itself has one meaning in both tables: pods are scaled down or moved and nothing else happens. The
 accelerators that they leave stay on without a model, the nodes and their hosts stay on unchanged. Add here what a
@@ -19,7 +19,7 @@ from pipelines.analysis.sizes import KEYS
 
 HOURS_PER_MONTH = 730
 REFERENCE_ERROR_RATIO = 0.3  # of watts that are a device type's reference and not measured
-# Which of the measured days say how sure a saving is: those of parked watts, of all watts, of the demand.
+# Which columns of the measured days show how sure a saving is: those of parked watts, of all watts, of the demand.
 PARKED, MEAN, DEMAND = ("parked_joules", "parked_gpu_seconds"), ("joules", "gpu_seconds"), ("tokens", "seconds")
 FOLLOWS = {
     "fewer_replicas": PARKED,
@@ -57,7 +57,7 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
     each = sleep.parked_watts(rows.assign(gpus=gpus)).where(rows["kind"] != "spin_down", mean)
     pue = rows["pue"].astype(float)
     host = mean * (rows["facility_per_device_ratio"].astype(float) / pue - 1)
-    # Of an accelerator that others hold, too, nobody knows what it draws without this model.
+    # Of an accelerator that others hold, too, it is unknown what it draws without this model.
     is_shared = (gpus % 1 != 0) | (gpus < rows["current_replicas"].astype(float))
     unloaded = (each - sleep.bare_watts(rows)).clip(lower=0).mask(is_shared)
     is_freeing = rows["kind"].isin(FREEING)
@@ -97,7 +97,7 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
 
 
 def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, float, str | None]:
-    """Ends of saving_kwh_month and what they stand on: how the days differ, and how wrong references may be."""
+    """Ends of saving_kwh_month and their basis: how the days differ, and how wrong references may be."""
     saving = row["saving_kwh_month"]
     if not np.isfinite(saving):
         return np.nan, np.nan, None
@@ -129,5 +129,5 @@ def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, fl
 
 def _seed(row: dict[str, Any], parts: tuple[str, str]) -> str:
     """The same days of the same deployment are resampled alike, whichever table asks."""
-    told = "\x1f".join(map(str, (row["as_of_date"], *(row[key] for key in KEYS), *parts)))
-    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+    text = "\x1f".join(map(str, (row["as_of_date"], *(row[key] for key in KEYS), *parts)))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

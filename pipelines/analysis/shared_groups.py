@@ -1,8 +1,8 @@
 """The fewest groups of accelerators that hold a set of engines: vector bin packing with its lower bound.
 
-Column generation: a linear program over ways to fill a group says how few groups could do, and which fillings it lacks;
-CP-SAT chooses among those found. Integers throughout, one thread, and a limit in CP-SAT's own deterministic time, so
-that the same input gives the same groups. Keep out what an engine, a node or a week is (`packing`).
+Column generation: a linear program over ways to fill a group finds how few groups could do, and which fillings it
+lacks; CP-SAT chooses among those found. Integers throughout, one thread, and a limit in CP-SAT's own deterministic
+time, so that the same input gives the same groups. Keep out what an engine, a node or a week is (`packing`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Kinds:
 
 
 def share(kinds: Kinds, present: Iterable[Filling] = ()) -> tuple[list[Filling], int]:
-    """The groups, one filling each, and a number of groups below which nobody can go.
+    """The groups, one filling each, and a lower bound on the number of groups.
 
     `present` are fillings as they are now: of equally few groups the ones with the fewest engines that leave `present`.
     """
@@ -133,7 +133,7 @@ def _volume_bound(kinds: Kinds) -> int:
 
 
 def _busiest(kinds: Kinds) -> np.ndarray:
-    """Some buckets that say most about whether a filling fits: the busiest of all, and the peaks of single kinds."""
+    """Some buckets that best show whether a filling fits: the busiest of all, and the peaks of single kinds."""
     total = kinds.copies @ kinds.load
     peak_buckets = kinds.load.argmax(axis=1) if kinds.load.shape[1] else np.empty(0, dtype=np.int64)
     peaks, often = np.unique(peak_buckets, return_counts=True)
@@ -187,8 +187,8 @@ def _generate(kinds: Kinds, known: dict[Filling, None], bound: int, best: int) -
 
 @dataclass
 class Pool:
-    """Every filling of two kinds or more that some buckets allow, as rows of kinds; `n` stands for none. What other
-    buckets forbid goes when it is asked for."""
+    """Every filling of two kinds or more that some buckets allow, as rows of kinds; `n` means none. Fillings
+    that other buckets forbid are removed when they are asked for."""
 
     kinds: Kinds
     fillings: np.ndarray

@@ -13,7 +13,7 @@ KEYS = ["site", "deployment", "model", "device_type", "meter_scope", "role"]
 TARGET_UTILISATION = 0.8  # of a capacity that demand may take at its 99th percentile
 FULL_CACHE_RATIO = 0.9
 USABLE_MEMORY_RATIO = 0.9  # of an accelerator's memory, for weights and KV cache
-CONTEXT_TOKENS = 32_768  # of each running request, where the fleet file does not say
+CONTEXT_TOKENS = 32_768  # of each running request, where the fleet file does not state it
 BANDWIDTH_SHARE = 0.1  # of the memory bandwidth's bound on a batch of one, as a floor of what a replica serves
 BENCHMARK_SHARE = 0.5  # of a published benchmark's throughput, as what production reaches
 SLO_BASES = ("requests_within_slo", "histogram_within_slo")
@@ -44,21 +44,21 @@ def candidates(usage: pd.DataFrame, benchmarks: pd.DataFrame, demand: str) -> pd
 
 
 def capacity(usage: pd.DataFrame, benchmarks: pd.DataFrame, gpus: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens per second of one replica of `gpus` accelerators, by row of `usage`, and what the number stands on.
+    """Tokens per second of one replica of `gpus` accelerators, by row of `usage`, and the basis of the number.
 
-    A capacity under the model's SLO speaks alone. What was merely seen is a lower bound: a published benchmark of the
+    A capacity under the model's SLO is used alone. What was merely seen is a lower bound: a published benchmark of the
     model (× BENCHMARK_SHARE) or the memory bandwidth over the weights that a step reads (× BANDWIDTH_SHARE) may be
     a higher one. NaN and "unknown" where there is none.
     """
     observed = usage["capacity_tokens_per_second_per_gpu"].to_numpy(float) * gpus
     names = np.where(observed > 0, usage["capacity_basis"].fillna("unknown").to_numpy(object), "unknown")
     best = np.nan_to_num(observed)
-    is_judged = np.isin(names, SLO_BASES)
+    is_under_slo = np.isin(names, SLO_BASES)
     published = _published_capacity(usage, benchmarks, gpus)
     bound = usage["memory_bandwidth_gb_per_second"].to_numpy(float) * 1e9 * gpus
     floor = BANDWIDTH_SHARE * bound / (usage["active_weights_gib"].to_numpy(float) * 2**30)
     for other, name in ((published, "published_benchmark"), (np.nan_to_num(floor), "bandwidth_floor")):
-        is_better = (other > best) & ~is_judged
+        is_better = (other > best) & ~is_under_slo
         best, names = np.where(is_better, other, best), np.where(is_better, name, names)
     return np.where(best > 0, best, np.nan), names
 
@@ -66,8 +66,8 @@ def capacity(usage: pd.DataFrame, benchmarks: pd.DataFrame, gpus: np.ndarray) ->
 def fits(usage: pd.DataFrame, gpus: np.ndarray, replicas: np.ndarray) -> np.ndarray:
     """Whether weights and the KV cache of what ran at once fit in USABLE_MEMORY_RATIO of `gpus` accelerators.
 
-    What ran at once is the most that one engine ever said, each request at the longest context; with fewer replicas
-    each runs more. Tensor parallelism shares the KV cache among its heads and no further. False where nobody knows.
+    What ran at once is the most that one engine ever reported, each request at the longest context; with fewer replicas
+    each runs more. Tensor parallelism shares the KV cache among its heads and no further. False where unknown.
     """
     usable = USABLE_MEMORY_RATIO * usage["memory_gib"].to_numpy(float)
     running = usage["running_requests_max"].to_numpy(float) * usage["replicas"].to_numpy(float) / replicas
@@ -104,7 +104,7 @@ def _fewer_gpus(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
-    """Only where somebody published the same model on both accelerators, and the other one took a tenth less."""
+    """Only where benchmarks of the same model are published for both accelerators, and the other took a tenth less."""
     generating = usage[usage["role"] != "prefill"].reset_index(names="usage")
     own = benchmarks.groupby(["model", "device_type"]).agg(
         own_joules=("joules_per_output_token", "min"), own_since=("device_since", "min")

@@ -1,4 +1,4 @@
-"""Hours of the local week in which nobody asks: which of them are a habit and not chance, and what sleeping saves.
+"""Hours of the local week without requests: which of them are a habit and not chance, and what sleeping saves.
 
 Add here what depends on the hour of the week. Keep out how hours are counted (SQL) and what is recommended
 (`right_sizing`).
@@ -13,7 +13,7 @@ WEEK = 168
 LEAST_SEEN_RATIO = 0.5  # of the weeks, in which an hour of the week was seen
 CHANCE = 0.05  # with which hours idle at random would have shown such a window somewhere in the week
 LEAST_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
-COLD_START_SECONDS = 300.0  # where the fleet file does not say
+COLD_START_SECONDS = 300.0  # where the fleet file does not state it
 LOADING_POWER_RATIO = 0.3  # of the power limit, while weights are loaded: bound by storage
 
 
@@ -61,10 +61,10 @@ def windows(asleep: pd.DataFrame, hours: pd.DataFrame, weeks: str, idle_weeks: s
     `slot` (0-167 of the local week): on how many dates it was seen, and on how many of them it was idle.
     """
     rows = []
-    for number, told in hours[hours["usage"].isin(asleep.index)].groupby("usage"):
+    for number, own in hours[hours["usage"].isin(asleep.index)].groupby("usage"):
         seen, idle = np.zeros(WEEK), np.zeros(WEEK)
-        seen[told["slot"].to_numpy(int)] = told[weeks].to_numpy(float)
-        idle[told["slot"].to_numpy(int)] = told[idle_weeks].to_numpy(float)
+        seen[own["slot"].to_numpy(int)] = own[weeks].to_numpy(float)
+        idle[own["slot"].to_numpy(int)] = own[idle_weeks].to_numpy(float)
         least = max(round(LEAST_SEEN_RATIO * seen.sum() / WEEK), 1)
         one = asleep.loc[number]
         chance = random_idle_ratio(seen, idle)
@@ -81,12 +81,12 @@ def windows(asleep: pd.DataFrame, hours: pd.DataFrame, weeks: str, idle_weeks: s
 
 
 def random_idle_ratio(seen: np.ndarray, idle: np.ndarray) -> float:
-    """How often hours are idle by chance, as those say that worked in some week; never more than all hours were.
+    """How often hours are idle by chance, from the hours that worked in some week; never more than all hours were.
 
-    Hours that were idle each time are what is to be judged: a model that works eight hours of the week, always the
+    Hours that were idle each time are what is assessed: a model that works eight hours of the week, always the
     same, idles by habit and not in 160 of 168 cases by chance. Leaving them out hides what chance made of them, so the
     ratio is the one under which hours that worked at least once would be idle as often as these were. Hours that were
-    seen once cannot tell.
+    seen once cannot show it.
     """
     overall = float(idle.sum() / max(seen.sum(), 1.0))
     n, k = (times[(idle < seen) & (seen >= 2)] for times in (seen, idle))

@@ -1,7 +1,7 @@
 """Drift alarms as asset checks: what a person should look at although the day was booked. They warn and stop nothing.
 
 Add an alarm here when something can change at a source that leaves the book balanced but wrong or empty. Each is one
-query (sql/<name>.sql) over the dates that the run landed; its rows are what is wrong, the first column says where. No
+query (sql/<name>.sql) over the dates that the run landed; its rows are what is wrong, the first column is where. No
 dbt models: their days are those of a Dagster run and not of a booking, each has columns of its own, and a model or a
 dbt test costs every booking a tenth of a second, a query a hundredth. Keep out what must stop a publication: that is
 `checks`, or a dbt test.
@@ -23,7 +23,7 @@ ROWS_SHOWN = 50
 
 class Alarm(NamedTuple):
     """The query sql/<name>.sql yields a row per finding in the days of the table `run_days`; `$run_id` is the run.
-    `expected` and `remedy` are told with the rows."""
+    `expected` and `remedy` are shown with the rows."""
 
     asset: tuple[str, str]
     name: str
@@ -52,7 +52,7 @@ ALARMS = (
     Alarm(
         ("marts", "energy_ledger"),
         "power_has_a_model",
-        "At most 1 % of a day's energy, by scope of its meters, is of devices that nobody is known to use.",
+        "At most 1 % of a day's energy, by scope of its meters, is of devices without a known user.",
         "at most 1 % of a day's energy without a known user",
         "name who uses these devices: pod labels, or `engines` and `assignments` in the fleet file",
     ),
@@ -75,7 +75,7 @@ ALARMS = (
     Alarm(
         ("raw", "power_samples"),
         "energy_counters_move",
-        "No energy counter stood still all day.",
+        "No energy counter stayed constant all day.",
         "a counter that rises",
         "see whether the board or its exporter hangs; its gauge is booked where there is one",
     ),
@@ -113,23 +113,23 @@ def drift_alarms(fleet: Fleet) -> dg.AssetChecksDefinition:
 def _answer(
     connection: duckdb.DuckDBPyConnection, asset: dg.AssetKey, alarm: Alarm, run_id: str
 ) -> dg.AssetCheckResult:
-    told: str | None = None
+    description: str | None = None
     metadata: dict[str, dg.RawMetadataValue] = {"findings": 0}
     try:
         names, rows = ask(connection, alarm, run_id)
         if rows:
-            told = findings.report(
+            description = findings.report(
                 [findings.row(names, row) for row in rows[: findings.SHOWN]], len(rows), alarm.expected, alarm.remedy
             )
             metadata = {"findings": len(rows), "rows": _table(names, rows)}
-    except duckdb.Error as refusal:  # an alarm that cannot be asked warns as well; the book stands without it
-        told = f"could not be asked: {refusal}"
+    except duckdb.Error as refusal:  # an alarm whose query fails warns as well; the book is valid without it
+        description = f"could not be asked: {refusal}"
     return dg.AssetCheckResult(
-        passed=told is None,
+        passed=description is None,
         asset_key=asset,
         check_name=alarm.name,
         severity=dg.AssetCheckSeverity.WARN,
-        description=told,
+        description=description,
         metadata=metadata,
     )
 

@@ -69,7 +69,7 @@ def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> str:
 
 
 def errors_of(results: Sequence[Any]) -> str:
-    """The models and tests that dbt could not run, with what DuckDB said; empty where it ran them all."""
+    """The models and tests that dbt could not run, with DuckDB's message; empty where it ran them all."""
     wrong = [one for one in results if str(one.status) in ("error", "runtime error")]
     lines = [f"{one.node.name}: {' '.join((one.message or '').split())}" for one in wrong[:SHOWN_ERRORS]]
     more = f" (and {len(wrong) - SHOWN_ERRORS} more)" if len(wrong) > SHOWN_ERRORS else ""

@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 
 class LedgerConfig(dg.Config):
-    """`rebuild` books every date that is booked anew, beside the run's own: from what has landed. `adopt` lets
-    published dates stand of which the sources have less. Both allow a run whose warehouse was lost."""
+    """`rebuild` books all booked dates again with the run's own, from what has landed. `adopt` keeps
+    published dates of which the sources have less. Both allow a run whose warehouse was lost."""
 
     rebuild: bool = False
     adopt: bool = False
@@ -62,7 +62,7 @@ class LedgerTranslator(DagsterDbtTranslator):
 
 def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
     """The models between raw and the marts, as the asset graph shows them: made with the marts, not materialized one
-    by one. Dagster's records of them took as long as they themselves (docs/bench.md)."""
+    by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
     return build_dbt_asset_specs(
         manifest=project.manifest_path, select=STEPS, dagster_dbt_translator=LedgerTranslator(fleet)
     )
@@ -155,7 +155,7 @@ def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end
     checks.prefetch()
     yield from _build(context, fleet, MODELS, first, end)
     if not context.is_subset:
-        # A part of the models has not healed what is due.
+        # A run of only some models leaves its dates due.
         with closing(database.connect(fleet.warehouse)) as connection:
             due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
 

@@ -37,7 +37,9 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
     try:
         built = spark_ledger.build(fleet, first, end, variables_of(fleet, first, end), forget=changed)
     except SparkError as failure:
-        yield from results_of(context, {name: said for name, said in failure.statuses.items() if said == FAILED}, {})
+        yield from results_of(
+            context, {name: status for name, status in failure.statuses.items() if status == FAILED}, {}
+        )
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
     with closing(database.connect(fleet.warehouse)) as connection:

@@ -1,4 +1,4 @@
-"""What both tables of recommendations say of one fleet: what a saving is, which row to follow, on what evidence.
+"""What both tables of recommendations have of one fleet: what a saving is, which row to follow, on what evidence.
 
 Nine days are planted, each deployment on a node of its own. Expected numbers are worked out from what is planted: bare
 idle watts of an A100 are 55 by reference, its limit 400 W; PUE 1.2, 0.1 USD per kWh, 2 USD per GPU-hour, a host of
@@ -162,9 +162,9 @@ def test_each_deployment_has_one_row_to_follow_and_they_add_up(book: Book) -> No
 
 
 def row(table: str, group: str, kind: str, kwh: float | None = None, usd: float | None = None, **more: Any) -> dict:
-    told = {"table": table, "exclusive_group_id": group, "kind": kind, "colocation_id": None}
+    named = {"table": table, "exclusive_group_id": group, "kind": kind, "colocation_id": None}
     saved = {"saving_kwh_month": kwh, "saving_usd_month_if_released": usd}
-    return told | saved | more | {"recommendation_id": f"{table}/{group}/{kind}"}
+    return named | saved | more | {"recommendation_id": f"{table}/{group}/{kind}"}
 
 
 def preferred(*rows: dict) -> list[str]:
@@ -176,7 +176,7 @@ def test_of_the_rows_of_a_deployment_that_which_saves_most_is_followed_whichever
     sized, planned = row("right_sizing", "a", "fewer_gpus", 56), row("consolidation", "a", "sleep_when_idle", 53)
     assert preferred(sized, planned) == ["right_sizing/a/fewer_gpus"]
     assert preferred(sized, planned | {"saving_kwh_month": 57}) == ["consolidation/a/sleep_when_idle"]
-    # Of equal savings that which frees more hours; of equal rows that which stands without a plan.
+    # Of equal savings that which frees more hours; of equal rows that which needs no plan.
     assert preferred(sized, row("consolidation", "a", "spin_down", 56, 10)) == ["consolidation/a/spin_down"]
     both = [row(table, "a", "spin_down", 201, 7008) for table in ("consolidation", "right_sizing")]
     assert preferred(*both) == ["right_sizing/a/spin_down"]
@@ -207,7 +207,7 @@ def test_who_shares_does_so_together_or_not_at_all(alone: float, expected: list[
     assert preferred(*rows) == expected
 
 
-told_rows = st.lists(
+row_lists = st.lists(
     st.tuples(
         st.sampled_from(preference.TABLES),
         st.sampled_from("abcd"),
@@ -223,18 +223,18 @@ told_rows = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(told_rows)
-def test_one_row_of_each_deployment_is_followed_and_no_half_of_a_plan(told: list[tuple]) -> None:
+@given(row_lists)
+def test_one_row_of_each_deployment_is_followed_and_no_half_of_a_plan(tuples: list[tuple]) -> None:
     rows = [
         row(*one[:5], colocation_id=one[5] if one[2] == "colocate" and one[0] == "consolidation" else None)
-        for one in told
+        for one in tuples
     ]
     frame = pd.DataFrame(rows)
     chosen = frame[preference.preferred(frame)]
     assert chosen["exclusive_group_id"].is_unique
-    # Who has nothing but half of a plan has no row.
-    stands = frame[frame["colocation_id"].isna()]
-    assert set(stands["exclusive_group_id"]) <= set(chosen["exclusive_group_id"])
+    # A deployment with only half of a plan has no row.
+    unplanned = frame[frame["colocation_id"].isna()]
+    assert set(unplanned["exclusive_group_id"]) <= set(chosen["exclusive_group_id"])
     for colocation, several in chosen.dropna(subset="colocation_id").groupby("colocation_id"):
         assert len(several) == (frame["colocation_id"] == colocation).sum()
     shuffled = frame.sample(frac=1, random_state=1)

@@ -1,4 +1,4 @@
-"""What is said of each deployment of a fleet: spun down, sharing, kept or not known, with savings worked by hand."""
+"""The recommendation for each deployment: spun down, sharing, kept or not known, with savings worked by hand."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NO_TOKENS = {"demand_tokens_per_second_mean": 0.0, "demand_tokens_per_second_max
 
 
 def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...] = ()) -> Fleet:
-    """Deployments of one engine with their loads; each on a node of its own, or where `nodes` says."""
-    told = usage(*({"keep_apart": None} | ONE | changes for changes, _ in deployments))
+    """Deployments of one engine with their loads; each on a node of its own, or where `nodes` has it."""
+    frame = usage(*({"keep_apart": None} | ONE | changes for changes, _ in deployments))
     where = nodes or tuple(f"n{number}" for number in range(len(deployments)))
     engines = pd.DataFrame(
         {
@@ -37,13 +37,13 @@ def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...
             "node": where,
             "nodes": [[node] for node in where],
             "gpu_group": [f"g{number}" for number in range(len(deployments))],
-            "gpus": told["gpus_per_replica"].astype(int),
+            "gpus": frame["gpus_per_replica"].astype(int),
             "is_overlapping": False,
         }
     )
     load = np.array([series for _, series in deployments], dtype=np.float32)
     idle = np.where(np.isnan(load), -1, load == 0).astype(np.int8)
-    return Fleet(told, engines, frozenset(), load, idle, 300, days_of(told))
+    return Fleet(frame, engines, frozenset(), load, idle, 300, days_of(frame))
 
 
 def rows_of(given: Fleet) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def test_no_node_goes_off_while_others_need_it() -> None:
     assert (kept["kind"], down["kind"], down["freed_gpus_on_empty_nodes"]) == ("keep", "spin_down", 0)
     assert down["saving_kwh_month"] == pytest.approx(290 * 0.73 * 1.25)
     assert np.isnan(down["saving_kwh_month_if_nodes_off"])
-    # Somebody draws power there, and nobody knows who.
+    # An unknown claimant draws power there.
     assert rows_of(replace(silent, unknown_nodes=frozenset({"n0"})))[0]["freed_gpus_on_empty_nodes"] == 0
 
 
@@ -106,7 +106,7 @@ def test_silence_alone_spins_nothing_down(changes: dict[str, Any], kind: str, re
     assert np.isnan(row["saving_kwh_month"])
 
 
-def test_intervals_that_nobody_saw_are_not_idle() -> None:
+def test_intervals_without_data_are_not_idle() -> None:
     (row,) = rows_of(fleet((NO_TOKENS, np.full(INTERVALS, np.nan))))
     assert row["kind"] == "keep"
     one_token = SILENT.copy()
@@ -147,14 +147,14 @@ def test_opposite_days_share_two_gpus() -> None:
         ({"coverage_ratio": 0.5}, NIGHT, "low_coverage"),
     ],
 )
-def test_without_evidence_nobody_shares(changes: dict[str, Any], series: np.ndarray, reason: str) -> None:
+def test_without_evidence_nothing_shares(changes: dict[str, Any], series: np.ndarray, reason: str) -> None:
     one, other = rows_of(fleet(({}, DAY), (changes, series)))
     assert (one["kind"], one["reason_code"]) == ("keep", "no_better_place")
     assert other["reason_code"] == reason
     assert np.isnan(other["saving_kwh_month"])
 
 
-def test_what_nobody_saw_counts_as_the_busiest_time() -> None:
+def test_intervals_without_data_count_as_the_busiest_time() -> None:
     hidden = NIGHT.copy()
     hidden[(HOUR < 12) & (np.arange(INTERVALS) < 3 * 288)] = np.nan  # a twentieth of the time
     assert {row["kind"] for row in rows_of(fleet(({}, DAY), ({}, hidden)))} == {"keep"}
@@ -193,7 +193,7 @@ def test_long_gaps_are_slept_through_after_break_even() -> None:
 
 
 def test_short_gaps_are_not_worth_waking_for() -> None:
-    """Idle for half of every hour: sleeping would save, but somebody would wait 300 s of each hour."""
+    """Idle for half of every hour: sleeping would save, but requests would wait 300 s of each hour."""
     (row,) = rows_of(fleet(({}, np.where(np.arange(INTERVALS) % 12 < 6, 0.0, 0.9))))
     assert row["kind"] == "keep"
 
@@ -229,9 +229,9 @@ def test_who_shares_is_as_sure_as_the_least_sure_of_them() -> None:
 
 def test_memory_is_weights_cache_and_runtime() -> None:
     """16 GiB over 2 GPUs; 8 requests of 8192 tokens at 128 KiB are 8 GiB, in two halves; 2 GiB runtime."""
-    told = usage(ONE, ONE | {"kv_cache_usage_ratio_max": 0.03}, ONE | {"weights_gib": 400.0})
+    frame = usage(ONE, ONE | {"kv_cache_usage_ratio_max": 0.03}, ONE | {"weights_gib": 400.0})
     # Of 64 GiB of cache 0.03 were used, which is less than 4 GiB.
-    assert memory_gib(told).tolist() == pytest.approx([8 + 4 + 2, 8 + 0.03 * 64 + 2, 72])
+    assert memory_gib(frame).tolist() == pytest.approx([8 + 4 + 2, 8 + 0.03 * 64 + 2, 72])
 
 
 def test_a_plan_that_breaks_a_rule_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +248,6 @@ def test_a_plan_that_breaks_a_rule_is_not_published(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_shown_is_there() -> None:
-    told = consolidate(fleet((NO_TOKENS, SILENT))).rows
-    assert set(consolidation.SHOWN) <= set(told.columns)
-    assert told["plan_id"].iloc[0] == consolidate(fleet((NO_TOKENS, SILENT))).rows["plan_id"].iloc[0]
+    rows = consolidate(fleet((NO_TOKENS, SILENT))).rows
+    assert set(consolidation.SHOWN) <= set(rows.columns)
+    assert rows["plan_id"].iloc[0] == consolidate(fleet((NO_TOKENS, SILENT))).rows["plan_id"].iloc[0]

@@ -15,7 +15,7 @@ marts = marts_of_one_deployment
 
 
 def ledger(connection: duckdb.DuckDBPyConnection, engines: dict[str, tuple[str, list[str]]]) -> None:
-    """The newest interval of the deployment: engine -> node, boards; and a board of n0 that nobody holds."""
+    """The newest interval of the deployment: engine -> node, boards; and an unallocated board of n0."""
     held = [(engine, node, board) for engine, (node, boards) in engines.items() for board in boards]
     rows = pd.DataFrame(held, columns=["engine", "node", "meter"])
     rows = rows.assign(site="west", deployment="d0", model="m", role="unified", device_type="a100")
@@ -52,7 +52,7 @@ def test_the_table_is_described_and_the_same_each_time(marts: duckdb.DuckDBPyCon
     comments = marts.execute(
         "select column_name, comment from duckdb_columns() where table_name = 'consolidation'"
     ).fetchall()
-    assert comments == [(name, said) for name, (_, said) in COLUMNS.items()]
+    assert comments == [(name, meaning) for name, (_, meaning) in COLUMNS.items()]
 
 
 def test_loads_are_of_the_capacity_and_hours_without_tokens_are_idle(marts: duckdb.DuckDBPyConnection) -> None:
@@ -97,7 +97,7 @@ def test_a_fleet_of_which_nothing_is_booked_has_an_empty_table(marts: duckdb.Duc
 
 
 def test_a_node_of_a_device_without_a_power_meter_is_not_emptied(marts: duckdb.DuckDBPyConnection) -> None:
-    """On the newest date alone, and not for a device that nobody holds."""
+    """On the newest date alone, and not for an unallocated device."""
     ledger(marts, {"e1": ("n1", ["a"])})
     marts.execute(
         "insert into marts.unmetered_devices values ('2026-10-28', 'n1', 'other'), ('2026-10-27', 'n2', 'other'),"
@@ -111,14 +111,14 @@ def test_a_fleet_without_tokens_is_not_known(marts: duckdb.DuckDBPyConnection) -
     marts.execute("delete from marts.model_intervals")
     marts.execute("update marts.deployment_usage set intervals = null, coverage_ratio = 0")
     write_consolidation(marts)
-    told = marts.execute("select kind, reason_code, quadrant, confidence from published.consolidation").fetchall()
-    assert told == [("insufficient_data", "no_token_telemetry", None, None)]
+    rows = marts.execute("select kind, reason_code, quadrant, confidence from published.consolidation").fetchall()
+    assert rows == [("insufficient_data", "no_token_telemetry", None, None)]
 
 
 def test_a_fleet_file_that_states_no_model_has_a_plan(marts: duckdb.DuckDBPyConnection) -> None:
-    """What nobody states is no reason to keep: this one sleeps from 17 to 9."""
+    """What the fleet file does not state is no reason to keep: this one sleeps from 17 to 9."""
     marts.execute("delete from fleet.models")
     ledger(marts, {"e1": ("n0", ["a", "b", "c", "d"])})
     write_consolidation(marts)
-    told = marts.execute("select kind, reason_code from published.consolidation").fetchall()
-    assert told == [("sleep_when_idle", "idle_gaps")]
+    rows = marts.execute("select kind, reason_code from published.consolidation").fetchall()
+    assert rows == [("sleep_when_idle", "idle_gaps")]

@@ -16,7 +16,7 @@ DAY, NIGHT = [0.7] * 50 + [0.05] * 50, [0.05] * 50 + [0.7] * 50
 SEEDS = 200
 
 
-def engine(name: str, **told: object) -> dict[str, object]:
+def engine(name: str, **changes: object) -> dict[str, object]:
     """An engine that is alone on GPUs and a node of its own."""
     default = {
         "engine": name,
@@ -33,7 +33,7 @@ def engine(name: str, **told: object) -> dict[str, object]:
         "min_replicas": 1,
         "is_fixed": False,
     }
-    return default | told
+    return default | changes
 
 
 def fleet(*engines: dict[str, object]) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def places(made: Plan) -> dict[str, str]:
 
 
 def test_opposite_days_share_and_equal_days_do_not() -> None:
-    """Both pairs have peaks of 0.7 and 0.7: only their sum over time, 0.75 or 1.4, tells them apart."""
+    """Both pairs have peaks of 0.7 and 0.7: only their sum over time differs: 0.75 or 1.4."""
     both = fleet(engine("a"), engine("b"))
     opposite = planned(both, {"a": DAY, "b": NIGHT})
     assert len(set(places(opposite).values())) == 1
@@ -64,7 +64,7 @@ def test_opposite_days_share_and_equal_days_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "changes",
     [
         {"memory_gib": 42.1},  # 30 + 42.1 is more than 0.9 of 80
         {"memory_gib": np.nan},
@@ -74,10 +74,10 @@ def test_opposite_days_share_and_equal_days_do_not() -> None:
         {"is_fixed": True},
         {"keep_apart": "rivals"},
     ],
-    ids=lambda told: next(iter(told)),
+    ids=lambda changes: next(iter(changes)),
 )
-def test_what_does_not_go_together_stays_apart(told: dict[str, object]) -> None:
-    made = planned(fleet(engine("a", keep_apart="rivals"), engine("b", **told)), {"a": DAY, "b": NIGHT})
+def test_what_does_not_go_together_stays_apart(changes: dict[str, object]) -> None:
+    made = planned(fleet(engine("a", keep_apart="rivals"), engine("b", **changes)), {"a": DAY, "b": NIGHT})
     assert places(made) == {"a": "gpus-of-a", "b": "gpus-of-b"}
 
 
@@ -100,13 +100,13 @@ def test_above_the_target_in_a_hundredth_of_the_time_and_no_more() -> None:
     }
 
 
-def test_a_load_that_nobody_knows_is_no_load_to_pack() -> None:
+def test_an_unknown_load_is_no_load_to_pack() -> None:
     made = planned(fleet(engine("a"), engine("b")), {"a": DAY})
     assert made.engines.set_index("engine")["obstacle"].to_dict() == {"a": "", "b": "load_unknown"}
     assert made.gpus_after == 2
 
 
-def test_nodes_fall_empty_where_nobody_has_to_stay() -> None:
+def test_nodes_fall_empty_where_no_engine_has_to_stay() -> None:
     """a and b can gather at either's; c cannot move, so gathering beside it lets a whole node go."""
     engines = fleet(engine("a"), engine("b", node="n2"), engine("c", node="n2", is_fixed=True))
     made = planned(engines, {"a": DAY, "b": NIGHT, "c": DAY})
@@ -114,7 +114,7 @@ def test_nodes_fall_empty_where_nobody_has_to_stay() -> None:
 
 
 def test_rivals_share_no_node_even_through_others() -> None:
-    """b may not gather at a's, where its rival c stands; a has to come to b."""
+    """b may not gather at a's, where its rival c is; a has to come to b."""
     engines = fleet(
         engine("a", node="n1"),
         engine("b", node="n2", keep_apart="rivals"),
@@ -156,7 +156,7 @@ def test_of_equally_few_gpus_the_fewest_moves() -> None:
     assert (made.engines["target_group"] != made.engines["gpu_group"]).sum() == 1
 
 
-def test_engines_that_share_too_much_already_are_left_and_joined_by_nobody() -> None:
+def test_engines_that_share_too_much_already_are_left_and_joined_by_none() -> None:
     engines = fleet(
         engine("a", gpu_group="old", node="n"), engine("b", gpu_group="old", node="n"), engine("c"), engine("d")
     )
@@ -222,14 +222,14 @@ def small_fleets(draw: st.DrawFn) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows, loads = [], {}
     for number in range(draw(st.integers(1, 4))):
         deployment = "abcd"[number]
-        told = {
+        changes = {
             "memory_gib": draw(st.sampled_from([10.0, 24.0, 36.0, 50.0, 72.0])),
             "keep_apart": draw(st.sampled_from(["", "", "rivals"])),
             "model": deployment,
             "gpus": 1,
         }
         loads[deployment] = draw(st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.4, 0.5, 0.8]), min_size=4, max_size=4))
-        rows += [engine(f"{deployment}/{n}", **told) for n in range(draw(st.integers(1, 2)))]
+        rows += [engine(f"{deployment}/{n}", **changes) for n in range(draw(st.integers(1, 2)))]
     return fleet(*rows), pd.DataFrame.from_dict(loads, orient="index")
 
 
@@ -287,25 +287,25 @@ def test_the_same_fleet_in_any_order_gives_the_same_plan() -> None:
     pd.testing.assert_frame_equal(first.engines, again.engines)
 
 
-def broken(**told: object) -> list[str]:
-    """What is said of three engines, when a goes to b's place and one of them is not as the plan thinks."""
+def broken(**columns: object) -> list[str]:
+    """Violations of three engines, when a goes to b's place and one of them is not as the plan thinks."""
     engines = fleet(engine("a"), engine("b"), engine("c", node="node-of-b"))
     loads = pd.DataFrame.from_dict({"a": DAY, "b": NIGHT, "c": NIGHT}, orient="index")
     made = plan(engines.assign(is_fixed=[False, False, True]), loads)
     engines = made.engines.assign(target_group=["gpus-of-b", "gpus-of-b", "gpus-of-c"], target_node="node-of-b")
     assert violations(replace(made, engines=engines), loads) == []
-    for column, values in told.items():
+    for column, values in columns.items():
         engines[column] = values
     return violations(replace(made, engines=engines), loads)
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("columns", "rule"),
     [
         ({"gpus": [2, 4, 2]}, "site, device type and size"),
         ({"site": ["west", "east", "west"]}, "site, device type and size"),
-        ({"target_node": ["node-of-a", "node-of-b", "node-of-b"]}, "it stands on node-of-b"),
-        ({"obstacle": ["", "fixed", "fixed"]}, "takes in nobody"),
+        ({"target_node": ["node-of-a", "node-of-b", "node-of-b"]}, "its node is node-of-b"),
+        ({"obstacle": ["", "fixed", "fixed"]}, "an engine that may not share"),
         ({"obstacle": ["fixed", "", "fixed"]}, "it may not move"),
         ({"deployment": ["b", "b", "c"]}, "two replicas of one deployment"),
         ({"memory_gib": [40.0, 40.0, 30.0]}, "80.0 GiB on each GPU"),
@@ -314,5 +314,5 @@ def broken(**told: object) -> list[str]:
         ({"deployment": ["a", "a", "c"], "min_replicas": [2, 2, 1]}, "replicas on 1 nodes, 2 needed"),
     ],
 )
-def test_a_plan_that_breaks_a_rule_is_caught(told: dict[str, object], said: str) -> None:
-    assert any(said in one for one in broken(**told))
+def test_a_plan_that_breaks_a_rule_is_caught(columns: dict[str, object], rule: str) -> None:
+    assert any(rule in one for one in broken(**columns))

@@ -23,12 +23,12 @@ def evidence(
     watts: dict[tuple[float, int], float],
     *,
     seen: dict[float, float] | None = None,
-    judged: list[dict[str, Any]] | None = None,
+    assessed: list[dict[str, Any]] | None = None,
     held_from: int = 99,
 ) -> power_caps.Evidence:
     """Days 1, 2, … of October under `limits` (by deployment), of each the whole day at each load of `watts` (by limit
     and load bin) alike, 4 GPUs; the newest day is the frame's last one."""
-    days = [(n, day, limit) for n, told in limits.items() for day, limit in enumerate(told, 1)]
+    days = [(n, day, limit) for n, watts_of_days in limits.items() for day, limit in enumerate(watts_of_days, 1)]
     dates = pd.DataFrame(days, columns=["usage", "day", "limit_watts"])
     dates["date"] = pd.Timestamp("2026-09-30") + pd.to_timedelta(dates["day"], unit="D")
     dates["is_held"] = dates["day"] >= held_from
@@ -45,13 +45,13 @@ def evidence(
     highest["seen"] = highest["train_seen"] = highest["limit_watts"].map(seen or {}).fillna(50.0)
     columns = ["pool", "limit_percent", "is_held", "load_bin", "requests", "good_requests", "attainment"]
     held = dates[["usage", "date", "is_held"]].assign(gpu_seconds=4 * 86400.0)
-    requests = pd.DataFrame(judged or [], columns=columns)
+    requests = pd.DataFrame(assessed or [], columns=columns)
     now = known[known["is_newest"]].set_index("usage")
     return power_caps.Evidence(known, now, levels, held, highest, requests)
 
 
-def caps(frame: pd.DataFrame, told: power_caps.Evidence) -> pd.DataFrame:
-    return power_caps.candidates(frame, told, "demand_tokens_per_second")
+def caps(frame: pd.DataFrame, history: power_caps.Evidence) -> pd.DataFrame:
+    return power_caps.candidates(frame, history, "demand_tokens_per_second")
 
 
 LOADS = {(400.0, 8): 300.0, (400.0, 10): 380.0, (300.0, 8): 260.0, (300.0, 10): 290.0}
@@ -99,17 +99,17 @@ def test_a_limit_seen_only_at_low_load_is_none() -> None:
 )
 def test_without_two_dates_of_a_lower_limit_there_is_none(limits: list[float]) -> None:
     frame = usage(SEEN)
-    told = evidence(frame, {0: limits}, LOADS | {(250.0, 8): 400.0, (398.5, 8): 1.0, (398.5, 10): 1.0})
-    assert caps(frame, told).empty
+    history = evidence(frame, {0: limits}, LOADS | {(250.0, 8): 400.0, (398.5, 8): 1.0, (398.5, 10): 1.0})
+    assert caps(frame, history).empty
 
 
 def test_a_limit_that_draws_more_or_whose_present_is_not_known_is_none() -> None:
     frame = usage(SEEN)
     more = {key: drawn + 200 * (key[0] == 300) for key, drawn in LOADS.items()}
     assert caps(frame, evidence(frame, {0: [400.0, 300, 300, 400]}, more)).empty
-    told = evidence(frame, {0: [400.0, 300, 300, 400]}, LOADS)
+    history = evidence(frame, {0: [400.0, 300, 300, 400]}, LOADS)
     frame["last_seen_date"] += pd.Timedelta(days=1)
-    dates = power_caps.limited_dates(frame, told.dates[["usage", "date", "is_held", "limit_watts"]])
+    dates = power_caps.limited_dates(frame, history.dates[["usage", "date", "is_held", "limit_watts"]])
     assert dates.empty
 
 
@@ -118,20 +118,20 @@ def test_limits_that_change_nothing_seem_to_save_by_chance_and_are_none() -> Non
     chance = np.random.default_rng(1)
     frame = usage(*(SEEN | {"model": f"m{fleet}"} for fleet in range(200)))
     days = dict.fromkeys(range(200), [400.0, 300] * 13 + [300, 400])
-    told = evidence(frame, days, {(limit, 8): 300.0 for limit in (300.0, 400.0)})
-    noisy = told.levels.assign(joules=told.levels["joules"] * chance.normal(1, 0.02, len(told.levels)))
-    assert len(caps(frame, replace(told, levels=noisy))) <= 12
+    history = evidence(frame, days, {(limit, 8): 300.0 for limit in (300.0, 400.0)})
+    noisy = history.levels.assign(joules=history.levels["joules"] * chance.normal(1, 0.02, len(history.levels)))
+    assert len(caps(frame, replace(history, levels=noisy))) <= 12
 
 
 def test_an_slo_bounds_what_a_lower_limit_carries() -> None:
     """Half octave 10 begins at 32 tok/s: broken there, a GPU carries less, 128 of 4 GPUs."""
-    judged = {"pool": 0, "limit_percent": 75.0, "is_held": False, "requests": 1000.0, "attainment": 0.95}
-    kept, broken = judged | {"good_requests": 1000.0}, judged | {"good_requests": 940.0}
+    level = {"pool": 0, "limit_percent": 75.0, "is_held": False, "requests": 1000.0, "attainment": 0.95}
+    kept, broken = level | {"good_requests": 1000.0}, level | {"good_requests": 940.0}
     days = {0: [400.0, 300, 300, 400]}
 
-    def found(*told: dict[str, Any], **change: Any) -> pd.DataFrame:
+    def found(*levels: dict[str, Any], **change: Any) -> pd.DataFrame:
         frame = usage(change)
-        return caps(frame, evidence(frame, days, LOADS, judged=list(told)))
+        return caps(frame, evidence(frame, days, LOADS, assessed=list(levels)))
 
     both = found(kept | {"load_bin": 8}, kept | {"load_bin": 10})
     assert both["evidence_basis"].tolist() == ["lower_limit_within_slo"]
@@ -140,7 +140,7 @@ def test_an_slo_bounds_what_a_lower_limit_carries() -> None:
     assert less["recommended_capacity_tokens_per_second"].tolist() == pytest.approx([128])
     # All together 0.94 good: not kept, whatever is asked.
     assert found(broken | {"load_bin": 10}, demand_tokens_per_second_p99=1.0).empty
-    # Judged today and not then: nobody knows.
+    # Assessed today and not then: unknown.
     assert found().empty
 
 
@@ -148,10 +148,10 @@ def test_a_cap_is_replayed_where_the_days_held_back_know_both_limits() -> None:
     frame = usage(SEEN)
     days = [400.0, 400, 300, 300, 300, 400]
     for held_from, saved in ((5, 260), (6, np.nan)):
-        told = evidence(frame, {0: days}, LOADS, held_from=held_from)
-        earlier = power_caps.candidates(frame, told.part(is_held=False), "train_demand")
+        history = evidence(frame, {0: days}, LOADS, held_from=held_from)
+        earlier = power_caps.candidates(frame, history.part(is_held=False), "train_demand")
         assert earlier["saved_watts"].tolist() == pytest.approx([260])
-        assert power_caps.held_savings(frame, told, earlier).tolist() == pytest.approx([saved], nan_ok=True)
+        assert power_caps.held_savings(frame, history, earlier).tolist() == pytest.approx([saved], nan_ok=True)
 
 
 def test_the_interval_of_a_difference_of_few_days_is_students() -> None:
@@ -176,8 +176,8 @@ def test_intervals_of_planted_fleets_hold_the_true_saving(capsys: pytest.Capture
             for fleet in range(FLEETS)
         }
         frame = usage(*(SEEN | {"model": f"m{fleet}"} for fleet in limits))
-        told = evidence(frame, limits, {(limit, int(b)): 1.0 for limit in (300.0, 400.0) for b in bins})
-        levels = told.levels.sort_values(["usage", "date", "load_bin"], ignore_index=True)
+        history = evidence(frame, limits, {(limit, int(b)): 1.0 for limit in (300.0, 400.0) for b in bins})
+        levels = history.levels.sort_values(["usage", "date", "load_bin"], ignore_index=True)
         shape = (FLEETS, 28, 5)
         now = chance.uniform(80, 120, (FLEETS, 1)) + chance.uniform(4, 6, (FLEETS, 1)) * 2 ** (bins / 2)
         then = now * (1 - chance.uniform(0.02, 0.3, (FLEETS, 1)) * (bins - 5) / 5)
@@ -188,7 +188,7 @@ def test_intervals_of_planted_fleets_hold_the_true_saving(capsys: pytest.Capture
         levels["tokens"] = (gpu_seconds * 2 ** (bins / 2)).ravel()
         levels["joules"] = (gpu_seconds * np.where(is_lower, then[:, None], now[:, None]) * off).ravel()
         saving = 4 * (gpu_seconds.sum(axis=1) / (28 * 4 * 86400) * (now - then)).sum(axis=1)
-        rows = caps(frame, replace(told, levels=levels))
+        rows = caps(frame, replace(history, levels=levels))
         true = saving[rows["usage"]]
         covered[days] = float(((rows["saved_watts_low"] <= true) & (true <= rows["saved_watts_high"])).mean())
         found[days] = len(rows)

@@ -20,7 +20,7 @@ NO_HOURS = pd.DataFrame(
 
 
 def days_of(frame: pd.DataFrame, days: int = 28) -> pd.DataFrame:
-    """Days of each deployment that all are as its means say."""
+    """Days of each deployment that are all equal to its means."""
     rows = [
         {
             "usage": number,
@@ -99,7 +99,7 @@ def test_parked_watts_are_never_more_than_was_measured_and_a_reference_says_how_
 
 
 def test_electricity_within_the_rate_is_paid_as_before() -> None:
-    """An all-in rate: nobody pays a kWh less. Without any rate the tariff is paid, and nothing is released."""
+    """An all-in rate: the bill has no kWh less. Without any rate the tariff is paid, and nothing is released."""
     none = {"usd_per_gpu_hour": np.nan, "charged_energy_ratio": np.nan}
     rows = rows_of(usage({"charged_energy_ratio": 0.0}, none))
     assert rows["saving_energy_usd_month"].tolist() == pytest.approx([0, 16.425])
@@ -128,7 +128,7 @@ def test_watts_that_are_not_known_save_nothing_that_is_known() -> None:
     assert rows["saving_kwh_month_if_nodes_off"].tolist() == pytest.approx([np.nan, np.nan, 730, np.nan], nan_ok=True)
 
 
-def test_a_deployment_that_nobody_asked_is_spun_down_and_its_nodes_may_go_off_where_they_are_its_own() -> None:
+def test_a_deployment_without_requests_is_spun_down_and_its_nodes_may_go_off_where_they_are_its_own() -> None:
     """4 × (200 − 55) W × 0.73 × 1.25 = 529.25 kWh; 4 × 730 × 2 = 5840 USD of hours. With nodes off 800 W × 0.73 × 1.5 =
     876 kWh; on half of a node, and where no node is named, none falls empty."""
     silent = {
@@ -149,7 +149,7 @@ def test_a_deployment_that_nobody_asked_is_spun_down_and_its_nodes_may_go_off_wh
         ("insufficient_data", "low_coverage"),
         ("spin_down", "no_tokens_served"),
         ("spin_down", "no_tokens_served"),
-        ("keep", "queueing"),  # somebody waits for it
+        ("keep", "queueing"),  # requests wait for it
     ]
     down = rows[rows["kind"] == "spin_down"]
     assert down["saving_kwh_month"].tolist() == pytest.approx([529.25] * 3)
@@ -280,9 +280,9 @@ deployments = st.fixed_dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(deployments, min_size=1, max_size=6, unique_by=lambda one: (one["deployment"], one["device_type"])))
-def test_savings_of_one_row_per_group_never_add_up_to_more_than_the_fleet_uses(told: list[dict[str, Any]]) -> None:
+def test_savings_of_one_row_per_group_never_add_up_to_more_than_the_fleet_uses(drawn: list[dict[str, Any]]) -> None:
     changes = []
-    for one in told:
+    for one in drawn:
         gpus, demand = one["replicas"] * one["gpus_per_replica"], one["demand_tokens_per_second_p99"]
         changes.append(
             one

@@ -83,7 +83,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         dates = intervals[[*interval, "deployment", "date"]].drop_duplicates()
         curve = dates.assign(load_bin=10, intervals=8, gpu_seconds=115200.0, tokens=4.32e6, joules=300 * 115200.0)
         limited = dates.assign(meters=4, meters_with_limit=4, power_limit_watts_min=400.0, power_limit_watts_max=400.0)
-        judged = intervals.assign(requests=100, good_requests_low=100)[intervals["matched_output_tokens"] > 0]
+        goodput = intervals.assign(requests=100, good_requests_low=100)[intervals["matched_output_tokens"] > 0]
         types = pd.DataFrame(
             {"device_type": ["a100", "b200-sxm"], "gpus": 1, "valid_from": ["2020-11-01", "2025-01-01"]}
         )
@@ -97,7 +97,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             "marts.pressure_hourly": pressure,
             "marts.benchmark_efficiency": benchmarks,
             "marts.efficiency_curve_daily": curve,
-            "marts.goodput_hourly": judged,
+            "marts.goodput_hourly": goodput,
             "marts.power_limits_daily": limited,
             "reference.device_types": types,
         }.items():
@@ -133,7 +133,7 @@ def test_hours_are_the_sites_and_every_interval_is_counted(marts: duckdb.DuckDBP
 def test_an_hour_of_which_a_part_is_missing_is_not_seen_unless_it_worked(
     marts: duckdb.DuckDBPyConnection, tokens: int, hours: int
 ) -> None:
-    """Three o'clock at night of one Wednesday: the other three say that nobody asks then."""
+    """Three o'clock at night of one Wednesday: the other three had no requests then."""
     marts.execute(
         "update marts.model_intervals set interval_seconds = 1800, matched_output_tokens = ?, matched_total_tokens = ?"
         " where interval_start_at = timestamptz '2026-10-14 10:00+00'",
@@ -202,7 +202,7 @@ def test_the_table_is_described_and_the_same_each_time(marts: duckdb.DuckDBPyCon
     comments = marts.execute(
         "select column_name, comment from duckdb_columns() where table_name = 'right_sizing'"
     ).fetchall()
-    assert comments == [(name, said) for name, (_, said) in COLUMNS.items()]
+    assert comments == [(name, meaning) for name, (_, meaning) in COLUMNS.items()]
     assert marts.execute("select count(*) from duckdb_tables() where temporary").fetchall() == [(0,)]
 
 

@@ -21,7 +21,7 @@ NO_BENCHMARKS = pd.DataFrame(
         "joules_per_output_token",
     ]
 )
-# Four replicas of an 8B model on one 80 GB accelerator each, judged under an SLO: 100 tokens/s per GPU.
+# Four replicas of an 8B model on one 80 GB accelerator each, assessed under an SLO: 100 tokens/s per GPU.
 DEPLOYMENT = {
     "held_back_dates": None,
     "is_complete": True,
@@ -289,7 +289,7 @@ def test_a_coincidence_a_busy_week_and_a_start_that_takes_longer_are_no_windows(
     assert set(sleep.windows(asleep, week(NIGHTS, weeks=1), "weeks", "idle_weeks")["slot"]) == NIGHTS
 
 
-def test_an_hour_that_was_not_seen_in_one_week_is_judged_by_the_others() -> None:
+def test_an_hour_that_was_not_seen_in_one_week_is_assessed_by_the_others() -> None:
     asleep = sleep.sleepers(usage({}))
     assert set(sleep.windows(asleep, week(NIGHTS, missed={2}), "weeks", "idle_weeks")["slot"]) == NIGHTS
     once = week(NIGHTS)

@@ -61,16 +61,16 @@ def test_every_mart_has_a_file_of_its_own_beside_its_sql() -> None:
 def test_a_text_is_written_once() -> None:
     """In the one mart that has such a column, or in columns.md."""
     written = [column["description"] for mart in MARTS for column in mart["columns"]]
-    named = [name for said in written for name in re.findall(r"doc\('(\w+)'\)", said)]
+    named = [name for description in written for name in re.findall(r"doc\('(\w+)'\)", description)]
     assert {name for name in SHARED if named.count(name) < 2} == set()
-    texts = [said for said in written if "{{" not in said] + list(SHARED.values())
-    assert sorted({said for said in texts if texts.count(said) > 1}) == []
+    texts = [description for description in written if "{{" not in description] + list(SHARED.values())
+    assert sorted({description for description in texts if texts.count(description) > 1}) == []
 
 
 def test_null_is_allowed_where_the_description_says_what_it_means() -> None:
-    """ "A column whose description does not say what NULL means is never NULL" (columns.md)."""
-    told = {(mart["name"], column["name"]): "NULL" in text(column) for mart in MARTS for column in mart["columns"]}
-    assert {key: None in found for key, found in words().items()} == {key: told[key] for key in words()}
+    """ "A column whose description does not explain NULL is never NULL" (columns.md)."""
+    has_null = {(mart["name"], column["name"]): "NULL" in text(column) for mart in MARTS for column in mart["columns"]}
+    assert {key: None in found for key, found in words().items()} == {key: has_null[key] for key in words()}
 
 
 def test_the_one_test_looks_at_every_mart_with_words() -> None:

@@ -70,9 +70,9 @@ class Cluster:
     @contextmanager
     def process(self, *, java_options: str = JAVA_OPTIONS, **more: str) -> Iterator[ProcessPoolExecutor]:
         """One process in which `pipelines.spark.driver` uses this cluster; its JVM ends with it."""
-        told = {**self.environment(java_options=java_options), **more}
+        variables = {**self.environment(java_options=java_options), **more}
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, mp_context=context, initializer=_tell, initargs=(told,)) as pool:
+        with ProcessPoolExecutor(1, mp_context=context, initializer=_set_variables, initargs=(variables,)) as pool:
             yield pool
 
 
@@ -96,12 +96,12 @@ def running(folder: Path, workers: int) -> Iterator[Cluster]:
             process.wait(timeout=30)
 
 
-def _tell(variables: dict[str, str]) -> None:
+def _set_variables(variables: dict[str, str]) -> None:
     os.environ.update(variables)
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on."""
+    """A TCP port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -111,9 +111,9 @@ def _start(name: str, arguments: list[str], log: Path) -> subprocess.Popen[bytes
     import pyspark  # noqa: PLC0415 (an optional group)
 
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    told = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS}
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS}
     with log.open("wb") as output:
-        return subprocess.Popen([spark_class, name, *arguments], env=told, stdout=output, stderr=output)
+        return subprocess.Popen([spark_class, name, *arguments], env=environment, stdout=output, stderr=output)
 
 
 def _wait_for(is_there: Callable[[], bool], what: str, seconds: float = 60) -> None:
@@ -123,6 +123,6 @@ def _wait_for(is_there: Callable[[], bool], what: str, seconds: float = 60) -> N
             if is_there():
                 return
         except OSError:
-            pass  # nobody listens yet
+            pass  # no process listens yet
         time.sleep(0.2)
     raise AssertionError(f"{what} did not start within {seconds:g} s")

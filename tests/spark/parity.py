@@ -72,7 +72,7 @@ def _difference(connection: duckdb.DuckDBPyConnection, mart: str, theirs: str) -
     if found != columns:
         raise AssertionError(f"{mart}: columns differ: {set(columns.items()) ^ set(found.items())}")
     rows = [connection.execute(f"select count(*) from {side}").fetchall()[0][0] for side in ("ours", "theirs")]
-    # Equal rows stand beside each other by all that is exact, then by their doubles in order.
+    # Equal rows are matched by all that is exact, then by their doubles in order.
     keys = ", ".join(f'"{name}"' for name in exact)
     order = ", ".join(f'"{name}"' for name in doubles) or "1"
     numbered = f"select *, row_number() over (partition by {keys} order by {order}) as nth from"

@@ -1,4 +1,4 @@
-"""What cannot work is said at once, in one error, before any work: no Java, no master, no lake;
+"""What cannot work is reported at once, in one error, before any work: no Java, no master, no lake;
 and a build that fails leaves the job's readers with what they had."""
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LAWS = ["every_metered_joule_is_booked_once", "shares_add_up_to_the_meter"]
 def built(
     running: Cluster, book: Book, lake: Path, raw: tuple, project: Path = driver.DBT_PROJECT
 ) -> dict[str, object]:
-    """Build both dates; joules per date of the book, of the month, and what is said of it."""
+    """Build both dates; joules per date of the book, of the month, and its `held_back_dates`."""
     dbt_vars = {"grid_seconds": book.fleet.grid_seconds, "max_spread_seconds": 259200}
     with running.process() as process:
         work = partial(driver.build, lake, *raw, GOOD, END, dbt_vars=dbt_vars, project=project)

@@ -36,7 +36,7 @@ from tests.planted import Series, plant
 from tests.spark import cluster, parity
 from tests.spark.parity import lake_of
 
-# Of the demo's 28 days; WATTLEDGER_SPARK_DAYS says another number.
+# Of the demo's 28 days; WATTLEDGER_SPARK_DAYS sets another number.
 DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
 
 
@@ -153,7 +153,7 @@ def planted_book(folder: Path) -> Book:
     }
     money = test_money.fleet(folder)
     others = [site for site in test_free_boards.sites() if site["name"] != "west"]
-    told = {
+    entries = {
         **money,
         "sites": [*money["sites"], *others],
         "nodes": [*money["nodes"], *test_free_boards.PLACES],
@@ -162,7 +162,7 @@ def planted_book(folder: Path) -> Book:
         "engines": [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}],
         "max_spread_days": 0.25,
     }
-    book = plant(folder, series, days=3, **told)
+    book = plant(folder, series, days=3, **entries)
     book.run()
     return book
 

@@ -20,10 +20,10 @@
 {% endmaterialization %}
 
 {# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows loses them in the mart
-   too (delete+insert by key would keep them). `replaces` says what a run owns: its dates, months or windows, or all of the mart, where that
+   too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
    is a function of all that is booked.
 
-   The contract is proven where the table is created: in every new warehouse, so in every test that books. A table that stands has the columns
+   The contract is proven where the table is created: in every new warehouse, so in every test that books. A table that exists has the columns
    of today's contract, or the run does not begin (pipelines/booking/upgrades.py). #}
 {% materialization incremental, adapter='duckdb' %}
     {%- set existing = load_cached_relation(this) -%}

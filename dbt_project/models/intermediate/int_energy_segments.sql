@@ -56,7 +56,7 @@ handovers as (
 
 impossible_steps as (
 
-    select * from judged_steps where is_impossible
+    select * from assessed_steps where is_impossible
 
 ),
 
@@ -101,24 +101,24 @@ gauge_readings as (
 counter_segments as (
 
     select
-        judged_steps.reading_id,
-        judged_steps.start_us,
-        judged_steps.end_us,
+        assessed_steps.reading_id,
+        assessed_steps.start_us,
+        assessed_steps.end_us,
         case
-            when not judged_steps.is_impossible then judged_steps.risen
-            else gauge_readings.mean_watts * (judged_steps.end_us - judged_steps.start_us) / 1e6
+            when not assessed_steps.is_impossible then assessed_steps.risen
+            else gauge_readings.mean_watts * (assessed_steps.end_us - assessed_steps.start_us) / 1e6
         end as energy_joules,
         cast(0 as double) as slope_watts,
         case
-            when not judged_steps.is_impossible then 'counter'
+            when not assessed_steps.is_impossible then 'counter'
             when gauge_readings.mean_watts is not null then 'gauge'
             else 'unknown'
         end as energy_source,
-        judged_steps.is_reset,
-        judged_steps.is_impossible
-    from judged_steps
+        assessed_steps.is_reset,
+        assessed_steps.is_impossible
+    from assessed_steps
     left join gauge_readings
-        on judged_steps.reading_id = gauge_readings.reading_id and judged_steps.start_us = gauge_readings.start_us
+        on assessed_steps.reading_id = gauge_readings.reading_id and assessed_steps.start_us = gauge_readings.start_us
 
 ),
 

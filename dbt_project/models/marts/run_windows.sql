@@ -1,4 +1,4 @@
--- Named windows, exactly: read from the raw samples, not from the grid. Windows that touch the run's dates are computed anew.
+-- Named windows, exactly: read from the raw samples, not from the grid. Windows that touch the run's dates are computed again.
 {{ config(replaces='windows') }}
 
 with windows as (
@@ -98,7 +98,7 @@ window_steps as (
         cast(0 as double) as slope_watts,
         is_impossible,
         false as is_gap
-    from judged_steps
+    from assessed_steps
     union all
     select
         window_reading,

@@ -1,4 +1,4 @@
--- One row per deployment and hour of its site's week: in how many weeks it was seen, in how many of them nobody asked.
+-- One row per deployment and hour of its site's week: in how many weeks it was seen, in how many of them it had no requests.
 with intervals as (
 
     select * from {{ ref('int_advised_intervals') }}

@@ -1,4 +1,4 @@
--- One row per deployment and interval of its lookback: what it was asked for, and in which hour of its site's own week.
+-- One row per deployment and interval of its lookback: its demand, and the hour of its site's own week.
 -- A table, as the other models of advice and the asset itself read it: as a view it would be made five times.
 {{ config(materialized='table') }}
 
@@ -20,7 +20,7 @@ sites as (
 
 ),
 
--- The sites' own clocks are asked once per time, not once per deployment.
+-- Local times of the sites are computed once per time, not once per deployment.
 times as (
 
     select distinct

@@ -60,7 +60,7 @@ loaded_hours as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         usage,
@@ -79,7 +79,7 @@ final as (
 
     select *
     from levels
-    full outer join judged using (usage, date, is_held, load_bin)
+    full outer join assessed using (usage, date, is_held, load_bin)
 
 )
 
