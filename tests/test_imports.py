@@ -126,7 +126,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "booking/alarms.py",
         "booking/checks.py",
         "booking/invariants.py",
-        "booking/failed_tests.py",
+        "booking/dbt_results.py",
         "booking/ledger.py",
         "booking/ledger_on_spark.py",
         "booking/stale_settings.py",
