@@ -26,6 +26,8 @@ STEPS = {"telemetry": "land", "seeds": "seeds", "ledger": "models", "publication
 
 # The models of series_daily have a line of their own: the book does not need them.
 SERIES_MODELS = ("int_series_amounts", "series_daily")
+# dbt's log has the seconds of each model then.
+LOGGED = {"DBT_LOG_LEVEL_FILE": "info", "DBT_LOG_FORMAT_FILE": "json"}
 
 
 class Job(NamedTuple):
@@ -96,7 +98,12 @@ class Fleet:
         fails, with its last lines."""
         span = ("--start", start, "--end", start + timedelta(days))
         cost, _ = children.run(
-            "pipelines", "run", "--fleet", self.path, *span, variables={**self.environment, **(variables or {})}
+            "pipelines",
+            "run",
+            "--fleet",
+            self.path,
+            *span,
+            variables={**self.environment, **LOGGED, **(variables or {})},
         )
         return Job(cost, _steps(self.home), self._series_seconds(), *self._held(start, days))
 

@@ -55,7 +55,9 @@ def run_dbt(
         # dbt notes here what it has compiled, and would take it for done in the next run.
         if getattr(node, "extra_ctes_injected", False):
             node.extra_ctes_injected, node.extra_ctes = False, []
-    arguments = ["--no-write-json", "--log-level-file", "warn", "--quiet", *words]
+    # dbt writes thousands of lines per run, which nothing reads; DBT_LOG_LEVEL_FILE=debug brings them back.
+    level = os.environ.get("DBT_LOG_LEVEL_FILE", "warn")
+    arguments = ["--no-write-json", "--log-level-file", level, "--quiet", *words]
     arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
     try:
         with _set(environment), _interrupts_as_dbt_knows_them():

@@ -79,9 +79,25 @@ def prepare(
             for column, kind in change.added:
                 connection.execute(f'alter table marts."{change.mart}" add column "{column}" {kind}')
                 logger.info("marts.%s: new column %s, empty on dates that are not booked again", change.mart, column)
+    _describe(connection, contracts)
     connection.execute("commit")
     for mart in leftover:
         logger.info("marts.%s: removed, nothing makes it any more", mart)
+
+
+def _describe(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:
+    """Write the comments of existing marts that differ; dbt comments a table only when it creates it."""
+    held = connection.execute(
+        "select table_name, '', comment from duckdb_tables() where schema_name = 'marts'"
+        " and database_name = current_database() union all"
+        " select table_name, column_name, comment from duckdb_columns() where schema_name = 'marts'"
+        " and database_name = current_database()"
+    )
+    for mart, column, comment in held.fetchall():
+        wanted = contracts.marts[mart].descriptions.get(column) if mart in contracts.marts else None
+        if wanted and wanted != comment:
+            what = f'column marts."{mart}"."{column}"' if column else f'table marts."{mart}"'
+            connection.execute(f"comment on {what} is '{wanted.replace(chr(39), chr(39) * 2)}'")
 
 
 def to_forget(

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,12 @@ _COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTA
 
 @dataclass(frozen=True)
 class Mart:
-    """A public table of dbt: its contract, and what of it a run replaces (`dates`, `months`, `windows` or `all`)."""
+    """A public table of dbt: its contract, what of it a run replaces (`dates`, `months`, `windows` or `all`), and its
+    description and its columns' (by the column's name, "" for the table)."""
 
     columns: tuple[tuple[str, str], ...]
     replaces: str = "dates"
+    descriptions: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
         node["name"]: Mart(
             tuple((column["name"], column["data_type"]) for column in node["columns"].values()),
             node["config"].get("replaces", "dates"),
+            {"": node.get("description", "")}
+            | {name: column.get("description", "") for name, column in node["columns"].items()},
         )
         for node in models.values()
     }

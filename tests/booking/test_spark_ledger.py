@@ -173,7 +173,9 @@ def test_what_advice_reads_is_made_in_the_warehouse_of_the_marts_that_came_back(
     monkeypatch.setattr(ledger_on_spark, "_create_marts", lambda *_: None)
     monkeypatch.setattr(spark_ledger, "take", lambda *_: done.append("take"))
     monkeypatch.setattr(dbt_run, "run_dbt", lambda words, *_: done.extend(words) or [])
-    assert materialize(spark_fleet(tmp_path)).success
+    fleet = spark_fleet(tmp_path)
+    result = materialize(fleet)
+    assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert done == ["take", "run", "--select", "tag:advice"]
 
 

@@ -64,13 +64,12 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     assert "\n".join(expected_lines) in done.stdout
     assert "    What to do: see whether the source, its exporters and its scraper run" in done.stdout
     window = (at("10-20 00:00"), at("10-21 00:00"))
-    names = "api/v1/label/__name__/values"
     assert book.query(
         "select source, outcome, url, status, window_start_at, window_end_at, rows > 0 from raw.landings"
         " where window_start_at = ? and window_end_at = ? order by 1",
         window,
     ) == [
-        ("down", "failed", f"http://127.0.0.1:{port}/prometheus/{names}", None, *window, False),
+        ("down", "failed", f"http://127.0.0.1:{port}/prometheus/api/v1/query", None, *window, False),
         ("good", "landed", None, None, *window, True),
         ("refusing", "failed", f"{refusing}/api/v1/query", "403", *window, False),
     ]

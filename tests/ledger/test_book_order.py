@@ -181,7 +181,7 @@ def killed(fleet: Path, data: Path, is_time: Callable[[], bool], *, group: bool)
         shown.open("wb") as output,
         subprocess.Popen(
             arguments(fleet),
-            env=environment(data, PYTHONUNBUFFERED="1"),
+            env=environment(data, PYTHONUNBUFFERED="1", DBT_LOG_LEVEL_FILE="debug"),
             cwd=PROJECT,
             stdout=output,
             stderr=subprocess.STDOUT,

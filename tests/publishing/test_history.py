@@ -74,7 +74,7 @@ def test_what_the_source_has_no_more_is_refused_and_then_adopted(lost: tuple[Pat
     before, (month,) = published(data, DAYS), published(data, MONTH)
     rebuilt = command(fleet, data, "--rebuild")
     assert rebuilt.returncode == 1, rebuilt.stdout
-    assert "2026-10-20: published, and not in the warehouse" in rebuilt.stderr
+    assert "2026-10-20: published, but not in the warehouse" in rebuilt.stderr
     assert "2026-10-21: " in rebuilt.stderr  # two hours of it are left
     assert "--force-publish" in rebuilt.stderr
     assert published(data, DAYS) == before
