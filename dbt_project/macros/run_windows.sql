@@ -40,33 +40,48 @@ booked_meters as (
 energy_readings as (
 
     select
-        window_meters.*,
+        window_meters.window_id,
+        window_meters.start_us,
+        window_meters.end_us,
+        window_meters.meter_scope,
+        window_meters.meter,
         'energy' as purpose,
         booked_meters.reading_id,
         booked_meters.quantity,
         booked_meters.possible_watts,
         booked_meters.typical_interval_seconds
     from window_meters
-    inner join booked_meters using (meter_scope, meter)
-    qualify row_number() over (partition by window_id, meter_scope, meter order by booked_meters.date desc) = 1
+    inner join booked_meters on window_meters.meter_scope = booked_meters.meter_scope and window_meters.meter = booked_meters.meter
+    qualify row_number() over (
+        partition by window_meters.window_id, window_meters.meter_scope, window_meters.meter order by booked_meters.date desc
+    ) = 1
 
 ),
 
 gauge_readings as (
 
     select
-        window_meters.*,
+        window_meters.window_id,
+        window_meters.start_us,
+        window_meters.end_us,
+        window_meters.meter_scope,
+        window_meters.meter,
         'watts' as purpose,
         reading_days.reading_id,
         reading_days.quantity,
         booked_meters.possible_watts,
         cast(null as double) as typical_interval_seconds
     from window_meters
-    inner join {{ reading_days }} as reading_days using (meter_scope, meter)
-    left join booked_meters using (date, meter_scope, meter)
+    inner join {{ reading_days }} as reading_days
+        on window_meters.meter_scope = reading_days.meter_scope and window_meters.meter = reading_days.meter
+    left join booked_meters
+        on reading_days.date = booked_meters.date
+        and reading_days.meter_scope = booked_meters.meter_scope
+        and reading_days.meter = booked_meters.meter
     where reading_days.quantity = 'power' and reading_days.samples > 0
     qualify row_number() over (
-        partition by window_id, meter_scope, meter order by reading_days.rank, date desc, reading_days.reading_id
+        partition by window_meters.window_id, window_meters.meter_scope, window_meters.meter
+        order by reading_days.rank, reading_days.date desc, reading_days.reading_id
     ) = 1
 
 ),
