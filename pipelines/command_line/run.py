@@ -49,7 +49,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
 
     job = definitions_of(fleet).resolve_job_def(JOB)
     forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
-    # dbt's own lines stay in data/<fleet>/dbt/*/dbt.log; the progress handler holds the real console.
+    # dbt's warnings are in data/<fleet>/dbt/dbt.log; the progress handler holds the real console.
     with (
         mistakes.stderr_aside() as aside,
         history_kept_open(),
