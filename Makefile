@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SPARK_READY := $(VENV)/ready-spark
 DOCS_READY := $(VENV)/ready-docs
+FOCUS := $(VENV)/focus
+FOCUS_READY := $(FOCUS)/ready
 SQL_READ := $(VENV)/sql-read
 MODELS := $(shell find dbt_project/models dbt_project/tests -name '*.sql')
 MACROS := dbt_project/dbt_project.yml $(shell find dbt_project/macros -name '*.sql')
@@ -17,7 +19,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint types docs bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark lint types docs focus bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -30,7 +32,7 @@ run: $(READY)  ## book FLEET (fleets/demo.yaml) and print its table; ARGS="--sta
 dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="fleets/demo.yaml fleets/mlperf.yaml"
 	@exec $(BIN)/python -m pipelines dev --fleet $(FLEET) $(ARGS)
 
-test: lint  ## lint, then every test; ARGS="-k landing"
+test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
@@ -54,6 +56,8 @@ $(SQL_READ): $(READY) .sqlfluff $(MACROS) $(MODELS)
 docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open site/index.html; search needs a server: python3 -m http.server --directory site"
 
+focus: $(FOCUS_READY)  ## the validator of FOCUS files in .venv/focus, for its tests (needs Python 3.12: FOCUS_PYTHON=/path/to/python3.12)
+
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
 
@@ -74,7 +78,11 @@ lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 
 	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-strip-extras --group docs --constraints requirements.lock --output-file $(VENV)/requirements.fresh
 	@(head -n 1 requirements-docs.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
-	@mv $(VENV)/requirements.headed requirements-docs.lock && rm $(VENV)/requirements.fresh
+	@mv $(VENV)/requirements.headed requirements-docs.lock
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header \
+		--no-strip-extras --group focus --output-file $(VENV)/requirements.fresh
+	@(head -n 1 requirements-focus.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements-focus.lock && rm $(VENV)/requirements.fresh
 
 clean:  ## remove what was made here: .venv, caches, dbt's target, the site; data/ stays
 	@rm -rf $(VENV) dbt_project/target dbt_project/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
@@ -108,3 +116,19 @@ $(SPARK_READY): $(READY) requirements-spark.lock
 $(DOCS_READY): $(READY) requirements-docs.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $(DOCS_READY)
+
+# 3.12 alone: on 3.11 one of its lines is no Python, and for 3.13 its numpy has no wheel.
+$(FOCUS_READY): requirements-focus.lock
+	@set -e; found=; \
+	for python in $(FOCUS_PYTHON) $(PYTHON) python3.12 python3 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.12*/bin/python3.12; do \
+		if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then \
+			found=$$python; break; \
+		fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "focus-validator needs Python 3.12, and found none on the PATH or in pyenv." >&2; \
+		echo "Install one, or name it: make FOCUS_PYTHON=/path/to/python3.12 focus" >&2; exit 1; \
+	fi; \
+	rm -rf $(FOCUS); $$found -m venv $(FOCUS); \
+	$(FOCUS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-focus.lock
+	@touch $(FOCUS_READY)

@@ -75,7 +75,7 @@ def server(folder: Path, gpus: int, day: date) -> Iterator[str]:
 def land(url: str, day: date, path: Path, hours: float = 24.0) -> dict[str, float]:
     """Land the first hours of the server's day into a new warehouse at `path`: samples, seconds, samples per second."""
     start_at = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    collector = PrometheusCollector("bench", url, interval_seconds=fleet_day.INTERVAL_SECONDS)
+    collector = PrometheusCollector("bench", url)
     known = telemetry_landing.Catalogue(catalog.families(), catalog.device_labels())
     with closing(database.connect(path)) as connection:
         create_tables(connection)

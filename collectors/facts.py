@@ -61,7 +61,8 @@ class Facts:
 
     def count(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
         """Count the rows of a batch, valid or not; arguments and result as of `advance`."""
-        self._see(rows, starts, times)
+        self.first_seen[rows] = np.minimum(self.first_seen[rows], np.minimum.reduceat(times, starts))
+        self.last_seen[rows] = np.maximum(self.last_seen[rows], np.maximum.reduceat(times, starts))
         is_valid = valid(values)
         if not is_valid.all():
             self.rejects[rows] += np.add.reduceat(~is_valid, starts, dtype=np.int64)
@@ -71,10 +72,6 @@ class Facts:
                 return []
         self.samples[rows] += np.diff(starts, append=len(times))
         return self.advance(rows, starts, times, values)
-
-    def _see(self, rows: np.ndarray, starts: np.ndarray, times: np.ndarray) -> None:
-        self.first_seen[rows] = np.minimum(self.first_seen[rows], np.minimum.reduceat(times, starts))
-        self.last_seen[rows] = np.maximum(self.last_seen[rows], np.maximum.reduceat(times, starts))
 
     def open_runs(self, rows: np.ndarray) -> np.ndarray:
         """The ascending runs that have not ended yet, one per series in `rows`."""

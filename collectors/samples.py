@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -47,6 +47,12 @@ class Window:
             raise ValueError(f"a window needs aware times, got {self.start_at} and {self.end_at}")
         if self.start_at >= self.end_at:
             raise ValueError(f"a window ends after it starts, got {self}")
+
+    @classmethod
+    def of_day(cls, day: date) -> Window:
+        """A UTC day."""
+        start_at = datetime.combine(day, time(), UTC)
+        return cls(start_at, start_at + timedelta(days=1))
 
     @property
     def start_us(self) -> int:

@@ -126,7 +126,11 @@ class SeriesRegister:
     def overlapping_series(self) -> list[int]:
         """Sorted ids of the series whose late runs overlap earlier ones in time, see the class."""
         ids = self._ids()
-        return sorted(int(ids[row]) for row, runs in self._runs_by_row().items() if _is_overlapping(runs))
+        return sorted(
+            int(ids[row])
+            for row, runs in self._runs_by_row().items()
+            if (runs["first_at"][1:] <= np.maximum.accumulate(runs["last_at"])[:-1]).any()
+        )
 
     def series_table(self) -> pa.Table:
         """One row per series that was seen, valid or not; without times if none of its rows had a readable one."""
@@ -216,10 +220,6 @@ class SeriesRegister:
         runs = runs[np.lexsort((runs["last_at"], runs["first_at"], runs["row"]))]
         cuts = np.flatnonzero(np.diff(runs["row"])) + 1
         return dict(zip(rows.tolist(), np.split(runs, cuts), strict=True))
-
-
-def _is_overlapping(runs: np.ndarray) -> bool:
-    return bool((runs["first_at"][1:] <= np.maximum.accumulate(runs["last_at"])[:-1]).any())
 
 
 def _ends(runs: np.ndarray) -> tuple[int, float, int, float]:

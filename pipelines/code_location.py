@@ -10,11 +10,11 @@ from datetime import timedelta
 
 import dagster as dg
 
-from pipelines.advice import consolidation_table, efficiency_fits, right_sizing_table
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
-from pipelines.landing import request_assets, telemetry_assets
+from pipelines.landing import bill_assets, request_assets, telemetry_assets
 from pipelines.publishing import publication, published_tables
 from pipelines.warehouse.asset_keys import schema_of
 
@@ -36,6 +36,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     tables = [
         *books,
         efficiency_fits.efficiency_fit_asset(fleet, telemetry_assets.POOL),
+        cost_forecasts.cost_forecast_assets(fleet, telemetry_assets.POOL),
         right_sizing_table.right_sizing_asset(fleet, telemetry_assets.POOL),
         consolidation_table.consolidation_asset(fleet, telemetry_assets.POOL),
     ]
@@ -51,6 +52,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         assets=[
             *telemetry_assets.telemetry_assets(fleet),
             *request_assets.request_assets(fleet),
+            bill_assets.bills_asset(fleet),
             *tables,
             *ledger.step_specs(fleet, project),
             publication.publication_asset(fleet, marts, telemetry_assets.POOL),

@@ -31,13 +31,20 @@ from collectors.collector import Collector
 from collectors.samples import Window
 from collectors.series import SeriesRegister
 from collectors.synthetic.generator import SyntheticCollector
-from pipelines.advice import consolidation_table, efficiency_fits, right_sizing_table
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
 from pipelines.booking import invariants, project
 from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
 from pipelines.booking.project import prepared_project
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
-from pipelines.landing import fleet_landing, grid_landing, price_landing, request_landing, telemetry_assets
+from pipelines.landing import (
+    bill_landing,
+    fleet_landing,
+    grid_landing,
+    price_landing,
+    request_landing,
+    telemetry_assets,
+)
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
@@ -78,7 +85,7 @@ def validation_data() -> Path:
 def demo_fleet(folder: Path, start: date, end: date, **changes: object) -> Path:
     """A fleet file in `folder`: the bundled demo with another period, and with whole keys replaced by `changes`."""
     contents = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
-    contents |= {"period": {"start": start, "end": end}, "run_windows": {}, **changes}
+    contents |= {"period": {"start": start, "end": end}, "run_windows": {}, "bills": {}, "budgets": [], **changes}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "fleet.yaml"
     path.write_text(yaml.safe_dump(contents, sort_keys=False), encoding="utf-8")
@@ -166,6 +173,9 @@ class Book:
     def run(self, start: date | None = None, end: date | None = None, *, threads: int = 2) -> tuple[date, date]:
         """Land and book the dates [start, end), by default the whole period; returns the dates that were booked."""
         start, end = start or self.fleet.period.start, end or self.fleet.period.end
+        if self.project == DBT_PROJECT and not self.fleet.warehouse.exists():
+            self.fleet.root.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(_seeded().name) / "warehouse.duckdb", self.fleet.warehouse)
         self.land(start, end, threads=threads)
         return self.write(start, end, threads=threads)
 
@@ -179,6 +189,7 @@ class Book:
             for source in self.fleet.requests:
                 request_landing.land(connection, source.collector(), start, end, run_id="test", force=force)
             fleet_landing.write_run_windows(connection, self.fleet)
+            bill_landing.write_bills(connection, self.fleet)
             return telemetry_assets.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 
     def write(self, start: date, end: date, *, threads: int = 2) -> tuple[date, date]:
@@ -193,6 +204,7 @@ class Book:
         self.dbt("run", dates=(first, last), threads=threads)
         with self.connection() as connection:
             efficiency_fits.write_fits(connection)
+            cost_forecasts.write_forecasts(connection)
             right_sizing_table.write_right_sizing(connection)
             consolidation_table.write_consolidation(connection)
             due_dates.booked(connection, first, last)
@@ -260,6 +272,18 @@ class Book:
         if is_published and self.fleet.published.exists():
             shutil.copytree(self.fleet.published, root / "published", symlinks=True)
         return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
+
+
+@cache
+def _seeded() -> tempfile.TemporaryDirectory:
+    """A folder with a warehouse of empty tables and dbt's seeds, with which every new book of this process begins."""
+    folder = tempfile.TemporaryDirectory(prefix="seeded-")
+    path = Path(folder.name) / "warehouse.duckdb"
+    with closing(database.connect(path)) as connection:
+        create_tables(connection)
+    prepared_project()  # one parse for all worker processes; the others only read
+    run_dbt(["seed"], {}, {"WATTLEDGER_WAREHOUSE": str(path)}, Path(folder.name))
+    return folder
 
 
 @cache

@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from dbt_common.clients.jinja import MacroFuzzEnvironment
 from filelock import FileLock
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
-from tests import composed
-from tests.books import Book, command
+from tests import books, composed, planted, servers
+from tests.books import Book, at, command, demo_fleet, on
 from tests.servers import openmetrics, prometheus_with_history
 
 # Where it is installed (`make test-spark`), pyspark takes xdist's workers for its own doctests and ends them.
 if sys.modules["__main__"].__spec__ is None:
     sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
+
+# Dagster and dbt make millions of objects that live as long as the process (`pipelines/__main__.py`).
+gc.set_threshold(50_000, 20, 100)
+
+
+def _compile_once() -> None:
+    """dbt compiles each template anew in each of its runs, a sixth of booking a few rows: here once per process."""
+    compile_template, known = MacroFuzzEnvironment.compile, dict[tuple[object, ...], Any]()
+
+    def compile_or_recall(self: MacroFuzzEnvironment, source: Any, *more: Any, **named: Any) -> Any:
+        if not isinstance(source, str):
+            return compile_template(self, source, *more, **named)
+        key = (type(self), source, more, *sorted(named.items()))
+        if key not in known:
+            known[key] = compile_template(self, source, *more, **named)
+        return known[key]
+
+    MacroFuzzEnvironment.compile = compile_or_recall
+
+
+_compile_once()
+
+# A file that can book a fleet, run the command line or start a server takes seconds to minutes.
+SLOW = (
+    books.Book,
+    books.command,
+    books.advice_models,
+    books.create_advice_models,
+    planted.plant,
+    servers.postgresql,
+    servers.prometheus_scraping,
+    servers.prometheus_with_history,
+    servers.running,
+    servers.victoria_metrics_scraping,
+    servers.victoria_metrics_with_history,
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `slow` each test of a file that imports one of SLOW, and put slow files first.
+
+    xdist hands files to its workers in this order. The longest are in warehouse, publishing and ledger, so slow files
+    go from the last to the first; quick files at the end keep both workers busy until the last second.
+    """
+    for item in items:
+        if any(value is one for value in vars(item.module).values() for one in SLOW):
+            item.add_marker(pytest.mark.slow)
+    slow_files = sorted({item.path for item in items if item.get_closest_marker("slow")}, reverse=True)
+    places = {path: place for place, path in enumerate(slow_files)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture
@@ -33,14 +88,21 @@ def held(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
+@contextmanager
+def made_once(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A folder that all worker processes share; one of them is in it at a time."""
+    base = factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / name
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "lock"):
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def four_weeks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, str]:
-    """The bundled demo, run once as a user runs it and shared by all worker processes; with what the run printed."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "four_weeks"
-    folder.mkdir(exist_ok=True)
-    printed = folder / "printed.txt"
-    with FileLock(folder / "lock"):
+    """The bundled demo, run once as a user runs it; with what the run printed."""
+    with made_once(tmp_path_factory, "four_weeks") as folder:
+        printed = folder / "printed.txt"
         if not printed.exists():
             done = command(DEFAULT_FLEET, folder / "data")
             assert done.returncode == 0, done.stdout + done.stderr
@@ -50,10 +112,37 @@ def four_weeks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, str]:
 
 @pytest.fixture(scope="session")
 def composed_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """The composed cluster's book, from a real Prometheus that is gone by now."""
-    folder = tmp_path_factory.mktemp("composed")
-    (folder / "server").mkdir()
-    with prometheus_with_history(folder / "server", openmetrics(composed.series())) as url:
-        book = Book.of(composed.fleet(folder, url=url), folder / "data")
-        book.run()
-    return book
+    """The composed cluster's book, from a real Prometheus that is gone by now; a copy of each process's own."""
+    with made_once(tmp_path_factory, "composed") as folder:
+        booked = folder / "booked"
+        if not booked.exists():
+            server = Path(tempfile.mkdtemp(dir=folder))
+            with prometheus_with_history(server, openmetrics(composed.series())) as url:
+                Book.of(composed.fleet(folder, url=url), folder / "data").run()
+            booked.touch()
+        return Book.of(folder / "fleet.yaml", folder / "data").copy(tmp_path_factory.mktemp("composed_copy"))
+
+
+@pytest.fixture(scope="session")
+def three_days(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """The demo from 6 to 8 October, which nothing breaks; a copy of each process's own.
+
+    It has an engine's restart (10-06 16:11), eight counters that begin anew (10-08 08:00), and a window in the night
+    from 7 to 8 October.
+    """
+    windows = [
+        {"window_id": name, "model": "gpt-oss-120b", "start_at": at(start_at), "end_at": at(end_at)}
+        for name, start_at, end_at in (
+            ("night", "10-07 23:00", "10-08 01:00"),
+            ("morning", "10-08 06:00", "10-08 07:00"),
+        )
+    ]
+    with made_once(tmp_path_factory, "three_days") as folder:
+        fleet, booked = folder / "fleet.yaml", folder / "booked"
+        if not booked.exists():
+            demo_fleet(folder, on("10-06"), on("10-09"), run_windows={"inline": windows})
+            book = Book.of(fleet, folder / "data")
+            book.run()
+            assert book.failed_tests() == set()
+            booked.touch()
+        return Book.of(fleet, folder / "data").copy(tmp_path_factory.mktemp("three_days_copy"))

@@ -21,6 +21,7 @@ from pipelines.landing.telemetry_assets import POOL
 
 RAW = {
     "raw/benchmark_results",
+    "raw/bills",
     "raw/grid_intensity",
     "raw/landings",
     "raw/model_prices",
@@ -34,23 +35,32 @@ RAW = {
 }
 FLEET = {
     "fleet/assignments",
+    "fleet/budgets",
+    "fleet/commitments",
     "fleet/cost_rates",
     "fleet/device_type_aliases",
     "fleet/device_types",
     "fleet/devices",
+    "fleet/energy_contracts",
     "fleet/engine_pods",
     "fleet/engine_targets",
     "fleet/engines",
     "fleet/node_aliases",
+    "fleet/node_gpus",
     "fleet/model_aliases",
     "fleet/models",
     "fleet/nodes",
+    "fleet/residual_mixes",
+    "fleet/site_charges",
     "fleet/sites",
     "fleet/sources",
+    "fleet/spot_rates",
     "fleet/tariffs",
     "fleet/teams",
 }
 OWN_TABLES = {
+    "marts/budget_monthly",
+    "marts/cost_forecast",
     "marts/efficiency_fit",
     "published/consolidation",
     "published/publication",
@@ -104,6 +114,7 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/efficiency_curve_daily",
         "marts/energy_ledger",
         "marts/fleet_daily",
+        "marts/focus_cost_and_usage",
         "marts/free_boards",
         "marts/goodput_hourly",
         "marts/idle_power",
@@ -124,6 +135,8 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/run_windows",
         "marts/scrape_copies_daily",
         "marts/site_carbon_hourly",
+        "marts/tenant_daily",
+        "marts/tenant_usage_daily",
         "marts/token_ledger",
         "marts/unmetered_devices",
     }
@@ -144,17 +157,17 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
         for check in definitions.resolve_asset_graph().asset_check_keys
     }
     assert checks >= OWN_CHECKS
-    rules = {law.name for law in invariants.invariants(project.prepared_project().manifest_path)}
+    rules = {invariant.name for invariant in invariants.invariants(project.prepared_project().manifest_path)}
     names = {check.partition(":")[2] for check in checks - OWN_CHECKS} - rules
     tests = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "test"}
     assert names == tests
 
 
-def test_every_law_of_the_book_is_a_check_of_its_mart_and_holds_something_back(
+def test_every_invariant_is_a_check_of_its_mart_and_holds_something_back(
     definitions: dg.Definitions, manifest: dict
 ) -> None:
     rules = invariants.invariants(project.prepared_project().manifest_path)
-    assert {(law.name, law.mart) for law in rules} == {
+    assert {(invariant.name, invariant.mart) for invariant in rules} == {
         ("accounts_add_up_to_energy", "energy_ledger"),
         ("dates_have_one_row_per_key", "held_back_dates"),
         ("days_add_up_to_months", "model_monthly"),
@@ -172,7 +185,7 @@ def test_every_law_of_the_book_is_a_check_of_its_mart_and_holds_something_back(
         for mart in ("held_back_dates", "held_back_tables")
         for name in manifest["nodes"][f"model.wattledger.{mart}"]["depends_on"]["nodes"]
     }
-    assert parents == {law.name for law in rules}
+    assert parents == {invariant.name for invariant in rules}
 
 
 def test_every_mart_is_held_back_by_date_or_whole(manifest: dict) -> None:
@@ -276,6 +289,7 @@ def test_every_asset_has_a_description(definitions: dg.Definitions) -> None:
     assert [node.key.to_user_string() for node in nodes if not node.description] == []
 
 
+@pytest.mark.slow
 def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     generated = shutil.ignore_patterns("target", "logs", "__pycache__", ".user.yml")

@@ -121,6 +121,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
     }
     assert knowing == {
         "advice/consolidation_table.py",
+        "advice/cost_forecasts.py",
         "advice/efficiency_fits.py",
         "advice/right_sizing_table.py",
         "booking/alarms.py",
@@ -133,6 +134,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "code_location.py",
         "command_line/instance.py",
         "command_line/run.py",
+        "landing/bill_assets.py",
         "landing/request_assets.py",
         "landing/telemetry_assets.py",
         "publishing/publication.py",

@@ -1,6 +1,6 @@
-"""The agent: looks at NVML and at pages on time, and leaves what it sees in a spool.
+"""The agent: reads NVML and pages at fixed intervals, and writes the readings to a spool.
 
-Add here when and for how long sources are looked at. Keep out how a source is read (`nvml`, `exposition`), how samples
+Add here when sources are looked at, and for how long. Keep out how a source is read (`nvml`, `exposition`), how samples
 are kept (`spool_writer`), and the command line (`__main__`).
 """
 
@@ -30,7 +30,7 @@ from collectors.samples import OBSERVED_AT, SourceError, printable
 
 BUNDLED_CATALOGUE = Path(__file__).parents[2] / "dbt_project" / "seeds" / "metric_catalog.csv"
 UNKNOWN_KIND = "page"
-# A look that hangs must not keep a stopping agent from writing what it has.
+# How long a stopping agent waits for a look that hangs; then it writes the readings that it has.
 STOP_PATIENCE_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 class Sampler(Protocol):
     """What can be looked at: `NvmlSampler`, `ExpositionPage`.
 
-    After a look `problems` names the parts that are missing from it, `unknown` the metrics that were seen and not kept,
-    with their number of series.
+    After a look, `problems` names what it could not read. `unknown` has the metrics that it saw and did not keep, each
+    with its number of series.
     """
 
     url: str
@@ -98,14 +98,15 @@ def read_families(path: Path) -> dict[str, str]:
 
 
 def families_to_keep(path: Path | None) -> dict[str, str] | None:
-    """The families of `path`, else of the project's own catalogue where that is installed, else None: all."""
+    """The families that `path` lists; without a path, those of the project's catalogue. None, which keeps all families,
+    where that catalogue is not installed."""
     if path is None and not BUNDLED_CATALOGUE.is_file():
         return None
     return read_families(path or BUNDLED_CATALOGUE)
 
 
 def run_agent(watches: Sequence[Watch], spool: SpoolWriter) -> int:
-    """Look and write until SIGTERM or SIGINT, then write what is left. Exit status: 1 if that could not be written.
+    """Look and write until SIGTERM or SIGINT, then write the last rows. Exit status 1: these could not be written.
 
     Each sampler has a thread of its own, so that a page which hangs or a lost GPU delays no other; the spool is
     written by the caller's thread, which must be the main one.
@@ -118,7 +119,7 @@ def run_agent(watches: Sequence[Watch], spool: SpoolWriter) -> int:
     with stop_signal() as stopped_within:
         for thread in threads:
             thread.start()
-        # One second at most: a batch that is full makes the spool due at once.
+        # Wait one second at most: a sampler's thread that fills a batch makes the spool due at once.
         while not stopped_within(min(1.0, spool.due_in_seconds())):
             if spool.due_in_seconds() == 0:
                 spool.flush()
@@ -195,11 +196,14 @@ def _wide_rows(readings: Sequence[Reading]) -> list[dict[str, Any]]:
 
 @contextmanager
 def stop_signal() -> Iterator[Callable[[float], bool]]:
-    """Within it SIGTERM and SIGINT end nothing; the function given waits for one, at most so many seconds.
+    """In this context a first SIGTERM or SIGINT does not end the process. The function that it yields waits for one, at
+    most as many seconds as it is given, and returns whether one arrived.
 
-    A signal that arrives while the caller is busy is seen at the next wait; the one after that ends the process.
+    If one arrives while the caller is busy, the next wait returns at once. A second signal of the same kind ends the
+    process.
     """
-    # A socket that the interpreter itself writes to: an Event that a handler sets can deadlock with its own waiter.
+    # The interpreter itself writes to this socket. An Event, set by the handler, could deadlock with the thread that
+    # waits for it.
     awake, asleep = socket.socketpair()
     asleep.setblocking(False)
     earlier = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from collectors.readings import Reading, labels_json, reading_batches
-from collectors.samples import Batch, Family, SourceError, Window
-from collectors.series import SeriesRegister
+from collectors.readings import Reading, labels_json
+from collectors.samples import SourceError
 
 SOURCE_KIND = "nvml"
 NO_LIBRARY = "no NVML library on this host: it comes with the NVIDIA driver; leave --nvml out where there is no GPU"
@@ -61,7 +60,8 @@ class _Slot:
 
 
 class _Backoff:
-    """At once after the first failure, then 2, 6, 14 … seconds up to the cap: asking a lost GPU can block for long."""
+    """When to ask again: at once after the first failure, then after 2, 6, 14 … seconds, up to a cap. Asking a lost GPU
+    can block for a long time."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -123,7 +123,7 @@ class NvmlSampler:
         readings: list[Reading] = []
         for slot in self._slots or ():
             try:
-                # Not extend(): what was read before a board fails is true and stays.
+                # Not extend(): readings from before a board fails are valid, and are kept.
                 for reading in self._look_at(nvml, slot):
                     readings.append(reading)
             except (nvml.NVMLError_Uninitialized, nvml.NVMLError_DriverNotLoaded) as error:
@@ -191,28 +191,13 @@ class NvmlSampler:
 
     def _close(self, nvml: ModuleType) -> None:
         self._slots = None
-        with contextlib.suppress(nvml.NVMLError):  # without its driver it may refuse; nvmlInit works all the same
+        with contextlib.suppress(nvml.NVMLError):  # it may fail without the driver; a later nvmlInit works
             nvml.nvmlShutdown()
 
     def _fail(self, reason: str) -> None:
         self._backoff.failed(self._monotonic(), self._retry_seconds)
         self._error = SourceError(self.url, None, reason)
         raise self._error
-
-
-class NvmlCollector:
-    """NVML as a collector of one moment: the boards' readings of now, if now is in the window."""
-
-    is_additive = True
-
-    def __init__(self, source: str, sampler: NvmlSampler) -> None:
-        self.source = source
-        self._sampler = sampler
-
-    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
-        """One batch of NVML's readings of now; nothing if the window does not contain now. Raises SourceError."""
-        if window.start_us <= time.time_ns() // 1000 < window.end_us:
-            yield from reading_batches(self._sampler.look(), window, families, register)
 
 
 def _text(answer: bytes | str) -> str:

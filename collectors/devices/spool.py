@@ -7,7 +7,6 @@ come from (`nvml`, `exposition`) and when they are taken (`agent`).
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors.durable_files import sync_folder, write_whole
 from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
 
@@ -71,20 +71,8 @@ class Spool:
             self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.fs.pipe_file(path, payload)
             return
-        final = Path(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        open_file = final.with_name(f".{final.name}.tmp")
-        try:
-            with open_file.open("wb") as file:
-                file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            open_file.replace(final)
-        except OSError:
-            open_file.unlink(missing_ok=True)
-            raise
-        _sync_folder(final.parent)
-        _sync_folder(final.parent.parent)
+        write_whole(Path(path), payload)
+        sync_folder(Path(path).parent.parent)
 
     def files(self, day: date) -> list[str]:
         """Paths of the day's files, sorted by host, start of the agent and sequence."""
@@ -322,17 +310,3 @@ def _day_of(folder: str) -> date | None:
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a crash of the host; where a share refuses this, only the rename itself is done."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)

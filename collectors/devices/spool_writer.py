@@ -1,7 +1,7 @@
 """The agent's end of the spool: readings wait in memory and become one Parquet file per rotation and UTC day.
 
-Add here what keeps samples when the spool cannot be reached. Keep out the spool's layout and its reading (`spool`), and
-when samples are taken (`agent`).
+Add here how samples are kept while the spool cannot be reached. Keep out the spool's layout, how it is read (`spool`),
+and when samples are taken (`agent`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class _Sealed:
-    """A closed batch of one UTC day: its columns, and the distinct (kind, metric, labels) they index."""
+    """A batch of one UTC day: its columns, and the distinct (kind, metric, labels) that `codes` numbers."""
 
     def __init__(self, day: int) -> None:
         self.day = day
@@ -68,10 +68,10 @@ class _Sealed:
 class SpoolWriter:
     """Collects readings in memory and writes them as files, one per rotation and UTC day. Threads may share it.
 
-    `add` never touches the disk. The owner of the writer calls `flush` whenever `due_in_seconds` is over, and at the
-    end. A crash loses the rows since the last flush: at most `rotate_seconds` or `max_open_rows` of them. While the
-    spool cannot be written, batches wait in memory, up to `max_waiting_rows` (24 bytes each); then the oldest are
-    dropped and counted in `dropped_rows`.
+    `add` never touches the disk. The owner of the writer calls `flush` whenever `due_in_seconds` is 0, and at the end.
+    A crash loses the rows since the last flush: at most `rotate_seconds` or `max_open_rows` of them. While the spool
+    cannot be written, batches wait in memory, up to `max_waiting_rows` (24 bytes each); then the oldest are dropped and
+    counted in `dropped_rows`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SpoolWriter:
         self._max_open_rows = max_open_rows
         self._max_waiting_rows = max_waiting_rows
         self._monotonic = monotonic
-        # The token separates two agents that share a host name and start in the same microsecond (containers).
+        # The random part keeps apart two agents (in containers) with one host name that start in the same microsecond.
         started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._host = host
         self._prefix = f"{started}-{uuid.uuid4().hex[:8]}"
@@ -105,7 +105,7 @@ class SpoolWriter:
         self.dropped_rows = 0
 
     def add(self, readings: Iterable[Reading], unknown: Mapping[str, int] | None = None) -> None:
-        """Keep readings for the next file; `unknown` has the metrics that were seen and not kept, with their series."""
+        """Keep readings for the next file; `unknown` has the number of series of each metric seen and not kept."""
         with self._lock:
             self._unknown.update(unknown or {})
             for reading in readings:

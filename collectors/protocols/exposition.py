@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -18,9 +18,8 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from collectors.limits import PAGE_LIMITS, Limits
 from collectors.protocols.http_client import HttpClient
-from collectors.readings import Reading, labels_json, reading_batches
-from collectors.samples import Batch, Family, SourceError, Window, url_without_secrets
-from collectors.series import SeriesRegister
+from collectors.readings import Reading, labels_json
+from collectors.samples import SourceError, url_without_secrets
 
 # OpenMetrics is read where a page sends it, not asked for: in it Go exporters append `_total` to counters that people
 # have always known without (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION).
@@ -204,27 +203,6 @@ class ExpositionPage:
             return body.decode(), kind == "application/openmetrics-text"
         except UnicodeDecodeError as error:
             raise SourceError(self.url, 200, "the page is not UTF-8 text") from error
-
-
-class ExpositionCollector:
-    """A page as a collector of one moment: its values now, if now is within the window."""
-
-    is_additive = True
-
-    def __init__(self, source: str, page: ExpositionPage) -> None:
-        self.source = source
-        self.limits = page.limits
-        self._page = page
-
-    def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
-        """At most one batch per stream; nothing for a window that does not hold now. Raises SourceError."""
-        if not window.start_us <= time.time_ns() // 1000 < window.end_us:
-            return
-        self._page.families = {metric: family.source_kind for metric, family in families.items()}
-        readings = self._page.look()
-        for metric, series in self._page.unknown.items():
-            register.unknown(metric, series)
-        yield from reading_batches(readings, window, families, register)
 
 
 def _added_labels(parts: SplitResult, host: str | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -38,27 +38,13 @@ Row = dict[str, Any]
 _ABSENT = object()
 
 
-class GridCollector(Protocol):
-    """Reads one zone of one provider.
+class GridCollector:
+    """Reads one zone of one provider: a server that answers with JSON objects.
 
     `collect` gives the rows of GRID_SCHEMA that begin in the window (half-open), in the provider's own resolution. A
     time that is unreadable or has no zone is NULL, a value that is no number is NaN, so that both can be counted.
     Raises SourceError where the answer as a whole is not what was asked for.
     """
-
-    source: str
-    limits: Limits
-
-    @property
-    def url(self) -> str:
-        """The API's root as it may be logged."""
-
-    def collect(self, window: Window) -> pa.Table:
-        """The factors of the window. Raises SourceError."""
-
-
-class _Api:
-    """What the providers share: a server that answers with JSON objects."""
 
     def __init__(self, source: str, url: str, *, limits: Limits = GRID_LIMITS, **server: Any) -> None:
         self.source = source
@@ -69,6 +55,10 @@ class _Api:
     def url(self) -> str:
         """The API's root as it may be logged."""
         return self.server.url
+
+    def collect(self, window: Window) -> pa.Table:
+        """The factors of the window. Raises SourceError."""
+        raise NotImplementedError
 
     def _get(self, path: str, **fields: str) -> dict[str, Any]:
         body = self.server.ask(path, fields.items(), method="GET")
@@ -110,7 +100,7 @@ class _Api:
             raise self._failed(path, f"answered {what} {got!r}, expected {expected!r}")
 
 
-class ElectricityMapsCollector(_Api):
+class ElectricityMapsCollector(GridCollector):
     """Electricity Maps' API v3, hour by hour: direct and life-cycle averages of the consumption mix."""
 
     def __init__(self, source: str, url: str, *, zone: str, token_env: str, endpoint: str, **server: Any) -> None:
@@ -146,7 +136,7 @@ class ElectricityMapsCollector(_Api):
         yield from ((_instant(entry.get("datetime")), entry) for entry in entries)
 
 
-class UkCarbonIntensityCollector(_Api):
+class UkCarbonIntensityCollector(GridCollector):
     """The Carbon Intensity API of Great Britain, half-hour by half-hour: the direct average of the consumption mix.
 
     A half-hour without an `actual` value, and every one of a region, has the forecast and is estimated.
@@ -190,23 +180,13 @@ class UkCarbonIntensityCollector(_Api):
         return _number(intensity.get("forecast") if actual is None else actual)
 
 
-class WattTimeCollector(_Api):
+class WattTimeCollector(GridCollector):
     """WattTime's API v3, five minutes by five: marginal (co2_moer) or average (co2_aoer) pounds of CO2 per MWh."""
 
     _VALUES: Mapping[str, str] = {"co2_moer": "marginal_gco2e_per_kwh", "co2_aoer": "direct_gco2e_per_kwh"}
 
-    def __init__(
-        self,
-        source: str,
-        url: str,
-        *,
-        region: str,
-        username_env: str,
-        password_env: str,
-        signal_type: str,
-        **server: Any,
-    ) -> None:
-        super().__init__(source, url, username_env=username_env, password_env=password_env, **server)
+    def __init__(self, source: str, url: str, *, region: str, signal_type: str, **server: Any) -> None:
+        super().__init__(source, url, **server)
         self._region = region
         self._signal_type = signal_type
 

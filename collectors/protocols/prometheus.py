@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,8 @@ class PrometheusCollector:
 
     `matchers` are PromQL label matchers as text (`namespace="llm"`), applied to every selector. Further keywords are
     those of HttpClient: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env, headers,
-    attempts, backoff_seconds. Series that differ in `replica_labels` only
-    become one; range selectors merge them in time order chunk by chunk.
+    attempts, backoff_seconds. Series that differ only in the replica labels of the register become one; range selectors
+    merge them in time order chunk by chunk.
     """
 
     def __init__(
@@ -65,14 +65,10 @@ class PrometheusCollector:
         url: str,
         *,
         matchers: Sequence[str] = (),
-        interval_seconds: float | None = None,
-        replica_labels: Collection[str] = (),
         limits: Limits = DEFAULTS,
         **server: Any,
     ) -> None:
         self.source = source
-        self.interval_seconds = interval_seconds
-        self.replica_labels = tuple(replica_labels)
         self.limits = limits
         self.server = HttpClient(url, limits=limits, **server)
         self._matchers = tuple(matchers)
@@ -83,10 +79,7 @@ class PrometheusCollector:
         return self.server.url
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
-        """Batches of the samples in the window, by metric and then by time; SourceError names URL, status and window.
-
-        Replica labels must be given to `register` as well: it is the one that forms identities.
-        """
+        """Batches of the samples in the window, by metric, then by time; SourceError names URL, status and window."""
         self.server.start_window()
         try:
             names = self._names(window, families)

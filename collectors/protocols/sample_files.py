@@ -18,19 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from collectors.cells import (
-    NO_TIME,
-    US_PER,
-    TimeUnit,
-    distinct,
-    expected_time,
-    is_text,
-    numbers,
-    numbers_and_texts,
-    shown,
-    times_us,
-    unit_of,
-)
+from collectors import cells
+from collectors.cells import NO_TIME
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
 from collectors.text_files import paths_of
@@ -54,7 +43,7 @@ class FileMapping:
 
     path: str
     time: str
-    time_unit: TimeUnit | None = None
+    time_unit: cells.TimeUnit | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     constant_labels: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
@@ -65,8 +54,8 @@ class FileMapping:
     def __post_init__(self) -> None:
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
             raise ValueError(f"{self.path}: a file maps either values, or metric and value")
-        if self.time_unit not in (None, *US_PER):
-            raise ValueError(f"{self.path}: time_unit is one of {', '.join(US_PER)}, got {self.time_unit!r}")
+        if self.time_unit not in (None, *cells.US_PER):
+            raise ValueError(f"{self.path}: time_unit is one of {', '.join(cells.US_PER)}, got {self.time_unit!r}")
 
     @property
     def text_columns(self) -> list[str]:
@@ -94,10 +83,9 @@ class FilesCollector:
     states: no time in any row, text in every cell of a column of values, no metric of the catalogue.
     """
 
-    def __init__(self, source: str, files: Sequence[FileMapping], *, interval_seconds: float | None = None) -> None:
+    def __init__(self, source: str, files: Sequence[FileMapping]) -> None:
         self.source = source
         self.files = tuple(files)
-        self.interval_seconds = interval_seconds
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of the samples in the window, in file order; SourceError names file, column and what there is."""
@@ -123,7 +111,7 @@ def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
     """All that came is of families that the catalogue lacks: more likely the wrong column than nothing to land."""
     file = next(file for file in files if file.has_unknown_metric)
     where = f"column {file.mapping.metric!r} names" if file.mapping.metric else "values names"
-    reason = f"{where} no metric of the catalogue; the first is {shown(metric)}"
+    reason = f"{where} no metric of the catalogue; the first is {cells.shown(metric)}"
     return SourceError(file.path, None, f"{reason}, expected one of dbt_project/seeds/metric_catalog.csv")
 
 
@@ -174,7 +162,7 @@ class _File:
             return
         if not is_inside.all():
             rows, times_us, is_timed = rows.filter(pa.array(is_inside)), times_us[is_inside], is_timed[is_inside]
-        codes, keys = distinct(rows, mapping.text_columns)
+        codes, keys = cells.distinct(rows, mapping.text_columns)
         if mapping.metric and mapping.value:
             at = mapping.text_columns.index(mapping.metric)
             yield from self._samples(rows, mapping.value, codes, [(key[at] or "", key) for key in keys], times_us)
@@ -184,7 +172,9 @@ class _File:
         unreadable = [code for code, key in enumerate(keys) if key in self._unreadable]
         if unreadable and mapping.labels_json:
             key = dict(zip(mapping.text_columns, keys[unreadable[0]], strict=True))
-            first = f"column {mapping.labels_json!r} holds {shown(key[mapping.labels_json])}, expected a JSON object"
+            first = (
+                f"column {mapping.labels_json!r} holds {cells.shown(key[mapping.labels_json])}, expected a JSON object"
+            )
             self.register.unreadable(int(np.isin(codes, unreadable).sum()), f"{self.path}: {first}")
 
     def check(self) -> None:
@@ -193,12 +183,12 @@ class _File:
         if self.skipped_rows or not self._has_rows:
             return
         if self._last_us == NO_TIME:
-            first, expected = self._first_time, expected_time(self._first_time, mapping.time_unit)
-            reason = f"column {mapping.time!r} holds no time; the first value is {shown(first)}, {expected}"
+            first, expected = self._first_time, cells.expected_time(self._first_time, mapping.time_unit)
+            reason = f"column {mapping.time!r} holds no time; the first value is {cells.shown(first)}, {expected}"
             raise SourceError(self.path, None, reason)
         for column, first in self._numberless.items():
             if first is not None:
-                reason = f"column {column!r} holds no number; the first value is {shown(first)}"
+                reason = f"column {column!r} holds no number; the first value is {cells.shown(first)}"
                 fix = "Correct `value` in the fleet file" if mapping.value else "Correct `values` in the fleet file"
                 raise SourceError(self.path, None, f"{reason}, expected a number such as 312.5. {fix}")
 
@@ -206,7 +196,7 @@ class _File:
         if not self._has_rows:
             self._has_rows, self._first_time = True, column[0].as_py()
         try:
-            return times_us(column, self.mapping.time_unit)
+            return cells.times_us(column, self.mapping.time_unit)
         except TypeError as unreadable:
             reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms or us)"
             raise SourceError(self.path, None, reason) from unreadable
@@ -214,15 +204,16 @@ class _File:
     def _look_for_numbers(self, rows: pa.RecordBatch) -> None:
         """In every row, also outside the window: a meter may be silent for a day, a column of names stays one."""
         for column, first in list(self._numberless.items()):
-            cells = rows.column(column)
-            has_number, text = numbers_and_texts(cells, self._unit(column)) if is_text(cells) else (True, None)
+            held = rows.column(column)
+            is_text = cells.is_text(held)
+            has_number, text = cells.numbers_and_texts(held, self._unit(column)) if is_text else (True, None)
             if has_number:
                 del self._numberless[column]
             elif first is None:
                 self._numberless[column] = text
 
     def _unit(self, column: str) -> str | None:
-        return unit_of(self.columns.get(column, column))
+        return cells.unit_of(self.columns.get(column, column))
 
     def _placed(self, times_us: np.ndarray, is_timed: np.ndarray) -> np.ndarray:
         """Times with those that are missing taken from the row before, or, at the file's start, after."""
@@ -240,7 +231,7 @@ class _File:
         keys: list[tuple[str, _Key]],
         times_us: np.ndarray,
     ) -> Iterator[Batch]:
-        values, is_present = numbers(rows.column(column), self._unit(column))
+        values, is_present = cells.numbers(rows.column(column), self._unit(column))
         families = [self._families.get(metric) for metric, _ in keys]
         ids_of_codes = np.array([self._series_id(metric, key) or 0 for metric, key in keys], dtype=np.int64)
         ids = ids_of_codes[codes]
@@ -314,7 +305,7 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
         file.columns = _found_columns(file, _header(path, text.read(HEADER_CHARACTERS + 1)))
 
     def skip(row: pa_csv.InvalidRow) -> str:
-        got = f"{shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
+        got = f"{cells.shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
         file.register.unreadable(1, f"{path}: {got}")
         return "skip"
 
@@ -351,7 +342,9 @@ def _header(path: str, opening: str) -> list[str]:
     except csv.Error as error:
         raise SourceError(path, None, f"cannot be read: its header: {error}") from error
     if len(opening) > HEADER_CHARACTERS and reader.line_num == len(lines):
-        reason = f"its header does not end within {HEADER_CHARACTERS:,} characters; it begins with {shown(opening)}"
+        reason = (
+            f"its header does not end within {HEADER_CHARACTERS:,} characters; it begins with {cells.shown(opening)}"
+        )
         raise SourceError(path, None, f"{reason}. Is it a CSV with a line of column names, and its quotes closed?")
     return columns
 
@@ -389,7 +382,7 @@ def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Wi
     kind = file.schema_arrow.field(mapping.time).type
     if not pa.types.is_timestamp(kind) and (mapping.time_unit is None or pa.types.is_string(kind)):
         return True
-    first_us, last_us = times_us(pa.array([times.statistics.min, times.statistics.max], kind), mapping.time_unit)
+    first_us, last_us = cells.times_us(pa.array([times.statistics.min, times.statistics.max], kind), mapping.time_unit)
     # Rows without a time do not show in the bounds, so a group that has some is read.
     is_whole = times.statistics.has_null_count and times.statistics.null_count == 0
     return not is_whole or (first_us < window.end_us and last_us >= window.start_us)

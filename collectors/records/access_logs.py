@@ -6,29 +6,24 @@ mapping of the fleet file can state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import orjson
-import pyarrow as pa
 
 from collectors.records.request_records import (
-    Batches,
+    FileCollector,
     Reject,
-    Rejects,
     amount,
     between,
     instant_us,
     key_hash,
-    requests_of,
     text,
     usage_tokens,
 )
-from collectors.samples import Window
-from collectors.text_files import lines, paths_of
+from collectors.text_files import lines
 
-# What an OpenAI-compatible server answers, written down as it is, is a log already: its `created` is the time.
+# The paths in an OpenAI-compatible server's own answers: a file of these is read without any mapping.
 USUAL = {"request_id": "id", "started_at": "created", "model": "model", "usage": "usage"}
 Column = Literal[
     "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
@@ -36,40 +31,35 @@ Column = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class AccessLog:
-    """Where each Column of a request is in a line: a dotted path such as `response.usage`.
-
-    What is not mapped is at the path in USUAL. `time_unit` is that of times written as numbers.
+class AccessLogCollector(FileCollector):
+    """Reads .jsonl files (also .gz). `columns` is where each Column of a request is in a line: a dotted path such as
+    `response.usage`. A column that is not mapped has its path in USUAL, if any. `time_unit` is the unit of times
+    written as numbers.
     """
 
-    path: str
-    columns: Mapping[Column, str] = field(default_factory=dict)
-    time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    source_kind, inside = "access_log", "*.jsonl*"
 
+    def __init__(
+        self,
+        source: str,
+        path: str,
+        constants: Mapping[str, Any],
+        columns: Mapping[Column, str] | None = None,
+        time_unit: str = "s",
+    ) -> None:
+        super().__init__(source, path, constants)
+        self._time_unit = time_unit
+        self._places = {name: place.split(".") for name, place in (USUAL | dict(columns or {})).items()}
 
-class AccessLogCollector:
-    """Reads .jsonl files (also .gz), in order."""
-
-    def __init__(self, source: str, log: AccessLog) -> None:
-        self.source = source
-        self.log = log
-        self._places = {name: path.split(".") for name, path in (USUAL | dict(log.columns)).items()}
-
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of the requests that began in the window, in file order."""
-        batches = Batches(window, "access_log", self.log.constants)
-        for path in paths_of(self.log.path, "*.jsonl*"):
-            for request in requests_of(path, numbered_lines(path), self._request, rejects):
-                yield from batches.add(request)
-        yield from batches.rest()
+    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+        """The lines of a file."""
+        return numbered_lines(path), self._request
 
     def _request(self, line: bytes) -> dict[str, Any]:
         held = json_object(line)
         fields = {name: _at(held, place) for name, place in self._places.items()}
-        started_us = instant_us(fields.get("started_at"), "started_at", self.log.time_unit)
-        ended_us = instant_us(fields.get("ended_at"), "ended_at", self.log.time_unit)
+        started_us = instant_us(fields.get("started_at"), "started_at", self._time_unit)
+        ended_us = instant_us(fields.get("ended_at"), "ended_at", self._time_unit)
         seconds = _seconds(fields, "duration")
         if started_us is None and ended_us is not None and seconds is not None:
             started_us = ended_us - round(seconds * 1e6)  # nginx and Envoy stamp the end

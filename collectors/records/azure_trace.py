@@ -1,41 +1,31 @@
 """Requests of the Azure LLM inference traces: CSV of a time (naive, UTC), context tokens and generated tokens.
 
-Add here what another year of the trace writes differently. Keep out other CSV files of requests (`access_logs`).
+Add here what differs in the trace of another year. Keep out other CSV files of requests (`access_logs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
-from collectors.records.request_records import Batches, Reject, Rejects, checked_tokens, instant_us, requests_of, tokens
-from collectors.samples import SourceError, Window
-from collectors.text_files import lines, paths_of
+from collectors.records.request_records import FileCollector, Reject, checked_tokens, instant_us, tokens
+from collectors.samples import SourceError
+from collectors.text_files import lines
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-class AzureTraceCollector:
-    """Reads CSV files with the columns of COLUMNS in any order; `constants` are columns that no file has."""
+class AzureTraceCollector(FileCollector):
+    """Reads CSV files with the columns of COLUMNS in any order."""
 
-    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
-        self.source = source
-        self.path = path
-        self.constants = constants
+    source_kind, inside = "azure_trace", "*.csv"
 
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of the requests that began in the window, in file order; a file without a column is a SourceError."""
-        batches = Batches(window, "azure_trace", self.constants)
-        for path in paths_of(self.path, "*.csv"):
-            held = lines(path)
-            places = _places(path, next(held, (1, b""))[1])
-            rows = ((f"{path}:{number}", line) for number, line in held)
-            for request in requests_of(path, rows, partial(_request, places), rejects):
-                yield from batches.add(request)
-        yield from batches.rest()
+    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+        """The lines behind the header; a file without a column is a SourceError."""
+        held = lines(path)
+        places = _places(path, next(held, (1, b""))[1])
+        return ((f"{path}:{number}", line) for number, line in held), partial(_request, places)
 
 
 def _places(path: str, header: bytes) -> list[int]:

@@ -6,7 +6,7 @@ Add here what LiteLLM writes. Keep out other gateways' logs, which `access_logs`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ import pyarrow as pa
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.request_records import (
     Batches,
+    FileCollector,
     Reject,
     Rejects,
     amount,
@@ -27,7 +28,6 @@ from collectors.records.request_records import (
     tokens,
 )
 from collectors.samples import SourceError, Window, url_without_secrets
-from collectors.text_files import paths_of
 
 TABLE = '"LiteLLM_SpendLogs"'
 # Columns of the table that we read, of its schema.prisma. Those of OPTIONAL came with later versions of LiteLLM.
@@ -38,22 +38,14 @@ COLUMNS = (
 OPTIONAL = ("status",)
 
 
-class LiteLLMFileCollector:
+class LiteLLMFileCollector(FileCollector):
     """Reads .jsonl files (also .gz): rows of the spend log, or the StandardLoggingPayload that callbacks write."""
 
-    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
-        self.source = source
-        self.path = path
-        self.constants = constants
+    source_kind, inside = "litellm", "*.jsonl*"
 
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of the requests that began in the window, in file order."""
-        batches = Batches(window, "litellm", self.constants)
-        for path in paths_of(self.path, "*.jsonl*"):
-            rows = numbered_lines(path)
-            for request in requests_of(path, rows, lambda line: litellm_request(json_object(line)), rejects):
-                yield from batches.add(request)
-        yield from batches.rest()
+    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+        """The lines of a file."""
+        return numbered_lines(path), lambda line: litellm_request(json_object(line))
 
 
 class LiteLLMPostgresCollector:
@@ -83,11 +75,16 @@ class LiteLLMPostgresCollector:
             with dbapi.connect(os.environ[self.dsn_env]) as connection, connection.cursor() as cursor:
                 cursor.execute("set timezone to 'UTC'")
                 cursor.execute(self._select(_present(cursor), window))
-                rows = ((_place(held), held) for batch in cursor.fetch_record_batch() for held in batch.to_pylist())
+                rows = (
+                    (f"{TABLE} request_id {held['request_id']!r}", held)
+                    for batch in cursor.fetch_record_batch()
+                    for held in batch.to_pylist()
+                )
                 for request in requests_of(self.url, rows, litellm_request, rejects):
                     yield from batches.add(request)
         except Error as refusal:
-            raise SourceError(self.url, None, _without(str(refusal), os.environ[self.dsn_env])) from None
+            reason = str(refusal).replace(os.environ[self.dsn_env], "<the connection URI>")[:1000]
+            raise SourceError(self.url, None, reason) from None
         yield from batches.rest()
 
     def _select(self, present: list[str], window: Window) -> str:
@@ -114,10 +111,6 @@ def _present(cursor: Any) -> list[str]:
         " where table_name = 'LiteLLM_SpendLogs' and table_schema = any (current_schemas(false))"
     )
     return [row[0] for row in cursor.fetchall()]
-
-
-def _place(held: Mapping[str, Any]) -> str:
-    return f"{TABLE} request_id {held['request_id']!r}"
 
 
 def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +189,3 @@ def _either(held: Mapping[str, Any], *names: str, beside: Mapping[str, Any] | No
         if held.get(name) not in (None, ""):
             return held[name]
     return (beside or {}).get(as_)
-
-
-def _without(message: str, secret: str) -> str:
-    return message.replace(secret, "<the connection URI>")[:1000]

@@ -6,56 +6,44 @@ ends. Add another load generator's files here. Keep out what is made of the requ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from collectors.records.access_logs import json_object, numbered_lines
 from collectors.records.request_records import (
-    Batches,
+    FileCollector,
     Reject,
-    Rejects,
     amount,
     between,
     checked_tokens,
     instant_us,
-    requests_of,
     text,
     tokens,
     usage_tokens,
 )
-from collectors.samples import SourceError, Window
-from collectors.text_files import before_glob, document, paths_of
+from collectors.samples import SourceError
+from collectors.text_files import before_glob, document
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "sec": 1.0}
 
 
-class AIPerfCollector:
+class AIPerfCollector(FileCollector):
     """Reads every `profile_export.jsonl` in a folder, and what the `profile_export_aiperf.json` beside it has about the
     run: model, server, concurrency.
 
-    `constants` are columns that no file has. Records of the warm-up are requests too, but of no window.
+    Records of the warm-up are requests too, but of no window.
     """
 
-    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
-        self.source = source
-        self.path = path
-        self.constants = constants
+    source_kind, inside = "aiperf", "profile_export.jsonl"
 
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of the requests that began in the window, run by run."""
-        for path in paths_of(self.path, "profile_export.jsonl"):
-            run = _run_of(path)
-            batches = Batches(window, "aiperf", self.constants)
-            name = f"{self.source}/{run_name(self.path, path)}"
-            make = partial(_aiperf_request, name, run)
-            for request in requests_of(path, numbered_lines(path), make, rejects):
-                yield from batches.add(request)
-            yield from batches.rest()
+    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+        """The records of a run."""
+        name = f"{self.source}/{run_name(self.path, path)}"
+        return numbered_lines(path), partial(_aiperf_request, name, _run_of(path))
 
 
 def _aiperf_request(run_name: str, run: Mapping[str, Any], line: bytes) -> dict[str, Any]:
@@ -171,36 +159,28 @@ def run_name(pattern: str, path: str) -> str:
 # --- GenAI-Perf -------------------------------------------------------------------------------------------------------
 
 
-class GenAIPerfCollector:
+class GenAIPerfCollector(FileCollector):
     """Reads every `profile_export.json` in a folder: GenAI-Perf's record of what it sent and got, one document a run.
 
     Tokens are in it only where the server reported its usage; elsewhere they are unknown: GenAI-Perf counts with a
     tokenizer that it does not write down.
     """
 
-    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
-        self.source = source
-        self.path = path
-        self.constants = constants
+    source_kind, inside = "genai_perf", "profile_export.json"
 
-    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of the requests that began in the window, run by run."""
-        for path in paths_of(self.path, "profile_export.json"):
-            held = document(path)
-            experiments = held.get("experiments") if isinstance(held, dict) else None
-            if not isinstance(experiments, list):
-                raise SourceError(path, None, "expected an object with experiments, as GenAI-Perf writes it")
-            batches = Batches(window, "genai_perf", self.constants)
-            name = f"{self.source}/{run_name(self.path, path)}"
-            rows = (
-                (f"{path}: experiments[{nth}].requests[{number}]", (nth, request))
-                for nth, experiment in enumerate(experiments)
-                for number, request in enumerate(_requests(path, nth, experiment))
-            )
-            make = partial(_genai_perf_request, name, experiments)
-            for request in requests_of(path, rows, make, rejects):
-                yield from batches.add(request)
-            yield from batches.rest()
+    def read(self, path: str) -> tuple[Iterator[tuple[str, tuple[int, Any]]], Callable[[Any], dict[str, Any]]]:
+        """The requests of a run, experiment by experiment."""
+        held = document(path)
+        experiments = held.get("experiments") if isinstance(held, dict) else None
+        if not isinstance(experiments, list):
+            raise SourceError(path, None, "expected an object with experiments, as GenAI-Perf writes it")
+        rows = (
+            (f"{path}: experiments[{nth}].requests[{number}]", (nth, request))
+            for nth, experiment in enumerate(experiments)
+            for number, request in enumerate(_requests(path, nth, experiment))
+        )
+        name = f"{self.source}/{run_name(self.path, path)}"
+        return rows, partial(_genai_perf_request, name, experiments)
 
 
 def _requests(path: str, nth: int, experiment: Any) -> list[Any]:

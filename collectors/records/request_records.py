@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds, printable
+from collectors.text_files import paths_of
 
 # One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
 REQUEST_SCHEMA = pa.schema(
@@ -141,6 +142,33 @@ def requests_of(
         yield request
     if mine.rows and not read:
         raise SourceError(path, None, f"no row is a request: {mine}")
+
+
+class FileCollector:
+    """Reads the requests in the files of a path, a glob or a folder; `constants` are columns that no file has.
+
+    A kind of log adds its `source_kind`, how its files in a folder are called (`inside`), and how one is read.
+    """
+
+    source_kind: str
+    inside: str
+
+    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
+        self.source = source
+        self.path = path
+        self.constants = constants
+
+    def read(self, path: str) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
+        """(place, row) of each row of a file, and what makes a request of a row, or raises Reject. SourceError."""
+        raise NotImplementedError
+
+    def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
+        """Batches of the requests that began in the window, in file order."""
+        batches = Batches(window, self.source_kind, self.constants)
+        for path in paths_of(self.path, self.inside):
+            for request in requests_of(path, *self.read(path), rejects):
+                yield from batches.add(request)
+        yield from batches.rest()
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -16,22 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from collectors.samples import Window
-from collectors.synthetic.demo_fleet import (
-    BOARD_SCRAPE_MS,
-    BOARDS,
-    DRIVER_RELOADS,
-    ENGINE_SCRAPE_MS,
-    ENGINES,
-    EPOCH,
-    LOCAL_SHIFT_MINUTES,
-    QUIET,
-    STEADY,
-    Engine,
-)
+from collectors.synthetic import demo_fleet
+from collectors.synthetic.demo_fleet import Engine
 
 DAY = 1440  # minutes
 COMPUTED, CACHED, OUTPUT = range(3)  # rows of a token array: two classes of input, one of output
-ROW = {(board.node, board.gpu): row for row, board in enumerate(BOARDS)}
+ROW = {(board.node, board.gpu): row for row, board in enumerate(demo_fleet.BOARDS)}
 
 
 def _key(*names: object) -> np.uint64:
@@ -55,7 +45,7 @@ def _drift(key: np.uint64 | np.ndarray, minutes: np.ndarray, period: int) -> np.
 
 
 def _is_steady(minutes: np.ndarray) -> np.ndarray:
-    is_steady: np.ndarray = (minutes >= STEADY[0]) & (minutes < STEADY[1])
+    is_steady: np.ndarray = (minutes >= demo_fleet.STEADY[0]) & (minutes < demo_fleet.STEADY[1])
     return is_steady
 
 
@@ -70,7 +60,7 @@ def _requested(engine: Engine, minutes: np.ndarray) -> np.ndarray:
     traffic = engine.traffic
     if traffic is None:
         return np.zeros(len(minutes))
-    local = minutes + LOCAL_SHIFT_MINUTES
+    local = minutes + demo_fleet.LOCAL_SHIFT_MINUTES
     hour, along = (local // 60) % 24, (local % 60) / 60
     by_hour = np.array(traffic.by_hour)
     shape = by_hour[hour] + (by_hour[(hour + 1) % 24] - by_hour[hour]) * along
@@ -84,10 +74,10 @@ def _requested(engine: Engine, minutes: np.ndarray) -> np.ndarray:
     # 17 minutes: no multiple of any booking grid, so that stretches begin and end inside an interval.
     stretch = (minutes + 5) // 17
     chance = (_noise(_key(engine.model, "quiet"), stretch) + 1.0) / 2.0
-    stretch_hour = ((stretch * 17 + LOCAL_SHIFT_MINUTES) // 60) % 24
+    stretch_hour = ((stretch * 17 + demo_fleet.LOCAL_SHIFT_MINUTES) // 60) % 24
     is_quiet = chance < np.array(traffic.quiet_by_hour)[stretch_hour]
-    if engine.model in QUIET:
-        is_quiet |= (minutes >= QUIET[engine.model][0]) & (minutes < QUIET[engine.model][1])
+    if engine.model in demo_fleet.QUIET:
+        is_quiet |= (minutes >= demo_fleet.QUIET[engine.model][0]) & (minutes < demo_fleet.QUIET[engine.model][1])
     level = np.where(is_quiet, 0.0, shape * wander)
     level = np.where(_is_steady(minutes), 1.0 + 0.02 * _pair_noise(_key(engine.model, "steady"), minutes), level)
     return level * (60.0 * engine.reference_tokens_per_second)
@@ -125,12 +115,12 @@ class Day(NamedTuple):
 def day_truth(day: int) -> Day:
     """Watts, load, memory and tokens of all boards and engines on one day."""
     minutes = np.arange(day * DAY, day * DAY + DAY + 1)
-    keys = np.array([_key(board.device_uuid) for board in BOARDS])[:, None]
-    watts = np.repeat([[board.kind.bare_watts] for board in BOARDS], len(minutes), axis=1)
+    keys = np.array([_key(board.device_uuid) for board in demo_fleet.BOARDS])[:, None]
+    watts = np.repeat([[board.kind.bare_watts] for board in demo_fleet.BOARDS], len(minutes), axis=1)
     load = np.full_like(watts, -1.0)
-    memory = np.repeat(3 + np.arange(len(BOARDS))[:, None] % 4, len(minutes), axis=1)
-    tokens = np.stack([_tokens(engine, minutes) for engine in ENGINES])
-    for engine, moved in zip(ENGINES, tokens.sum(axis=1), strict=True):
+    memory = np.repeat(3 + np.arange(len(demo_fleet.BOARDS))[:, None] % 4, len(minutes), axis=1)
+    tokens = np.stack([_tokens(engine, minutes) for engine in demo_fleet.ENGINES])
+    for engine, moved in zip(demo_fleet.ENGINES, tokens.sum(axis=1), strict=True):
         relative = moved / (60.0 * engine.reference_tokens_per_second)
         for run in engine.runs:
             rows = [ROW[engine.node, gpu] for gpu in run.gpus]
@@ -147,7 +137,7 @@ def day_truth(day: int) -> Day:
     lively = np.where(load > 0, 0.015, 0.006)
     wobble = lively * (_noise(keys, minutes[None]) + _drift(keys ^ np.uint64(1), minutes[None], 90)) / 2.0
     wobble = np.where(_is_steady(minutes), 0.01 * _pair_noise(keys, minutes[None]), wobble)
-    limits = np.array([[board.kind.limit_watts * 1.01] for board in BOARDS])
+    limits = np.array([[board.kind.limit_watts * 1.01] for board in demo_fleet.BOARDS])
     milliwatts = np.rint(np.minimum(watts * (1.0 + wobble), limits) * 1000.0).astype(np.int64)
     return Day(milliwatts, load, memory, tokens)
 
@@ -167,15 +157,19 @@ def _day_sums(day: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _millijoules_until(day: int) -> np.ndarray:
     """Millijoules at the 1440 scrapes of the day since EPOCH's first scrape, (26, 1440) int64."""
-    before = sum((_day_sums(earlier)[0] for earlier in range(day)), np.zeros(len(BOARDS), dtype=np.int64))
+    before = sum((_day_sums(earlier)[0] for earlier in range(day)), np.zeros(len(demo_fleet.BOARDS), dtype=np.int64))
     within = np.cumsum(_segment_millijoules(day), axis=1)
-    millijoules: np.ndarray = before[:, None] + np.hstack([np.zeros((len(BOARDS), 1), dtype=np.int64), within[:, :-1]])
+    millijoules: np.ndarray = before[:, None] + np.hstack(
+        [np.zeros((len(demo_fleet.BOARDS), 1), dtype=np.int64), within[:, :-1]]
+    )
     return millijoules
 
 
 def tokens_until(day: int) -> np.ndarray:
     """Tokens at the 1440 scrapes of the day since EPOCH's first scrape, (5, 3, 1440) int64."""
-    before = sum((_day_sums(earlier)[1] for earlier in range(day)), np.zeros((len(ENGINES), 3), dtype=np.int64))
+    before = sum(
+        (_day_sums(earlier)[1] for earlier in range(day)), np.zeros((len(demo_fleet.ENGINES), 3), dtype=np.int64)
+    )
     within = np.cumsum(day_truth(day).tokens[:, :, :DAY], axis=2)
     tokens: np.ndarray = before[:, :, None] + np.concatenate(
         [np.zeros_like(within[:, :, :1]), within[:, :, :-1]], axis=2
@@ -193,7 +187,7 @@ def tokens_at(minute: int) -> np.ndarray:
 @cache
 def _millijoules_at_reload(node: str) -> np.ndarray:
     """(26,) millijoules since EPOCH's first scrape at the moment when the node's driver was reloaded."""
-    knot, seconds = DRIVER_RELOADS[node]
+    knot, seconds = demo_fleet.DRIVER_RELOADS[node]
     day, at = divmod(knot, DAY)
     here, there = day_truth(day).milliwatts[:, at], day_truth(day).milliwatts[:, at + 1]
     millijoules: np.ndarray = _millijoules_until(day)[:, at] + here * seconds + (there - here) * seconds**2 // 120
@@ -205,11 +199,11 @@ def energy_counters(day: int) -> np.ndarray:
     counters = _millijoules_until(day)
     minutes = np.arange(day * DAY, day * DAY + DAY)
     # At most 550 MJ: two months of an A100.
-    at_epoch = np.array([int(_key("boot", board.device_uuid) >> np.uint64(25)) for board in BOARDS])[:, None]
+    at_epoch = np.array([int(_key("boot", board.device_uuid) >> np.uint64(25)) for board in demo_fleet.BOARDS])[:, None]
     since_boot: np.ndarray = counters + at_epoch
-    for node, (knot, _) in DRIVER_RELOADS.items():
+    for node, (knot, _) in demo_fleet.DRIVER_RELOADS.items():
         if knot < minutes[-1]:
-            rows = [row for row, board in enumerate(BOARDS) if board.node == node]
+            rows = [row for row, board in enumerate(demo_fleet.BOARDS) if board.node == node]
             since_reload = counters[rows] - _millijoules_at_reload(node)[rows, None]
             since_boot[rows] = np.where(minutes > knot, since_reload, since_boot[rows])
     return since_boot
@@ -218,7 +212,7 @@ def energy_counters(day: int) -> np.ndarray:
 def utilisation(day: int) -> np.ndarray:
     """DCGM_FI_DEV_GPU_UTIL, (26, 1440) whole percent: any kernel running counts, so it saturates early."""
     load = day_truth(day).load[:, :DAY]
-    keys = np.array([_key("util", board.device_uuid) for board in BOARDS])[:, None]
+    keys = np.array([_key("util", board.device_uuid) for board in demo_fleet.BOARDS])[:, None]
     busy = 30.0 + 75.0 * load / (load + 0.2) + 4.0 * _noise(keys, np.arange(day * DAY, day * DAY + DAY)[None])
     return np.where(load > 0, np.clip(np.rint(busy), 1.0, 100.0), 0.0)
 
@@ -242,10 +236,10 @@ def truth(window: Window) -> dict[str, dict[str, Any]]:
     """
     joules = {
         board.device_uuid: _joules_at(window.end_at, row) - _joules_at(window.start_at, row)
-        for row, board in enumerate(BOARDS)
+        for row, board in enumerate(demo_fleet.BOARDS)
     }
     tokens = {}
-    for row, engine in enumerate(ENGINES):
+    for row, engine in enumerate(demo_fleet.ENGINES):
         computed, cached, output = _engine_tokens_at(window.end_at, row) - _engine_tokens_at(window.start_at, row)
         tokens[engine.model] = {"input": computed + cached, "cached_input": cached, "output": output}
     return {"joules": joules, "tokens": tokens}
@@ -253,19 +247,19 @@ def truth(window: Window) -> dict[str, dict[str, Any]]:
 
 def _scrape_before(at: datetime, offset_ms: int) -> tuple[int, int, float]:
     """(day, minute of the day, seconds since) of the last scrape at or before a time; EPOCH's first at the earliest."""
-    since = max(at - EPOCH - timedelta(milliseconds=offset_ms), timedelta(0))
+    since = max(at - demo_fleet.EPOCH - timedelta(milliseconds=offset_ms), timedelta(0))
     knot, rest = divmod(since, timedelta(minutes=1))
     return *divmod(knot, DAY), rest.total_seconds()
 
 
 def _joules_at(at: datetime, row: int) -> float:
-    day, minute, seconds = _scrape_before(at, BOARD_SCRAPE_MS[BOARDS[row].node])
+    day, minute, seconds = _scrape_before(at, demo_fleet.BOARD_SCRAPE_MS[demo_fleet.BOARDS[row].node])
     here, there = day_truth(day).milliwatts[row, minute : minute + 2]
     partial_millijoules = here * seconds + (there - here) * seconds**2 / 120.0
     return float(float(_millijoules_until(day)[row, minute]) + partial_millijoules) / 1000.0
 
 
 def _engine_tokens_at(at: datetime, row: int) -> np.ndarray:
-    day, minute, seconds = _scrape_before(at, ENGINE_SCRAPE_MS[ENGINES[row].node])
+    day, minute, seconds = _scrape_before(at, demo_fleet.ENGINE_SCRAPE_MS[demo_fleet.ENGINES[row].node])
     tokens: np.ndarray = tokens_until(day)[row, :, minute] + day_truth(day).tokens[row, :, minute] * (seconds / 60.0)
     return tokens

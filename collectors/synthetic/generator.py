@@ -15,37 +15,11 @@ import numpy as np
 
 from collectors.samples import Batch, Family, Window, microseconds, sample_batch
 from collectors.series import SeriesRegister
-from collectors.synthetic.demo_fleet import (
-    BOARD_SCRAPE_MS,
-    BOARDS,
-    DUPLICATES,
-    ENERGY,
-    ENGINE_SCRAPE_MS,
-    ENGINES,
-    EPOCH,
-    FAULTS,
-    FOREVER,
-    GAPS,
-    POWER,
-    Board,
-    Engine,
-    Run,
-)
-from collectors.synthetic.demo_truth import (
-    CACHED,
-    COMPUTED,
-    DAY,
-    OUTPUT,
-    ROW,
-    day_truth,
-    energy_counters,
-    requests,
-    tokens_at,
-    tokens_until,
-    utilisation,
-)
+from collectors.synthetic import demo_fleet, demo_truth
+from collectors.synthetic.demo_fleet import Board, Engine, Run
+from collectors.synthetic.demo_truth import DAY
 
-EPOCH_US = microseconds(EPOCH)
+EPOCH_US = microseconds(demo_fleet.EPOCH)
 MINUTE_US = 60_000_000
 
 UTIL, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"
@@ -58,7 +32,7 @@ RUNNING, WAITING, START = "vllm:num_requests_running", "vllm:num_requests_waitin
 def _spans(board: Board) -> list[tuple[int, int, dict[str, str]]]:
     """(first sample, end sample, pod labels) of a board, without gaps; an unallocated board has no pod labels."""
     held: list[tuple[int, int, dict[str, str]]] = []
-    for engine in ENGINES:
+    for engine in demo_fleet.ENGINES:
         for run in engine.runs:
             if engine.node == board.node and board.gpu in run.gpus:
                 labels = {"namespace": engine.namespace, "pod": run.pod, "container": engine.container}
@@ -70,7 +44,7 @@ def _spans(board: Board) -> list[tuple[int, int, dict[str, str]]]:
     for first, end, labels in held:
         spans += [(at, first, {}), (first, end, labels)] if first > at else [(first, end, labels)]
         at = end
-    return [*spans, (at, FOREVER, {})] if at < FOREVER else spans
+    return [*spans, (at, demo_fleet.FOREVER, {})] if at < demo_fleet.FOREVER else spans
 
 
 def _engine_labels(engine: Engine, run: Run) -> dict[str, str]:
@@ -99,7 +73,7 @@ class _Page:
         high = min(-((origin_us - self.end_us) // MINUTE_US), end - self.day * DAY, DAY)
         minutes = np.arange(low, max(high, low))
         answers = (minutes + self.day * DAY) % self.step == 0
-        for gap in GAPS:
+        for gap in demo_fleet.GAPS:
             if gap.node == node:
                 at = minutes + self.day * DAY
                 answers &= (at < gap.first) | (at >= gap.end)
@@ -147,11 +121,11 @@ class SyntheticCollector:
     def _boards(
         self, day: int, pages: Mapping[str, _Page], families: Mapping[str, Family], register: SeriesRegister
     ) -> None:
-        truth = day_truth(day)
+        truth = demo_truth.day_truth(day)
         values: dict[str, Callable[[], np.ndarray]] = {
-            POWER: lambda: truth.milliwatts[:, :DAY] / 1000.0,
-            ENERGY: lambda: energy_counters(day),
-            UTIL: lambda: utilisation(day),
+            demo_fleet.POWER: lambda: truth.milliwatts[:, :DAY] / 1000.0,
+            demo_fleet.ENERGY: lambda: demo_truth.energy_counters(day),
+            UTIL: lambda: demo_truth.utilisation(day),
             MEMORY: lambda: truth.memory_mib[:, :DAY],
         }
         for metric, matrix_of in values.items():
@@ -159,16 +133,16 @@ class SyntheticCollector:
                 continue
             family, matrix = families[metric], matrix_of().astype(np.float64)
             page = pages[family.stream]
-            for fault in FAULTS:
+            for fault in demo_fleet.FAULTS:
                 if fault.metric == metric and fault.minute // DAY == day:
-                    matrix[ROW[fault.node, fault.gpu], fault.minute % DAY] = fault.value
-            for row, board in enumerate(BOARDS):
-                if metric == ENERGY and not board.kind.has_energy_counter:
+                    matrix[demo_truth.ROW[fault.node, fault.gpu], fault.minute % DAY] = fault.value
+            for row, board in enumerate(demo_fleet.BOARDS):
+                if metric == demo_fleet.ENERGY and not board.kind.has_energy_counter:
                     continue
-                offset_ms = BOARD_SCRAPE_MS[board.node]
+                offset_ms = demo_fleet.BOARD_SCRAPE_MS[board.node]
                 for first, end, pod_labels in _spans(board):
                     minutes = page.scrapes(board.node, offset_ms, first, end)
-                    for twice, node, gpu, start, stop in DUPLICATES:
+                    for twice, node, gpu, start, stop in demo_fleet.DUPLICATES:
                         if (twice, node, gpu) == (metric, board.node, board.gpu):
                             at = minutes + day * DAY
                             minutes = np.repeat(minutes, np.where((at >= start) & (at < stop), 2, 1))
@@ -181,20 +155,22 @@ class SyntheticCollector:
     ) -> None:
         if not families.keys() & {PROMPT, GENERATION, BY_SOURCE, RUNNING, WAITING, START}:
             return
-        moved, until = day_truth(day).tokens[:, :, :DAY].sum(axis=1), tokens_until(day)
-        for row, engine in enumerate(ENGINES):
-            offset_ms = ENGINE_SCRAPE_MS[engine.node]
-            running, waiting = requests(engine, moved[row], np.arange(day * DAY, day * DAY + DAY))
+        moved, until = demo_truth.day_truth(day).tokens[:, :, :DAY].sum(axis=1), demo_truth.tokens_until(day)
+        for row, engine in enumerate(demo_fleet.ENGINES):
+            offset_ms = demo_fleet.ENGINE_SCRAPE_MS[engine.node]
+            running, waiting = demo_truth.requests(engine, moved[row], np.arange(day * DAY, day * DAY + DAY))
             for run in engine.runs:
                 if run.first >= day * DAY + DAY or run.gone <= day * DAY:
                     continue
-                since_start = until[row] - tokens_at(run.first - 1)[row][:, None] + np.array(run.base)[:, None]
-                prompt = since_start[COMPUTED] + since_start[CACHED]
+                since_start = (
+                    until[row] - demo_truth.tokens_at(run.first - 1)[row][:, None] + np.array(run.base)[:, None]
+                )
+                prompt = since_start[demo_truth.COMPUTED] + since_start[demo_truth.CACHED]
                 rows = [
                     (PROMPT, {}, prompt),
-                    (GENERATION, {}, since_start[OUTPUT]),
-                    (BY_SOURCE, {"source": "local_compute"}, since_start[COMPUTED]),
-                    (BY_SOURCE, {"source": "local_cache_hit"}, since_start[CACHED]),
+                    (GENERATION, {}, since_start[demo_truth.OUTPUT]),
+                    (BY_SOURCE, {"source": "local_compute"}, since_start[demo_truth.COMPUTED]),
+                    (BY_SOURCE, {"source": "local_cache_hit"}, since_start[demo_truth.CACHED]),
                     (BY_SOURCE, {"source": "external_kv_transfer"}, np.zeros(DAY)),
                     (RUNNING, {}, running),
                     (WAITING, {}, waiting),

@@ -16,6 +16,12 @@
      and {{ month_column }} <= date_trunc('month', date '{{ end_date() }}'))
 {% endmacro %}
 
+{# The months of the dates whose lookback has one of the run's dates as well: what they were computed from has changed. #}
+{% macro in_run_months_of_lookback(month_column) %}
+    ({{ month_column }} >= date_trunc('month', date '{{ start_date() }}' - interval 1 day)
+     and {{ month_column }} <= date_trunc('month', date '{{ end_date() }}' + interval {{ var('curve_lookback_days') }} day))
+{% endmacro %}
+
 {% macro day_us() %}86400000000{% endmacro %}
 {% macro hour_us() %}3600000000{% endmacro %}
 {% macro grid_us() %}{{ var('grid_seconds') | int * 1000000 }}{% endmacro %}
@@ -27,6 +33,8 @@
 {# The rows of a mart that a run replaces, by the mart's `replaces`. #}
 {% macro owned_by_run(replaces) %}
     {%- if replaces == 'months' %}{{ in_run_months('month') }}
+    {%- elif replaces == 'billing_months' %}{{ in_run_months('billing_month') }}
+    {%- elif replaces == 'billing_months_of_lookback' %}{{ in_run_months_of_lookback('billing_month') }}
     {%- elif replaces == 'windows' %}{{ overlaps_run('start_at', 'end_at') }}
     {%- elif replaces == 'all' %}true
     {%- else %}{{ in_run('date') }}

@@ -7,10 +7,14 @@
 {# A rate that holds the electricity already is not charged with it again. #}
 {% macro row_charged_energy_cost_usd() %}case when rate_includes_energy then 0 else {{ row_energy_cost_usd() }} end{% endmacro %}
 
-{# What the first holders of a site's hour carry of its remainder (model_hourly), up to so many GPU-seconds: the last one takes the rest. #}
-{% macro remainder_cost_up_to(gpu_seconds) -%}
+{# Of an amount, what the first of those who share it have together: amount × their weight ÷ all weight, rounded. A share is the difference of two
+   such sums, so the shares add up to the amount to the last digit: the last one takes what is left. #}
+{% macro shared_up_to(amount, weight, all_weight, fact='_usd') -%}
 case
-    when {{ gpu_seconds }} >= site_gpu_seconds then cast(site_remainder_cost_usd as {{ money_type() }})
-    else {{ money('cast(site_remainder_cost_usd as double) * ' ~ ratio(gpu_seconds, 'site_gpu_seconds')) }}
+    when {{ weight }} >= {{ all_weight }} then cast({{ amount }} as {{ fact_type(fact) }})
+    else {% set share = 'cast(' ~ amount ~ ' as double) * ' ~ ratio(weight, all_weight) %}{{ money(share) if fact.endswith('_usd') else exact(share) }}
 end
 {%- endmacro %}
+
+{# What the first holders of a site's hour carry of what is not held, up to so many GPU-seconds. #}
+{% macro carried_up_to(unheld_usd, gpu_seconds) -%}{{ shared_up_to(unheld_usd, gpu_seconds, 'site_gpu_seconds') }}{%- endmacro %}

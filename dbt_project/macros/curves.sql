@@ -24,8 +24,7 @@
 
 {# Advice: the rows of a mart that are of a deployment of `deployments` and of a date of its lookback. A date that is held back is evidence of nothing. #}
 {% macro of_deployments(rows, held_back_dates) -%}
-inner join deployments
-        on {% for key in curve_keys() %}{{ rows }}.{{ key }} = deployments.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+inner join deployments on {{ equal_keys(rows, 'deployments', curve_keys()) }}
     where {{ rows }}.date between deployments.lookback_start_date and deployments.as_of_date
         and {{ rows }}.date not in (select date from {{ held_back_dates }})
 {%- endmacro %}

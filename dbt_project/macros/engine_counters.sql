@@ -1,4 +1,4 @@
--- How an engine's own counters are read, of tokens as of requests: no upper limit is known, and they start at zero with their process.
+-- How an engine's own counters of tokens and of requests are read: their rate has no known upper limit, and they start at zero with their process.
 
 {# CTEs from `series` and `series_days` to `process_spans` (engine, start_us, first_seen_us, last_seen_us): which process starts an engine
    reported, and when. #}
@@ -59,10 +59,11 @@ process_spans as (
 )
 {% endmacro %}
 
-{# CTEs from `counters` (series_id, reading_id, engine, source, factor, copied_on: the one date of a reading of copies, else NULL), `series`, `series_days` and `glitches` to `started_readings`: the readings of an
-   engine's counters, and a zero where its process is known to have started. A first sample counts from zero only where the process is known
-   to have started after the engine was last seen or, for an engine never seen before, while its source was watched or just now; elsewhere
-   it is a baseline. #}
+{# CTEs from `counters`, `series`, `series_days` and `glitches` to `started_readings`: the readings of an engine's counters, and a zero where the
+   first of them counts from the start of its process. `counters` has series_id, reading_id, engine, source, factor and copied_on (the one date of
+   a reading that copies share, else NULL).
+   A first sample counts from zero if the process started after the engine was last seen. If the engine was never seen before, the process must
+   have started after its source was first seen, or just before the sample. Any other first sample is a baseline: only what follows it counts. #}
 {% macro engine_counter_ctes(counters) %}
 chosen_readings as (
 
@@ -120,7 +121,7 @@ counter_series_days as (
 
 {{ counter_reading_ctes(source('raw', 'token_samples'), unlimited_dips_are_glitches=false) }},
 
--- Without the samples that one bad scrape made.
+-- The readings without the samples of bad scrapes.
 sound_readings as (
 
     select counter_readings.*
@@ -135,24 +136,20 @@ sound_readings as (
 
 ),
 
--- The copies of a date have no reading of their own on other dates: what any of them showed last before it and first after it.
+-- Copies of a counter share a reading on one date alone. To join it to the other dates: the last value of any copy before that date, and the
+-- first after it.
 copy_ends as (
 
+    {% for end, nearest, beyond in [('last', 'max', '<'), ('first', 'min', '>')] -%}
     select
         counters.reading_id,
-        max(series_days.last_us) as observed_us,
-        max_by(series_days.last_value, series_days.last_us) as reading
+        {{ nearest }}(series_days.{{ end }}_us) as observed_us,
+        {{ nearest }}_by(series_days.{{ end }}_value, series_days.{{ end }}_us) as reading
     from {{ counters }} as counters
-    inner join series_days on counters.series_id = series_days.series_id and series_days.date < counters.copied_on
+    inner join series_days on counters.series_id = series_days.series_id and series_days.date {{ beyond }} counters.copied_on
     group by counters.reading_id
-    union all
-    select
-        counters.reading_id,
-        min(series_days.first_us) as observed_us,
-        min_by(series_days.first_value, series_days.first_us) as reading
-    from {{ counters }} as counters
-    inner join series_days on counters.series_id = series_days.series_id and series_days.date > counters.copied_on
-    group by counters.reading_id
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
 
 ),
 
@@ -198,19 +195,15 @@ typical_intervals as (
 
 process_starts as (
 
+    {% for end in ['first', 'last'] -%}
     select
         series.engine,
-        series_days.first_value * 1e6 as start_us
+        series_days.{{ end }}_value * 1e6 as start_us
     from series_days
     inner join series on series_days.series_id = series.series_id
     where series.quantity = 'process_start'
-    union
-    select
-        series.engine,
-        series_days.last_value * 1e6 as start_us
-    from series_days
-    inner join series on series_days.series_id = series.series_id
-    where series.quantity = 'process_start'
+    {% if not loop.last %}union{% endif %}
+    {% endfor %}
 
 ),
 

@@ -1,20 +1,21 @@
--- What must hold of every date and every table, and what happens to one of which it does not: it is held back. Its rows go to schema held_back and
--- the rows that readers have seen last take their place, so that nothing which adds dates up reads a wrong one.
+-- What must hold for every date and every table. A date or table for which it does not hold is held back: its rows go to schema held_back, and the
+-- rows that were published last take their place. So no sum over dates includes a wrong date.
 
 {# Marts whose rows belong to one date each, which a run replaces by date. A test compares this list with the marts' own `replaces`. #}
 {% macro dated_marts() %}
     {{ return([
-        'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices', 'power_limits_daily',
-        'pressure_hourly', 'reconciliation_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'token_ledger', 'token_reconciliation_daily',
-        'unmetered_devices'
+        'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
+        'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'reconciliation_daily', 'sci_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'site_footprint_daily',
+        'site_power_hourly', 'site_scope2_hourly', 'tenant_usage_daily', 'token_ledger', 'token_reconciliation_daily', 'unmetered_devices'
     ]) }}
 {% endmacro %}
 
 {# Marts that a run makes from several dates: months, windows, and all that is read from the lookback or has no dates. #}
 {% macro undated_marts() %}
     {{ return([
-        'benchmark_efficiency', 'deployment_usage', 'efficiency_curve', 'efficiency_curve_daily', 'free_boards', 'load_test_phases', 'model_footprints', 'model_monthly',
-        'partial_load_cost', 'phase_energy', 'phase_fit', 'phase_pools_hourly', 'recoverable_energy', 'run_windows', 'slo_capacity'
+        'benchmark_efficiency', 'cost_anomalies_daily', 'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily', 'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
+        'efficiency_curve_daily', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases', 'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
+        'phase_fit', 'phase_pools_hourly', 'recoverable_energy', 'run_windows', 'slo_capacity', 'tenant_daily', 'token_class_cost_daily'
     ]) }}
 {% endmacro %}
 
@@ -25,7 +26,7 @@
     {%- endfor -%}
 {% endmacro %}
 
-{# Rows of these marts that do not have the grain which their own file states: `grain` names the columns, `never_null` those that must not be NULL. #}
+{# Rows of these marts that break the grain in the mart's own YAML entry: `grain` names its columns, `never_null` those that must not be NULL. #}
 {% macro rows_off_their_grain(marts) %}
     {%- for mart in marts %}
     {%- set node = graph.nodes['model.wattledger.' ~ mart] if execute else none %}
@@ -50,8 +51,8 @@
     {%- endfor %}
 {% endmacro %}
 
-{# Broken rows of several invariants, numbered within their date, invariant and table by their keys, and how many there are of each. `invariants` maps the
-   name of a model in models/invariants to what a person should do. #}
+{# The rows that break one of several invariants. Those of one date, invariant and table are counted, and numbered in the order of their keys.
+   `invariants` has the name of a model in models/invariants -> what a person should do. #}
 {% macro broken_rows(invariants) %}
     select
         *,
@@ -74,8 +75,9 @@
     ) as gathered
 {% endmacro %}
 
-{# After held_back_dates is made: the dates in it leave the dated marts, and come back as they were published last. So do the dates of an opening
-   balance, of which the sources have less than was published: they are not held back, there is nothing better to wait for. #}
+{# Runs after held_back_dates is made: in the dated marts, replaces the rows of its dates by those that were published last. The dates of an opening
+   balance, of which the sources have less than was published, also get their published rows. They are not held back, because no source will
+   have better ones. #}
 {% macro hold_back_dates() %}
     {%- if execute -%}
     {%- set opening = opening_dates() -%}
@@ -90,7 +92,8 @@
 
 {% macro of_dates(dates) %}date in (date '{{ dates | join("', date '") }}'){% endmacro %}
 
-{# After held_back_tables is made: the tables in it, and those that are computed from them, are as they were published last; the latter are listed too. #}
+{# Runs after held_back_tables is made: replaces the tables in it, and all tables computed from these, by what was published last, and adds the
+   computed ones to held_back_tables. #}
 {% macro hold_back_tables() %}
     {%- if execute -%}
     {%- set broken = run_query('select distinct table_name from ' ~ this).columns[0].values() | list -%}

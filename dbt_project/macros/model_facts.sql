@@ -51,3 +51,9 @@
     {{ ratio('error_joules', 'energy_joules') }} as energy_error_ratio,
     cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
 {% endmacro %}
+
+{# What tenants share of a model's hour: by the tokens of that class, and by all tokens weighted. #}
+{% macro tenant_token_facts() %}{{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens']) }}{% endmacro %}
+{% macro tenant_facts() %}
+    {{ return(['claimed_gpu_seconds', 'energy_joules', 'location_gco2e', 'marginal_cost_usd', 'usage_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd']) }}
+{% endmacro %}

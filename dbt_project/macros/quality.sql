@@ -2,6 +2,14 @@
 
 {% macro unallocated() %}'__unallocated__'{% endmacro %}
 {% macro unknown() %}'__unknown__'{% endmacro %}
+{% macro remainder() %}'__remainder__'{% endmacro %}
+{% macro unused_commitment() %}'__unused_commitment__'{% endmacro %}
+{# Accelerators that a node has and no meter shows. #}
+{% macro unmetered() %}'__unmetered__'{% endmacro %}
+{# Rows of cost_daily that are no model's: they have no tokens and no tenant. #}
+{% macro beside_the_models() %}{{ remainder() }}, {{ unused_commitment() }}, {{ unmetered() }}{% endmacro %}
+{% macro unattributed() %}'__unattributed__'{% endmacro %}
+{% macro no_requests() %}'__no_requests__'{% endmacro %}
 
 {# A name as a source uses it. Names that begin with two underscores are the book's own (above), so a source's are written in double quotes:
    a model served as `__base__` is `"__base__"`. A name's entry in the fleet file is looked up before. #}

@@ -58,10 +58,7 @@
     from (
         select * from {{ table }}
         where
-            {% if replaces.what == 'months' %}{{ in_run_months('month') }}
-            {% elif replaces.what == 'windows' %}{{ overlaps_run('start_at', 'end_at') }}
-            {% elif replaces.what == 'all' %}true
-            {% else %}{{ in_run('date') }}{% endif %}
+            {{ owned_by_run(replaces.what) }}
             and ({{ tests.values() | join(' or ') }})
     ) as strange
     cross join (

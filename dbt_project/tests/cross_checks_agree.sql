@@ -16,8 +16,7 @@ booked_time as (
         ledger.meter,
         sum(ledger.covered_seconds) as covered_seconds
     from {{ ref('energy_ledger') }} as ledger
-    inner join disagreeing
-        on ledger.date = disagreeing.date and ledger.meter_scope = disagreeing.meter_scope and ledger.meter = disagreeing.meter
+    inner join disagreeing on {{ equal_keys('ledger', 'disagreeing', ['date', 'meter_scope', 'meter']) }}
     where {{ in_run('ledger.date') }}
     group by ledger.date, ledger.meter_scope, ledger.meter
 
@@ -34,7 +33,4 @@ select
     round({{ ratio('disagreeing.cross_check_joules', 'booked_time.covered_seconds') }}, 1) as cross_check_watts,
     disagreeing.cross_check_ratio
 from disagreeing
-left join booked_time
-    on disagreeing.date = booked_time.date
-    and disagreeing.meter_scope = booked_time.meter_scope
-    and disagreeing.meter = booked_time.meter
+left join booked_time on {{ equal_keys('disagreeing', 'booked_time', ['date', 'meter_scope', 'meter']) }}

@@ -23,8 +23,7 @@ select
     count(*) as hours,
     sum(site_hours.facility_energy_kwh) as facility_energy_kwh
 from {{ ref('site_carbon_hourly') }} as carbon
-inner join site_hours
-    on carbon.date = site_hours.date and carbon.site = site_hours.site and carbon.hour_start_at = site_hours.hour_start_at
+inner join site_hours on {{ equal_keys('carbon', 'site_hours', ['date', 'site', 'hour_start_at']) }}
 where {{ in_run('carbon.date') }}
     and carbon.location_gco2e_per_kwh is null
     and site_hours.facility_energy_kwh > 0

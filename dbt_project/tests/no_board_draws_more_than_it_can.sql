@@ -22,7 +22,6 @@ select
     ledger.covered_seconds,
     limits.possible_watts
 from {{ ref('energy_ledger') }} as ledger
-inner join limits
-    on ledger.date = limits.date and ledger.meter_scope = limits.meter_scope and ledger.meter = limits.meter
+inner join limits on {{ equal_keys('ledger', 'limits', ['date', 'meter_scope', 'meter']) }}
 where {{ in_run('ledger.date') }}
     and cast(ledger.energy_joules as double) > limits.possible_watts * cast(ledger.covered_seconds as double) + 1e-3

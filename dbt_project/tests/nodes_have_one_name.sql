@@ -43,7 +43,7 @@ same_names as (
         named.meter_scope,
         hosts.node
     from named
-    inner join hosts on named.date = hosts.date and named.site = hosts.site and named.short_name = hosts.short_name
+    inner join hosts on {{ equal_keys('named', 'hosts', ['date', 'site', 'short_name']) }}
     where named.coarseness > hosts.coarseness and named.node <> hosts.node
 
 ),

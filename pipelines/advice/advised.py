@@ -1,6 +1,7 @@
 """What advice is computed from, as dbt makes it: the models int_advised_… (dbt_project/models/intermediate/advice).
 
-Add here how such a model is read. Keep out every figure (those models) and what is made of it (`pipelines.analysis`).
+Add here how such a model is read. Keep out formulas of its figures (they are in the model) and of advice
+(`pipelines.analysis`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pandas as pd
 
 
 def read(connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str] = ("*",)) -> pd.DataFrame:
-    """The rows of a model, in an order of their own; column `usage` numbers deployments."""
+    """The rows of a model, sorted by all columns; the column `usage` numbers deployments."""
     listed = ", ".join(columns)
     return connection.execute(f"select {listed} from intermediate.int_advised_{name} order by all").df()
 
@@ -20,6 +21,6 @@ def read(connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str
 def usage(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     """One row per deployment, numbered by the index `usage`, with all that recommendations are computed from."""
     found = read(connection, "usage").set_index("usage").sort_index()
-    # Whole numbers of which some are not known come masked, and so would every comparison with them.
+    # A column of integers and NULLs arrives in a masked type of pandas, and every comparison with it would be masked.
     masked = [name for name, kind in found.dtypes.items() if str(kind).startswith("Int")]
     return found.astype(dict.fromkeys(masked, float))

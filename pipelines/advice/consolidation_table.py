@@ -6,8 +6,6 @@ Add here what carries a fleet's placement and loads from the marts to a plan and
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import dagster as dg
 import duckdb
 import numpy as np
@@ -150,11 +148,10 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
     def consolidation_() -> dg.MaterializeResult[None]:
         """Which models could share accelerators or be spun down, what that saves, how far the plan is from the best."""
-        with database.writing(fleet.warehouse, "consolidation"), closing(database.connect(fleet.warehouse)) as held:
+        with database.writing(fleet.warehouse, "consolidation"), database.connect(fleet.warehouse) as held:
             made = write_consolidation(held)
-        label = "synthetic telemetry" if fleet.synthetic else "metered"
         rows, plan = made.rows, made.plan
-        title = f"{fleet.fleet}: GPUs by node, now and in the plan ({label})"
+        title = f"{fleet.fleet}: GPUs by node, now and in the plan ({fleet.telemetry})"
         return dg.MaterializeResult(
             metadata={
                 "dagster/row_count": len(rows),

@@ -6,8 +6,6 @@ figure of the curve itself, which is SQL (marts.efficiency_curve).
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import dagster as dg
 import duckdb
 import pandas as pd
@@ -122,10 +120,9 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     @dg.asset(key=key, deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
     def efficiency_fit() -> dg.MaterializeResult[None]:
         """Watts against load per model and device type: the form with the least error in watts, or why none fits."""
-        with database.writing(fleet.warehouse, "efficiency_fit"), closing(database.connect(fleet.warehouse)) as held:
+        with database.writing(fleet.warehouse, "efficiency_fit"), database.connect(fleet.warehouse) as held:
             levels, fits = write_fits(held)
-        label = "synthetic telemetry" if fleet.synthetic else "metered"
-        title = f"{fleet.fleet}: J/token against tok/s ({label})"
+        title = f"{fleet.fleet}: J/token against tok/s ({fleet.telemetry})"
         refused = fits.loc[fits["reason_code"] != "ok", "reason_code"].value_counts()
         return dg.MaterializeResult(
             metadata={

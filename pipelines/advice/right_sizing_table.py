@@ -6,8 +6,6 @@ Add here what carries usage from the marts to a recommendation and back. Keep ou
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import dagster as dg
 import duckdb
 import pandas as pd
@@ -125,11 +123,10 @@ def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
     def published_right_sizing() -> dg.MaterializeResult[None]:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
-        with database.writing(fleet.warehouse, "right_sizing"), closing(database.connect(fleet.warehouse)) as held:
+        with database.writing(fleet.warehouse, "right_sizing"), database.connect(fleet.warehouse) as held:
             rows, tests = write_right_sizing(held)
             saved = shared_columns.preferred_saving_kwh_month(held)
-        label = "synthetic telemetry" if fleet.synthetic else "metered"
-        title = f"{fleet.fleet}: GPUs now and recommended ({label})"
+        title = f"{fleet.fleet}: GPUs now and recommended ({fleet.telemetry})"
         return dg.MaterializeResult(metadata=_metadata(rows, tests, title) | {"saving_kwh_month": saved})
 
     return published_right_sizing

@@ -91,18 +91,12 @@ def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
         parts.append(connection.execute(facts).df().assign(table=name))
     rows = pd.concat(parts, ignore_index=True)
     chosen = rows.loc[preference.preferred(rows), ["recommendation_id"]]
-    with database.registered(connection, rows_preferred=chosen):
-        connection.execute("begin")
-        try:
-            for name in _tables(connection):
-                connection.execute(
-                    f"update published.{name} set is_preferred ="
-                    " recommendation_id in (select recommendation_id from rows_preferred)"
-                ).fetchall()
-            connection.execute("commit")
-        except BaseException:
-            connection.execute("rollback")
-            raise
+    with database.registered(connection, rows_preferred=chosen), database.transaction(connection):
+        for name in _tables(connection):
+            connection.execute(
+                f"update published.{name} set is_preferred ="
+                " recommendation_id in (select recommendation_id from rows_preferred)"
+            ).fetchall()
     return set(chosen["recommendation_id"])
 
 

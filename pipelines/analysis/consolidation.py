@@ -103,7 +103,8 @@ def consolidate(fleet: Fleet) -> Consolidation:
     rows = _with_quadrants(rows, silent)
     rows["confidence"] = _confidence(rows)
     rows["gap_ratio"] = plan.gap_ratio
-    rows["plan_id"] = _plan_id(plan, rows)
+    placements = plan.engines[["engine", "gpu_group", "target_group"]].to_csv(index=False)
+    rows["plan_id"] = right_sizing.identity(rows["as_of_date"].max(), placements)
     rows["exclusive_group_id"] = joined(rows, GROUP)
     records = rows.to_dict("records")
     rows["recommendation_id"] = [
@@ -156,24 +157,15 @@ def _placed(usage: pd.DataFrame, engines: pd.DataFrame, down: pd.Series) -> pd.D
     is_odd = (found["nodes"].map(len) != 1) | (found["node"] == "") | (found["meter_scope"] != "board")
     is_odd |= ~(found["gpus"] == found["gpus_per_replica"])  # it shares already, or is changing hands
     is_fixed = found["refusal"].notna() | found["veto"].notna() | is_odd | found["is_overlapping"]
-    return pd.DataFrame(
-        {
-            "usage": found["usage"],
-            "engine": found["engine"],
-            "site": found["site"],
-            "device_type": found["device_type"],
-            "deployment": found["key"],
-            "model": found["model"],
-            "gpus": found["gpus"].astype(int),
-            "memory_gib": found["needed_gib"].astype(float),
-            "gpu_memory_gib": found["memory_gib"].astype(float),
-            "node": found["node"],
-            "gpu_group": found["gpu_group"],
-            "keep_apart": found["keep_apart"].fillna(""),
-            "min_replicas": found["min_replicas"].fillna(1).astype(int),
-            # What is spun down leaves its GPUs: no engine is moved because of it.
-            "is_fixed": is_fixed | found["gpu_group"].map(groups).fillna(False).astype(bool),
-        }
+    return found[["usage", "engine", "site", "device_type", "model", "node", "gpu_group"]].assign(
+        deployment=found["key"],
+        gpus=found["gpus"].astype(int),
+        memory_gib=found["needed_gib"].astype(float),
+        gpu_memory_gib=found["memory_gib"].astype(float),
+        keep_apart=found["keep_apart"].fillna(""),
+        min_replicas=found["min_replicas"].fillna(1).astype(int),
+        # What is spun down leaves its GPUs: no engine is moved because of it.
+        is_fixed=is_fixed | found["gpu_group"].map(groups).fillna(False).astype(bool),
     )
 
 
@@ -348,8 +340,3 @@ SHOWN = (
     *("is_capacity_lower_bound", "pue", "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh"),
     *("usd_per_gpu_hour",),
 )
-
-
-def _plan_id(plan: packing.Plan, rows: pd.DataFrame) -> str:
-    placements = plan.engines[["engine", "gpu_group", "target_group"]].to_csv(index=False)
-    return right_sizing.identity(rows["as_of_date"].max(), placements)

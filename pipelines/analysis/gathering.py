@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 from ortools.sat.python import cp_model
 
-SEED = 20261101
+from pipelines.analysis.shared_groups import deterministic_solver
+
 SECONDS = 4.0  # deterministic seconds of CP-SAT per site
 THREADS = 2
 # A GPU outweighs every move, a move every node.
@@ -73,11 +74,7 @@ def _of_site(engines: pd.DataFrame, groups: list[list[int]]) -> list[str | None]
     _keep_apart(model, facts, at, moving)
     _keep_replicas(model, facts, at, moving)
     model.minimize(sum(weight * variable for weight, variable in cost))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.random_seed = SEED
-    solver.parameters.max_deterministic_time = SECONDS
+    solver = deterministic_solver(SECONDS)
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return [None] * len(groups)
     return [

@@ -33,7 +33,7 @@ def ratio_interval(numerators: np.ndarray, denominators: np.ndarray, identity: s
         misses = numerators - ratio * denominators
         reach = student * np.sqrt(n / (n - 1) * (misses**2).sum()) / denominators.sum()
         return ratio - reach, ratio + reach, "student_t"
-    chance = _chance(identity)
+    chance = chance_of(identity)
     drawn = chance.integers(n, size=(RESAMPLES, n))
     ratios = numerators[drawn].sum(axis=1) / denominators[drawn].sum(axis=1)
     low, high = np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
@@ -65,7 +65,7 @@ def difference_interval(
     if min(days) < LEAST_BOOTSTRAP_DAYS:
         reach = student * np.sqrt(variance)
         return value - reach, value + reach, "student_t"
-    chance = _chance(identity)
+    chance = chance_of(identity)
     drawn = [_drawn_sums(*side, weights, chance) for side in (more, less)]
     low, high = np.quantile(drawn[0] - drawn[1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     widened = np.sqrt(min(days) / (min(days) - 1)) * student / 1.959964
@@ -83,5 +83,6 @@ def _drawn_sums(
     return sums
 
 
-def _chance(identity: str) -> np.random.Generator:
+def chance_of(identity: str) -> np.random.Generator:
+    """Random numbers that are the same for the same `identity`."""
     return np.random.default_rng(int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest()))

@@ -169,7 +169,10 @@ def recommend(
     rows["confidence"] = preference.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
     rows["exclusive_group_id"] = joined(rows, GROUP)
     records = rows.to_dict("records")
-    rows["recommendation_id"] = [_identity(row) for row in records]
+    rows["recommendation_id"] = [
+        identity(row["as_of_date"], row["kind"], *(row[key] for key in KEYS), row["recommended_device_type"])
+        for row in records
+    ]
     rows["evidence"] = [evidence(row, SHOWN) for row in records]
     rows["is_preferred"] = preference.preferred(rows.assign(table="right_sizing", colocation_id=None))
     rows = rows.assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
@@ -230,10 +233,6 @@ def _why_kept(usage: pd.DataFrame, assessed: pd.DataFrame) -> pd.Series:
     has_room = sizes.fits(usage, half, replicas)
     is_last = replicas <= least
     reasons = [
-        (usage["veto"] == "queueing", "queueing"),
-        (usage["veto"] == "preemptions", "preemptions"),
-        (usage["veto"] == "kv_cache_pressure", "kv_cache_pressure"),
-        (usage["veto"] == "slo_missed", "slo_missed"),
         (gpus % 1 != 0, "shared_devices"),
         ((usage["busy_intervals"] == 0) & (least > 1), "min_replicas"),
         (is_last & (gpus <= 1) & (least > 1), "min_replicas"),
@@ -246,7 +245,7 @@ def _why_kept(usage: pd.DataFrame, assessed: pd.DataFrame) -> pd.Series:
         (usage["is_capacity_lower_bound"].eq(False), "demand_needs_it"),
         (np.ones(len(usage), bool), "capacity_not_observed"),
     ]
-    return _first_of(usage, reasons)
+    return usage["veto"].fillna(_first_of(usage, reasons))
 
 
 def _sized(rows: pd.DataFrame) -> pd.DataFrame:
@@ -272,10 +271,6 @@ def _freed(rows: pd.DataFrame) -> pd.DataFrame:
         freed_gpus=freed,
         freed_gpus_on_empty_nodes=freed.where(has_own_nodes, 0.0),
     )
-
-
-def _identity(row: dict[str, Any]) -> str:
-    return identity(row["as_of_date"], row["kind"], *(row[key] for key in KEYS), row["recommended_device_type"])
 
 
 def joined(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:

@@ -299,13 +299,9 @@ def _greedy_fillings(
             elif kinds.load.shape[1]:
                 over[(kinds.load[[*kept, kind]].sum(axis=0)).argmax()] += 1
         seen[tuple(sorted(kept))] = None
-    return list(seen), _with(buckets, over)
-
-
-def _with(buckets: np.ndarray, over: np.ndarray) -> np.ndarray:
-    """The buckets and the ones in which most fillings went over."""
+    # And the ones in which most fillings went over.
     most = [b for b in np.argsort(-over, kind="stable")[:NEW_BUCKETS].tolist() if over[b]]
-    return np.array(list(dict.fromkeys([*buckets.tolist(), *most])), dtype=np.int64)
+    return list(seen), np.array(list(dict.fromkeys([*buckets.tolist(), *most])), dtype=np.int64)
 
 
 def _choose(
@@ -333,7 +329,7 @@ def _choose(
         used[filling] += 1
     for variable, filling in zip(times, known, strict=True):
         model.add_hint(variable, used[filling])
-    solver = _solver(CHOICE_SECONDS)
+    solver = deterministic_solver(CHOICE_SECONDS)
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return best
     chosen = [f for f, variable in zip(known, times, strict=True) for _ in range(solver.value(variable))]
@@ -358,7 +354,8 @@ def _without_surplus(kinds: Kinds, chosen: list[Filling]) -> list[Filling]:
     return trimmed
 
 
-def _solver(deterministic_seconds: float) -> cp_model.CpSolver:
+def deterministic_solver(deterministic_seconds: float) -> cp_model.CpSolver:
+    """A solver that gives the same answer to the same question, whatever the machine."""
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.linearization_level = 2  # covering is what linear programs are good at

@@ -97,7 +97,8 @@ def _fewer_gpus(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
         each, basis = capacity(usage, benchmarks, sized)
         is_enough = usage["demand"].to_numpy(float) <= TARGET_UTILISATION * each * replicas
         is_less = gpus < usage["gpus_per_replica"].to_numpy(float)
-        chosen = is_less & is_enough & _divides_heads(usage, gpus) & fits(usage, sized, replicas) & ~taken
+        divides_heads = usage["max_tensor_parallel"].to_numpy(float) % gpus == 0
+        chosen = is_less & is_enough & divides_heads & fits(usage, sized, replicas) & ~taken
         taken |= chosen
         found.append(_rows(usage, "fewer_gpus", replicas, gpus=sized, each=each, basis=basis)[chosen])
     return pd.concat(found)
@@ -168,8 +169,3 @@ def _published_capacity(usage: pd.DataFrame, benchmarks: pd.DataFrame, gpus: np.
     each = BENCHMARK_SHARE * pairs["tokens_per_second_per_gpu"] * pairs["accelerators"]
     best: np.ndarray = each.groupby(pairs["row"]).max().reindex(range(len(usage)), fill_value=0.0).to_numpy(float)
     return best
-
-
-def _divides_heads(usage: pd.DataFrame, gpus: float) -> np.ndarray:
-    is_divided: np.ndarray = (usage["max_tensor_parallel"].to_numpy(float) % gpus) == 0
-    return is_divided

@@ -8,7 +8,6 @@ dbt test costs every booking a tenth of a second, a query a hundredth. Keep out 
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import NamedTuple
 
 import dagster as dg
@@ -101,7 +100,7 @@ def drift_alarms(fleet: Fleet) -> dg.AssetChecksDefinition:
     def alarms(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         with (
             database.writing(fleet.warehouse, "drift alarms"),
-            closing(database.connect(fleet.warehouse, read_only=True)) as connection,
+            database.connect(fleet.warehouse, read_only=True) as connection,
         ):
             for alarm in ALARMS:
                 if dg.AssetCheckKey(asset_key(fleet, *alarm.asset), alarm.name) in context.selected_asset_check_keys:
@@ -121,7 +120,10 @@ def _answer(
             description = findings.report(
                 [findings.row(names, row) for row in rows[: findings.SHOWN]], len(rows), alarm.expected, alarm.remedy
             )
-            metadata = {"findings": len(rows), "rows": _table(names, rows)}
+            metadata = {
+                "findings": len(rows),
+                "rows": dg.MarkdownMetadataValue(findings.markdown(names, rows[:ROWS_SHOWN])),
+            }
     except duckdb.Error as refusal:  # an alarm whose query fails warns as well; the book is valid without it
         description = f"could not be asked: {refusal}"
     return dg.AssetCheckResult(
@@ -140,8 +142,3 @@ def ask(connection: duckdb.DuckDBPyConnection, alarm: Alarm, run_id: str) -> tup
     query = statements.read(__file__, alarm.name)
     answer = connection.execute(query, {"run_id": run_id} if "$run_id" in query else None)
     return [column[0] for column in answer.description], answer.fetchall()
-
-
-def _table(names: list[str], rows: list[tuple[object, ...]]) -> dg.MarkdownMetadataValue:
-    lines = [names, ["---"] * len(names), *rows[:ROWS_SHOWN]]
-    return dg.MarkdownMetadataValue("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))

@@ -8,7 +8,6 @@ import importlib
 import os
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ def _check(
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with (
             database.writing(fleet.warehouse, name),
-            closing(database.connect(fleet.warehouse, read_only=True)) as connection,
+            database.connect(fleet.warehouse, read_only=True) as connection,
         ):
             frame = summary(connection, context.run.run_id)
         if frame.empty:
@@ -78,9 +77,11 @@ def _check(
 
 
 def prefetch() -> threading.Thread:
-    """Start the import of Great Expectations, which takes two seconds, while dbt runs in its own process."""
+    """Start the import of Great Expectations, which takes two seconds, while dbt books."""
     # Its analytics would use the network; an air-gapped site has none.
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    # Both threads import this package: one that finds it half-way imported by the other one fails.
+    importlib.import_module("sqlalchemy.orm")
     thread = threading.Thread(target=importlib.import_module, args=("great_expectations",), daemon=True)
     thread.start()
     return thread

@@ -8,7 +8,6 @@ are dbt tests.
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +67,7 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
     def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         with (
             database.writing(fleet.warehouse, "invariants"),
-            closing(database.connect(fleet.warehouse, read_only=True)) as connection,
+            database.connect(fleet.warehouse, read_only=True) as connection,
         ):
             found = broken(connection, context.run.run_id)
         for key in sorted(context.selected_asset_check_keys):

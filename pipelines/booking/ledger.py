@@ -5,7 +5,6 @@ Add here what decides how dbt is run. Keep out what a model computes, and every 
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from datetime import date, timedelta
 from typing import Any
 
@@ -129,14 +128,14 @@ def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
     if lost and not (config.rebuild or config.adopt):
         raise dg.Failure(lost, allow_retries=False)
     if config.adopt:
-        with closing(database.connect(fleet.warehouse)) as connection:
+        with database.connect(fleet.warehouse) as connection:
             create_tables(connection)
             history.adopt(connection, fleet)
 
 
 def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
     """[first, end) widened to every booked date; due until they are booked, so that a crash leaves no half of them."""
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         for on in settings.booked_dates(connection):
             first, end = min(first, on), max(end, on + timedelta(days=1))
@@ -145,7 +144,7 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
 
 
 def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
         if _is_known_to_spark(fleet):
@@ -156,7 +155,7 @@ def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end
     yield from _build(context, fleet, MODELS, first, end)
     if not context.is_subset:
         # A run of only some models leaves its dates due.
-        with closing(database.connect(fleet.warehouse)) as connection:
+        with database.connect(fleet.warehouse) as connection:
             due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
 
 
@@ -185,7 +184,7 @@ def _build(
     rows = {}
     failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
     if failed:
-        with closing(database.connect(fleet.warehouse, read_only=True)) as connection:
+        with database.connect(fleet.warehouse, read_only=True) as connection:
             rows = {test.unique_id: rows_found(connection, test) for test in failed}
     yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
     if errors := errors_of(results):
@@ -195,15 +194,14 @@ def _build(
 def _is_loaded(fleet: Fleet, digest: str) -> bool:
     if not fleet.warehouse.exists():
         return False
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         return connection.execute("select digest from raw.seeds_loaded").fetchall() == [(digest,)]
 
 
 def _remember_loaded(fleet: Fleet, digest: str) -> None:
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
-        connection.execute("begin")
-        connection.execute("delete from raw.seeds_loaded")
-        connection.execute("insert into raw.seeds_loaded values (?)", [digest])
-        connection.execute("commit")
+        with database.transaction(connection):
+            connection.execute("delete from raw.seeds_loaded")
+            connection.execute("insert into raw.seeds_loaded values (?)", [digest])

@@ -5,7 +5,6 @@ Imported only for such a fleet. Keep out the build itself: that is `pipelines.sp
 
 import logging
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
     """Spark builds all models whatever is selected: its marts are committed whole or not at all."""
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
         committed = Committed.of(Path(fleet.landing.lake_path))
@@ -42,7 +41,7 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
         )
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         upgrades.forget(connection, changed)
     _create_marts(fleet, set(built.committed.columns))
     spark_ledger.take(fleet, first, end, context.run_id, constants_of(fleet))
@@ -54,8 +53,8 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
 
 def _create_marts(fleet: Fleet, marts: set[str]) -> None:
     """Create those of these marts that the warehouse misses, empty, with their contracts and comments."""
-    with closing(database.connect(fleet.warehouse)) as connection:
-        held = spark_ledger.marts_of(connection)
+    with database.connect(fleet.warehouse) as connection:
+        held = database.tables(connection, "marts")
     if marts <= held:
         return
     _run(fleet, "run", "--empty", *(("--exclude", *sorted(held)) if held else ()))

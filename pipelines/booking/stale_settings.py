@@ -8,7 +8,6 @@ until the operator decides to re-book them. Add here how such dates are reported
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import date
 
 import dagster as dg
@@ -34,7 +33,7 @@ def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
         """Every booked date was booked with today's method, formulas, seeds, fleet file and grid values."""
         with (
             database.writing(fleet.warehouse, CHECK),
-            closing(database.connect(fleet.warehouse)) as connection,
+            database.connect(fleet.warehouse) as connection,
         ):
             create_tables(connection)
             changed, unrecorded = settings.stale(connection, project.constants_of(fleet))

@@ -1,8 +1,8 @@
 """Upgrades of a warehouse that older code has booked: what to do with its marts before dbt runs.
 
-A mart keeps the rows of dates that a run does not book. A new column is added, and is NULL in these rows. What only a
-new booking can fill (a new mart, another type, another method) needs a run of all booked dates; a run of fewer is
-refused, because it would publish half-empty marts. Add here what a change of the dbt project requires of a warehouse.
+A mart keeps the rows of dates that a run does not book. A new column is added, and is NULL in these rows. A new mart,
+another type or another method needs a run of all booked dates. A run of only some of them is refused, because it would
+publish half-empty marts. Add here what a change of the dbt project requires of a warehouse.
 Keep out schemas `raw` and `fleet` (`raw_tables`) and the project's definitions of its marts (`contracts`).
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.warehouse import due_dates, settings
+from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.computed_tables import COMPUTED_MARTS
 from pipelines.warehouse.contracts import Contracts, Mart
 
@@ -50,10 +50,10 @@ class Change:
 def prepare(
     connection: duckdb.DuckDBPyConnection, fleet: Fleet, contracts: Contracts, start: date, end: date, *, is_whole: bool
 ) -> None:
-    """Make the marts ready for dbt to book the dates [start, end). NeedsRebuild where these dates are not enough.
+    """Make the marts ready for dbt to book the dates [start, end). Raises NeedsRebuild if these dates are not enough.
 
-    Where these are all booked dates, and all models run (`is_whole`), changed marts are dropped and dbt creates them
-    again; the dates are marked as due. Otherwise new columns are added.
+    If they cover all booked dates and all models run (`is_whole`), drop the changed marts, so that dbt creates them
+    again, and mark the dates as due. Otherwise add the new columns.
     """
     held = marts_of(connection)
     found = changes(connection, contracts, held)
@@ -69,18 +69,19 @@ def prepare(
         if change.mart in held and (is_recreated or contracts.marts[change.mart].replaces == "all")
     ]
     leftover = sorted(held.keys() - contracts.marts.keys() - COMPUTED_MARTS)
-    connection.execute("begin")
-    if dropped and is_recreated:
-        due_dates.mark_due(connection, start, end)
-    for mart in (*dropped, *leftover):
-        connection.execute(f'drop table marts."{mart}"')
-    for change in found:
-        if change.mart not in dropped:
-            for column, kind in change.added:
-                connection.execute(f'alter table marts."{change.mart}" add column "{column}" {kind}')
-                logger.info("marts.%s: new column %s, empty on dates that are not booked again", change.mart, column)
-    _describe(connection, contracts)
-    connection.execute("commit")
+    with database.transaction(connection):
+        if dropped and is_recreated:
+            due_dates.mark_due(connection, start, end)
+        for mart in (*dropped, *leftover):
+            connection.execute(f'drop table marts."{mart}"')
+        for change in found:
+            if change.mart not in dropped:
+                for column, kind in change.added:
+                    connection.execute(f'alter table marts."{change.mart}" add column "{column}" {kind}')
+                    logger.info(
+                        "marts.%s: new column %s, empty on dates that are not booked again", change.mart, column
+                    )
+        _describe(connection, contracts)
     for mart in leftover:
         logger.info("marts.%s: removed, nothing makes it any more", mart)
 
@@ -97,15 +98,16 @@ def _describe(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> No
         wanted = contracts.marts[mart].descriptions.get(column) if mart in contracts.marts else None
         if wanted and wanted != comment:
             what = f'column marts."{mart}"."{column}"' if column else f'table marts."{mart}"'
-            connection.execute(f"comment on {what} is '{wanted.replace(chr(39), chr(39) * 2)}'")
+            connection.execute(f"comment on {what} is {database.literal(wanted)}")
 
 
 def to_forget(
     connection: duckdb.DuckDBPyConnection, fleet: Fleet, contracts: Contracts, committed: Committed, run: Dates
 ) -> frozenset[str]:
-    """The marts that a build of the dates `run` on Spark starts without, and that the warehouse then takes whole.
+    """The marts of earlier runs to drop when Spark books the dates `run`: those that changed or are not made any more.
 
-    A committed folder keeps its columns, so there a new column needs all dates as well. NeedsRebuild as in `prepare`.
+    The files of a committed folder keep their columns, so even a new column needs a run of all booked dates. Raises
+    NeedsRebuild as `prepare` does.
     """
     held = marts_of(connection)
     found = changes(connection, contracts, held)
@@ -175,7 +177,7 @@ def changes(connection: duckdb.DuckDBPyConnection, contracts: Contracts, held: M
     if not held:
         return []
     kinds = sorted({kind for mart in contracts.marts.values() for _, kind in mart.columns})
-    # As DuckDB calls the types of the contracts.
+    # A contract's type -> DuckDB's name for it.
     called = dict(zip(kinds, connection.execute(
         f"select {', '.join(f'typeof(cast(null as {kind}))' for kind in kinds)}"
     ).fetchall()[0], strict=True))  # fmt: skip
@@ -183,18 +185,16 @@ def changes(connection: duckdb.DuckDBPyConnection, contracts: Contracts, held: M
 
 
 def differing(contracts: Contracts, held: Mapping[str, Columns], called: Mapping[str, str]) -> Iterator[Change]:
-    """The marts whose columns in `held` differ from their contracts, whose types are `called` so there."""
+    """The marts whose columns in `held` differ from their contracts. `called`: a contract's type -> its name there."""
     for name, mart in sorted(contracts.marts.items()):
         wanted = [(column, called.get(kind, kind)) for column, kind in mart.columns]
         if name not in held:
             if mart.replaces != "all":
                 yield Change(name, f"mart {name} is new")
         elif list(held[name]) != wanted:
-            yield Change(name, _why(name, mart, dict(held[name]), dict(wanted)), _added(mart, dict(held[name])))
-
-
-def _added(mart: Mart, held: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((column, kind) for column, kind in mart.columns if column not in held)
+            known = dict(held[name])
+            added = tuple((column, kind) for column, kind in mart.columns if column not in known)
+            yield Change(name, _why(name, mart, known, dict(wanted)), added)
 
 
 def _why(name: str, mart: Mart, held: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:

@@ -174,15 +174,8 @@ def _write_workspace(home: Path, fleets: Sequence[Fleet]) -> Path:
         # The file's name becomes a module's name: `json.py` would hide Python's own module, `fleet_json.py` does not.
         file = folder / f"fleet_{fleet.fleet}.py"
         file.write_text(_LOCATION.format(name=fleet.fleet, path=str(fleet.path)), encoding="utf-8")
-        entries.append(
-            {
-                "python_file": {
-                    "relative_path": str(file),
-                    "location_name": fleet.fleet,
-                    "working_directory": str(PROJECT),
-                }
-            }
-        )
+        location = {"relative_path": str(file), "location_name": fleet.fleet, "working_directory": str(PROJECT)}
+        entries.append({"python_file": location})
     workspace = home / "workspace.yaml"
     workspace.write_text(yaml.safe_dump({"load_from": entries}, sort_keys=False), encoding="utf-8")
     return workspace
@@ -197,7 +190,8 @@ def _hold(home: Path, address: str) -> None:
     if held is None:
         raise InstanceError(f"{home} is already open in a Dagster UI{_holder(path)}. Use that one, or stop it first.")
     os.truncate(held, 0)
-    holder = {"pid": os.getpid(), "host": socket.gethostname(), "address": address, "since": _now()}
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "address": address, "since": since}
     os.pwrite(held, json.dumps(holder).encode(), 0)
 
 
@@ -220,10 +214,6 @@ def _holder(path: Path) -> str:
         holder = json.loads(path.read_text(encoding="utf-8"))
         return f": {holder['address']} (process {holder['pid']} on {holder['host']}, since {holder['since']})"
     return ""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _chooses_port(options: Sequence[str]) -> bool:

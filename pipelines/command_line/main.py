@@ -131,7 +131,7 @@ def _table(fleet: Fleet) -> int:
 
 
 def _show_progress() -> None:
-    """Show our own progress on the console, and only errors of Dagster: its events are in the instance."""
+    """Show our own progress on the console. Of Dagster show only errors: its other events are in its instance."""
     warnings.simplefilter("ignore")
     progress = logging.StreamHandler(sys.stdout)
     progress.setFormatter(logging.Formatter("  %(message)s"))

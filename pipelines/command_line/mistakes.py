@@ -98,8 +98,8 @@ def ended(error: BaseException, fleet: Fleet | None) -> str:
 
 
 def failures(steps: Sequence[tuple[str, Any]], fleet: Fleet, aside: Sequence[str] = ()) -> Iterator[str]:
-    """One line per reason of the failed steps (step, Dagster's record of the error), then the path of the tracebacks.
-    Ten steps that fail on one full disk give one line."""
+    """One line per reason why steps failed, then the path of the tracebacks. Ten steps that fail on one full disk give
+    one line. `steps` has (step, Dagster's record of its error); `aside` is more text for the log file."""
     if not steps:
         return
     shown = set()

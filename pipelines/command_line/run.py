@@ -49,7 +49,14 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
 
     job = definitions_of(fleet).resolve_job_def(JOB)
     forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
-    # dbt's warnings are in data/<fleet>/dbt/dbt.log; the progress handler holds the real console.
+    publication = asset_key(fleet, "published", "publication").to_python_identifier()
+    is_whole = options.start is None and options.end is None
+    config = {
+        **{op: {"force": options.force} for op in forced},
+        "ledger": {"rebuild": options.rebuild and is_whole, "adopt": options.adopt},
+        publication: {"force": options.force_publish},
+    }
+    # The progress handler holds the real console.
     with (
         mistakes.stderr_aside() as aside,
         history_kept_open(),
@@ -65,18 +72,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
             },
             run_config={
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "ops": {
-                    **{op: {"config": {"force": options.force}} for op in forced},
-                    "ledger": {
-                        "config": {
-                            "rebuild": options.rebuild and options.start is None and options.end is None,
-                            "adopt": options.adopt,
-                        }
-                    },
-                    asset_key(fleet, "published", "publication").to_python_identifier(): {
-                        "config": {"force": options.force_publish}
-                    },
-                },
+                "ops": {op: {"config": of_op} for op, of_op in config.items()},
             },
             asset_selection=rebuilt_assets(job) if is_rebuilt else None,
             raise_on_error=False,

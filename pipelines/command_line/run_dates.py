@@ -7,7 +7,6 @@ raw.due_dates, and booking adds them.
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 
 from pipelines.fleet.fleet_file import Fleet
@@ -52,7 +51,7 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
     """Where a run without --start begins: a closed period is booked whole, an open one from where landing stopped."""
     if fleet.period.end is not None or not fleet.warehouse.exists():
         return days[0]
-    with database.writing(fleet.warehouse, "run"), closing(database.connect(fleet.warehouse)) as connection:
+    with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         landed = connection.execute(
             "select cast(window_start_at as date) from raw.landings where asset = 'raw/telemetry'"
@@ -66,6 +65,6 @@ def _booked_dates(fleet: Fleet, days: list[date]) -> list[date]:
     """The dates of the period that the warehouse has booked."""
     if not fleet.warehouse.exists():
         return []
-    with database.writing(fleet.warehouse, "run"), closing(database.connect(fleet.warehouse)) as connection:
+    with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         return [on for on in settings.booked_dates(connection) if days[0] <= on <= days[-1]]

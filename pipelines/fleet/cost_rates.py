@@ -7,34 +7,30 @@ are only looked up) and what a rate is multiplied by: SQL.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.sources import FleetPath, Name, NonNegative, Part
+from pipelines.fleet.sources import Dated, FleetPath, GivenName, Name, NonNegative, Part, Positive
+
+# What a rate per GPU-hour may hold already, so that it is not charged again: parts of the cost, by what they come with.
+IncludedPart = Literal["energy", "demand_charge", "hosting", "operations", "licences"]
+COMES_WITH = {"energy": ("cooling", "overhead")}
 
 
 class UnreadableList(Exception):
     """A price list is not what the fleet file states; the message names file, column and what there is."""
 
 
-class Quote(Part):
+class Quote(Dated):
     """Who states a rate, and for which dates [valid_from, valid_to); without an end until the type's next rate."""
 
     source: Name
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
-
-    @model_validator(mode="after")
-    def _forward(self) -> Quote:
-        if self.valid_to is not None and self.valid_to <= self.valid_from:
-            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
-        return self
 
     def __str__(self) -> str:
         until = f" to {self.valid_to}" if self.valid_to else ""
@@ -42,12 +38,82 @@ class Quote(Part):
 
 
 class CostRate(Quote):
-    """What one GPU-hour of a device type costs this fleet; it replaces the seed's rows. A rented or colocated GPU's
-    rate usually `includes_energy`: the electricity is not charged again."""
+    """What one GPU-hour of a device type costs this fleet; it replaces the seed's rows.
+
+    Rented: `usd_per_gpu_hour`, which usually `includes_energy`; `includes` names other parts of the cost that it holds.
+    Owned: `price_usd_per_gpu` less `residual_value_usd_per_gpu` over `life_years`, and what the capital costs a year.
+    """
 
     device_type: Name
-    usd_per_gpu_hour: NonNegative
+    usd_per_gpu_hour: NonNegative | None = None
     includes_energy: bool = False
+    includes: tuple[IncludedPart, ...] = ()
+    price_usd_per_gpu: NonNegative | None = None
+    residual_value_usd_per_gpu: NonNegative = 0
+    life_years: Positive | None = None
+    cost_of_capital_ratio: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0
+
+    @model_validator(mode="after")
+    def _rented_or_owned(self) -> CostRate:
+        if (self.usd_per_gpu_hour is None) == (self.price_usd_per_gpu is None):
+            raise ValueError("expected exactly one of usd_per_gpu_hour (rented) and price_usd_per_gpu (owned)")
+        if self.price_usd_per_gpu is None:
+            return self
+        if self.life_years is None:
+            raise ValueError("life_years: expected the years over which price_usd_per_gpu is written off")
+        if self.residual_value_usd_per_gpu > self.price_usd_per_gpu:
+            raise ValueError(
+                f"residual_value_usd_per_gpu: got {self.residual_value_usd_per_gpu:g}, expected at most the price"
+                f" {self.price_usd_per_gpu:g}"
+            )
+        return self
+
+    def row(self) -> dict[str, Any]:
+        """The rate as a row of fleet.cost_rates."""
+        return {**self.model_dump(), "includes": " ".join(self.all_included)}
+
+    @property
+    def all_included(self) -> list[str]:
+        """The parts of the cost that the rate holds, sorted."""
+        stated = {*self.includes, *(("energy", "demand_charge") if self.includes_energy else ())}
+        return sorted(stated.union(*(COMES_WITH.get(part, ()) for part in stated)))
+
+    @property
+    def price(self) -> str:
+        """What a GPU costs, in words."""
+        if self.usd_per_gpu_hour is None:
+            return f"{self.price_usd_per_gpu:.0f} USD over {self.life_years:g} years"
+        return f"{self.usd_per_gpu_hour:.2f} USD per hour"
+
+
+class Commitment(Dated):
+    """GPUs of a type at a site that are paid for on local dates [valid_from, valid_to), used or not; they are used
+    before any at the type's rate. That rate states which other parts the price holds."""
+
+    commitment: Name
+    site: GivenName
+    device_type: Name
+    gpus: Positive
+    usd_per_gpu_hour: NonNegative
+
+
+class SpotRate(Part):
+    """GPUs of a type at a site that are rented at the price of the moment in [start_at, end_at); without an end until
+    the next entry of the same site and type begins. They are paid only while they are there, after commitments and
+    before any at the type's rate, which states which other parts the price holds."""
+
+    site: GivenName
+    device_type: Name
+    gpus: Positive
+    usd_per_gpu_hour: NonNegative
+    start_at: AwareDatetime
+    end_at: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _forward(self) -> SpotRate:
+        if self.end_at is not None and self.end_at <= self.start_at:
+            raise ValueError(f"end_at: got {self.end_at}, expected a time after start_at {self.start_at}")
+        return self
 
 
 def seeded_rate(device_type: str, on: date, seeds: Path = SEEDS) -> CostRate | None:
@@ -58,7 +124,7 @@ def seeded_rate(device_type: str, on: date, seeds: Path = SEEDS) -> CostRate | N
         CostRate(
             device_type=device_type,
             usd_per_gpu_hour=float(row["usd_per_gpu_hour"]),
-            includes_energy=row["includes_energy"] == "true",
+            includes_energy="energy" in row["includes"].split(),
             source=row["source"],
             valid_from=date.fromisoformat(row["valid_from"]),
         )
@@ -96,7 +162,7 @@ class CostRateFile(Quote):
                     f" {found}; `where` may keep fewer rows"
                 )
             stated = self.model_dump(include={"source", "includes_energy", "valid_from", "valid_to"})
-            yield {"device_type": device_type, "usd_per_gpu_hour": prices[0], **stated}
+            yield CostRate(device_type=device_type, usd_per_gpu_hour=prices[0], **stated).row()
 
     def _rows(self) -> list[dict[str, str]]:
         try:
@@ -118,6 +184,34 @@ class CostRateFile(Quote):
             pass
         price = f"{row[self.usd_per_hour]!r} USD for {row[self.gpu_count]!r} GPUs"
         raise UnreadableList(f"{self.path}: {row[self.gpu]}: got {price}, expected a price and a count of GPUs")
+
+
+def wrong_capacity_prices(
+    commitments: Sequence[Commitment], spot_rates: Sequence[SpotRate], sites: Collection[str]
+) -> Iterator[str]:
+    """Commitments and spot rates of a site that the fleet does not have, and two spot rates at once: a line each."""
+    stated = [(f"commitments[{commitment.commitment}]", commitment.site) for commitment in commitments]
+    stated += [(f"spot_rates[{n}]", rate.site) for n, rate in enumerate(spot_rates)]
+    for name, site in stated:
+        if site not in sites:
+            yield f"{name}.site: got {site!r}, expected one of the sites {sorted(sites)}"
+    yield from _double_spot_rates(spot_rates)
+
+
+def _double_spot_rates(rates: Sequence[SpotRate]) -> Iterator[str]:
+    """Spot rates that price the same type at the same site at one time: a line each."""
+    by_place: dict[tuple[str, str], list[tuple[int, SpotRate]]] = {}
+    for n, rate in enumerate(rates):
+        by_place.setdefault((rate.site, rate.device_type), []).append((n, rate))
+    for (site, device_type), priced in sorted(by_place.items()):
+        priced.sort(key=lambda entry: entry[1].start_at)
+        for (n, earlier), (m, later) in pairwise(priced):
+            if earlier.start_at == later.start_at or (earlier.end_at is not None and earlier.end_at > later.start_at):
+                yield (
+                    f"spot_rates[{m}] (from {later.start_at.isoformat()}): prices {device_type} at {site} at times that"
+                    f" spot_rates[{n}] (from {earlier.start_at.isoformat()}) prices already, expected one price at a"
+                    " time: keep one of them, or leave out end_at of the earlier one"
+                )
 
 
 def double_rates(rates: Sequence[CostRate], files: Sequence[CostRateFile]) -> Iterator[str]:

@@ -9,25 +9,42 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
-from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.collector import Collector
 from collectors.samples import url_without_secrets
 from pipelines.fleet import fleet_yaml, grid_zones
-from pipelines.fleet.cost_rates import CostRate, CostRateFile, double_rates
+from pipelines.fleet.bills import Bills, bills_of_unknown_sites
+from pipelines.fleet.budgets import Budget, double_budgets, unknown_scopes
+from pipelines.fleet.cost_rates import (
+    Commitment,
+    CostRate,
+    CostRateFile,
+    SpotRate,
+    double_rates,
+    wrong_capacity_prices,
+)
+from pipelines.fleet.energy_contracts import (
+    EnergyContract,
+    double_residual_mixes,
+    wrong_contracts,
+)
 from pipelines.fleet.fleet_errors import FleetError, problems
 from pipelines.fleet.grid_sources import GridIntensity
+from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
 from pipelines.fleet.price_files import Prices
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
-from pipelines.fleet.sources import AnySource, FleetPath, GivenName, Name, NonNegative, Part, Positive, SpoolPath
-from pipelines.fleet.tariffs import Tariff, double_tariffs
+from pipelines.fleet.run_windows import RunWindows
+from pipelines.fleet.site_charges import double_charges
+from pipelines.fleet.sites import Site
+from pipelines.fleet.sources import AnySource, GivenName, Name, NonNegative, Part, Positive, SpoolPath
+from pipelines.fleet.tariffs import double_tariffs
 
 PROJECT = Path(__file__).parents[2]
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
@@ -37,13 +54,6 @@ logger = logging.getLogger(__name__)
 __all__ = ["DEFAULT_FLEET", "PROJECT", "Fleet", "FleetError", "load_fleet"]
 
 
-def _known_zone(name: str) -> str:
-    if name not in available_timezones():
-        raise ValueError("must be an IANA time zone such as America/Los_Angeles")
-    return name
-
-
-TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Role = Literal["unified", "prefill", "decode"]
 
 
@@ -60,20 +70,9 @@ class Period(Part):
         return self
 
 
-class Site(Part):
-    """A place with one grid zone (`unknown` where it is unknown), one time zone and one facility overhead."""
-
-    name: GivenName
-    zone: Name
-    time_zone: TimeZone = "UTC"
-    pue: Annotated[float, Field(strict=True, ge=1)]
-    wue_litres_per_kwh: NonNegative | None = None
-    tariff: tuple[Tariff, ...] = ()
-
-
 class Node(Part):
     """A host; `host_watts` is what it draws beside its accelerators, where known. `aliases` are the other names that
-    sources give it: an address, a BMC."""
+    sources give it: an address, a BMC. `gpus` are the accelerators in it: what no meter shows of them is unmetered."""
 
     name: Name
     aliases: tuple[Name, ...] = ()
@@ -81,6 +80,7 @@ class Node(Part):
     rack: Name | None = None
     device_type: GivenName | None = None
     host_watts: NonNegative | None = None
+    gpus: tuple[NodeGpus, ...] = ()
 
 
 class Device(Part):
@@ -108,6 +108,7 @@ class DeviceType(Part):
     idle_watts_bare: NonNegative | None = None
     idle_watts_loaded: NonNegative | None = None
     embodied_kgco2e: NonNegative | None = None
+    embodied_life_years: Positive | None = None
 
 
 class Slo(Part):
@@ -125,6 +126,13 @@ class Slo(Part):
         return self
 
 
+class ListPrice(Part):
+    """Which price a model's own cost is compared with: a list of `prices.files` and the model's name on it."""
+
+    source: Name
+    name: Name
+
+
 class Model(Part):
     """A model's canonical name, the names it is served under, what its operator promises and what its sizing needs.
 
@@ -137,6 +145,7 @@ class Model(Part):
     min_replicas: Annotated[int, Field(strict=True, ge=0)] = 1
     cold_start_seconds: Positive | None = None
     keep_apart: Name | None = None
+    list_price: ListPrice | None = None
     weights_gib: Positive | None = None
     kv_bytes_per_token: Positive | None = None
     context_tokens: Annotated[int, Field(strict=True, gt=0)] | None = None
@@ -193,39 +202,6 @@ class Assignment(Part):
         return self
 
 
-class RunWindow(Part):
-    """A named stretch of time of a node, an engine or a model; tokens where a benchmark states them."""
-
-    window_id: Name
-    start_at: AwareDatetime
-    end_at: AwareDatetime
-    node: Name | None = None
-    engine: Name | None = None
-    model: Name | None = None
-    output_tokens: NonNegative | None = None
-    total_tokens: NonNegative | None = None
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> RunWindow:
-        if self.node is None and self.engine is None and self.model is None:
-            raise ValueError("expected at least one of node, engine and model")
-        if self.end_at <= self.start_at:
-            raise ValueError(f"end_at: got {self.end_at}, expected a time after start_at {self.start_at}")
-        return self
-
-
-class RunWindowFile(Part):
-    """A CSV or Parquet file of windows; `columns` maps a column of raw.run_windows to the file's."""
-
-    path: FleetPath
-    columns: dict[str, str] = Field(default_factory=dict)
-
-
-class RunWindows(Part):
-    inline: tuple[RunWindow, ...] = ()
-    files: tuple[RunWindowFile, ...] = ()
-
-
 class LandingTarget(Part):
     """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
     from there (docs/scale.md)."""
@@ -273,9 +249,19 @@ class Fleet(Part):
     teams: dict[GivenName, GivenName] = Field(default_factory=dict)
     cost_rates: tuple[CostRate, ...] = ()
     cost_rate_files: tuple[CostRateFile, ...] = ()
+    commitments: tuple[Commitment, ...] = ()
+    energy_contracts: tuple[EnergyContract, ...] = ()
+    spot_rates: tuple[SpotRate, ...] = ()
+    bills: Bills = Bills()
+    budgets: tuple[Budget, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)
+
+    @property
+    def telemetry(self) -> str:
+        """What its figures are made of, in the words of a picture's title."""
+        return "synthetic telemetry" if self.synthetic else "metered"
 
     @property
     def warehouse(self) -> Path:
@@ -346,6 +332,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         ("engines[].targets", [target for engine in fleet.engines for target in engine.targets]),
         ("device_types", [name for kind in fleet.device_types for name in {kind.name, *kind.aliases}]),
         ("models", [name for model in fleet.models for name in (model.name, *model.aliases)]),
+        ("commitments", [commitment.commitment for commitment in fleet.commitments]),
         ("prices.files", [f"{file.source} from {file.valid_from}" for file in fleet.prices.files]),
         ("run_windows.inline", [window.window_id for window in fleet.run_windows.inline]),
     ):
@@ -357,9 +344,23 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     for key, part in [("sources", s) for s in fleet.sources] + [("nodes", n) for n in fleet.nodes]:
         if part.site is not None and part.site not in sites:
             yield f"{key}[{part.name}].site: got {part.site!r}, expected one of the sites {sorted(sites)}"
+    yield from miscounted_gpus([(node.name, node.site, node.gpus) for node in fleet.nodes], sites)
+    yield from wrong_capacity_prices(fleet.commitments, fleet.spot_rates, sites)
+    lists = {file.source for file in fleet.prices.files}
+    for model in fleet.models:
+        if model.list_price is not None and model.list_price.source not in lists:
+            yield (
+                f"models[{model.name}].list_price.source: got {model.list_price.source!r}, expected one of the sources"
+                f" under prices.files {sorted(lists)}"
+            )
+    yield from bills_of_unknown_sites(fleet.bills, sites)
+    yield from wrong_contracts(fleet.energy_contracts, sites)
+    yield from _wrong_budgets(fleet, sites)
     yield from grid_zones.unserved_sites(fleet.zones(), fleet.grid_intensity)
     for site in fleet.sites:
         yield from double_tariffs(site.name, site.tariff)
+        yield from double_charges(site.name, site.charges)
+        yield from double_residual_mixes(site.name, site.residual_mixes)
     yield from double_rates(fleet.cost_rates, fleet.cost_rate_files)
     yield from _double_assignments(fleet)
 
@@ -370,6 +371,18 @@ def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:
     elif not Path(landing.path).is_absolute():  # every path on a file system is by now, and no URL is
         shown = url_without_secrets(landing.path)
         yield f"landing.path: got {shown!r}, expected a local or shared folder because engine is spark: marts are there"
+
+
+def _wrong_budgets(fleet: Fleet, sites: Collection[str]) -> Iterator[str]:
+    placed: list[Engine | Assignment] = [*fleet.engines, *fleet.assignments]
+    known = {
+        "team": {*fleet.teams.values(), *(part.team for part in placed if part.team)},
+        "model": {*(model.name for model in fleet.models), *(part.model for part in placed if part.model)},
+        "site": sites,
+    }
+    canonical = {alias: model.name for model in fleet.models for alias in model.aliases}
+    yield from unknown_scopes(fleet.budgets, known, canonical)
+    yield from double_budgets(fleet.budgets)
 
 
 def _double_assignments(fleet: Fleet) -> Iterator[str]:

@@ -80,14 +80,8 @@ class ElectricityMaps(GridSource):
         """The collector that reads this API."""
         from collectors.protocols.grid_apis import ElectricityMapsCollector  # noqa: PLC0415
 
-        return ElectricityMapsCollector(
-            self.name,
-            self.url,
-            zone=self.zone,
-            token_env=self.token_env,
-            endpoint=self.endpoint,
-            limits=self._limits(),
-        )
+        own = self.model_dump(include={"zone", "token_env", "endpoint"})
+        return ElectricityMapsCollector(self.name, self.url, limits=self._limits(), **own)
 
 
 class UkCarbonIntensity(GridSource):
@@ -118,15 +112,8 @@ class WattTime(GridSource):
         """The collector that reads this API."""
         from collectors.protocols.grid_apis import WattTimeCollector  # noqa: PLC0415
 
-        return WattTimeCollector(
-            self.name,
-            self.url,
-            region=self.region,
-            username_env=self.username_env,
-            password_env=self.password_env,
-            signal_type=self.signal_type,
-            limits=self._limits(),
-        )
+        own = self.model_dump(include={"region", "signal_type", "username_env", "password_env"})
+        return WattTimeCollector(self.name, self.url, limits=self._limits(), **own)
 
 
 AnyGridSource = Annotated[ElectricityMaps | UkCarbonIntensity | WattTime, Field(discriminator="kind")]

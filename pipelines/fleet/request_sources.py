@@ -6,7 +6,6 @@ sources of telemetry: those are in `sources`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,8 +32,7 @@ class RequestSource(Part):
     @property
     def constants(self) -> dict[str, Any]:
         """The columns that the fleet file fills in."""
-        given = {name: getattr(self, name) for name in ("engine", "model", "team", "tenant")}
-        return {name: value for name, value in given.items() if value is not None}
+        return self.model_dump(include={"engine", "model", "team", "tenant"}, exclude_none=True)
 
 
 class LiteLLMLog(RequestSource):
@@ -70,10 +68,9 @@ class AccessLogSource(RequestSource):
 
     def collector(self) -> RequestCollector:
         """The collector that reads these requests."""
-        from collectors.records.access_logs import AccessLog, AccessLogCollector  # noqa: PLC0415
+        from collectors.records.access_logs import AccessLogCollector  # noqa: PLC0415
 
-        log = AccessLog(self.path, self.columns, self.time_unit, self.constants)
-        return AccessLogCollector(self.name, log)
+        return AccessLogCollector(self.name, self.path, self.constants, self.columns, self.time_unit)
 
 
 class LoadTest(RequestSource):
@@ -88,11 +85,8 @@ class LoadTest(RequestSource):
         """The collector that reads these requests."""
         from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector  # noqa: PLC0415
 
-        kinds: dict[str, Callable[..., RequestCollector]] = {
-            "aiperf": AIPerfCollector,
-            "genai_perf": GenAIPerfCollector,
-        }
-        return kinds[self.kind](self.name, self.path, self.constants)
+        kind = AIPerfCollector if self.kind == "aiperf" else GenAIPerfCollector
+        return kind(self.name, self.path, self.constants)
 
 
 class AzureTrace(RequestSource):
@@ -129,6 +123,5 @@ class Benchmark(Part):
         """The files of this publisher."""
         from collectors.records.benchmark_files import BenchmarkFile  # noqa: PLC0415
 
-        given = self.model_dump(include={"system", "accelerator", "accelerators", "model", "precision"})
-        constants = {name: value for name, value in given.items() if value is not None}
-        return BenchmarkFile(self.kind, self.path, constants)
+        columns = {"system", "accelerator", "accelerators", "model", "precision"}
+        return BenchmarkFile(self.kind, self.path, self.model_dump(include=columns, exclude_none=True))

@@ -10,22 +10,23 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
+from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from collectors.limits import DEFAULTS, Limits
 from collectors.samples import shown_variable
+from collectors.text_files import before_glob
 from pipelines.fleet import catalog
 
 if TYPE_CHECKING:
     from collectors.collector import Collector
 
 _VARIABLE = re.compile(r"^\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=/|$)")
-_GLOB = re.compile(r"[*?\[]")
 
 
 class Part(BaseModel):
@@ -54,17 +55,17 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
         path = roots[base] / text
     if "$" in str(path.relative_to(folders[0]) if named else text):
         raise ValueError("a variable may only be at the start, as ${VAR}/…")
-    parts = path.parts
-    first_glob = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    if ".." in parts[first_glob:]:
+    fixed = before_glob(path)
+    rest = path.parts[len(fixed.parts) :]
+    if ".." in rest:
         raise ValueError("no '..' behind a glob")
-    resolved = Path(*parts[:first_glob]).resolve()
+    resolved = fixed.resolve()
     if not any(resolved.is_relative_to(folder.resolve()) for folder in folders):
         raise ValueError(
             f"must stay inside {' or '.join(str(folder) for folder in folders)};"
             " start it with ${VAR} to read from a folder that an environment variable names"
         )
-    return str(Path(resolved, *parts[first_glob:]))
+    return str(Path(resolved, *rest))
 
 
 def context_of(info: ValidationInfo) -> dict[str, Any]:
@@ -167,6 +168,19 @@ NonNegative = Annotated[float, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, gt=0)]
 
 
+class Dated(Part):
+    """A price on local dates [valid_from, valid_to)."""
+
+    valid_from: date = date(1970, 1, 1)
+    valid_to: date | None = None
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        if self.valid_to is not None and self.valid_to <= self.valid_from:
+            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
+        return self
+
+
 class Auth(Part):
     """How to log in: a bearer token, or a user with a password; always by the names of environment variables."""
 
@@ -246,8 +260,6 @@ class PrometheusSource(Source):
             self.name,
             self.url,
             matchers=self.matchers,
-            interval_seconds=self.interval_seconds,
-            replica_labels=self.replica_labels,
             limits=Limits(**self.limits.model_dump()),
             **{key: variable for key, variable in secrets.items() if variable is not None},
         )
@@ -292,8 +304,7 @@ class FilesSource(Source):
         """The collector that reads this source."""
         from collectors.protocols.sample_files import FileMapping, FilesCollector  # noqa: PLC0415
 
-        mappings = [FileMapping(**file.model_dump()) for file in self.files]
-        return FilesCollector(self.name, mappings, interval_seconds=self.interval_seconds)
+        return FilesCollector(self.name, [FileMapping(**file.model_dump()) for file in self.files])
 
 
 class SpoolSource(Source):

@@ -11,24 +11,20 @@ from itertools import combinations
 
 from pydantic import model_validator
 
-from pipelines.fleet.sources import Number, Part
+from pipelines.fleet.sources import Dated, Number
 
 
-class Tariff(Part):
-    """A price per kWh in local hours [from, to), valid on local dates [valid_from, valid_to)."""
+class Tariff(Dated):
+    """A price per kWh in local hours [from, to)."""
 
     usd_per_kwh: Number
     local_hours: tuple[int, int] = (0, 24)
-    valid_from: date = date(1970, 1, 1)
-    valid_to: date | None = None
 
     @model_validator(mode="after")
     def _within_a_day(self) -> Tariff:
         first, end = self.local_hours
         if not 0 <= first < end <= 24:
             raise ValueError(f"local_hours: got [{first}, {end}], expected 0 <= from < to <= 24")
-        if self.valid_to is not None and self.valid_to <= self.valid_from:
-            raise ValueError(f"valid_to: got {self.valid_to}, expected a date after valid_from {self.valid_from}")
         return self
 
     def __str__(self) -> str:

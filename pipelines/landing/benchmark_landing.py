@@ -56,15 +56,10 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
 
 def _replace(connection: duckdb.DuckDBPyConnection, source: str, table: pa.Table) -> str | None:
     """Replace the results of one source in one transaction; why not, where a value does not fit its column."""
-    with database.registered(connection, results_came=table):
-        connection.execute("begin")
-        try:
+    try:
+        with database.registered(connection, results_came=table), database.transaction(connection):
             connection.execute("delete from raw.benchmark_results where source = ?", [source]).fetchall()
             connection.execute("insert into raw.benchmark_results by name select * from results_came").fetchall()
-            connection.execute("commit")
-        except BaseException as error:
-            connection.execute("rollback")
-            if isinstance(error, duckdb.DataError):
-                return f"a value does not fit its column of raw.benchmark_results: {error}"
-            raise
+    except duckdb.DataError as error:
+        return f"a value does not fit its column of raw.benchmark_results: {error}"
     return None

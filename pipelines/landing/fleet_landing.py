@@ -16,6 +16,7 @@ from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
 from pipelines.fleet.request_sources import LoadTest
+from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
 
 WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
@@ -33,10 +34,9 @@ class UnreadableFile(Exception):
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
     """Replace the tables of schema `fleet` in one transaction; rows per table. UnreadableList names a price list."""
     rows = fleet_rows(fleet)
-    connection.execute("begin")
-    for table in FLEET_TABLES:
-        _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])
-    connection.execute("commit")
+    with database.transaction(connection):
+        for table in FLEET_TABLES:
+            _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])
     return {table: len(rows[table]) for table in FLEET_TABLES}
 
 
@@ -56,7 +56,7 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         "sites": [
             {
                 "site": site.name,
-                **site.model_dump(exclude={"name", "tariff"}),
+                **site.model_dump(include={"time_zone", "pue", "wue_litres_per_kwh", "cooling_share_of_overhead"}),
                 "zone": None if site.zone == UNKNOWN_ZONE else site.zone,
             }
             for site in fleet.sites
@@ -73,7 +73,23 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             for site in fleet.sites
             for tariff in site.tariff
         ],
-        "nodes": [{"node": node.name, **node.model_dump(exclude={"name", "aliases"})} for node in fleet.nodes],
+        "site_charges": [
+            {"site": site.name, **charge.row()}
+            for site in fleet.sites
+            for charges in site.charges.values()
+            for charge in charges
+        ],
+        "nodes": [{"node": node.name, **node.model_dump(exclude={"name", "aliases", "gpus"})} for node in fleet.nodes],
+        "node_gpus": [
+            {
+                "node": node.name,
+                "site": node.site or fleet.sites[0].name,  # without a site of its own: the only one
+                "gpus": gpus.count,
+                **gpus.model_dump(include={"device_type", "valid_from", "valid_to"}),
+            }
+            for node in fleet.nodes
+            for gpus in node.gpus
+        ],
         "node_aliases": [{"alias": alias, "node": node.name} for node in fleet.nodes for alias in node.aliases],
         "devices": [device.model_dump() for device in fleet.devices],
         "device_types": [
@@ -90,7 +106,13 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             for alias in dict.fromkeys((model.name, *model.aliases))
         ],
         "models": [
-            {"model": model.name, **model.model_dump(exclude={"name", "aliases", "slo"}), **_slo(model)}
+            {
+                "model": model.name,
+                **model.model_dump(exclude={"name", "aliases", "slo", "list_price"}),
+                **_slo(model),
+                "list_price_source": model.list_price and model.list_price.source,
+                "list_price_name": model.list_price and model.list_price.name,
+            }
             for model in fleet.models
         ],
         "engines": [
@@ -107,8 +129,17 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         ],
         "teams": [{"namespace": namespace, "team": team} for namespace, team in fleet.teams.items()],
         "assignments": [assignment.model_dump() for assignment in fleet.assignments],
+        "energy_contracts": [
+            {**contract.row(), "entry": entry} for entry, contract in enumerate(fleet.energy_contracts)
+        ],
+        "residual_mixes": [
+            {"site": site.name, **mix.model_dump()} for site in fleet.sites for mix in site.residual_mixes
+        ],
+        "budgets": [budget.row() for budget in fleet.budgets],
+        "commitments": [commitment.model_dump() for commitment in fleet.commitments],
+        "spot_rates": [rate.model_dump() for rate in fleet.spot_rates],
         "cost_rates": [
-            *(rate.model_dump() for rate in fleet.cost_rates),
+            *(rate.row() for rate in fleet.cost_rates),
             *(rate for file in fleet.cost_rate_files for rate in file.rates()),
         ],
     }
@@ -130,8 +161,7 @@ def _pattern(column: str, name: str) -> dict[str, Any]:
 
 def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
     """Replace raw.run_windows by the fleet's inline windows and files; returns rows. UnreadableFile names the file."""
-    connection.execute("begin")
-    try:
+    with database.transaction(connection):
         inline = [{**window.model_dump(), "source": "fleet file"} for window in fleet.run_windows.inline]
         _replace(connection, "raw.run_windows", columns_of("raw", "run_windows"), inline)
         for file in fleet.run_windows.files:
@@ -148,11 +178,7 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
         ).fetchall()
         if repeated:
             raise UnreadableFile(f"run_windows: {repeated[0][0]!r} is there more than once, expected unique names")
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    return _count(connection, "raw.run_windows")
+    return int(connection.execute("select count(*) from raw.run_windows").fetchall()[0][0])
 
 
 def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dict[str, Any]]:
@@ -219,10 +245,6 @@ def _paths(pattern: str) -> list[str]:
         return paths_of(pattern)
     except SourceError as refusal:
         raise UnreadableFile(str(refusal)) from refusal
-
-
-def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    return int(connection.execute(f"select count(*) from {table}").fetchall()[0][0])
 
 
 def quoted(column: str) -> str:

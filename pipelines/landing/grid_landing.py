@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
@@ -23,9 +23,9 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.grid_sources import INTENSITIES, AnyGridSource, GridFile
 from pipelines.landing import telemetry_landing
 from pipelines.landing.fleet_landing import UnreadableFile, quoted
-from pipelines.landing.prefetch import WaitedTooLong, ahead
+from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse.database import registered
+from pipelines.warehouse import database
 
 ASSET = "raw/grid_intensity"
 FILE = "file"
@@ -60,7 +60,7 @@ class Answer:
 
 def answers_of(fleet: Fleet, start: date, end: date) -> dict[str, list[Answer]]:
     """By source, what the fleet's APIs answer for the UTC days [start, end), some days at a time."""
-    window = Window(_midnight(start), _midnight(end))
+    window = _span(start, end)
     return {source.name: list(_answers(source.collector(), window)) for source in fleet.grid_intensity.sources}
 
 
@@ -97,7 +97,7 @@ def land_grid(
     """
     results: list[Landing] = []
     answers = answers_of(fleet, start, end) if answers is None else answers
-    window = Window(_midnight(start), _midnight(end))
+    window = _span(start, end)
     _forget_files(connection, fleet)
     for file in fleet.grid_intensity.files:
         results += _land_files(connection, file, window)
@@ -132,17 +132,15 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
         yield Landing(names_of(file)[0], window, "failed", 0, 0, refusal.url, detail=refusal.reason)
     for name, path in found.items():
         held = _held(connection, name, file.zone)
-        connection.execute("begin")
         try:
-            came, rejected = _validated(connection, file.zone, _file_rows(connection, file, path), [path])
-            if came == 0:
-                first = _first_row(connection, file, path) if rejected else "it is empty"
-                raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
-            same = _replace(connection, name, FILE, file.zone)
-            connection.execute("commit")
+            with database.transaction(connection):
+                came, rejected = _validated(connection, file.zone, _file_rows(connection, file, path), [path])
+                if came == 0:
+                    first = _first_row(connection, file, path) if rejected else "it is empty"
+                    raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
+                same = _replace(connection, name, FILE, file.zone)
             yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)
         except (UnreadableFile, duckdb.Error) as refusal:
-            connection.execute("rollback")
             yield Landing(name, window, "failed", 0, held, path, detail=str(refusal).partition("\n")[0][:1000])
 
 
@@ -151,15 +149,13 @@ def _land_source(
 ) -> Iterator[Landing]:
     """One transaction for each day of an answer."""
     for answer in answers:
-        days = list(_days(answer.window))
+        first, length = answer.window.start_at.date(), answer.window.end_at - answer.window.start_at
+        days = [Window.of_day(first + timedelta(days=n)) for n in range(length.days)]
         if answer.failure is not None:
-            failure = answer.failure
-            status = None if failure.status is None else str(failure.status)
-            why = {"url": failure.url, "status": status, "detail": failure.reason[:1000]}
             for day in days:
-                yield Landing(source.name, day, "failed", 0, _held(connection, source.name, source.zone, day), **why)
+                yield Landing.failed(source.name, day, answer.failure, _held(connection, source.name, source.zone, day))
             continue
-        with registered(connection, grid_answer=answer.rows):
+        with database.registered(connection, grid_answer=answer.rows):
             for day in days:
                 yield _land_day(connection, source, answer.url, day, is_first=day is days[0], force=force)
 
@@ -170,17 +166,7 @@ def _asked(collector: GridCollector, window: Window, failures: int) -> pa.Table:
         raise SourceError(
             collector.url, None, f"not asked: {collector.source} had failed {FAILURES_IN_A_ROW} times in a row"
         )
-    wait_seconds = collector.limits.window_seconds
-    try:
-        return next(ahead(iter(map(collector.collect, [window])), wait_seconds))
-    except SourceError:
-        raise
-    except WaitedTooLong:
-        reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
-        raise SourceError(collector.url, None, reason) from None
-    except Exception as failure:
-        logger.exception("source %s failed in window %s", collector.source, window)
-        raise SourceError(collector.url, None, f"{type(failure).__name__}: {failure}") from failure
+    return next(read_ahead(collector, window, lambda: map(collector.collect, [window])))
 
 
 def _land_day(
@@ -196,20 +182,14 @@ def _land_day(
     timeless = "or start_at is null" if is_first else ""
     rows = f"select ? as zone, * from grid_answer where (start_at >= ? and start_at < ?) {timeless}"
     held = _held(connection, source.name, source.zone, day)
-    connection.execute("begin")
-    try:
+    with database.transaction(connection):
         came, detail = _validated(connection, source.zone, rows, [source.zone, day.start_at, day.end_at])
         if came < held and not force:
             outcome, detail = "refused_fewer", f"the source gave {came} rows, {held} are held; they stay"
-            connection.execute("rollback")
         else:
             same = _replace(connection, source.name, source.kind, source.zone, day)
             detail = "; ".join(filter(None, [_missing(connection), detail])) or None
             outcome = "empty" if came == held == 0 else "unchanged" if same else "landed"
-            connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
     return Landing(source.name, day, outcome, came, held, url, detail=detail)
 
 
@@ -291,7 +271,7 @@ def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
         else f"cast(null as double) as {v}"
         for v in VALUES
     ]
-    zone = quoted(columns["zone"]) if "zone" in columns else f"'{file.zone.replace(chr(39), chr(39) * 2)}'"
+    zone = quoted(columns["zone"]) if "zone" in columns else database.literal(file.zone)
     estimated = f"try_cast({quoted(columns['estimated'])} as boolean)" if "estimated" in columns else "null::boolean"
     return (
         f"select {zone} as zone, {start_at} as start_at, {start_at} + interval {file.period_minutes} minute as end_at,"
@@ -359,12 +339,6 @@ def _held(connection: duckdb.DuckDBPyConnection, source: str, zone: str, day: Wi
     return int(connection.execute(query, [source, zone, *edges]).fetchall()[0][0])
 
 
-def _days(window: Window) -> Iterator[Window]:
-    day_start_at = window.start_at
-    while day_start_at < window.end_at:
-        yield Window(day_start_at, day_start_at + timedelta(days=1))
-        day_start_at += timedelta(days=1)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+def _span(start: date, end: date) -> Window:
+    """The UTC days [start, end)."""
+    return Window(Window.of_day(start).start_at, Window.of_day(end).start_at)

@@ -8,7 +8,7 @@ again. The same steps rebuild a lost warehouse. Keep out landings themselves: th
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime
 
 import duckdb
 
@@ -16,6 +16,7 @@ from collectors.samples import Window
 from pipelines.landing import stale_dates, stores, telemetry_landing
 from pipelines.landing.lake import Lake, LakeError, Manifest
 from pipelines.landing.stores import LakeStore, Store
+from pipelines.warehouse import database
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +71,8 @@ def _heal(
     run_id: str,
     now: datetime,
 ) -> None:
-    start_at = datetime.combine(manifest.date, time(), UTC)
-    day, window = Window(start_at, start_at + timedelta(days=1)), Window(start_at, manifest.end_at)
+    day = Window.of_day(manifest.date)
+    window = Window(day.start_at, manifest.end_at)
     series, chunks = lake.read(manifest.files["series"]), lake.read(manifest.files["series_chunks"])
     before = stale_dates.chunks(connection, manifest.source, day)
     healed = telemetry_landing.Landing(
@@ -83,8 +84,7 @@ def _heal(
         url=lake.shown,
         detail=f"healed: the lake held landing {manifest.landing_id} and the warehouse did not",
     )
-    connection.execute("begin")
-    try:
+    with database.transaction(connection):
         telemetry_landing.remember_series(connection, series)
         telemetry_landing.replace_chunks(connection, manifest.source, day, chunks)
         is_head = manifest.end_at < day.end_at
@@ -98,8 +98,4 @@ def _heal(
         )
         stores.remember(connection, manifest.source, manifest.date, manifest.landing_id)
         telemetry_landing.audit(connection, healed, run_id, now)
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
     logger.info("%s %s: healed from the lake, %d rows", manifest.source, manifest.date, manifest.rows)

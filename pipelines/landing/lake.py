@@ -14,7 +14,6 @@ and what they mean.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,27 +31,20 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors.durable_files import write_whole
 from collectors.samples import url_without_secrets
-from pipelines.landing.parquet_files import ROW_GROUP_ROWS, Writer, sync_folder
+from pipelines.landing.parquet_files import ROW_GROUP_ROWS, Writer
+from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 
 SAMPLE_TABLES = ("power_samples", "token_samples")
 TABLES = (*SAMPLE_TABLES, "series_chunks", "series")
-CONTROL_TABLES = (
-    *(
-        f"raw.{table}"
-        for table in (
-            "series",
-            "series_chunks",
-            "grid_intensity",
-            "model_prices",
-            "run_windows",
-            "requests",
-            "benchmark_results",
-        )
-    ),
-    *(f"fleet.{table}" for table in FLEET_TABLES),
+# What the models read of schema raw, beside the two tables of samples.
+RAW_CONTROL_TABLES = (
+    *("series", "series_chunks", "grid_intensity", "model_prices"),
+    *("run_windows", "bills", "requests", "benchmark_results"),
 )
+CONTROL_TABLES = (*(f"raw.{table}" for table in RAW_CONTROL_TABLES), *(f"fleet.{table}" for table in FLEET_TABLES))
 
 # Manifests are small and many: a store that takes 30 ms for each is asked for several at a time.
 REQUESTS_AT_ONCE = 16
@@ -173,18 +165,10 @@ class Lake:
     def put(self, relative: str, payload: bytes) -> None:
         """Write one small file so that a reader sees the old or the new one, whole."""
         path = self.path(relative)
-        if not self.is_local:
+        if self.is_local:
+            write_whole(Path(path), payload)
+        else:
             self.fs.pipe_file(path, payload)
-            return
-        final = Path(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        fresh = final.with_name(f".{final.name}.tmp")
-        with fresh.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(final)
-        sync_folder(final.parent)
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Switch the manifest's (source, date) to its files, at once."""
@@ -218,10 +202,7 @@ class Lake:
         landed = [manifest for (_, on), manifest in sorted(self.landed().items()) if start <= on < end]
         for table in SAMPLE_TABLES:
             name = f"{schema}.{table}"
-            is_table = connection.execute(
-                "select count(*) from duckdb_tables() where schema_name = ? and table_name = ?", [schema, table]
-            ).fetchall() == [(1,)]
-            if is_table:
+            if table in database.tables(connection, schema):
                 if connection.execute(f"select count(*) from {name}").fetchall() != [(0,)]:
                     raise ValueError(f"{name} holds samples of its own")
                 connection.execute(f"drop table {name}")
@@ -235,7 +216,7 @@ class Lake:
                 connection.register_filesystem(self.fs)
         if not files:
             return _NO_SAMPLES
-        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+        listed = ", ".join(map(database.literal, files))
         # A path holds date=… and source=…, which would become columns.
         return f"select series_id, observed_at, value from read_parquet([{listed}], hive_partitioning = false)"
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec import AbstractFileSystem
 
+from collectors.durable_files import sync_folder
+
 # A row group is what a reader skips or takes whole, and what a writer holds in memory: 24 MB of samples.
 ROW_GROUP_ROWS = 2**20
 # One file per 16 M rows is some 50–150 MB: few to list, and enough of them for a cluster's cores on a big day.
@@ -105,17 +107,3 @@ class Writer:
         if self.folder.is_local:
             sync_folder(Path(self.folder.path(self.files[-1])).parent)
         self._parquet, self._file, self._rows_in_file = None, None, 0
-
-
-def sync_folder(path: Path) -> None:
-    """Make new names survive a crash of the host; where a share refuses, only the names are made."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)

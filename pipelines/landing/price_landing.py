@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from collectors.records.price_lists import PRICES, read_price_list
 from collectors.samples import SourceError
 from pipelines.fleet.price_files import PriceFile
-from pipelines.warehouse.database import registered
+from pipelines.warehouse import database
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,15 +51,9 @@ def land_prices(connection: duckdb.DuckDBPyConnection, files: tuple[PriceFile, .
 
 def _replace(connection: duckdb.DuckDBPyConnection, file: PriceFile, prices: pa.Table) -> None:
     held = [file.source, file.valid_from]
-    with registered(connection, prices_read=prices):
-        connection.execute("begin")
-        try:
-            connection.execute("delete from raw.model_prices where source = ? and valid_from = ?", held).fetchall()
-            connection.execute(
-                f"insert into raw.model_prices select model, provider, {', '.join(PRICES)}, ?, ?, ? from prices_read",
-                [*held, file.as_of],
-            ).fetchall()
-            connection.execute("commit")
-        except BaseException:
-            connection.execute("rollback")
-            raise
+    with database.registered(connection, prices_read=prices), database.transaction(connection):
+        connection.execute("delete from raw.model_prices where source = ? and valid_from = ?", held).fetchall()
+        connection.execute(
+            f"insert into raw.model_prices select model, provider, {', '.join(PRICES)}, ?, ?, ? from prices_read",
+            [*held, file.as_of],
+        ).fetchall()

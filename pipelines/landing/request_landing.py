@@ -9,19 +9,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
 
 from collectors.records.request_records import REQUEST_SCHEMA, Rejects, RequestCollector
-from collectors.samples import SourceError, Window, printable
+from collectors.samples import SourceError, Window
 from pipelines.landing import telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
 
 ASSET = "raw/requests"
-_DAY = timedelta(days=1)
 _COLUMNS = ", ".join(REQUEST_SCHEMA.names)
 # A log that was rotated or exported twice holds a request twice; requests without an id are all different.
 _ONCE = f"""
@@ -50,25 +49,22 @@ def land(
     unless it holds more requests than came (`force` replaces it all the same) or exactly these. What goes wrong in the
     source is an outcome of every day, not an exception, and the old rows stay.
     """
-    days = [start + timedelta(days=n) for n in range((end - start).days)]
-    windows = [Window(datetime.combine(day, time(), UTC), datetime.combine(day, time(), UTC) + _DAY) for day in days]
+    windows = [Window.of_day(start + timedelta(days=n)) for n in range((end - start).days)]
     rejects = Rejects()
-    failure: tuple[str | None, int | None, str] | None = None
+    failure: SourceError | None = None
     try:
         _stage(connection, collector, Window(windows[0].start_at, windows[-1].end_at), rejects)
     except SourceError as refusal:
-        failure = (refusal.url, refusal.status, refusal.reason)
+        failure = refusal
     except Exception as defect:
         # A defect in one reader must not stop the run's other sources.
         logger.exception("request source %s failed", collector.source)
-        failure = (getattr(collector, "url", None), None, printable(f"{type(defect).__name__}: {defect}"))
+        failure = SourceError(getattr(collector, "url", ""), None, f"{type(defect).__name__}: {defect}")
     results = []
     for window in windows:
         if failure is not None:
-            url, status, reason = failure
-            status_text = None if status is None else str(status)
             held = _fingerprint(connection, *_of_day(collector.source, window))[0]
-            result = Landing(collector.source, window, "failed", 0, held, url, status_text, reason[:1000])
+            result = Landing.failed(collector.source, window, failure, held)
             telemetry_landing.audit(connection, result, run_id, now(), ASSET)
         else:
             result = _validated(connection, collector, window, force, str(rejects) or None)
@@ -77,7 +73,7 @@ def land(
     connection.execute("drop table if exists requests_seen")
     outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(result.outcome for result in results).items())
     came = sum(result.rows for result in results)
-    summary = "; ".join(part for part in (outcomes, str(rejects), failure[2] if failure else "") if part)
+    summary = "; ".join(part for part in (outcomes, str(rejects), failure.reason if failure else "") if part)
     logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", summary)
     return results
 
@@ -109,8 +105,7 @@ def _validated(
 def _write(connection: duckdb.DuckDBPyConnection, result: Landing, run_id: str, landed_at: datetime) -> None:
     """Replace the day and audit it, in one transaction."""
     day = {"source": result.source, "start": result.window.start_at, "end": result.window.end_at}
-    connection.execute("begin")
-    try:
+    with database.transaction(connection):
         if result.outcome == "landed":
             connection.execute(
                 "delete from raw.requests where source = $source and started_at >= $start and started_at < $end", day
@@ -119,10 +114,6 @@ def _write(connection: duckdb.DuckDBPyConnection, result: Landing, run_id: str, 
                 f"insert into raw.requests by name select $source as source, * from ({_ONCE})", day
             ).fetchall()
         telemetry_landing.audit(connection, result, run_id, landed_at, ASSET)
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
 
 
 def _of_day(source: str, window: Window) -> tuple[str, dict[str, object]]:

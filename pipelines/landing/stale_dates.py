@@ -7,7 +7,7 @@ again. Keep out what is done with them: they wait in raw.due_dates (`pipelines.w
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, timedelta
 
 import duckdb
 import pyarrow as pa
@@ -23,8 +23,7 @@ LABELS = pa.schema({"source_kind": pa.string(), "label": pa.string(), "rank": pa
 
 def utc_day(window: Window) -> Window:
     """The UTC day that holds the window; ValueError when it crosses midnight."""
-    start_at = datetime.combine(window.start_at.astimezone(UTC).date(), time(), UTC)
-    day = Window(start_at, start_at + timedelta(days=1))
+    day = Window.of_day(window.start_at.astimezone(UTC).date())
     if window.end_at > day.end_at:
         raise ValueError(f"a landing must be within one UTC day, got {window}")
     return day

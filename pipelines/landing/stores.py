@@ -8,7 +8,6 @@ landing (`telemetry_landing`) and where files are in a lake (`lake`).
 from __future__ import annotations
 
 import logging
-from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 import duckdb
@@ -36,7 +35,7 @@ class HeldDay(Protocol):
     """
 
     def clear(self) -> None:
-        """Remove the held rows: the answer replaces them."""
+        """Delete the rows that the warehouse already holds of this window."""
 
     def insert(self, table: str, samples: pa.Table) -> None:
         """Add rows of SAMPLE_SCHEMA to power_samples or token_samples."""
@@ -45,7 +44,7 @@ class HeldDay(Protocol):
         """Leave one row per (series, time) of the series in `came`; see `merging`. Returns their chunks, recounted."""
 
     def recount(self, came: pa.Table) -> pa.Table:
-        """The chunks of the series in `came`, counted in time order; every row of theirs is inserted."""
+        """Insert every row of the series in `came`, and return their chunks, counted in time order."""
 
     def seal(self, chunks: pa.Table) -> None:
         """Make the new rows the ones that count. `chunks` is what raw.series_chunks now holds of the day."""
@@ -55,13 +54,6 @@ class HeldDay(Protocol):
 
     def discard(self) -> None:
         """The landing is rolled back."""
-
-
-class Store(Protocol):
-    """Where a fleet's samples are stored."""
-
-    def day(self, connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> HeldDay:
-        """The samples of a source on the window's UTC day."""
 
 
 class WarehouseStore:
@@ -83,6 +75,9 @@ class LakeStore:
         return _LakeDay(self.lake, connection, source, window)
 
 
+Store = WarehouseStore | LakeStore
+
+
 def store_of(fleet: Fleet) -> Store:
     """The store that the fleet file names. LakeError when no installed package serves the lake's URL."""
     return LakeStore(Lake(fleet.landing.lake_path)) if fleet.landing.target == "lake" else WarehouseStore()
@@ -98,7 +93,7 @@ def validate(fleet: Fleet) -> None:
         raise FleetError(fleet.path, [f"landing.path: {refusal}"]) from refusal
     if not fleet.warehouse.exists():
         return
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         is_in_lake = connection.execute("select count(*) from raw.lake_days").fetchall() != [(0,)]
         is_here = any(_holds_rows(connection, table) for table in SAMPLE_TABLES)
@@ -117,13 +112,13 @@ def validate(fleet: Fleet) -> None:
 
 def _holds_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
     """Whether samples are in the warehouse's own table; a lake's view of that name is no table."""
-    query = "select count(*) from duckdb_tables() where schema_name = 'raw' and table_name = ?"
-    is_table = connection.execute(query, [table]).fetchall() == [(1,)]
-    return is_table and connection.execute(f"select 1 from raw.{table} limit 1").fetchall() == [(1,)]
+    return table in database.tables(connection, "raw") and connection.execute(
+        f"select 1 from raw.{table} limit 1"
+    ).fetchall() == [(1,)]
 
 
 def _restore_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Take back the views of a lake in which nothing was landed."""
+    """Drop the views over a lake if nothing was landed into it."""
     views = connection.execute("select view_name from duckdb_views() where schema_name = 'raw'").fetchall()
     for (view,) in views:
         connection.execute(f"drop view raw.{view}")

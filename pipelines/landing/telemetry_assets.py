@@ -6,8 +6,8 @@ An asset here is thin: it decides what to land and calls a module `…_landing`.
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, date, datetime, time, timedelta
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -18,9 +18,17 @@ from collectors.samples import SourceError, Window
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
-from pipelines.landing import fleet_landing, grid_landing, healing, price_landing, stores, telemetry_landing
+from pipelines.landing import (
+    fleet_landing,
+    grid_landing,
+    healing,
+    price_landing,
+    stale_dates,
+    stores,
+    telemetry_landing,
+)
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import database
+from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
 
@@ -192,7 +200,7 @@ def silent_sources(fleet: Fleet, start: date) -> dict[str, SourceError]:
     for collector in fleet.collectors():
         if hasattr(collector, "check"):
             try:
-                collector.check(_day(start))
+                collector.check(Window.of_day(start))
             except SourceError as failure:
                 silent[collector.source] = failure
     return silent
@@ -224,23 +232,21 @@ def land_days(
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
-        windows = [_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
+        windows = [Window.of_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
         neighbours = [
             window
             for window in _neighbours(fleet, source, start, end, now)
-            if not telemetry_landing.has_rows(connection, source.name, window)
+            if not stale_dates.chunks(connection, source.name, window).num_rows
         ]
         windows += neighbours
         failures, answers = 0, []
         silence = (silent or {}).get(source.name)
         for window in windows:
+            if silence is None and failures >= FAILURES_IN_A_ROW:
+                reason = f"not asked: {source.name} had failed {failures} times in a row"
+                silence = SourceError(getattr(collector, "url", ""), None, reason)
             if silence is not None:
-                status = None if silence.status is None else str(silence.status)
-                result = Landing(source.name, window, "failed", 0, 0, silence.url, status, silence.reason[:1000])
-                telemetry_landing.audit(connection, result, run_id, now)
-            elif failures >= FAILURES_IN_A_ROW:
-                detail = f"not asked: {source.name} had failed {failures} times in a row"
-                result = Landing(source.name, window, "failed", 0, 0, getattr(collector, "url", None), None, detail)
+                result = Landing.failed(source.name, window, silence)
                 telemetry_landing.audit(connection, result, run_id, now)
             else:
                 result = telemetry_landing.land(
@@ -285,22 +291,17 @@ def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datet
     """
     length = min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
     if start <= fleet.period.start:
-        start_at = _day(fleet.period.start).start_at
+        start_at = Window.of_day(fleet.period.start).start_at
         yield Window(start_at - length, start_at)
-    end_at = _day(end).start_at
+    end_at = Window.of_day(end).start_at
     if now > end_at:
         yield Window(end_at, min(end_at + length, now))
-
-
-def _day(day: date) -> Window:
-    start_at = datetime.combine(day, time(), UTC)
-    return Window(start_at, start_at + timedelta(days=1))
 
 
 @contextmanager
 def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """The fleet's warehouse with all its tables, which only this process writes in the `with` block."""
-    with database.writing(fleet.warehouse, purpose), closing(database.connect(fleet.warehouse)) as connection:
+    with database.writing(fleet.warehouse, purpose), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         yield connection
 
@@ -319,12 +320,9 @@ def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
     if wrong:
         metadata["unanswered"] = dg.MarkdownMetadataValue(
-            "\n".join(
-                ["| window | outcome | status | url | detail |", "|---|---|---|---|---|"]
-                + [
-                    f"| {_shown(r.window)} | {r.outcome} | {r.status or ''} | {r.url or ''} | {r.detail} |"
-                    for r in wrong[:50]
-                ]
+            findings.markdown(
+                ["window", "outcome", "status", "url", "detail"],
+                ((_shown(r.window), r.outcome, r.status or "", r.url or "", r.detail) for r in wrong[:50]),
             )
         )
     return dg.AssetCheckResult(
@@ -340,50 +338,35 @@ def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound
 def _telemetry_metadata(
     connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date, results: list[Landing]
 ) -> dict[str, dict[str, Any]]:
-    counts = dict(
-        connection.execute(
-            """
-            select families.stream, sum(samples + rejects)
-            from raw.series_chunks
-            join raw.series using (series_id)
-            join (select unnest(?) as metric, unnest(?) as stream) as families using (metric)
-            where chunk_start_at >= ? and chunk_start_at < ? group by families.stream
-            """,
-            [
-                *zip(*((family.metric, family.stream) for family in catalog.families().values()), strict=True),
-                _day(start).start_at,
-                _day(end).start_at,
-            ],
-        ).fetchall()
-    )
+    families = catalog.families()
+    counts: Counter[str] = Counter()
+    for metric, rows in connection.execute(
+        "select metric, sum(samples + rejects) from raw.series_chunks join raw.series using (series_id)"
+        " where chunk_start_at >= ? and chunk_start_at < ? group by metric",
+        [Window.of_day(start).start_at, Window.of_day(end).start_at],
+    ).fetchall():
+        if metric in families:
+            counts[families[metric].stream] += int(rows)
     unknown = connection.execute("select source, metric, series from raw.unknown_families order by all").fetchall()
-    per_source = "\n".join(
-        [
-            "| source | windows | landed | unchanged | empty | refused | failed | rows |",
-            "|---|---|---|---|---|---|---|---|",
-        ]
-        + [
-            f"| {source.name} | {len(mine)} | "
-            + " | ".join(
-                str(sum(result.outcome == outcome for result in mine))
-                for outcome in ("landed", "unchanged", "empty", "refused_fewer", "failed")
-            )
-            + f" | {sum(result.rows for result in mine)} |"
-            for source in fleet.sources
-            for mine in [[result for result in results if result.source == source.name]]
-        ]
-    )
+    per_source = []
+    for source in fleet.sources:
+        mine = [result for result in results if result.source == source.name]
+        outcomes = Counter(result.outcome for result in mine)
+        counted = [outcomes[outcome] for outcome in ("landed", "unchanged", "empty", "refused_fewer", "failed")]
+        per_source.append([source.name, len(mine), *counted, sum(result.rows for result in mine)])
     shared = {"window": f"[{start}, {end})", "synthetic": fleet.synthetic}
     tables: dict[str, dict[str, Any]] = {table: dict(shared) for table in TELEMETRY_TABLES}
-    tables["power_samples"]["dagster/partition_row_count"] = int(counts.get("power", 0))
-    tables["token_samples"]["dagster/partition_row_count"] = int(counts.get("tokens", 0))
-    tables["landings"]["sources"] = dg.MarkdownMetadataValue(per_source)
+    tables["power_samples"]["dagster/partition_row_count"] = counts["power"]
+    tables["token_samples"]["dagster/partition_row_count"] = counts["tokens"]
+    tables["landings"]["sources"] = dg.MarkdownMetadataValue(
+        findings.markdown(
+            ["source", "windows", "landed", "unchanged", "empty", "refused", "failed", "rows"], per_source
+        )
+    )
     tables["unknown_families"]["dagster/row_count"] = len(unknown)
     if unknown:
         tables["unknown_families"]["families"] = dg.MarkdownMetadataValue(
-            "\n".join(
-                ["| source | metric | series |", "|---|---|---|", *(f"| {s} | {m} | {n} |" for s, m, n in unknown)]
-            )
+            findings.markdown(["source", "metric", "series"], unknown)
         )
     return tables
 

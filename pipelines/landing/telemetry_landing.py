@@ -7,8 +7,7 @@ decides (telemetry).
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -18,10 +17,10 @@ import pyarrow.compute as pc
 
 from collectors.collector import Collector
 from collectors.limits import DEFAULTS
-from collectors.samples import SAMPLE_SCHEMA, Batch, Family, SourceError, Window, printable
+from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window
 from collectors.series import SeriesRegister
 from pipelines.landing import stale_dates
-from pipelines.landing.prefetch import WaitedTooLong, ahead
+from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.stores import HeldDay, Store, WarehouseStore
 from pipelines.warehouse import database
 
@@ -31,16 +30,6 @@ TABLES = {"power": "power_samples", "tokens": "token_samples"}
 # Rows handed to DuckDB at once. One statement costs about 3 ms: 8 M rows went in at 11 M rows/s in groups of 200,000 to
 # 1,000,000 and no slower than one reader over all (2 cores, DuckDB 2.0), while a small group keeps memory flat.
 GROUP_ROWS = 500_000
-
-logger = logging.getLogger(__name__)
-
-
-class _SourceFailed(Exception):
-    """Carries the source's own failure past the transaction."""
-
-    def __init__(self, url: str, status: int | None, reason: str) -> None:
-        self.url, self.status, self.reason = url, status, reason
-        super().__init__(reason)
 
 
 @dataclass(frozen=True)
@@ -60,6 +49,12 @@ class Landing:
     url: str | None = None
     status: str | None = None
     detail: str | None = None
+
+    @classmethod
+    def failed(cls, source: str, window: Window, failure: SourceError, rows_before: int = 0) -> Landing:
+        """What became of a window that the source did not answer."""
+        status = None if failure.status is None else str(failure.status)
+        return cls(source, window, "failed", 0, rows_before, failure.url or None, status, failure.reason[:1000])
 
     @property
     def is_answered(self) -> bool:
@@ -115,13 +110,10 @@ def land(
         if kept:
             samples.seal(unit.chunks())
         connection.execute("commit")
-    except _SourceFailed as failure:
+    except SourceError as failure:
         connection.execute("rollback")
         samples.discard()
-        status = None if failure.status is None else str(failure.status)
-        landing = Landing(
-            collector.source, window, "failed", 0, unit.rows_held(), failure.url, status, failure.reason[:1000]
-        )
+        landing = Landing.failed(collector.source, window, failure, unit.rows_held())
         unit.note_unknown_families()
         audit(connection, landing, run_id, now())
         return landing
@@ -161,11 +153,6 @@ def audit(
             landing.detail,
         ],
     ).fetchall()
-
-
-def has_rows(connection: duckdb.DuckDBPyConnection, source: str, window: Window) -> bool:
-    """Whether the window's UTC day already holds a chunk of this source."""
-    return bool(stale_dates.chunks(connection, source, window).num_rows > 0)
 
 
 @dataclass
@@ -258,7 +245,7 @@ class _Unit:
         if (unreadable := self._unreadable()) and not self.is_neighbour:
             first = self.register.first_unreadable
             reason = "; the first: ".join(filter(None, [unreadable, first]))
-            raise _SourceFailed(getattr(self.collector, "url", ""), None, reason)
+            raise SourceError(getattr(self.collector, "url", ""), None, reason)
         return self._landing("empty", 0)
 
     def _unreadable(self) -> str:
@@ -270,7 +257,10 @@ class _Unit:
     def _stream(self) -> None:
         """Insert the source's batches as they come, a group of one stream at a time."""
         waiting: dict[str, list[pa.RecordBatch]] = {stream: [] for stream in TABLES}
-        for batch in self._batches():
+        families = self.catalogue.families
+        for batch in read_ahead(
+            self.collector, self.window, lambda: self.collector.collect(self.window, families, self.register)
+        ):
             group = waiting[batch.stream]
             group.append(batch.samples)
             if sum(samples.num_rows for samples in group) >= GROUP_ROWS:
@@ -279,23 +269,6 @@ class _Unit:
         for stream, group in waiting.items():
             if group:
                 self._insert(TABLES[stream], group)
-
-    def _batches(self) -> Iterator[Batch]:
-        limits = getattr(self.collector, "limits", None)
-        wait_seconds = None if limits is None else limits.window_seconds
-        try:
-            answers = self.collector.collect(self.window, self.catalogue.families, self.register)
-            yield from ahead(answers, wait_seconds)
-        except SourceError as failure:
-            raise _SourceFailed(failure.url, failure.status, failure.reason) from failure
-        except WaitedTooLong as failure:
-            reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
-            raise _SourceFailed(getattr(self.collector, "url", ""), None, reason) from failure
-        except Exception as failure:
-            # A defect in one collector must not stop the day's other sources; fleet files hold no secrets to leak.
-            logger.exception("source %s failed in window %s", self.source, self.window)
-            url = getattr(self.collector, "url", "")
-            raise _SourceFailed(url, None, printable(f"{type(failure).__name__}: {failure}")) from failure
 
     def _insert(self, table: str, group: list[pa.RecordBatch]) -> None:
         samples = pa.Table.from_batches(group, SAMPLE_SCHEMA)

@@ -114,7 +114,7 @@ def advice(connection: duckdb.DuckDBPyConnection) -> str:
     title = f"advice from the days {start} to {end}; a month is 730 hours"
     kinds = [str(row[1]).partition(" ")[0].rstrip(":") for row in rows]
     shown = {kind: meaning for kind, meaning in _KINDS.items() if kind in kinds}
-    # The kinds come right after the column that they explain.
+    # The legend explains each kind right after `what to do`, the column of kinds.
     legend = explained({"what to do": _ADVICE_MEANINGS["what to do"], **shown, **_ADVICE_MEANINGS})
     return "\n".join([title, table(_ADVICE_COLUMNS, [*rows, total]), legend])
 

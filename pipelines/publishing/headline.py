@@ -7,7 +7,6 @@ the marts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def headline(fleet: Fleet) -> str:
     path = fleet.published / DATABASE
     if not path.exists():
         raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
-    with closing(database.connect(path, read_only=True)) as connection:
+    with database.connect(path, read_only=True) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
         tables = [
             model_headline.models(connection, fleet),

@@ -8,7 +8,6 @@ and what must hold for a single date (dbt_project/models/invariants).
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -142,12 +141,11 @@ def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
     """
     if not fleet.snapshot.exists():
         return 0
-    with closing(database.connect(fleet.snapshot, read_only=True)) as published:
+    with database.connect(fleet.snapshot, read_only=True) as published:
         dates = published.execute("select distinct date from marts.model_daily order by date").fetchall()
-    connection.execute("begin")
-    connection.execute("delete from raw.opening_balance").fetchall()
-    connection.executemany("insert into raw.opening_balance values (?)", dates)
-    connection.execute("commit")
+    with database.transaction(connection):
+        connection.execute("delete from raw.opening_balance").fetchall()
+        connection.executemany("insert into raw.opening_balance values (?)", dates)
     return len(dates)
 
 
@@ -155,7 +153,7 @@ def _dates(path: Path) -> tuple[date, date, int] | None:
     """First date, last date and number of dates of the marts in a DuckDB file; None without any."""
     if not path.exists():  # DuckDB would create it
         return None
-    with closing(database.connect(path, read_only=True)) as connection:
+    with database.connect(path, read_only=True) as connection:
         if not _has(connection, None, "model_daily", "date"):
             return None
         ((first, last, count),) = connection.execute(

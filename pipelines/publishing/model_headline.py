@@ -155,12 +155,12 @@ def _inputs(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> dict[str, st
 def _rate(fleet: Fleet, device_type: str, on: date) -> str:
     stated = [rate for rate in fleet.cost_rates if rate.device_type == device_type and rate.valid_from <= on]
     if stated:
-        return f"{max(stated, key=lambda rate: rate.valid_from).usd_per_gpu_hour:.2f} USD per hour, fleet file"
+        return f"{max(stated, key=lambda rate: rate.valid_from).price}, fleet file"
     listed = [file.source for file in fleet.cost_rate_files if device_type in file.device_types.values()]
     if listed:
         return f"price list {listed[0]}"
     seeded = seeded_rate(device_type, on)
-    return "no price" if seeded is None else f"{seeded.usd_per_gpu_hour:.2f} USD per hour, seed cost_rates"
+    return "no price" if seeded is None else f"{seeded.price}, seed cost_rates"
 
 
 def _first(texts: Sequence[str]) -> Iterator[str]:
@@ -191,7 +191,7 @@ def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | N
     named = []
     for device_type, last in connection.execute(_PRICED_TWICE).fetchall():
         rate = None if device_type in stated else seeded_rate(device_type, last)
-        if rate is not None and rate.includes_energy:
+        if rate is not None and "energy" in rate.all_included:
             named.append(f"{device_type} ({rate.usd_per_gpu_hour:.2f} USD per GPU-hour)")
     if not named:
         return None

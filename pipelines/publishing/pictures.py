@@ -55,10 +55,8 @@ def energy_accounts(models: pd.DataFrame, title: str) -> str:
 
     `models` has one row per model: `model` and the joules of each account; drawn in kWh, largest first.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415 (half a second that only a publication pays)
-
     models = models.assign(total=models[list(ACCOUNTS)].sum(axis=1)).sort_values("total")
-    figure = Figure(figsize=(8, 1.2 + 0.38 * len(models)), layout="constrained")
+    figure = _figure(1.2 + 0.38 * len(models))
     axes = figure.subplots()
     names = models["model"].map(_literal)
     left = pd.Series(0.0, index=models.index)
@@ -83,11 +81,9 @@ def efficiency_curves(levels: pd.DataFrame, fits: pd.DataFrame, title: str) -> s
     """
     if levels.empty:
         return ""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     key = ["deployment", "device_type", "meter_scope", "role", "site", "model"]
     most = levels.groupby(key)["joules"].sum().astype(float).nlargest(CURVES).index
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = _figure(5)
     axes = figure.subplots()
     handles: list[Any] = []  # matplotlib draws containers, too; its types leave them out
     labels: list[str] = []
@@ -121,9 +117,7 @@ def sizes_before_and_after(rows: pd.DataFrame, title: str) -> str:
     changes = rows[rows["is_preferred"] & (rows["saving_kwh_month"] > 0)].nlargest(SIZES, "saving_kwh_month")
     if changes.empty:
         return ""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(8, 1.4 + 0.38 * len(changes)), layout="constrained")
+    figure = _figure(1.4 + 0.38 * len(changes))
     axes = figure.subplots()
     places = range(len(changes), 0, -1)
     axes.barh(places, changes["current_gpus"], height=0.75, color="#f2b134", label="now")
@@ -149,15 +143,13 @@ def consolidation_plan(nodes: pd.DataFrame, title: str) -> str:
     """
     if nodes.empty:
         return ""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     change = (nodes["gpus_before"] - nodes["gpus_after"]).abs().groupby(nodes["node"]).sum()
     shown = sorted(change.sort_values(ascending=False, kind="stable").index[:NODES], reverse=True)
     drawn = nodes[nodes["node"].isin(shown)]
     most = drawn.groupby("model")["gpus_before"].sum().sort_values(ascending=False, kind="stable").index
     names = list(most[: len(COLOURS) - 1]) if len(most) > len(COLOURS) else list(most)
     drawn = drawn.assign(model=drawn["model"].where(drawn["model"].isin(names), "other models"))
-    figure = Figure(figsize=(8, 1.7 + 0.27 * len(shown)), layout="constrained")
+    figure = _figure(1.7 + 0.27 * len(shown))
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     bars: dict[str, Any] = {}  # containers, as above
     for axes, column, name in zip(panels, ("gpus_before", "gpus_after"), ("now", "in the plan"), strict=True):
@@ -176,6 +168,12 @@ def consolidation_plan(nodes: pd.DataFrame, title: str) -> str:
     figure.suptitle(title + (f"; {hidden} nodes that change less are not drawn" if hidden else ""), fontsize=10)
     figure.legend(list(bars.values()), list(bars), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return _markdown(figure, title)
+
+
+def _figure(height_inches: float) -> Figure:
+    from matplotlib.figure import Figure  # noqa: PLC0415 (half a second that only a publication pays)
+
+    return Figure(figsize=(8, height_inches), layout="constrained")
 
 
 def _literal(name: str) -> str:

@@ -8,15 +8,14 @@ the warehouse.
     published/wattledger.duckdb -> latest/wattledger.duckdb
     published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
     published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
+    published/<publication_id>/focus/cost_and_usage_<billing month>.csv
 """
 
 import hashlib
 import logging
-import os
 import shutil
 import tomllib
-from collections.abc import Collection, Iterator
-from contextlib import closing
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -26,17 +25,8 @@ import dagster as dg
 import duckdb
 
 from pipelines.fleet.fleet_file import PROJECT, Fleet
-from pipelines.publishing import history, pictures
-from pipelines.publishing.published_tables import (
-    Table,
-    has_dates,
-    published_dates,
-    quoted,
-    replace_tables,
-    row_counts,
-    tables,
-)
-from pipelines.warehouse import database, due_dates
+from pipelines.publishing import history, pictures, published_files, published_tables
+from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -93,20 +83,20 @@ def publish(
     publication_id = f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}"
     building = folder / f"{BUILDING}{publication_id}"
     building.mkdir()
-    with closing(database.connect(":memory:")) as connection:
-        connection.execute(f"attach '{quoted(fleet.warehouse)}' as warehouse (read_only)")
+    with database.connect(":memory:") as connection:
+        connection.execute(f"attach {database.literal(fleet.warehouse)} as warehouse (read_only)")
         held_back = held_back_dates(connection, "warehouse")
-        if previous is None and held_back and not has_dates(connection):
+        if previous is None and held_back and not published_tables.has_dates(connection):
             building.rmdir()
             return None
         if previous is not None:
             shutil.copyfile(previous / DATABASE, building / DATABASE)
         # DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
-        connection.execute(f"attach '{quoted(building / DATABASE)}' as target (storage_version 'v1.0.0')")
-        due = _days(start, end) if due is None else due
-        published = [] if previous is None else published_dates(connection)
+        connection.execute(f"attach {database.literal(building / DATABASE)} as target (storage_version 'v1.0.0')")
+        due = [start + timedelta(days=n) for n in range((end - start).days)] if due is None else due
+        published = [] if previous is None else published_tables.published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
-        same = replace_tables(connection, start, end, held_back)
+        same = published_tables.replace_tables(connection, start, end, held_back)
         found += history.misstated_months(connection)
         if found and not force:
             connection.execute("detach target")
@@ -121,12 +111,18 @@ def publish(
             fleet.synthetic,
             code_version(),
             previous.name if previous else None,
-            row_counts(connection),
+            published_tables.row_counts(connection),
             held_back,
             tuple(found),
         )
         _write_publication(connection, publication)
-        _write_parquet(connection, building, previous, publication, same)
+        labels = {
+            "fleet": fleet.fleet,
+            "is_synthetic": str(fleet.synthetic).lower(),
+            "publication_id": publication_id,
+        }
+        published_files.write_parquet(connection, building, previous, (start, end), same, labels=labels)
+        published_files.write_focus(connection, building, previous, (start, end), same)
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
@@ -138,16 +134,13 @@ def publish(
     return publication
 
 
-def held_back_dates(connection: duckdb.DuckDBPyConnection, database: str) -> dict[date, str]:
+def held_back_dates(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date, str]:
     """The dates that an attached database holds back, each with the invariants that it breaks."""
-    known = connection.execute(
-        "select count(*) from duckdb_tables() where database_name = ? and table_name = 'held_back_dates'", [database]
-    ).fetchall()
-    if known == [(0,)]:
+    if "held_back_dates" not in database.tables(connection, "marts", of):
         return {}
     rows = connection.execute(
         "select date, string_agg(distinct invariant, ', ' order by invariant)"
-        f" from {database}.marts.held_back_dates group by date order by date"
+        f" from {of}.marts.held_back_dates group by date order by date"
     )
     return dict(rows.fetchall())
 
@@ -184,13 +177,11 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
     def publication(config: PublicationConfig) -> dg.MaterializeResult[None]:
         """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
         with database.writing(fleet.warehouse, "publication"):
-            with closing(database.connect(fleet.warehouse)) as connection:
+            with database.connect(fleet.warehouse) as connection:
                 create_tables(connection)
                 start, end = due_dates.dates_to_publish(connection, date.max, date.min)
-                due, own = (
-                    due_dates.due(connection, due_dates.PUBLICATION),
-                    due_dates.due(connection, due_dates.PUBLISHED),
-                )
+                due = due_dates.due(connection, due_dates.PUBLICATION)
+                own = due_dates.due(connection, due_dates.PUBLISHED)
             if start >= end and current(fleet) is not None:
                 return dg.MaterializeResult(metadata={"unchanged": str(current(fleet))})
             try:
@@ -199,7 +190,7 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
                 raise dg.Failure(str(refusal)) from None
             if made is None:
                 return dg.MaterializeResult(metadata={"nothing_published": "every date is held back"})
-            with closing(database.connect(fleet.warehouse)) as connection:
+            with database.connect(fleet.warehouse) as connection:
                 due_dates.published(connection, start, end)
         logger.info("published %s", made.publication_id)
         return dg.MaterializeResult(metadata=_metadata(fleet, made))
@@ -208,7 +199,6 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
 
 
 def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
-    tables = "\n".join(["| table | rows |", "|---|---|", *(f"| {name} | {n} |" for name, n in made.rows.items())])
     return {
         "publication_id": made.publication_id,
         "dates": f"[{made.start_date}, {made.end_date})",
@@ -217,14 +207,14 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         **({"forced": list(made.forced)} if made.forced else {}),
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
         "dagster/row_count": sum(made.rows.values()),
-        "tables": dg.MarkdownMetadataValue(tables),
+        "tables": dg.MarkdownMetadataValue(findings.markdown(["table", "rows"], made.rows.items())),
         "energy": dg.MarkdownMetadataValue(pictures.attempted("energy", lambda: _energy_picture(fleet, made))),
     }
 
 
 def _energy_picture(fleet: Fleet, made: Publication) -> str:
     sums = ", ".join(f"sum({account})::double as {account}" for account in pictures.ACCOUNTS)
-    with closing(database.connect(fleet.published / DATABASE, read_only=True)) as connection:
+    with database.connect(fleet.published / DATABASE, read_only=True) as connection:
         models = connection.execute(
             # A board's joules and a whole node's joules are two quantities: each scope has a bar of its own.
             f"""
@@ -239,89 +229,28 @@ def _energy_picture(fleet: Fleet, made: Publication) -> str:
             """,
             [made.start_date, made.end_date],
         ).df()
-    label = "synthetic telemetry" if made.is_synthetic else "metered"
     last = made.end_date - timedelta(days=1)
-    return pictures.energy_accounts(models, f"{fleet.fleet}, {made.start_date} to {last} ({label})")
-
-
-def _days(start: date, end: date) -> list[date]:
-    return [start + timedelta(days=n) for n in range((end - start).days)]
+    return pictures.energy_accounts(models, f"{fleet.fleet}, {made.start_date} to {last} ({fleet.telemetry})")
 
 
 def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication) -> None:
-    connection.execute(
-        """
-        create or replace table target.published.publication (
-            publication_id varchar, published_at timestamptz, start_date date, end_date date, fleet varchar,
-            is_synthetic boolean, code_version varchar, previous_publication_id varchar, held_back_dates varchar,
-            held_back_reasons varchar, is_forced boolean, forced_reasons varchar)
-        """
-    )
-    connection.execute(
-        "insert into target.published.publication values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            made.publication_id,
-            made.published_at,
-            made.start_date,
-            made.end_date,
-            made.fleet,
-            made.is_synthetic,
-            made.code_version,
-            made.previous_publication_id,
-            ",".join(on.isoformat() for on in made.held_back) or None,
-            "; ".join(f"{on}: {invariants}" for on, invariants in made.held_back.items()) or None,
-            bool(made.forced),
-            "; ".join(made.forced) or None,
-        ],
-    )
-
-
-def _write_parquet(
-    connection: duckdb.DuckDBPyConnection, building: Path, previous: Path | None, made: Publication, same: set[str]
-) -> None:
-    labels = {
-        "fleet": made.fleet,
-        "is_synthetic": str(made.is_synthetic).lower(),
-        "publication_id": made.publication_id,
+    row = {
+        "publication_id varchar": made.publication_id,
+        "published_at timestamptz": made.published_at,
+        "start_date date": made.start_date,
+        "end_date date": made.end_date,
+        "fleet varchar": made.fleet,
+        "is_synthetic boolean": made.is_synthetic,
+        "code_version varchar": made.code_version,
+        "previous_publication_id varchar": made.previous_publication_id,
+        "held_back_dates varchar": ",".join(on.isoformat() for on in made.held_back) or None,
+        "held_back_reasons varchar": "; ".join(f"{on}: {why}" for on, why in made.held_back.items()) or None,
+        "is_forced boolean": bool(made.forced),
+        "forced_reasons varchar": "; ".join(made.forced) or None,
     }
-    listed = ", ".join(f"{name}: '{quoted(value)}'" for name, value in labels.items())
-    options = f"format parquet, compression zstd, kv_metadata {{{listed}}}"
-
-    def copy(query: str, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection.execute(f"copy ({query}) to '{quoted(path)}' ({options})").fetchall()
-
-    for table in [*tables(connection, "target").values(), Table("published", "publication", ())]:
-        place = Path("parquet", table.schema, table.name)
-        if not table.is_fine_grained:
-            copy(f"select * from target.{table}", (building / place).with_suffix(".parquet"))
-            continue
-        kept = _untouched(previous / place, made) if previous is not None and str(table) in same else []
-        for path in kept:
-            (building / place).mkdir(parents=True, exist_ok=True)
-            _share(path, building / place / path.name)
-        dates = connection.execute(
-            f"select distinct date from target.{table}"
-            + (" where date >= ? and date < ?" if str(table) in same else ""),
-            [made.start_date, made.end_date] if str(table) in same else [],
-        ).fetchall()
-        for (on,) in sorted(dates):
-            query = f"select * from target.{table} where date = date '{on.isoformat()}'"
-            copy(query, building / place / f"date={on.isoformat()}.parquet")
-
-
-def _untouched(folder: Path, made: Publication) -> Iterator[Path]:
-    for path in folder.glob("date=*.parquet"):
-        if not made.start_date <= date.fromisoformat(path.stem.removeprefix("date=")) < made.end_date:
-            yield path
-
-
-def _share(path: Path, at: Path) -> None:
-    """Put the same file into another publication: as a hard link, or as a copy where the file system has no links."""
-    try:
-        os.link(path, at)
-    except OSError:
-        shutil.copyfile(path, at)
+    connection.execute(f"create or replace table target.published.publication ({', '.join(row)})")
+    values = ", ".join("?" for _ in row)
+    connection.execute(f"insert into target.published.publication values ({values})", list(row.values()))
 
 
 def _link(at: Path, target: str) -> None:

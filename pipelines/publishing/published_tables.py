@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 
 import duckdb
+
+from pipelines.warehouse.database import literal, transaction
 
 SCHEMAS = ("marts", "published")
 # Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
@@ -39,6 +41,11 @@ class Table:
         """Whether it has a row per interval or hour."""
         return self.is_dated and any(name in FINE_GRAINED for name, _ in self.columns)
 
+    @property
+    def is_restated_by_month(self) -> bool:
+        """Whether a run changes all dates of its billing months: a demand charge follows the month's highest load."""
+        return self.is_dated and not self.is_fine_grained and any(name == "billing_month" for name, _ in self.columns)
+
     def __str__(self) -> str:
         return f'"{self.schema}"."{self.name}"'
 
@@ -60,7 +67,8 @@ def tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[s
 def replace_tables(
     connection: duckdb.DuckDBPyConnection, start: date, end: date, held_back: Collection[date]
 ) -> set[str]:
-    """Bring the target's tables up to date; returns the tables in which only the dates [start, end) changed.
+    """Bring the target's tables up to date; returns the tables in which only the dates [start, end), or their billing
+    months, changed.
 
     Dates that are held back keep the target's rows; new columns are NULL in them.
     """
@@ -75,6 +83,9 @@ def replace_tables(
             same.add(str(table))
             span = [start, end, sorted(held_back)]
             chosen = "where date >= ? and date < ? and not list_contains(?, date)"
+            if table.is_restated_by_month:
+                span = [*restated_months(start, end), sorted(held_back)]
+                chosen = "where billing_month between ? and ? and not list_contains(?, date)"
             connection.execute(f"delete from target.{table} {chosen}", span).fetchall()
             connection.execute(f"insert into target.{table} select * from warehouse.{table} {chosen}", span).fetchall()
             continue
@@ -90,6 +101,12 @@ def replace_tables(
             connection.execute("drop table rows_kept").fetchall()
         _copy_comments(connection, table)
     return same
+
+
+def restated_months(start: date, end: date) -> tuple[date, date]:
+    """The first and last billing month of which a run of the dates [start, end) makes rows (in_run_months of the dbt
+    project): a site's month may begin before the UTC date does, or end after it."""
+    return (start - timedelta(days=1)).replace(day=1), end.replace(day=1)
 
 
 def _keep_rows(connection: duckdb.DuckDBPyConnection, old: Table, new: Table, held_back: Collection[date]) -> None:
@@ -108,20 +125,19 @@ def _listed(dates: Collection[date]) -> str:
 
 def _copy_comments(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Copy the descriptions of the dbt project, which create-as-select drops; one commit per table."""
-    connection.execute("begin")
-    for (comment,) in connection.execute(
-        "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ? and table_name = ?"
-        " and comment is not null",
-        [table.schema, table.name],
-    ).fetchall():
-        connection.execute(f"comment on table target.{table} is '{quoted(comment)}'")
-    for column, comment in connection.execute(
-        "select column_name, comment from duckdb_columns() where database_name = 'warehouse' and schema_name = ?"
-        " and table_name = ? and comment is not null",
-        [table.schema, table.name],
-    ).fetchall():
-        connection.execute(f"comment on column target.{table}.\"{column}\" is '{quoted(comment)}'")
-    connection.execute("commit")
+    with transaction(connection):
+        for (comment,) in connection.execute(
+            "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ?"
+            " and table_name = ? and comment is not null",
+            [table.schema, table.name],
+        ).fetchall():
+            connection.execute(f"comment on table target.{table} is {literal(comment)}")
+        for column, comment in connection.execute(
+            "select column_name, comment from duckdb_columns() where database_name = 'warehouse' and schema_name = ?"
+            " and table_name = ? and comment is not null",
+            [table.schema, table.name],
+        ).fetchall():
+            connection.execute(f'comment on column target.{table}."{column}" is {literal(comment)}')
 
 
 def has_dates(connection: duckdb.DuckDBPyConnection) -> bool:
@@ -147,8 +163,3 @@ def row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
         f"{table.schema}.{table.name}": connection.execute(f"select count(*) from target.{table}").fetchall()[0][0]
         for table in tables(connection, "target").values()
     }
-
-
-def quoted(text: object) -> str:
-    """Text as the inside of an SQL literal."""
-    return str(text).replace("'", "''")

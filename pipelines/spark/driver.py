@@ -27,8 +27,17 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from pipelines.fleet.fleet_file import PROJECT
+from pipelines.landing.lake import RAW_CONTROL_TABLES, SAMPLE_TABLES
 from pipelines.spark.cluster import SparkError, check, master
-from pipelines.spark.committed_marts import COPIED, REMADE, Committed, partition_column
+from pipelines.spark.committed_marts import (
+    COPIED,
+    LOOKBACK_DAYS,
+    MONTHLY,
+    OF_LOOKBACK,
+    REMADE,
+    Committed,
+    partition_column,
+)
 from pipelines.warehouse import findings
 from pipelines.warehouse.raw_tables import FLEET_TABLES, RAW_TABLES
 
@@ -36,17 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DBT_PROJECT = PROJECT / "dbt_project"
-# What the models read of schema raw, beside the two tables of samples.
-CONTROL_TABLES = (
-    "series",
-    "series_chunks",
-    "grid_intensity",
-    "model_prices",
-    "run_windows",
-    "requests",
-    "benchmark_results",
-)
-SAMPLE_TABLES = ("power_samples", "token_samples")
 # The models' integer arithmetic and DuckDB's types, in Spark's words.
 SPARK_TYPES = {"varchar": "string", "timestamptz": "timestamp", "bigint": "bigint", "integer": "int"}
 
@@ -70,10 +68,11 @@ class Run:
         """The folder of everything that is removed at the end of the run."""
         return self.lake / "runs" / self.run_id
 
-    def books(self, column: str, value: date) -> bool:
-        """Whether the run replaces this date or month of a mart; the macros in_run and in_run_months do the same."""
-        if column == "month":
-            return (self.start - timedelta(days=1)).replace(day=1) <= value <= self.end.replace(day=1)
+    def books(self, mart: str, column: str, value: date) -> bool:
+        """Whether the run replaces this date or month of a mart; the macro owned_by_run does the same."""
+        if column in MONTHLY.values():
+            last = self.end + timedelta(days=LOOKBACK_DAYS if mart in OF_LOOKBACK else 0)
+            return (self.start - timedelta(days=1)).replace(day=1) <= value <= last.replace(day=1)
         return self.start <= value < self.end
 
 
@@ -187,7 +186,7 @@ def register(spark: SparkSession, sample_files: Mapping[str, list[str]], control
     for table in SAMPLE_TABLES:
         frame = _parquet(spark, RAW_TABLES[table], sample_files[table])
         frame.createOrReplaceGlobalTempView(table)
-    for table in CONTROL_TABLES:
+    for table in RAW_CONTROL_TABLES:
         _parquet(spark, RAW_TABLES[table], [control / f"raw.{table}.parquet"]).createOrReplaceGlobalTempView(table)
     spark.sql("create database if not exists fleet")
     for table, columns in FLEET_TABLES.items():
@@ -228,7 +227,7 @@ def prepare_marts(spark: SparkSession, run: Run, before: Committed) -> None:
         kept = [
             f"partition ({column} = date '{value}') location '{_uri(run.lake / folder)}'"
             for value, folder in before.folders[mart].items()
-            if not run.books(column, date.fromisoformat(value))
+            if not run.books(mart, column, date.fromisoformat(value))
         ]
         if kept:
             spark.sql(f"alter table marts.{mart} add {' '.join(kept)}")
@@ -245,7 +244,7 @@ def _register_last(spark: SparkSession, run: Run, before: Committed, mart: str, 
     held = [
         f"partition (date = date '{value}') location '{_uri(run.lake / folder)}'"
         for value, folder in before.folders[mart].items()
-        if run.books("date", date.fromisoformat(value))
+        if run.books(mart, "date", date.fromisoformat(value))
     ]
     if held:
         spark.sql(f"alter table last_committed.{mart} add {' '.join(held)}")
@@ -274,7 +273,7 @@ def _made(spark: SparkSession, run: Run, before: Committed) -> Committed:
         values = sorted(row[0].partition("=")[2] for row in spark.sql(f"show partitions marts.{mart}").collect())
         folders[mart] = {
             value: f"{own}/{column}={value}"
-            if run.books(column, date.fromisoformat(value))
+            if run.books(mart, column, date.fromisoformat(value))
             else before.folders[mart][value]
             for value in values
         }

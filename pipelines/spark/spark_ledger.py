@@ -11,7 +11,6 @@ import os
 import sys
 import uuid
 from collections.abc import Collection, Mapping
-from contextlib import closing
 from datetime import date, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing.lake import Lake, export_control
+from pipelines.landing.lake import SAMPLE_TABLES, Lake, export_control
 from pipelines.spark import driver
 from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed, bring_back
@@ -34,7 +33,7 @@ def dates_to_book(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: da
     of Spark's own hours. The dates stay due until their marts are back in the warehouse.
     """
     start, end = due_dates.dates_to_book(connection, start, end, on_spark=True)
-    if not has_built(fleet) and "fleet_daily" in marts_of(connection):
+    if not has_built(fleet) and "fleet_daily" in database.tables(connection, "marts"):
         first, last = connection.execute("select min(date), max(date) from marts.fleet_daily").fetchall()[0]
         if first is not None:
             start, end = min(start, first), max(end, last + timedelta(days=1))
@@ -47,27 +46,17 @@ def has_built(fleet: Fleet) -> bool:
     return fleet.landing.path is not None and Committed.of(Path(fleet.landing.path)).run_id != ""
 
 
-def marts_of(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """The names of the marts that the warehouse has."""
-    return {
-        name
-        for (name,) in connection.execute(
-            "select table_name from duckdb_tables() where schema_name = 'marts'"
-        ).fetchall()
-    }
-
-
 def build(
     fleet: Fleet, start: date, end: date, dbt_vars: Mapping[str, Any], *, forget: Collection[str] = ()
 ) -> driver.Build:
     """Book the dates [start, end) on Spark, in a process of its own. `forget` and SparkError as of `driver.build`."""
     lake, run_id = Lake(fleet.landing.lake_path), uuid.uuid4().hex
     try:
-        with closing(database.connect(fleet.warehouse)) as connection:
+        with database.connect(fleet.warehouse) as connection:
             export_control(connection, lake, run_id)
         # The files of all dates: a counter's neighbouring sample may be many days away.
         manifests = [manifest for _, manifest in sorted(lake.landed().items())]
-        files = {table: lake.files(table, manifests) for table in driver.SAMPLE_TABLES}
+        files = {table: lake.files(table, manifests) for table in SAMPLE_TABLES}
         control = Path(lake.path(f"control/{run_id}"))
         return in_a_process(log_of(fleet), (Path(lake.root), files, control, start, end), dbt_vars, forget)
     finally:
@@ -81,7 +70,7 @@ def log_of(fleet: Fleet) -> Path:
 
 def take(fleet: Fleet, start: date, end: date, run_id: str = "", constants: settings.Constants | None = None) -> None:
     """Bring the committed marts of [start, end) into the warehouse, which has their tables; mark them as booked."""
-    with closing(database.connect(fleet.warehouse)) as connection:
+    with database.connect(fleet.warehouse) as connection:
         bring_back(connection, Path(fleet.landing.lake_path), start, end)
         due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, constants=constants)
 

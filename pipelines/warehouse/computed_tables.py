@@ -13,7 +13,7 @@ import pandas as pd
 from pipelines.warehouse import database
 
 # The computed tables of schema marts. `upgrades` drops any other table there that dbt does not make.
-COMPUTED_MARTS = frozenset({"efficiency_fit"})
+COMPUTED_MARTS = frozenset({"budget_monthly", "cost_forecast", "efficiency_fit"})
 # Name of a column -> SQL type, description.
 Columns = Mapping[str, tuple[str, str]]
 
@@ -21,21 +21,12 @@ Columns = Mapping[str, tuple[str, str]]
 def write_table(
     connection: duckdb.DuckDBPyConnection, name: str, comment: str, columns: Columns, rows: pd.DataFrame
 ) -> None:
-    """Replace the table `name` (schema.table) by `rows`, of which it has these columns in this order."""
+    """Replace the table `name` (schema.table) by these `columns` of `rows`, in this order."""
     listed = ", ".join(f'cast("{column}" as {kind}) as "{column}"' for column, (kind, _) in columns.items())
-    connection.execute("begin")
-    try:
+    with database.transaction(connection):
         connection.execute(f"create schema if not exists {name.partition('.')[0]}")
         with database.registered(connection, rows_computed=rows[list(columns)]):
             connection.execute(f"create or replace table {name} as select {listed} from rows_computed").fetchall()
-        connection.execute(f"comment on table {name} is '{_quoted(comment)}'")
+        connection.execute(f"comment on table {name} is {database.literal(comment)}")
         for column, (_, description) in columns.items():
-            connection.execute(f"comment on column {name}.\"{column}\" is '{_quoted(description)}'")
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
+            connection.execute(f'comment on column {name}."{column}" is {database.literal(description)}')

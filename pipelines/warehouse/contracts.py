@@ -23,7 +23,7 @@ _COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTA
 
 @dataclass(frozen=True)
 class Mart:
-    """A public table of dbt: its contract, what of it a run replaces (`dates`, `months`, `windows` or `all`), and its
+    """A public table of dbt: its contract, what of it a run replaces (the config `replaces`), and its
     description and its columns' (by the column's name, "" for the table)."""
 
     columns: tuple[tuple[str, str], ...]

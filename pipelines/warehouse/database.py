@@ -30,6 +30,11 @@ class WarehouseBusy(Exception):
     """Another process kept the warehouse for longer than we wait; the message names it."""
 
 
+def literal(text: object) -> str:
+    """Text as an SQL literal, with its quotes."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
 @contextmanager
 def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Iterator[None]:
     """Arrow tables as views of these names for the length of a `with` block."""
@@ -40,6 +45,25 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
     finally:
         for name in tables:
             connection.unregister(name)
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """What the `with` block writes, all of it or, where it raises, nothing."""
+    connection.execute("begin")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+
+
+def tables(connection: duckdb.DuckDBPyConnection, schema: str, of: str | None = None) -> set[str]:
+    """Names of the tables of a schema of the connection's own database, or of another that is attached; no views."""
+    query = "select table_name from duckdb_tables() where schema_name = ? and database_name = "
+    query += "coalesce(?, current_database())"
+    return {row[0] for row in connection.execute(query, [schema, of]).fetchall()}
 
 
 def lock_timeout_seconds() -> float:
@@ -83,9 +107,8 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
     ):
         value = os.environ.get(variable)
         if value:
-            quoted = value.replace("'", "''")
             try:
-                connection.execute(f"set {setting} = '{quoted}'")
+                connection.execute(f"set {setting} = {literal(value)}")
             except duckdb.Error as refusal:
                 connection.close()
                 raise QuestionError(f"{variable}={value}: {' '.join(str(refusal).split())}") from None
@@ -117,16 +140,9 @@ def writing(path: Path, purpose: str) -> Iterator[None]:
                 " set WATTLEDGER_LOCK_SECONDS to wait longer."
             ) from None
     try:
-        holder.write_text(
-            json.dumps(
-                {
-                    "pid": os.getpid(),
-                    "host": socket.gethostname(),
-                    "purpose": purpose,
-                    "since": datetime.now(UTC).isoformat(timespec="seconds"),
-                }
-            )
-        )
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        own = {"pid": os.getpid(), "host": socket.gethostname(), "purpose": purpose, "since": since}
+        holder.write_text(json.dumps(own))
         yield
     finally:
         holder.unlink(missing_ok=True)

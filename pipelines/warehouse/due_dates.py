@@ -12,7 +12,7 @@ from datetime import date, datetime, time, timedelta
 
 import duckdb
 
-from pipelines.warehouse import settings
+from pipelines.warehouse import database, settings
 
 BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
 HELD_BACK, PUBLISHED = "held_back", "published"  # each to be booked again alone; published by this warehouse before
@@ -59,26 +59,22 @@ def booked(
 
     Dates that are held back (marts.held_back_dates) also wait to be booked again, each alone: they widen no run.
     """
-    connection.execute("begin")
-    if constants is not None:
-        settings.record(connection, start, end, constants)
-    _clear(connection, BOOKING, start, end)
-    _clear(connection, HELD_BACK, start, end)
-    if on_spark:
-        _clear(connection, SPARK, start, end)
-    mark(connection, PUBLICATION, start, end)
-    for on in held_back(connection, start, end):
-        mark(connection, HELD_BACK, on, on + timedelta(days=1))
-    connection.execute("insert into raw.bookings values (?, ?, ?)", [run_id, start, end]).fetchall()
-    connection.execute("commit")
+    with database.transaction(connection):
+        if constants is not None:
+            settings.record(connection, start, end, constants)
+        _clear(connection, BOOKING, start, end)
+        _clear(connection, HELD_BACK, start, end)
+        if on_spark:
+            _clear(connection, SPARK, start, end)
+        mark(connection, PUBLICATION, start, end)
+        for on in held_back(connection, start, end):
+            mark(connection, HELD_BACK, on, on + timedelta(days=1))
+        connection.execute("insert into raw.bookings values (?, ?, ?)", [run_id, start, end]).fetchall()
 
 
 def held_back(connection: duckdb.DuckDBPyConnection, start: date = date.min, end: date = date.max) -> list[date]:
     """The dates in [start, end) for which an invariant does not hold, in order."""
-    if not connection.execute(
-        "select count(*) from duckdb_tables() where schema_name = 'marts' and table_name = 'held_back_dates'"
-        " and database_name = current_database()"
-    ).fetchall()[0][0]:
+    if "held_back_dates" not in database.tables(connection, "marts"):
         return []
     rows = connection.execute(
         "select distinct date from marts.held_back_dates where date >= ? and date < ? order by date", [start, end]

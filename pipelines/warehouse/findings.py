@@ -32,6 +32,11 @@ def row(names: Iterable[str], values: Iterable[Any]) -> str:
     return ", ".join(f"{name} {_value(value)}" for name, value in pairs)
 
 
+def markdown(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as a Markdown table, as the Dagster UI shows it."""
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in [names, ["---"] * len(names), *rows])
+
+
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()

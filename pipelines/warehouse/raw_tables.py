@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import duckdb
 
+from pipelines.warehouse import database
+
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 5
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -30,6 +32,9 @@ RAW_TABLES = {
     " output_usd_per_mtok double, source varchar, valid_from date, as_of date",
     "run_windows": "window_id varchar, node varchar, engine varchar, model varchar, start_at timestamptz,"
     " end_at timestamptz, output_tokens double, total_tokens double, source varchar",
+    # Of `amount` in `currency`, `usd` is what it is in USD; negative: a credit.
+    "bills": "invoice varchar, site varchar, kind varchar, start_at timestamptz, end_at timestamptz, usd double,"
+    " amount double, currency varchar, source varchar",
     "requests": "source varchar, source_kind varchar, request_id varchar, window_id varchar, started_at timestamptz,"
     " ended_at timestamptz, ttft_seconds double, end_to_end_seconds double, status varchar, is_ok boolean,"
     " is_gateway_cached boolean, model varchar, engine varchar, api_base varchar, team varchar, tenant varchar,"
@@ -63,19 +68,25 @@ RAW_TABLES = {
 
 FLEET_TABLES = {
     "sources": "source varchar, kind varchar, interval_seconds double, tokens_complete boolean, site varchar",
-    "sites": "site varchar, zone varchar, time_zone varchar, pue double, wue_litres_per_kwh double",
+    "sites": "site varchar, zone varchar, time_zone varchar, pue double, wue_litres_per_kwh double,"
+    " cooling_share_of_overhead double",
     "tariffs": "site varchar, valid_from date, valid_to date, local_hour_from integer, local_hour_to integer,"
     " usd_per_kwh double",
+    # The unit of `usd` is that of the part: per kW and month, month, GPU-hour or tonne.
+    "site_charges": "site varchar, part varchar, usd double, provisioned_kw double, interval_minutes integer,"
+    " device_type varchar, valid_from date, valid_to date",
     "nodes": "node varchar, site varchar, rack varchar, device_type varchar, host_watts double",
+    "node_gpus": "node varchar, site varchar, device_type varchar, gpus integer, valid_from date, valid_to date",
     "node_aliases": "alias varchar, node varchar",
     "devices": "device_uuid varchar, node varchar, device_type varchar, spare boolean",
     "device_types": "device_type varchar, gpus integer, memory_gib double, memory_bandwidth_gb_per_second double,"
-    " power_limit_watts double, idle_watts_bare double, idle_watts_loaded double, embodied_kgco2e double",
+    " power_limit_watts double, idle_watts_bare double, idle_watts_loaded double, embodied_kgco2e double,"
+    " embodied_life_years double",
     "device_type_aliases": "alias varchar, device_type varchar",
     "model_aliases": "alias varchar, model varchar",
     "models": "model varchar, ttft_slo_seconds double, tpot_slo_seconds double, slo_attainment_ratio double,"
     " min_replicas integer, cold_start_seconds double, keep_apart varchar, weights_gib double,"
-    " kv_bytes_per_token double, context_tokens integer",
+    " kv_bytes_per_token double, context_tokens integer, list_price_source varchar, list_price_name varchar",
     # Names may be prefixes; the first entry that fits counts.
     "engines": "entry integer, engine varchar, is_prefix boolean, model varchar, deployment varchar, team varchar,"
     " role varchar, node varchar",
@@ -86,7 +97,19 @@ FLEET_TABLES = {
     "assignments": "device_uuid varchar, node varchar, engine varchar, model varchar, deployment varchar,"
     " namespace varchar, team varchar, role varchar, start_at timestamptz, end_at timestamptz",
     "cost_rates": "device_type varchar, valid_from date, valid_to date, usd_per_gpu_hour double,"
-    " includes_energy boolean, source varchar",
+    " includes varchar, source varchar, price_usd_per_gpu double,"
+    " residual_value_usd_per_gpu double, life_years double, cost_of_capital_ratio double",
+    # Of several contracts the first entry is used first. `matching`: share (of each hour), hourly or yearly.
+    "energy_contracts": "entry integer, contract varchar, site varchar, matching varchar, gco2e_per_kwh double,"
+    " is_renewable boolean, share_ratio double, mwh_per_year double, local_hour_from integer, local_hour_to integer,"
+    " source varchar, valid_from date, valid_to date",
+    "residual_mixes": "site varchar, gco2e_per_kwh double, source varchar, valid_from date, valid_to date",
+    "commitments": "commitment varchar, site varchar, device_type varchar, gpus double, usd_per_gpu_hour double,"
+    " valid_from date, valid_to date",
+    "budgets": "budget varchar, scope varchar, scope_name varchar, basis varchar, usd_per_month double,"
+    " valid_from date, valid_to date",
+    "spot_rates": "site varchar, device_type varchar, gpus double, usd_per_gpu_hour double, start_at timestamptz,"
+    " end_at timestamptz",
 }
 
 
@@ -107,7 +130,9 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
         " order by schema_name, table_name, column_index"
     ).fetchall():
         held.setdefault((schema, table), []).append((column, kind))
-    version = _schema_version(connection) if ("raw", "warehouse_version") in held else 1
+    version = 1
+    if ("raw", "warehouse_version") in held:
+        version = connection.execute("select max(schema_version) from raw.warehouse_version").fetchall()[0][0]
     if version is not None and version > SCHEMA_VERSION:
         raise NewerWarehouse(
             f"the warehouse was written by a newer Wattledger (its schema version is {version}, this code knows up to"
@@ -124,8 +149,7 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     changed = [(schema, table, columns) for schema, table, columns in changed if (schema, table) not in views]
     if not changed and version == SCHEMA_VERSION:
         return
-    connection.execute("begin")
-    try:
+    with database.transaction(connection):
         for schema in ("raw", "fleet"):
             connection.execute(f"create schema if not exists {schema}")
         for schema, table, columns in changed:
@@ -136,15 +160,6 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
             " where not exists (select 1 from raw.warehouse_version)",
             [SCHEMA_VERSION],
         )
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
-
-
-def _schema_version(connection: duckdb.DuckDBPyConnection) -> int | None:
-    version: int | None = connection.execute("select max(schema_version) from raw.warehouse_version").fetchall()[0][0]
-    return version
 
 
 def _described(columns: str) -> list[tuple[str, str]]:

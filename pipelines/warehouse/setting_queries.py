@@ -3,7 +3,7 @@
 Each gives (date, setting, text of a row) for the dates of the temp table setting_dates (date, start_us, end_us), of
 the names in raw.booked_names, which are those that the date's book has. Validity is cut to the date: a rate that ends
 in December and one without an end give the same text for October. Add a query here when a new table affects a date's
-rows. Keep out comparing (`settings`).
+rows: budgets do not, as every run makes budget_monthly anew. Keep out comparing (`settings`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ OF_FLEET = {
     """,
     # A fleet's only site is also the site of everything that neither a node nor a source places.
     "sites": f"""
-        select date, 'sites', cast((site, zone, time_zone, pue, wue_litres_per_kwh) as varchar)
+        select date, 'sites', cast((site, zone, time_zone, pue, wue_litres_per_kwh,
+            cooling_share_of_overhead) as varchar)
         from fleet.sites {_named("site", "named.name = site")}
         union all
         select distinct date, 'sites', 'only ' || (select min(site) from fleet.sites having count(*) = 1)
@@ -41,6 +42,61 @@ OF_FLEET = {
             site, greatest(valid_from, {_FIRST}), least(coalesce(valid_to, {_NEVER}), {_LAST} + 1),
             local_hour_from, local_hour_to, usd_per_kwh) as varchar)
         from fleet.tariffs join fleet.sites as sites using (site)
+        {_named("site", "named.name = site")}
+        where valid_from <= {_LAST} and coalesce(valid_to, {_NEVER}) > {_FIRST}
+    """,
+    "site_charges": f"""
+        select dates.date, 'site_charges', cast((
+            site, part, usd, provisioned_kw, interval_minutes, device_type,
+            greatest(valid_from, {_FIRST}), least(coalesce(valid_to, {_NEVER}), {_LAST} + 1)) as varchar)
+        from fleet.site_charges join fleet.sites as sites using (site)
+        {_named("site", "named.name = site")}
+        where valid_from <= {_LAST} and coalesce(valid_to, {_NEVER}) > {_FIRST}
+    """,
+    "commitments": f"""
+        select dates.date, 'commitments', cast((
+            commitment, site, device_type, commitments.gpus, usd_per_gpu_hour,
+            greatest(valid_from, {_FIRST}), least(coalesce(valid_to, {_NEVER}), {_LAST} + 1)) as varchar)
+        from fleet.commitments join fleet.sites as sites using (site)
+        {_named("site", "named.name = site")}
+        where valid_from <= {_LAST} and coalesce(valid_to, {_NEVER}) > {_FIRST}
+    """,
+    # Which of a site's contracts is used first matters, so its place among them counts.
+    "energy_contracts": f"""
+        select dates.date, 'energy_contracts', cast((
+            row_number() over (partition by dates.date, site order by entry), contract, site, matching, gco2e_per_kwh,
+            is_renewable, share_ratio, mwh_per_year, local_hour_from, local_hour_to,
+            greatest(valid_from, {_FIRST}), least(coalesce(valid_to, {_NEVER}), {_LAST} + 1)) as varchar)
+        from fleet.energy_contracts join fleet.sites as sites using (site)
+        {_named("site", "named.name = site")}
+        where valid_from <= {_LAST} and coalesce(valid_to, {_NEVER}) > {_FIRST}
+    """,
+    "residual_mixes": f"""
+        select dates.date, 'residual_mixes', cast((
+            site, gco2e_per_kwh, greatest(valid_from, {_FIRST}), least(coalesce(valid_to, {_NEVER}), {_LAST} + 1))
+            as varchar)
+        from fleet.residual_mixes join fleet.sites as sites using (site)
+        {_named("site", "named.name = site")}
+        where valid_from <= {_LAST} and coalesce(valid_to, {_NEVER}) > {_FIRST}
+    """,
+    # As int_spot_hours: an open price ends where the next one begins.
+    "spot_rates": f"""
+        with stated as (
+            select *, epoch_us(start_at) as from_us, coalesce(epoch_us(end_at), lead(epoch_us(start_at)) over (
+                partition by site, device_type order by start_at), {_NEVER_US}) as until_us
+            from fleet.spot_rates
+        )
+        select dates.date, 'spot_rates', cast((
+            site, device_type, gpus, usd_per_gpu_hour, greatest(from_us, start_us), least(until_us, end_us)) as varchar)
+        from stated {_named("site", "named.name = site")}
+        where from_us < end_us and until_us > start_us
+    """,
+    # By site, not by node: a node of which nothing is metered is not named in the book.
+    "node_gpus": f"""
+        select dates.date, 'node_gpus', cast((
+            node, site, device_type, node_gpus.gpus,
+            greatest(valid_from, {_FIRST}), least(coalesce(valid_to, {_NEVER}), {_LAST} + 1)) as varchar)
+        from fleet.node_gpus join fleet.sites as sites using (site)
         {_named("site", "named.name = site")}
         where valid_from <= {_LAST} and coalesce(valid_to, {_NEVER}) > {_FIRST}
     """,
@@ -56,12 +112,13 @@ OF_FLEET = {
     "device_types": f"""
         select distinct date, 'device_types', cast((
             device_type, gpus, memory_gib, memory_bandwidth_gb_per_second, power_limit_watts, idle_watts_bare,
-            idle_watts_loaded, embodied_kgco2e, alias) as varchar)
+            idle_watts_loaded, embodied_kgco2e, embodied_life_years, alias) as varchar)
         from fleet.device_types join fleet.device_type_aliases using (device_type)
         {_named("device_type", "named.name in (device_type, alias)")}
     """,
     "models": f"""
-        select distinct date, 'models', cast((alias, model, ttft_slo_seconds, tpot_slo_seconds) as varchar)
+        select distinct date, 'models', cast((
+            alias, model, ttft_slo_seconds, tpot_slo_seconds, list_price_source, list_price_name) as varchar)
         from fleet.models join fleet.model_aliases using (model)
         {_named("model", "named.name in (model, alias)")}
     """,
@@ -106,6 +163,14 @@ OF_FLEET = {
             total_tokens) as varchar)
         from raw.run_windows join setting_dates as dates on epoch_us(start_at) < end_us and epoch_us(end_at) > start_us
     """,
+    # A month that is not over is made anew every night. For an earlier one the last date that a bill has in it is
+    # enough: whichever of its dates is booked again, the whole month is made anew.
+    "bills": f"""
+        select dates.date, 'bills', cast((site, bills.kind, epoch_us(start_at), epoch_us(end_at), usd) as varchar)
+        from raw.bills {_named("site", "named.name = site")}
+        where epoch_us(start_at) < end_us and epoch_us(end_at) > start_us
+            and (epoch_us(end_at) <= end_us or dates.date = last_day(dates.date))
+    """,
     "grid": f"""
         select date, 'grid', cast((
             zone, epoch_us(start_at), direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, marginal_gco2e_per_kwh,
@@ -131,9 +196,12 @@ OF_FLEET = {
 WITH_SEED = {
     "cost_rates": f"""
         with stated as (
-            select device_type, usd_per_gpu_hour, includes_energy, valid_from, valid_to from fleet.cost_rates
+            select device_type, includes, usd_per_gpu_hour, price_usd_per_gpu, residual_value_usd_per_gpu, life_years,
+                cost_of_capital_ratio, valid_from, valid_to
+            from fleet.cost_rates
             union all
-            select device_type, usd_per_gpu_hour, includes_energy, valid_from, null from reference.cost_rates
+            select device_type, includes, usd_per_gpu_hour, null, null, null, null, valid_from, null
+            from reference.cost_rates
             where device_type not in (select device_type from fleet.cost_rates)
         ),
         rates as (
@@ -153,7 +221,8 @@ WITH_SEED = {
             group by date
         )
         select dates.date, 'cost_rates', cast((
-            device_type, usd_per_gpu_hour, includes_energy,
+            device_type, includes, usd_per_gpu_hour, price_usd_per_gpu, residual_value_usd_per_gpu, life_years,
+            cost_of_capital_ratio,
             case when valid_from > first_local then valid_from end,
             case when until <= last_local then until end) as varchar)
         from rates {_named("device_type", "named.name = device_type")}

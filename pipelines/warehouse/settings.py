@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from pipelines.warehouse import setting_queries
+from pipelines.warehouse import database, setting_queries
 from pipelines.warehouse.contracts import Contracts
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constant
 
 def booked_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
     """The dates that the warehouse has booked, in order; also those from before bookings were recorded."""
-    marts = [f"marts.{mart}" for mart in _DATED_MARTS if mart in _tables(connection, "marts")]
+    marts = [f"marts.{mart}" for mart in _DATED_MARTS if mart in database.tables(connection, "marts")]
     queries = [f"select date from {table}" for table in ("raw.booked_with", *marts)]
     return [row[0] for row in connection.execute(f"{' union '.join(queries)} order by date").fetchall()]
 
@@ -122,7 +122,7 @@ def _measured_dates(connection: duckdb.DuckDBPyConnection, dates: list[date]) ->
 
 def _measure(connection: duckdb.DuckDBPyConnection, constants: Constants) -> None:
     """settings_today (date, setting, value): what each of setting_dates would be booked with now."""
-    held = _tables(connection, "reference")
+    held = database.tables(connection, "reference")
     queries = {
         **setting_queries.OF_FLEET,
         **{seed: query for seed, query in setting_queries.WITH_SEED.items() if seed in held},
@@ -160,14 +160,9 @@ def _digest(connection: duckdb.DuckDBPyConnection, seed: str) -> str:
     return connection.execute(query).fetchall()[0][0] or ""
 
 
-def _tables(connection: duckdb.DuckDBPyConnection, schema: str) -> set[str]:
-    query = "select table_name from duckdb_tables() where database_name = current_database() and schema_name = ?"
-    return {row[0] for row in connection.execute(query, [schema]).fetchall()}
-
-
 def _names(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Queries of (date, kind, name): the names in the book of each date in [$1, $2)."""
-    marts = _tables(connection, "marts")
+    marts = database.tables(connection, "marts")
     kinds = {
         "energy_ledger": ("site", "node", "meter", "device_uuid", "device_type", "engine", "namespace", "model"),
         "token_ledger": ("site", "node", "engine", "namespace", "model"),

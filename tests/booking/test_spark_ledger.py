@@ -12,6 +12,7 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+import yaml
 
 from pipelines.booking import dbt_run, ledger_on_spark, upgrades
 from pipelines.booking.alarms import ALARMS
@@ -20,7 +21,7 @@ from pipelines.booking.project import prepared_project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.spark import driver, spark_ledger
-from pipelines.spark.committed_marts import Committed
+from pipelines.spark.committed_marts import LOOKBACK_DAYS, OF_LOOKBACK, Committed
 from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
 from tests.given import nothing_is_held_back
@@ -211,3 +212,14 @@ def test_a_failed_model_reports_its_reason() -> None:
     assert driver.reason(message) == "java.lang.OutOfMemoryError: Java heap space"
     assert driver.reason("Got 2 results, configured to fail if != 0") == "Got 2 results, configured to fail if != 0"
     assert driver.reason("Runtime Error in model a (a.sql)\n") == "Runtime Error in model a (a.sql)"
+
+
+def test_the_lookback_is_the_dbt_projects() -> None:
+    """Months that a booked date's lookback reaches are committed again: of as many days as the models read, and of the
+    models that say so."""
+    stated = yaml.safe_load((dbt_run.DBT_PROJECT / "dbt_project.yml").read_text(encoding="utf-8"))
+    assert stated["vars"]["curve_lookback_days"] == LOOKBACK_DAYS
+    marts = (dbt_run.DBT_PROJECT / "models/marts").glob("*.sql")
+    assert {
+        mart.stem for mart in marts if "'billing_months_of_lookback'" in mart.read_text(encoding="utf-8")
+    } == OF_LOOKBACK

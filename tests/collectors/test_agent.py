@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from servers import http_server, running
-from test_nvml import NOT_SUPPORTED, FakeNvml, board
 
 from collectors.__main__ import main, parser
 from collectors.devices.agent import Ticker, families_to_keep, read_families, record
@@ -28,6 +26,8 @@ from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading, labels_json
 from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window
 from collectors.series import SeriesRegister, series_id
+from tests.collectors.test_nvml import NOT_SUPPORTED, FakeNvml, board
+from tests.servers import http_server, running
 
 ROOT = Path(__file__).parents[2]
 DAY = date(2026, 10, 14)

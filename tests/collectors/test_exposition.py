@@ -6,18 +6,16 @@ import json
 import math
 import os
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from servers import free_port, http_server
 
 from collectors.limits import Limits
-from collectors.protocols.exposition import ExpositionCollector, ExpositionPage, parse_page
-from collectors.samples import Family, SourceError, Window
-from collectors.series import SeriesRegister
+from collectors.protocols.exposition import ExpositionPage, parse_page
+from collectors.samples import SourceError
+from tests.servers import free_port, http_server
 
 ROOT = Path(__file__).parents[2]
 PAGES = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", ROOT / "../shared/data")) / "metrics_pages"
@@ -320,19 +318,3 @@ def test_redirects_within_the_server_are_followed():
 
     with http_server(answer) as url:
         assert len(ExpositionPage(f"{url}/metrics", VLLM).look()) == 1
-
-
-def test_as_a_collector_it_says_what_is_now_and_nothing_of_other_days():
-    now = datetime.now(UTC)
-    families = {"vllm:generation_tokens_total": Family("vllm:generation_tokens_total", "tokens", "vllm")}
-    window = Window(now - timedelta(hours=1), now + timedelta(hours=1))
-    yesterday = Window(now - timedelta(days=2), now - timedelta(days=1))
-    with answering(SMALL) as url:
-        collector = ExpositionCollector("engine", ExpositionPage(url))
-        register = SeriesRegister("engine", window)
-        [batch] = collector.collect(window, families, register)
-        assert list(collector.collect(yesterday, families, SeriesRegister("engine", yesterday))) == []
-    assert batch.stream == "tokens"
-    assert batch.samples.column("value").to_pylist() == [2520.0]
-    assert register.series_table().column("source_kind").to_pylist() == ["vllm"]
-    assert register.unknown_table().to_pylist() == [{"metric": "python_gc_objects_collected_total", "series": 2}]

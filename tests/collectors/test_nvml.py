@@ -1,15 +1,13 @@
 """NVML sampling, on a dozen lines of pretended hardware: no test host is assumed to have a GPU."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pynvml
 import pytest
 
-from collectors.devices.nvml import NO_LIBRARY, NvmlCollector, NvmlSampler
-from collectors.samples import Family, SourceError, Window
-from collectors.series import SeriesRegister
+from collectors.devices.nvml import NO_LIBRARY, NvmlSampler
+from collectors.samples import SourceError
 
 
 class FakeNvml:
@@ -186,18 +184,3 @@ def test_a_host_without_nvml_gets_one_clear_line():
 def test_a_host_without_boards_says_so():
     with pytest.raises(SourceError, match="NVML sees no GPU"):
         sampler_of().look()
-
-
-def test_as_a_collector_it_says_what_is_now_and_nothing_of_other_days():
-    now = datetime.now(UTC)
-    families = {"nvml_power_watts": Family("nvml_power_watts", "power", "nvml")}
-    window = Window(now - timedelta(hours=1), now + timedelta(hours=1))
-    register = SeriesRegister("host", window)
-    collector = NvmlCollector("host", NvmlSampler(FakeNvml(board(1), board(2)), host="gpu-a"))
-    [batch] = collector.collect(window, families, register)
-    assert batch.stream == "power"
-    assert batch.samples.column("value").to_pylist() == [75.312, 75.312]
-    assert register.chunk_table().column("samples").to_pylist() == [1, 1]
-    assert register.unknown_table().num_rows == 4
-    yesterday = Window(now - timedelta(days=2), now - timedelta(days=1))
-    assert list(collector.collect(yesterday, families, SeriesRegister("host", yesterday))) == []

@@ -26,10 +26,9 @@ FAMILIES = {POWER: Family(POWER, "power", "dcgm_exporter"), TOKENS: Family(TOKEN
 GPU = {"UUID": "GPU-a", "Hostname": "n1"}
 
 
-def collected(url, window=HOUR, families=FAMILIES, **options):
+def collected(url, window=HOUR, families=FAMILIES, replica_labels=(), **options):
     """Rows (stream, metric, labels, milliseconds into the window, value) sorted, and the register."""
-    replicas = options.get("replica_labels", ())
-    register = SeriesRegister("cluster", window, replicas)
+    register = SeriesRegister("cluster", window, replica_labels)
     batches = list(
         PrometheusCollector("cluster", url, backoff_seconds=0.01, **options).collect(window, families, register)
     )

@@ -15,14 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectors.records.access_logs import AccessLog, AccessLogCollector
+from collectors.records.access_logs import AccessLogCollector
 from collectors.records.azure_trace import AzureTraceCollector
 from collectors.records.litellm import LiteLLMFileCollector
 from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector
 from collectors.records.request_records import RequestCollector
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import PROJECT
-from tests.collectors.test_requests import NOON_NS, SPEND_LOG, aiperf_record, collected
+from tests.collectors.test_load_tests import aiperf_record
+from tests.collectors.test_requests import NOON_NS, SPEND_LOG, collected
 
 OPENAI = {
     "id": "r1",
@@ -37,7 +38,7 @@ GENAI_PERF = {
     "request_inputs": {},
 }
 READERS: dict[str, tuple[str, Callable[[str], RequestCollector]]] = {
-    "access_log": ("log.jsonl", lambda path: AccessLogCollector("s", AccessLog(path))),
+    "access_log": ("log.jsonl", lambda path: AccessLogCollector("s", path, {})),
     "litellm": ("log.jsonl", lambda path: LiteLLMFileCollector("s", path, {})),
     "aiperf": ("profile_export.jsonl", lambda path: AIPerfCollector("s", path, {})),
     "genai_perf": ("profile_export.json", lambda path: GenAIPerfCollector("s", path, {})),
@@ -215,14 +216,14 @@ def test_bombs_are_stopped_before_they_fill_memory(tmp_path: Path) -> None:
     program = tmp_path / "read.py"
     program.write_text(
         "import json, sys\n"
-        "from collectors.records.access_logs import AccessLog, AccessLogCollector\n"
+        "from collectors.records.access_logs import AccessLogCollector\n"
         "from collectors.samples import SourceError\n"
         "from collectors.text_files import document\n"
         "from tests.collectors.test_requests import DAY, collected\n"
         "reasons = []\n"
         "for name in ('line', 'lines', 'rows'):\n"
         "    try:\n"
-        "        collected(AccessLogCollector('s', AccessLog(f'{sys.argv[1]}/{name}.jsonl.gz')))\n"
+        "        collected(AccessLogCollector('s', f'{sys.argv[1]}/{name}.jsonl.gz', {}))\n"
         "    except SourceError as refusal:\n"
         "        reasons.append(refusal.reason)\n"
         "try:\n"

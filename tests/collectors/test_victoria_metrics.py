@@ -285,7 +285,7 @@ def test_replicas_far_apart_in_the_stream_land_as_through_selectors(tmp_path, mo
     for name, server in (("export", exporting(exported)[0]), ("selectors", http_server(selected))):
         with server as url, closing(database.connect(tmp_path / f"{name}.duckdb")) as connection:
             create_tables(connection)
-            collector = PrometheusCollector("cluster", url, replica_labels=["replica"], backoff_seconds=0.01)
+            collector = PrometheusCollector("cluster", url, backoff_seconds=0.01)
             result = land(connection, collector, HOUR, known, run_id="run", replica_labels=["replica"])
             assert (result.outcome, result.rows, result.detail) == ("landed", 120, None)
             tables = ("power_samples", "series", "series_chunks")

@@ -40,6 +40,18 @@ def problems(folder: Path, text: str, environ: Mapping[str, str] | None = None) 
     return wrong.value.problems
 
 
+def files_source(path: str) -> str:
+    return f"""
+fleet: mine
+period: {{start: 2026-10-01}}
+sources:
+  - name: wall
+    kind: files
+    interval_seconds: 1
+    files: [{{path: "{path}", time: t, values: {{wall_power_watts: w}}}}]
+"""
+
+
 def test_five_lines_are_a_fleet(tmp_path: Path) -> None:
     fleet = load(tmp_path, SMALLEST)
     assert (fleet.grid_seconds, fleet.max_spread_days, fleet.synthetic) == (300, 3, False)
@@ -201,228 +213,6 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(tmp_path: Path, leak: str) 
     found = problems(tmp_path, SMALLEST.replace('url: "http://prometheus:9090"', leak))
     assert found
     assert "hunter2" not in "\n".join(found)
-
-
-def files_source(path: str) -> str:
-    return f"""
-fleet: mine
-period: {{start: 2026-10-01}}
-sources:
-  - name: wall
-    kind: files
-    interval_seconds: 1
-    files: [{{path: "{path}", time: t, values: {{wall_power_watts: w}}}}]
-"""
-
-
-def with_values(values: str) -> str:
-    return files_source("power.csv").replace("{wall_power_watts: w}", values)
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ("{wall_power_watts: w}", {"wall_power_watts": "w"}),
-        ("{wall_power_watts: wall_power_watts}", {"wall_power_watts": "wall_power_watts"}),
-        ("{wall_power_watts: w, rack_power_watts: w}", {"wall_power_watts": "w", "rack_power_watts": "w"}),
-    ],
-)
-def test_values_are_metric_to_column(
-    tmp_path: Path, values: str, expected: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
-    fleet = load(tmp_path, with_values(values))
-    assert fleet.sources[0].files[0].values == expected
-    assert caplog.messages == []
-
-
-def test_values_of_the_old_direction_are_turned_around_with_a_note(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    fleet = load(tmp_path, with_values("{w: wall_power_watts, wall_energy_joules_total: j}"))
-    assert fleet.sources[0].files[0].values == {"wall_power_watts": "w", "wall_energy_joules_total": "j"}
-    assert fleet.collectors()[0].files[0].values == fleet.sources[0].files[0].values
-    assert caplog.messages == [
-        f"fleet.yaml: {tmp_path}/power.csv: values are written {{column: metric}}, which is deprecated and will be"
-        " refused after 0.1. Write values: {wall_power_watts: w}"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("values", "problem"),
-    [
-        (
-            "{wall_power_watts: facility_power_watts}",
-            "{wall_power_watts: facility_power_watts} names two metrics, expected {metric: column}."
-            " It is unclear which is the column: rename the column in the file",
-        ),
-        (
-            "{w: wall_power_wats}",
-            "{w: wall_power_wats} names no known metric, expected {metric: column}; did you mean 'wall_power_watts'?",
-        ),
-        (
-            "{w: x}",
-            "{w: x} names no known metric, expected {metric: column} with a metric of those of"
-            " dbt_project/seeds/metric_catalog.csv",
-        ),
-        (
-            "{a: wall_power_watts, b: wall_power_watts}",
-            "'wall_power_watts' is in two columns, expected one; add a second entry under `files`",
-        ),
-    ],
-)
-def test_values_that_name_two_metrics_or_none_are_refused(tmp_path: Path, values: str, problem: str) -> None:
-    assert problems(tmp_path, with_values(values)) == [f"sources[wall].files[0].values: {problem}"]
-
-
-def test_values_of_grid_files_have_the_same_direction(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def grid(values: str) -> str:
-        return f"{SMALLEST}\ngrid_intensity: {{files: [{{path: g.csv, zone: ES, time: at, values: {values}}}]}}\n"
-
-    held = {"direct_gco2e_per_kwh": "co2"}
-    assert load(tmp_path, grid("{direct_gco2e_per_kwh: co2}")).grid_intensity.files[0].values == held
-    assert caplog.messages == []
-    assert load(tmp_path, grid("{co2: direct_gco2e_per_kwh}")).grid_intensity.files[0].values == held
-    assert len(caplog.messages) == 1
-    assert problems(tmp_path, grid("{co2: grams}")) == [
-        "grid_intensity.files[0].values: {co2: grams} names no known metric, expected {metric: column} with a metric of"
-        " direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, marginal_gco2e_per_kwh"
-    ]
-
-
-def path_of(fleet: Fleet) -> str:
-    return fleet.sources[0].files[0].path
-
-
-def test_paths_start_at_the_fleet_file_and_stay_there(tmp_path: Path) -> None:
-    assert path_of(load(tmp_path, files_source("power/*.csv"))) == str(tmp_path / "power" / "*.csv")
-    for outside in ("../power.csv", "/etc/passwd", "power/*/../../../x.csv", "data/../../x.csv"):
-        assert len(problems(tmp_path, files_source(outside))) == 1
-    assert problems(tmp_path, files_source("../power.csv"))[0].startswith(
-        "sources[wall].files[0].path: got '../power.csv', must stay inside "
-    )
-
-
-def test_a_symbolic_link_does_not_lead_out(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "link").symlink_to(tmp_path)
-    assert len(problems(home, files_source("link/power.csv"))) == 1
-
-
-def test_an_environment_variable_names_another_root(tmp_path: Path) -> None:
-    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
-    home.mkdir()
-    elsewhere.mkdir()
-    environ = {"MEASUREMENTS": str(elsewhere)}
-    fleet = load(home, files_source("${MEASUREMENTS}/a/power.csv"), environ)
-    assert path_of(fleet) == str(elsewhere / "a" / "power.csv")
-    assert len(problems(home, files_source("${MEASUREMENTS}/../power.csv"), environ)) == 1
-    assert len(problems(home, files_source("a/${MEASUREMENTS}/power.csv"), environ)) == 1
-    assert problems(home, files_source("${UNSET}/power.csv"))[0].endswith(
-        "environment variable UNSET is not set; it must name the folder to read from"
-    )
-
-
-def test_a_spool_lies_beside_the_warehouse_or_at_a_url(tmp_path: Path) -> None:
-    text = "fleet: mine\nperiod: {start: 2026-10-01}\nsources: [{name: agents, kind: spool%s}]\n"
-    data = tmp_path / "data" / "mine"
-    assert load(tmp_path, text % "").sources[0].path == str(data / "spool")
-    assert load(tmp_path, text % ", path: s3://bucket/spool").sources[0].path == "s3://bucket/spool"
-    assert len(problems(tmp_path, text % ", path: file:///etc")) == 1
-
-
-def test_a_device_type_has_one_rate_at_a_time(tmp_path: Path) -> None:
-    stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract}]\n"
-    (listed,) = problems(
-        tmp_path, SMALLEST + stated + "cost_rate_files: [{path: gpus.csv, source: list, device_types: {H100: h100}}]\n"
-    )
-    assert listed == (
-        "cost_rate_files[0].device_types[H100] (list, from 1970-01-01): prices h100 on dates that cost_rates[0]"
-        " (contract, from 1970-01-01) prices already, expected one rate per device type and date: keep one of them, or"
-        " give one another valid_from"
-    )
-
-
-@pytest.mark.parametrize(
-    ("rates", "problem"),
-    [
-        # Both hold in June: the first one ends in July.
-        (
-            ["valid_from: 2026-01-01, valid_to: 2026-07-01", "valid_from: 2026-06-01"],
-            "cost_rates[1] (s1, from 2026-06-01): prices h100 on dates that cost_rates[0] (s0, from 2026-01-01 to"
-            " 2026-07-01) prices already, expected one rate per device type and date: set valid_to of cost_rates[0] to"
-            " 2026-06-01 or leave it out",
-        ),
-        # One within the other, in whatever order the file has them.
-        (
-            ["valid_from: 2026-03-01, valid_to: 2026-04-01", "valid_from: 2026-01-01, valid_to: 2027-01-01"],
-            "cost_rates[0] (s0, from 2026-03-01 to 2026-04-01): prices h100 on dates that cost_rates[1] (s1, from"
-            " 2026-01-01 to 2027-01-01) prices already, expected one rate per device type and date: set valid_to of"
-            " cost_rates[1] to 2026-03-01 or leave it out",
-        ),
-        (
-            ["valid_from: 2026-03-01, valid_to: 2026-03-01"],
-            "cost_rates[0]: valid_to: got 2026-03-01, expected a date after valid_from 2026-03-01",
-        ),
-        # One day of overlap: valid_to is the first date that the rate does not hold.
-        (
-            ["valid_from: 2026-01-01, valid_to: 2026-06-02", "valid_from: 2026-06-01"],
-            "cost_rates[1] (s1, from 2026-06-01): prices h100 on dates that cost_rates[0] (s0, from 2026-01-01 to"
-            " 2026-06-02) prices already, expected one rate per device type and date: set valid_to of cost_rates[0] to"
-            " 2026-06-01 or leave it out",
-        ),
-        # A new price: the open rate ends where the next one begins. So does one that ends on that date.
-        (["valid_from: 2026-01-01", "valid_from: 2026-06-01", "valid_from: 2027-01-01"], None),
-        (["valid_from: 2026-01-01, valid_to: 2026-06-01", "valid_from: 2026-06-01"], None),
-    ],
-)
-def test_rates_of_a_device_type_do_not_overlap(tmp_path: Path, rates: list[str], problem: str | None) -> None:
-    listed = ", ".join(
-        f"{{device_type: h100, usd_per_gpu_hour: 2.0, source: s{n}, {dates}}}" for n, dates in enumerate(rates)
-    )
-    other = ", {device_type: a100, usd_per_gpu_hour: 1.0, source: another type}"
-    text = f"{SMALLEST}cost_rates: [{listed}{other}]\n"
-    if problem is None:
-        assert len(load(tmp_path, text).cost_rates) == len(rates) + 1
-    else:
-        assert problems(tmp_path, text) == [problem]
-
-
-@pytest.mark.parametrize(
-    ("tariffs", "is_refused"),
-    [
-        # Two prices that meet: on a date, in an hour, in both.
-        (["valid_to: 2026-06-01", "valid_from: 2026-06-01"], False),
-        (["local_hours: [0, 7]", "local_hours: [7, 24]"], False),
-        (["local_hours: [0, 8], valid_to: 2026-06-01", "local_hours: [7, 24], valid_from: 2026-06-01"], False),
-        (["valid_to: 2026-06-02, local_hours: [0, 7]", "valid_from: 2026-06-01, local_hours: [7, 24]"], False),
-        # One day, or one hour, too many. A tariff without an end does not end where the next one begins.
-        (["valid_to: 2026-06-02", "valid_from: 2026-06-01"], True),
-        (["local_hours: [0, 8]", "local_hours: [7, 24]"], True),
-        (["valid_from: 2026-01-01", "valid_from: 2026-06-01"], True),
-    ],
-)
-def test_tariffs_of_a_site_do_not_overlap(tmp_path: Path, tariffs: list[str], is_refused: bool) -> None:
-    listed = ", ".join(f"{{usd_per_kwh: 0.{n + 1}, {dates}}}" for n, dates in enumerate(tariffs))
-    sites = (
-        f"{SMALLEST}sites: [{{name: w, zone: ES, pue: 1, tariff: [{listed}]}},"
-        " {name: e, zone: ES, pue: 1, tariff: [{usd_per_kwh: 0.3}]}]\n"
-    )
-    if is_refused:
-        (problem,) = problems(tmp_path, sites)
-        assert problem.startswith("sites[w].tariff[1] (0.2 USD/kWh, hours ")
-        assert "tariff[0] (0.1 USD/kWh, hours " in problem
-    else:
-        assert len(load(tmp_path, sites).sites) == 2
-
-
-def test_a_list_of_rates_may_follow_a_stated_rate_and_not_overlap_it(tmp_path: Path) -> None:
-    stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract, %s}]\n"
-    listed = "cost_rate_files: [{path: gpus.csv, source: list, valid_from: 2026-06-01, device_types: {H100: h100}}]\n"
-    (found,) = problems(tmp_path, SMALLEST + stated % "valid_to: 2026-07-01" + listed)
-    assert "cost_rate_files[0].device_types[H100] (list, from 2026-06-01)" in found
-    assert "cost_rates[0] (contract, from 1970-01-01 to 2026-07-01)" in found
-    assert load(tmp_path, SMALLEST + stated % "valid_from: 2026-01-01" + listed).cost_rate_files
 
 
 @pytest.mark.parametrize(

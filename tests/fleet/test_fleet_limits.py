@@ -66,12 +66,12 @@ def test_twenty_thousand_nodes_are_checked_in_two_seconds(tmp_path: Path) -> Non
         for n in range(20_000)
     )
     text = f"{SMALLEST}nodes:\n{nodes}\n"
-    # The best of three: other work on the machine must not decide.
+    # Processor seconds, the best of three: other work on the machine must not decide.
     seconds = []
     for _ in range(3):
-        began = time.monotonic()
+        began = time.process_time()
         fleet = load(tmp_path, text)
-        seconds.append(time.monotonic() - began)
+        seconds.append(time.process_time() - began)
     assert len(fleet.nodes) == 20_000
     assert min(seconds) < 2
     assert problems(tmp_path, f"{text}  - {{name: bmc-7}}\n") == [

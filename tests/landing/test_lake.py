@@ -218,7 +218,7 @@ if moment == "while it writes":
 elif moment == "before the manifest":
     lake.Lake.put_manifest = dies
 elif moment == "while the manifest is written":
-    lake.os.fsync = lambda file, count=[0]: count.__setitem__(0, count[0] + 1) or (count[0] > 6 and dies())
+    os.fsync = lambda file, count=[0]: count.__setitem__(0, count[0] + 1) or (count[0] > 6 and dies())
 elif moment == "after the manifest":
     lake.Lake.put_manifest = then_dies(lake.Lake.put_manifest)
 elif moment == "after the commit":

@@ -254,6 +254,7 @@ points = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", [WarehouseStore, lambda: LakeStore(Lake(f"memory://{new_landing_id()}"))])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(points, st.integers(0, 40))

@@ -34,7 +34,8 @@ from pipelines.landing import (
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import validation_data
-from tests.collectors.test_requests import SPEND_LOG, aiperf_record
+from tests.collectors.test_load_tests import aiperf_record
+from tests.collectors.test_requests import SPEND_LOG
 from tests.landing.test_benchmarks import AA, INFERENCEX, MLPERF
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -19,13 +19,8 @@ NOON = "timestamptz '2026-10-07 12:00:00+00'"
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Three days with an engine's restart (10-06 16:11) and eight counters that begin anew (10-08 08:00)."""
-    folder = tmp_path_factory.mktemp("sound")
-    book = Book.of(demo_fleet(folder, on("10-06"), on("10-09")), folder / "data")
-    book.run()
-    assert book.failed_tests() == set()
-    return book
+def sound(three_days: Book) -> Book:
+    return three_days
 
 
 def broken(sound: Book, folder: Path, file: str, right: str, wrong: str) -> Book:

@@ -1,28 +1,20 @@
-"""Any order of landing and booking gives the same book, on one thread or two, and after a kill at any point."""
+"""Any order of landing and booking gives the same book, on one thread or two."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import signal
-import subprocess
-import time
-from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
 from tests.books import (
     Book,
-    arguments,
     at,
     day,
     demo_fleet,
-    environment,
     files_source,
     on,
     record,
@@ -52,7 +44,7 @@ def test_any_order_of_days_gives_the_same_book(tmp_path: Path, start: str, end: 
     expected = whole.hashes()
     stated_by_fleets = {
         "run_windows", "load_test_phases", "model_list_prices", "benchmark_efficiency", "phase_pools_hourly",
-        "held_back_dates", "held_back_tables", "unmetered_devices", "scrape_copies_daily"
+        "held_back_dates", "held_back_tables", "unmetered_devices", "scrape_copies_daily", "budget_monthly",
     }  # fmt: skip
     assert min(rows for mart, (rows, *_) in expected.items() if mart not in stated_by_fleets) > 0
     whole.run(threads=1)
@@ -136,66 +128,3 @@ def test_late_data_books_what_it_changes_and_nothing_else(tmp_path: Path) -> Non
 
 def one_hash(book: Book, mart: str, where: str) -> list[tuple]:
     return book.query(f"select count(*), bit_xor(hash(t)) from marts.{mart} as t where {where}")
-
-
-# --- kill -9 ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_run_that_was_killed_anywhere_is_healed_by_the_next(tmp_path: Path) -> None:
-    start, end = on("10-16"), on("10-19")
-    fleet = demo_fleet(tmp_path, start, end)
-    clean = Book.of(fleet, tmp_path / "clean")
-    clean.run()
-    book = Book.of(fleet, tmp_path / "killed")
-    root = book.fleet.root
-
-    def has_landed() -> bool:
-        return sum(path.stat().st_size for path in root.glob("warehouse.duckdb*")) > 2_000_000
-
-    def logged(words: str) -> Callable[[], bool]:
-        return lambda: any(words in path.read_text(errors="replace") for path in (root / "dbt").rglob("dbt.log"))
-
-    # While days land; with dbt at work; and the run alone, so that its dbt lives on as an orphan.
-    assert killed(fleet, tmp_path / "killed", has_landed, group=True)
-    assert len(book.query("select * from raw.landings")) < 3
-    assert killed(fleet, tmp_path / "killed", logged("int_energy_intervals"), group=True)
-    assert book.query("select count(*) > 0 from raw.due_dates where due = 'booking'") == [(True,)]
-    assert killed(fleet, tmp_path / "killed", logged("START sql incremental model marts.energy_ledger"), group=False)
-    done = subprocess.run(
-        arguments(fleet),
-        env=environment(tmp_path / "killed"),
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert book.hashes() == clean.hashes()
-
-
-def killed(fleet: Path, data: Path, is_time: Callable[[], bool], *, group: bool) -> bool:
-    """Run the ledger and send it SIGKILL as soon as `is_time`; False when it ended before that."""
-    shown = data.with_suffix(".printed")
-    with (
-        shown.open("wb") as output,
-        subprocess.Popen(
-            arguments(fleet),
-            env=environment(data, PYTHONUNBUFFERED="1", DBT_LOG_LEVEL_FILE="debug"),
-            cwd=PROJECT,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process,
-    ):
-        deadline = time.monotonic() + 300
-        while process.poll() is None:
-            if is_time():
-                if group:
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
-                return process.wait() == -signal.SIGKILL
-            assert time.monotonic() < deadline, shown.read_text()
-            time.sleep(0.02)
-    return False

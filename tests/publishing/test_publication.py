@@ -127,6 +127,61 @@ def test_only_the_runs_dates_are_replaced_and_untouched_parquet_is_shared(fleet:
     assert total == [(25.0,)]
 
 
+def book_costs(fleet: Fleet, rows: dict[tuple[str, str], float]) -> None:
+    """The cost of each (date, billing month), in cost_daily and as FOCUS has it."""
+    with closing(database.connect(fleet.warehouse)) as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        for table, columns in (
+            ("cost_daily", "date date, billing_month date, cost_usd decimal(28, 12)"),
+            (
+                "focus_cost_and_usage",
+                'date date, billing_month date, "BilledCost" decimal(28, 12), "ChargePeriodStart" timestamptz,'
+                ' "SkuPriceId" varchar, "x_IsCash" boolean',
+            ),
+        ):
+            connection.execute(f"create or replace table marts.{table} ({columns})")
+        for (on, month), usd in rows.items():
+            connection.execute("insert into marts.cost_daily values (?, ?, ?)", [on, month, usd])
+            connection.execute(
+                "insert into marts.focus_cost_and_usage values (?, ?, ?, ?::date::timestamptz, ?, true)",
+                [on, month, usd, on, 'energy, "day"'],
+            )
+
+
+def test_a_month_whose_earlier_dates_changed_is_published_whole(fleet: Fleet) -> None:
+    """A demand charge that rises on 3 October restates 2 October; September is as it was."""
+    book(fleet, {"2026-09-15": 1, "2026-10-02": 2})
+    book_costs(fleet, {("2026-09-15", "2026-09-01"): 1, ("2026-10-02", "2026-10-01"): 2})
+    publish(fleet, "2026-09-15", "2026-10-03")
+    book(fleet, {"2026-09-15": 1, "2026-10-02": 2, "2026-10-03": 3})
+    # The run has no row of September any more: what it did not compute stays.
+    book_costs(fleet, {("2026-10-02", "2026-10-01"): 20, ("2026-10-03", "2026-10-01"): 30})
+    publish(fleet, "2026-10-03", "2026-10-04", 1)
+    for query in (
+        "select date::varchar, cost_usd::double from marts.cost_daily order by 1",
+        'select date::varchar, "BilledCost"::double from marts.focus_cost_and_usage order by 1',
+    ):
+        assert read(fleet, query) == [("2026-09-15", 1.0), ("2026-10-02", 20.0), ("2026-10-03", 30.0)]
+
+
+def test_the_cost_of_each_month_is_a_csv_file_with_the_columns_of_focus_alone(fleet: Fleet) -> None:
+    book(fleet, {"2026-09-15": 1, "2026-10-02": 2})
+    book_costs(fleet, {("2026-09-15", "2026-09-01"): 1.25, ("2026-10-02", "2026-10-01"): 2})
+    first = publish(fleet, "2026-09-15", "2026-10-03")
+    old = fleet.published / first.publication_id / "focus"
+    assert {path.name: path.read_text() for path in old.iterdir()} == {
+        "cost_and_usage_2026-09.csv": "BilledCost,ChargePeriodStart,SkuPriceId,x_IsCash\n"
+        '1.250000000000,2026-09-15T00:00:00Z,"energy, ""day""",true\n',
+        "cost_and_usage_2026-10.csv": "BilledCost,ChargePeriodStart,SkuPriceId,x_IsCash\n"
+        '2.000000000000,2026-10-02T00:00:00Z,"energy, ""day""",true\n',
+    }
+    second = publish(fleet, "2026-10-02", "2026-10-03", 1)
+    new = fleet.published / second.publication_id / "focus"
+    # A run of 2 October restates October alone.
+    assert (new / "cost_and_usage_2026-09.csv").samefile(old / "cost_and_usage_2026-09.csv")
+    assert not (new / "cost_and_usage_2026-10.csv").samefile(old / "cost_and_usage_2026-10.csv")
+
+
 # --- what is published stays ------------------------------------------------------------------------------------------
 
 
@@ -277,12 +332,17 @@ def test_a_crash_leaves_the_old_publication_current_and_the_next_one_cleans_up(
     first = publish(fleet, "2026-10-01", "2026-10-02")
     book(fleet, {"2026-10-01": 2})
 
-    def crash(*_: object) -> None:
+    def crash(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("replace_tables", "_write_parquet", "_link"):
+    steps = (
+        (publication.published_tables, "replace_tables"),
+        (publication.published_files, "write_parquet"),
+        (publication, "_link"),
+    )
+    for module, step in steps:
         with monkeypatch.context() as patch:
-            patch.setattr(publication, step, crash)
+            patch.setattr(module, step, crash)
             with pytest.raises(KeyboardInterrupt):
                 publish(fleet, "2026-10-01", "2026-10-02", 1)
         assert publication.current(fleet).name == first.publication_id

@@ -51,7 +51,7 @@ class Cluster:
     def alive(self) -> int:
         """How many workers the master counts on."""
         with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
-            return json.load(answer)["aliveworkers"]
+            return int(json.load(answer)["aliveworkers"])
 
     def environment(self, *, java_options: str = JAVA_OPTIONS) -> dict[str, str]:
         """What makes `pipelines.spark.driver` use this cluster."""
@@ -104,7 +104,7 @@ def free_port() -> int:
     """A TCP port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 def _start(name: str, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import duckdb
 
-from pipelines.spark import driver
+from pipelines.landing.lake import RAW_CONTROL_TABLES, SAMPLE_TABLES
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 from tests.books import Book
 
 # Fitted from the marts by the job itself, on whichever engine they were booked.
-FITTED = ("efficiency_fit",)
+FITTED = ("efficiency_fit", "budget_monthly", "cost_forecast")
 TOLERANCE = 1e-9  # of doubles, relative; everything else is exact
 
 
@@ -34,9 +34,9 @@ def lake_of(book: Book, lake: Path) -> tuple[dict[str, list[str]], Path]:
     control.mkdir(parents=True)
     files: dict[str, list[str]] = {}
     with book.connection(read_only=True) as connection:
-        for table in [*(f"raw.{name}" for name in driver.CONTROL_TABLES), *(f"fleet.{name}" for name in FLEET_TABLES)]:
+        for table in [*(f"raw.{name}" for name in RAW_CONTROL_TABLES), *(f"fleet.{name}" for name in FLEET_TABLES)]:
             connection.execute(f"copy {table} to '{control / table}.parquet'").fetchall()
-        for name in driver.SAMPLE_TABLES:
+        for name in SAMPLE_TABLES:
             files[name] = []
             dates = connection.execute(
                 f"select distinct cast(observed_at as date) from raw.{name} order by 1"

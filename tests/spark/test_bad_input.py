@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.spark import driver
+from pipelines.spark.cluster import SparkError, check
 from tests.books import command, demo_fleet
 from tests.spark.cluster import free_port
 
@@ -21,7 +22,7 @@ def build(lake: Path) -> driver.Build:
 
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    with pytest.raises(driver.SparkError, match=r"Spark needs Java 17 or newer .*nowhere/bin/java does not run"):
+    with pytest.raises(SparkError, match=r"Spark needs Java 17 or newer .*nowhere/bin/java does not run"):
         build(tmp_path / "lake")
     assert not (tmp_path / "lake").exists()
 
@@ -32,27 +33,27 @@ def test_an_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(driver.SparkError, match=r'is openjdk version "11\.0\.2"'):
+    with pytest.raises(SparkError, match=r'is openjdk version "11\.0\.2"'):
         build(tmp_path / "lake")
 
 
 def test_an_unreachable_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setenv("WATTLEDGER_SPARK_MASTER", f"spark://127.0.0.1:{port}")
-    with pytest.raises(driver.SparkError, match=rf"spark://127\.0\.0\.1:{port} cannot be reached .*Connection refused"):
+    with pytest.raises(SparkError, match=rf"spark://127\.0\.0\.1:{port} cannot be reached .*Connection refused"):
         build(tmp_path / "lake")
 
 
 def test_a_lake_without_rights(tmp_path: Path) -> None:
     # Rights do not bind root, who runs the tests in a container; a file in the way binds everybody.
     (tmp_path / "file").touch()
-    with pytest.raises(driver.SparkError, match=r"the lake .*file/lake cannot be written: .*Not a directory"):
+    with pytest.raises(SparkError, match=r"the lake .*file/lake cannot be written: .*Not a directory"):
         build(tmp_path / "file" / "lake")
 
 
 def test_two_builds_of_one_lake(tmp_path: Path) -> None:
-    driver.check(tmp_path)
-    with driver.one_at_a_time(tmp_path), pytest.raises(driver.SparkError, match="another build holds the lake"):
+    check(tmp_path)
+    with driver.one_at_a_time(tmp_path), pytest.raises(SparkError, match="another build holds the lake"):
         build(tmp_path)
 
 
@@ -70,7 +71,7 @@ def test_the_job_without_java_lands_nothing(tmp_path: Path) -> None:
 
 def test_a_build_that_fails_fails_its_asset_in_one_line_and_nothing_is_published(tmp_path: Path) -> None:
     data = tmp_path / "data" / "demo"
-    driver.check(data / "lake")
+    check(data / "lake")
     with driver.one_at_a_time(data / "lake"):
         done = command(fleet_on_spark(tmp_path), tmp_path / "data")
     assert done.returncode == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -16,21 +18,27 @@ from tests.spark.parity import lake_of
 
 GOOD, BAD = on("10-07"), on("10-08")
 END = BAD + timedelta(days=1)
+Raw = tuple[Mapping[str, list[str]], Path]  # the sample files by table, and the control folder
 LAWS = ["every_metered_joule_is_booked_once", "shares_add_up_to_the_meter"]
 
 
 def built(
-    running: Cluster, book: Book, lake: Path, raw: tuple, project: Path = driver.DBT_PROJECT
-) -> dict[str, object]:
+    running: Cluster,
+    book: Book,
+    lake: Path,
+    raw: tuple[Mapping[str, list[str]], Path],
+    project: Path = driver.DBT_PROJECT,
+) -> dict[str, Any]:
     """Build both dates; joules per date of the book, of the month, and its `held_back_dates`."""
     dbt_vars = {"grid_seconds": book.fleet.grid_seconds, "max_spread_seconds": 259200}
     with running.process() as process:
-        work = partial(driver.build, lake, *raw, GOOD, END, dbt_vars=dbt_vars, project=project)
+        files, control = raw
+        work = partial(driver.build, lake, files, control, GOOD, END, dbt_vars=dbt_vars, project=project)
         process.submit(work).result(timeout=1200)
     with duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
 
-        def read(mart: str, select: str) -> list[tuple]:
+        def read(mart: str, select: str) -> list[tuple[Any, ...]]:
             return connection.execute(f"with mart as ({committed_rows(lake, mart)}) {select}").fetchall()
 
         sums = "select date, sum(energy_joules)::double from mart group by date order by date"

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import duckdb
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from pipelines.spark import driver
+from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed, committed_rows
 from tests import messy
 from tests.books import Book, command, validation_data
@@ -89,7 +91,7 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
         try:
             build.result(timeout=1200)
             finished = True
-        except driver.SparkError as failure:
+        except SparkError as failure:
             print(f"\nthe build failed whole: {failure}")
             finished = False
     spark_cluster.add_worker()
@@ -151,9 +153,9 @@ def planted_book(folder: Path) -> Book:
         "money": of_namespace("money", test_money.series()),
         "free": of_namespace("free", free),
     }
-    money = test_money.fleet(folder)
+    money: dict[str, Any] = test_money.fleet(folder)
     others = [site for site in test_free_boards.sites() if site["name"] != "west"]
-    entries = {
+    entries: dict[str, object] = {
         **money,
         "sites": [*money["sites"], *others],
         "nodes": [*money["nodes"], *test_free_boards.PLACES],
@@ -189,7 +191,7 @@ def materialized(data: Path) -> set[str]:
     return {key.to_user_string() for key, event in events.items() if event is not None}
 
 
-def described(connection: duckdb.DuckDBPyConnection, database: str) -> list[tuple]:
+def described(connection: duckdb.DuckDBPyConnection, database: str) -> list[tuple[object, ...]]:
     """Every mart's columns and comments, as a reader of the database sees them."""
     return connection.execute(
         "select table_name, tables.comment, column_name, data_type, columns.comment from duckdb_columns() as columns"

@@ -35,7 +35,7 @@ def test_every_rule_holds_on_its_few_rows(spark_cluster: Cluster, tmp_path: Path
         create_tables(connection)
     # The rules are the same wherever Spark runs; the cluster's memory and compiler, without its network.
     with spark_cluster.process(WATTLEDGER_SPARK_MASTER="local[2]") as process:
-        statuses, expected = process.submit(unit_tests, lake, *lake_of(book, lake)).result(timeout=1500)
+        statuses, expected = process.submit(unit_tests, lake, *lake_of(book, lake)).result(timeout=2400)
     found = Counter(statuses.values())
     print(f"\ndbt unit tests on Spark: {found['pass']} of {expected} passed")
     assert found == {"pass": expected}

@@ -17,7 +17,7 @@ import yaml
 
 from pipelines.booking import stale_settings
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.landing import fleet_landing
+from pipelines.landing import bill_landing, fleet_landing
 from pipelines.warehouse import due_dates, settings
 from pipelines.warehouse.contracts import Contracts
 
@@ -48,6 +48,17 @@ FLEET: dict[str, Any] = {
         {"device_type": "a100", "usd_per_gpu_hour": 2.0, "valid_from": date(2026, 1, 1), "source": "a contract"}
     ],
     "assignments": [{"device_uuid": "GPU-1", "engine": "e", "start_at": "2026-10-02T12:00:00Z"}],
+    "bills": {
+        "inline": [
+            {
+                "site": "west",
+                "kind": "rental",
+                "start_at": "2026-10-02T12:00:00Z",
+                "end_at": "2026-10-04T00:00:00Z",
+                "usd": 9,
+            }
+        ]
+    },
     "run_windows": {
         "inline": [
             {"window_id": "night", "node": "n1", "start_at": "2026-10-02T23:00:00Z", "end_at": "2026-10-03T01:00:00Z"}
@@ -85,7 +96,7 @@ def booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> duckdb.DuckDBPyCo
     held.execute("create table marts.fleet_daily (date date, method_version varchar)")
     held.execute("create table reference.device_types as select 'a100' as device_type, 400 as idle_watts_loaded")
     held.execute(
-        "create table reference.cost_rates (device_type varchar, usd_per_gpu_hour double, includes_energy boolean,"
+        "create table reference.cost_rates (device_type varchar, usd_per_gpu_hour double, includes varchar,"
         " valid_from date)"
     )
     held.execute("create table reference.grid_zones (zone varchar, wider_zone varchar)")
@@ -116,6 +127,7 @@ def booked(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> duckdb.DuckDBPyCo
 def write(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
     fleet_landing.write_fleet(connection, fleet)
     fleet_landing.write_run_windows(connection, fleet)
+    bill_landing.write_bills(connection, fleet)
 
 
 def constants(folder: Path, **more: object) -> settings.Constants:
@@ -153,6 +165,12 @@ def appended(*keys: Any, what: object) -> Edit:
     return edit
 
 
+def supplied_from(first: date) -> Edit:
+    """A fleet file whose site has a contract for its electricity from that local date on."""
+    contract = {"contract": "sun", "site": "west", "share_ratio": 1.0, "gco2e_per_kwh": 0.0, "source": "certificate"}
+    return set_in("energy_contracts", to=[{**contract, "valid_from": first}])
+
+
 CHANGED = {
     # Local midnight is 07:00 UTC: the UTC date 3 October begins on the local 2nd and ends on the local 3rd.
     "the earlier price": (set_in("sites", 0, "tariff", 0, "usd_per_kwh", to=0.3), {"tariffs": [1, 2, 3]}),
@@ -161,6 +179,11 @@ CHANGED = {
         set_in("sites", 0, "time_zone", to="UTC"), {"sites": [1, 2, 3, 4, 5], "tariffs": [1, 2, 3, 4, 5]}
     ),
     "the PUE": (set_in("sites", 0, "pue", to=1.3), {"sites": [1, 2, 3, 4, 5]}),
+    "a contract for electricity from the 4th on": (supplied_from(date(2026, 10, 4)), {"energy_contracts": [4, 5]}),
+    "a residual mix": (
+        set_in("sites", 0, "residual_mixes", to=[{"gco2e_per_kwh": 400.0, "source": "registry"}]),
+        {"residual_mixes": [1, 2, 3, 4, 5]},
+    ),
     "a rate": (set_in("cost_rates", 0, "usd_per_gpu_hour", to=3.0), {"cost_rates": [1, 2, 3, 4, 5]}),
     "a rate from the 4th on": (
         appended("cost_rates", what={"device_type": "a100", "usd_per_gpu_hour": 3.0, "valid_from": date(2026, 10, 4),
@@ -177,6 +200,23 @@ CHANGED = {
         {"assignments": [3, 4, 5]},
     ),
     "a node": (set_in("nodes", 1, "host_watts", to=300), {"nodes": [3, 4, 5]}),
+    "the accelerators of a node, by the site's own dates": (
+        set_in("nodes", 0, "gpus", to=[{"device_type": "a100", "count": 8, "valid_from": date(2026, 10, 4)}]),
+        {"node_gpus": [4, 5]},
+    ),
+    "the accelerators of a node that no date names": (
+        appended("nodes", what={"name": "n3", "site": "west", "gpus": [{"device_type": "a100", "count": 8}]}),
+        {"node_gpus": [1, 2, 3, 4, 5]},
+    ),
+    "a spot price, until the next one begins": (
+        set_in("spot_rates", to=[
+            {"site": "west", "device_type": "a100", "gpus": 2.0, "usd_per_gpu_hour": 1.0,
+             "start_at": "2026-10-02T12:00:00Z", "end_at": "2026-10-02T18:00:00Z"},
+            {"site": "west", "device_type": "a100", "gpus": 2.0, "usd_per_gpu_hour": 2.0,
+             "start_at": "2026-10-04T12:00:00Z"},
+        ]),
+        {"spot_rates": [2, 4, 5]},
+    ),
     "a device": (set_in("devices", to=[{"device_uuid": "GPU-2", "node": "n1"}]), {"devices": [3, 4, 5]}),
     "an SLO": (set_in("models", 0, "slo", "ttft_seconds", to=2), {"models": [1, 2, 3, 4, 5]}),
     "an alias": (set_in("models", 1, "aliases", to=["org/code", "code-2"]), {"models": [3, 4, 5]}),
@@ -189,6 +229,8 @@ CHANGED = {
     "a run window": (
         set_in("run_windows", "inline", 0, "end_at", to="2026-10-03T02:00:00Z"), {"run_windows": [2, 3]}
     ),
+    # The run of its last date makes the month anew.
+    "a bill": (set_in("bills", "inline", 0, "usd", to=10), {"bills": [3]}),
 }  # fmt: skip
 
 
@@ -227,11 +269,23 @@ UNCHANGED: dict[str, Edit] = {
         what={"device_type": "b200", "usd_per_gpu_hour": 9.0, "valid_from": date(2026, 1, 1), "source": "a contract"},
     ),
     "an assignment that ends in December": set_in("assignments", 0, "end_at", to="2026-12-01T00:00:00Z"),
+    "a contract for electricity from December on": supplied_from(DECEMBER),
     "a node that no date has": appended("nodes", what={"name": "n3", "site": "west", "host_watts": 100}),
     "a model that no date has": appended("models", what={"name": "m3", "aliases": ["org/m3"]}),
     "how a model may be sized": set_in("models", 0, "min_replicas", to=2),
     "a second site, with all sources placed": appended("sites", what={"name": "east", "zone": "ES", "pue": 1.5}),
     "a team of a namespace that no date has": set_in("teams", "batch", to="finance"),
+    "a bill of dates that are not booked": appended(
+        "bills",
+        "inline",
+        what={
+            "site": "west",
+            "kind": "rental",
+            "start_at": "2026-10-06T00:00:00Z",
+            "end_at": "2026-12-01T00:00:00Z",
+            "usd": 9,
+        },
+    ),
     "a source that has landed nothing": appended("sources", what={"name": "more", "kind": "spool", "path": "more"}),
 }
 
@@ -271,8 +325,8 @@ def test_a_source_without_a_site_belongs_to_the_only_one(booked: duckdb.DuckDBPy
          {"grid_factors": [5]}),
         ("update reference.device_types set idle_watts_loaded = 1", {"seed device_types": [1, 2, 3, 4, 5]}),
         # The fleet file's own rate comes first.
-        ("insert into reference.cost_rates values ('a100', 9, false, '2026-01-01')", {}),
-        ("insert into reference.cost_rates values ('h100', 9, false, '2026-01-01')", {"cost_rates": [3, 4, 5]}),
+        ("insert into reference.cost_rates values ('a100', 9, '', '2026-01-01')", {}),
+        ("insert into reference.cost_rates values ('h100', 9, '', '2026-01-01')", {"cost_rates": [3, 4, 5]}),
         ("insert into raw.model_prices (model, source, valid_from) values ('m', 's', '2026-10-04')",
          {"prices": [4, 5]}),
         ("update raw.booked_with set value = 'other' where setting = 'formulas' and date < '2026-10-03'",

@@ -28,3 +28,11 @@
 {% macro joined_in_order(value) %}{{ return(adapter.dispatch('joined_in_order', 'wattledger')(value)) }}{% endmacro %}
 {% macro default__joined_in_order(value) %}string_agg(distinct {{ value }}, ',' order by {{ value }}){% endmacro %}
 {% macro spark__joined_in_order(value) %}nullif(array_join(array_sort(collect_set({{ value }})), ','), ''){% endmacro %}
+
+{# A text as JSON, in quotes and escaped; NULL is null. #}
+{% macro json_text(value) %}{{ return(adapter.dispatch('json_text', 'wattledger')(value)) }}{% endmacro %}
+{% macro default__json_text(value) %}coalesce(cast(to_json({{ value }}) as varchar), 'null'){% endmacro %}
+{# Spark writes objects alone: what is between `{"t":` and `}`. #}
+{% macro spark__json_text(value) -%}
+case when {{ value }} is null then 'null' else substr(to_json(named_struct('t', {{ value }})), 6, length(to_json(named_struct('t', {{ value }}))) - 6) end
+{%- endmacro %}

@@ -5,7 +5,7 @@
    folder. Marts that every run computes whole have one folder, too. #}
 {% macro spark__partition_cols(label, required=false) %}
     {%- if model.schema == 'marts' and config.get('replaces', 'dates') not in ('windows', 'all') -%}
-        {{ label }} ({{ 'month' if config.get('replaces') == 'months' else 'date' }})
+        {{ label }} ({{ {'months': 'month', 'billing_months': 'billing_month', 'billing_months_of_lookback': 'billing_month'}.get(config.get('replaces'), 'date') }})
     {%- endif -%}
 {% endmacro %}
 

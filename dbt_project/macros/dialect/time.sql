@@ -30,3 +30,8 @@
 
 {# Contracts: Spark's TIMESTAMP is an instant, DuckDB's instant is TIMESTAMPTZ. #}
 {% macro timestamp_type() %}{{ return('timestamp' if target.type == 'spark' else 'timestamptz') }}{% endmacro %}
+
+{# The UTC microseconds of a site's local time. #}
+{% macro utc_us_of_local(local_at, time_zone) %}{{ return(adapter.dispatch('utc_us_of_local', 'wattledger')(local_at, time_zone)) }}{% endmacro %}
+{% macro default__utc_us_of_local(local_at, time_zone) %}epoch_us(cast({{ local_at }} as timestamp) at time zone {{ time_zone }}){% endmacro %}
+{% macro spark__utc_us_of_local(local_at, time_zone) %}unix_micros(to_utc_timestamp(cast({{ local_at }} as timestamp), {{ time_zone }})){% endmacro %}

@@ -1,14 +1,21 @@
 -- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by their
 -- MIG slice's activity, else by the tokens they moved, else evenly; shares are differences of a rounded running total, so they add up. How far
 -- to trust a share is `attribution_confidence`.
-{% set claimed_columns = [
+{% set energy_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
-    'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members',
-    'place_node', 'place_rack', 'place_site', 'claim_basis', 'held_by', 'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us', 'silent_us'
+    'energy_source', 'has_reset', 'has_glitch', 'has_gap'
 ] %}
-{% set claimant_columns = [
+{% set claim_columns = [
+    'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members', 'place_node', 'place_rack', 'place_site', 'claim_basis', 'held_by',
+    'is_tokens_complete'
+] %}
+{% set claimed_columns = energy_columns + claim_columns + ['has_token_telemetry', 'is_active', 'is_asleep', 'active_us', 'silent_us'] %}
+{% set row_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
-    'has_gap', 'place_node', 'place_rack', 'place_site', 'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence', 'has_token_telemetry', 'state'
+    'has_gap', 'place_node', 'place_rack', 'place_site'
+] %}
+{% set claimant_columns = row_columns + [
+    'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence', 'has_token_telemetry', 'state'
 ] %}
 
 with energy as (
@@ -61,35 +68,11 @@ model_days as (
 claimed as (
 
     select
-        energy.date,
-        energy.meter_scope,
-        energy.meter,
-        energy.interval_number,
-        energy.interval_start_us,
-        energy.slice_start_us,
-        energy.energy_joules,
-        energy.overspread_joules,
-        energy.covered_us,
-        energy.energy_source,
-        energy.has_reset,
-        energy.has_glitch,
-        energy.has_gap,
-        claims.engine,
-        claims.model,
-        claims.namespace,
-        claims.deployment,
-        claims.team,
-        claims.role,
+        {{ columns_of('energy', energy_columns) }},
+        {{ columns_of('claims', claim_columns) }},
         claims.models_of_engine,
-        claims.place_node,
-        claims.place_rack,
-        claims.place_site,
-        claims.claim_basis,
-        claims.held_by,
-        claims.members,
         claims.claims_of_day,
         claims.mig_instance,
-        claims.is_tokens_complete,
         engine_intervals.engine is not null as has_token_telemetry,
         engine_intervals.is_active,
         engine_intervals.is_asleep,
@@ -105,9 +88,7 @@ claimed as (
         {{ exact("mig_activity.activity_ratio * cast(split_part(claims.mig_profile, 'g', 1) as double)") }} as mig_weight
     from energy
     inner join claims
-        on energy.date = claims.date
-        and energy.meter_scope = claims.meter_scope
-        and energy.meter = claims.meter
+        on {{ equal_keys('energy', 'claims', ['date', 'meter_scope', 'meter']) }}
         and (energy.slice_start_us is null or energy.slice_start_us = claims.slice_start_us)
     left join engine_intervals
         on claims.engine = engine_intervals.engine and energy.interval_number = engine_intervals.interval_number
@@ -136,16 +117,7 @@ lone as (
 
     select
         {{ claimed_columns | join(',\n        ') }},
-        case
-            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
-            when claim_basis = 'node' then 'node_share'
-            else 'exclusive'
-        end as attribution_method,
-        case
-            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
-            when claim_basis = 'node' then 'low'
-            else 'high'
-        end as attribution_confidence,
+        'alone' as split_basis,
         cast(0 as double) as share_from,
         cast(1 as double) as share_to,
         cast(0 as double) as interval_share_from,
@@ -188,21 +160,12 @@ weighed as (
             else {{ exact('model_share') }}
         end as weight,
         case
-            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
-            when claim_basis = 'node' then 'node_share'
-            when members = 1 then 'exclusive'
+            when members = 1 then 'alone'
             when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then 'mig_activity'
-            else 'token_share'
-        end as attribution_method,
-        case
-            when engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
-            when claim_basis = 'node' then 'low'
-            when members = 1 then 'high'
-            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then 'medium'
             -- Tokens of all members are known, and some moved; else the split is even or favours whoever reports.
-            when sum(moved_tokens) over slice_window > 0 and count(moved_tokens) over slice_window = members then 'medium'
-            else 'low'
-        end as attribution_confidence
+            when sum(moved_tokens) over slice_window > 0 and count(moved_tokens) over slice_window = members then 'tokens_of_all'
+            else 'tokens_of_some'
+        end as split_basis
     from modelled
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
 
@@ -239,8 +202,7 @@ contended as (
 
     select
         {{ claimed_columns | join(',\n        ') }},
-        attribution_method,
-        attribution_confidence,
+        split_basis,
         share_from,
         share_to,
         {{ ratio('(sum(covered_share) over row_window) - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
@@ -269,27 +231,27 @@ shared as (
 rows_of_members as (
 
     select
-        shared.date,
-        shared.meter_scope,
-        shared.meter,
-        shared.interval_number,
-        shared.interval_start_us,
-        shared.slice_start_us,
-        shared.energy_source,
-        shared.has_reset,
-        shared.has_glitch,
-        shared.has_gap,
-        shared.place_node,
-        shared.place_rack,
-        shared.place_site,
+        {{ columns_of('shared', row_columns) }},
         case when overspread_joules > 0 then {{ unknown() }} else engine end as engine,
         case when overspread_joules > 0 then {{ unknown() }} else model end as model,
         case when overspread_joules > 0 then {{ unknown() }} else deployment end as deployment,
         namespace,
         team,
         role,
-        case when overspread_joules > 0 then 'unattributed' else attribution_method end as attribution_method,
-        case when overspread_joules > 0 then 'none' else attribution_confidence end as attribution_confidence,
+        case
+            when overspread_joules > 0 or engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
+            when claim_basis = 'node' then 'node_share'
+            when split_basis = 'alone' then 'exclusive'
+            when split_basis = 'mig_activity' then 'mig_activity'
+            else 'token_share'
+        end as attribution_method,
+        case
+            when overspread_joules > 0 or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
+            when claim_basis = 'node' then 'low'
+            when split_basis = 'alone' then 'high'
+            when split_basis in ('mig_activity', 'tokens_of_all') then 'medium'
+            else 'low'
+        end as attribution_confidence,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,
         case
             when overspread_joules > 0 then 'unknown'
@@ -381,10 +343,7 @@ final as (
         meters.device_type,
         meters.gpu_count
     from rows_of_claimants
-    inner join meters
-        on rows_of_claimants.date = meters.date
-        and rows_of_claimants.meter_scope = meters.meter_scope
-        and rows_of_claimants.meter = meters.meter
+    inner join meters on {{ equal_keys('rows_of_claimants', 'meters', ['date', 'meter_scope', 'meter']) }}
 
 )
 

@@ -171,36 +171,20 @@ candidates as (
 named as (
 
     select
-        date,
-        place,
-        meter,
-        reading_id,
-        series_id,
-        source,
-        source_kind,
-        node,
-        rank,
-        is_power,
-        first_us,
-        last_us,
-        typical_interval_seconds,
-        mig_instance,
-        mig_profile,
-        job_carries_workloads,
-        is_bare_exporters,
+        *,
         case
             when workload_pod is not null then workload_namespace
             when not is_bare_exporters then namespace
-        end as namespace,
+        end as named_namespace,
         case
             when workload_pod is not null then workload_pod
             when is_bare_exporters then batch_job
             else pod
-        end as pod,
+        end as named_pod,
         case
             when workload_pod is not null then workload_container
             when not is_bare_exporters then container
-        end as container
+        end as named_container
     from candidates
     where place = 'own'
         or (place = 'before' and last_us = place_last_us)
@@ -212,10 +196,11 @@ mapped as (
 
     select
         *,
-        coalesce(namespace, '') || '/' || coalesce(pod, '') || '/' || coalesce(container, '') || '/' || coalesce(mig_instance, '') as claim_key,
+        coalesce(named_namespace, '') || '/' || coalesce(named_pod, '') || '/' || coalesce(named_container, '') || '/' || coalesce(mig_instance, '')
+            as claim_key,
         -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated. So does a scrape job.
         job_carries_workloads
-        or max(case when pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped
+        or max(case when named_pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped
     from named
 
 ),
@@ -244,18 +229,15 @@ final as (
         mapped.last_us,
         mapped.typical_interval_seconds,
         mapped.claim_key,
-        mapped.namespace,
-        mapped.pod,
-        mapped.container,
+        mapped.named_namespace as namespace,
+        mapped.named_pod as pod,
+        mapped.named_container as container,
         mapped.mig_instance,
         mapped.mig_profile,
         mapped.is_mapped,
         mapped.is_bare_exporters
     from mapped
-    inner join preferred_readings
-        on mapped.date = preferred_readings.date
-        and mapped.meter = preferred_readings.meter
-        and mapped.reading_id = preferred_readings.reading_id
+    inner join preferred_readings on {{ equal_keys('mapped', 'preferred_readings', ['date', 'meter', 'reading_id']) }}
 
 )
 

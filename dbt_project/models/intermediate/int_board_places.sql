@@ -78,8 +78,7 @@ final as (
         ordered.rack,
         ordered.site
     from ordered
-    inner join moves
-        on ordered.date = moves.date and ordered.meter_scope = moves.meter_scope and ordered.meter = moves.meter
+    inner join moves on {{ equal_keys('ordered', 'moves', ['date', 'meter_scope', 'meter']) }}
     inner join run_dates on ordered.date = run_dates.date
 
 )

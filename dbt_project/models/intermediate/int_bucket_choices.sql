@@ -99,12 +99,7 @@ bounds as (
         max(buckets.slo_seconds) as slo_seconds,
         count(distinct buckets.reading_id) as bound_series
     from buckets
-    inner join chosen
-        on buckets.date = chosen.date
-        and buckets.engine = chosen.engine
-        and buckets.criterion = chosen.criterion
-        and buckets.source = chosen.source
-        and buckets.metric = chosen.metric
+    inner join chosen on {{ equal_keys('buckets', 'chosen', ['date', 'engine', 'criterion', 'source', 'metric']) }}
     group by all
 
 ),
@@ -145,13 +140,7 @@ final as (
         judging_bounds.is_all,
         buckets.reading_id
     from judging_bounds
-    inner join buckets
-        on judging_bounds.date = buckets.date
-        and judging_bounds.engine = buckets.engine
-        and judging_bounds.criterion = buckets.criterion
-        and judging_bounds.source = buckets.source
-        and judging_bounds.metric = buckets.metric
-        and judging_bounds.bound_seconds = buckets.bound_seconds
+    inner join buckets on {{ equal_keys('judging_bounds', 'buckets', ['date', 'engine', 'criterion', 'source', 'metric', 'bound_seconds']) }}
     where judging_bounds.is_below or judging_bounds.is_above or judging_bounds.is_all
 
 )

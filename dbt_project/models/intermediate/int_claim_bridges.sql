@@ -148,8 +148,7 @@ last_reports as (
         stepped.start_us,
         min(stepped.report_us) as last_report_us
     from stepped
-    inner join engine_caps
-        on stepped.date = engine_caps.date and stepped.meter = engine_caps.meter and stepped.start_us = engine_caps.start_us
+    inner join engine_caps on {{ equal_keys('stepped', 'engine_caps', ['date', 'meter', 'start_us']) }}
     where stepped.next_us is null or stepped.next_us - stepped.report_us > engine_caps.cap_us
     group by stepped.date, stepped.meter, stepped.start_us
 
@@ -201,12 +200,8 @@ final as (
             coalesce(moves.moved_us, engine_caps.to_us)
         ) as until_us
     from engine_caps
-    inner join last_reports
-        on engine_caps.date = last_reports.date
-        and engine_caps.meter = last_reports.meter
-        and engine_caps.start_us = last_reports.start_us
-    left join moves
-        on engine_caps.date = moves.date and engine_caps.meter = moves.meter and engine_caps.start_us = moves.start_us
+    inner join last_reports on {{ equal_keys('engine_caps', 'last_reports', ['date', 'meter', 'start_us']) }}
+    left join moves on {{ equal_keys('engine_caps', 'moves', ['date', 'meter', 'start_us']) }}
     where last_reports.last_report_us > engine_caps.from_us + engine_caps.cap_us
 
 )

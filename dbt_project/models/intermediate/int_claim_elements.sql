@@ -1,6 +1,7 @@
 -- Each board's time between two sightings, first to last: one row per date, board and element [start_us, end_us). `kind`: `held` (seen, or silent
 -- for at most 3 intervals, or for at most max_spread with the same claimants on both sides), `silence` (longer, or of different claimants),
--- `head` and `tail` (nothing was ever seen before or after).
+-- `head` and `tail` (nothing was ever seen before or after).{% set meter_day = ['date', 'meter', 'cap_us', 'day_start_us', 'day_end_us'] %}
+
 with runs as (
 
     select * from {{ ref('int_claim_runs') }}
@@ -38,32 +39,21 @@ neighboured_edges as (
 ),
 
 -- Of claimants seen at once, those with a name.
-ending as (
+{% for name, edge in [('ending', 'end_us'), ('starting', 'start_us')] -%}
+{{ name }} as (
 
     select
         date,
         meter,
-        end_us,
+        {{ edge }},
         coalesce({{ joined_in_order("case when pod is not null then claim_key end") }}, max(claim_key)) as claim_keys,
         coalesce({{ joined_in_order("case when pod is not null then held_by end") }}, max(held_by)) as held_by
     from runs
-    group by date, meter, end_us
+    group by date, meter, {{ edge }}
 
 ),
 
-starting as (
-
-    select
-        date,
-        meter,
-        start_us,
-        coalesce({{ joined_in_order("case when pod is not null then claim_key end") }}, max(claim_key)) as claim_keys,
-        coalesce({{ joined_in_order("case when pod is not null then held_by end") }}, max(held_by)) as held_by
-    from runs
-    group by date, meter, start_us
-
-),
-
+{% endfor -%}
 covering as (
 
     select
@@ -88,11 +78,7 @@ covering as (
 spans as (
 
     select
-        edges.date,
-        edges.meter,
-        edges.cap_us,
-        edges.day_start_us,
-        edges.day_end_us,
+        {{ columns_of('edges', meter_day) }},
         edges.edge_us as start_us,
         edges.next_us as end_us,
         covering.claim_keys as seen_keys,
@@ -111,11 +97,7 @@ spans as (
 final as (
 
     select
-        date,
-        meter,
-        cap_us,
-        day_start_us,
-        day_end_us,
+        {{ meter_day | join(', ') }},
         start_us,
         end_us,
         case
@@ -130,11 +112,7 @@ final as (
     where end_us > day_start_us and start_us < day_end_us
     union all
     select
-        edges.date,
-        edges.meter,
-        edges.cap_us,
-        edges.day_start_us,
-        edges.day_end_us,
+        {{ columns_of('edges', meter_day) }},
         edges.day_start_us as start_us,
         edges.edge_us as end_us,
         case when edges.edge_us - edges.day_start_us <= edges.cap_us then 'held' else 'head' end as kind,
@@ -146,11 +124,7 @@ final as (
     where edges.previous_us is null and edges.edge_us > edges.day_start_us
     union all
     select
-        edges.date,
-        edges.meter,
-        edges.cap_us,
-        edges.day_start_us,
-        edges.day_end_us,
+        {{ columns_of('edges', meter_day) }},
         edges.edge_us as start_us,
         edges.day_end_us as end_us,
         case when edges.day_end_us - edges.edge_us <= edges.cap_us then 'held' else 'tail' end as kind,

@@ -103,26 +103,18 @@ runs as (
     inner join board_days on labels.date = board_days.date and labels.meter = board_days.meter
     where labels.place = 'own' and not board_days.is_contested
     group by labels.date, labels.meter, labels.claim_key
+    {%- for place, sight in [('before', 'max(last_us)'), ('after', 'min(first_us)')] %}
     union all
     select
         date,
         meter,
         claim_key,
-        max(last_us) as start_us,
-        max(last_us) as end_us
+        {{ sight }} as start_us,
+        {{ sight }} as end_us
     from labels
-    where place = 'before'
+    where place = '{{ place }}'
     group by date, meter, claim_key
-    union all
-    select
-        date,
-        meter,
-        claim_key,
-        min(first_us) as start_us,
-        min(first_us) as end_us
-    from labels
-    where place = 'after'
-    group by date, meter, claim_key
+    {%- endfor %}
 
 ),
 
@@ -146,7 +138,7 @@ final as (
         end as held_by
     from runs
     inner join board_days on runs.date = board_days.date and runs.meter = board_days.meter
-    inner join claimants on runs.date = claimants.date and runs.meter = claimants.meter and runs.claim_key = claimants.claim_key
+    inner join claimants on {{ equal_keys('runs', 'claimants', ['date', 'meter', 'claim_key']) }}
 
 )
 

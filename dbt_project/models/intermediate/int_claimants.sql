@@ -214,27 +214,24 @@ pods_without_engines as (
 
 engine_series as (
 
+    {% for match in [
+        'pods.engine = series.engine',
+        "pods.pod = series.pod and coalesce(pods.namespace, '') = coalesce(series.namespace, '') and pods.engine is null"
+    ] -%}
     select
         pods.date,
         pods.namespace as claimed_namespace,
         pods.pod as claimed_pod,
         series.*
     from pods_without_engines as pods
-    inner join series on pods.engine = series.engine
+    inner join series on {{ match }}
     where series.stream = 'tokens' and series.model is not null
-    union all
-    select
-        pods.date,
-        pods.namespace as claimed_namespace,
-        pods.pod as claimed_pod,
-        series.*
-    from pods_without_engines as pods
-    inner join series on pods.pod = series.pod and coalesce(pods.namespace, '') = coalesce(series.namespace, '')
-    where pods.engine is null and series.stream = 'tokens' and series.model is not null
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
 
 ),
 
--- A silence between two samples shows in both, whichever landed first. The end of a series does not.
+-- Both neighbours of a silence know of it, whichever landed first. Only the end of a series has no neighbour.
 neighboured_series_days as (
 
     select
@@ -245,7 +242,7 @@ neighboured_series_days as (
 
 ),
 
--- A pod whose engine is silent all date is known by what it reported last, if it comes back.
+-- A pod whose engine has no sample on the date keeps the engine that it reported last, if that engine reports again later.
 silent_engines as (
 
     select engine_series.*
@@ -361,18 +358,18 @@ named as (
         coalesce(matched_model, model) as model,
         coalesce(matched_namespace, namespace) as namespace,
         coalesce(matched.deployment, matched_deployment) as deployment,
-        coalesce(team, matched_team) as team,
-        coalesce(role, matched_role) as role,
+        coalesce(team, matched_team) as named_team,
+        coalesce(role, matched_role, 'unified') as role,
         coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
-        held_by,
+        held_by as held_by_labels,
         mig_instance,
         mig_profile,
         case when is_by_node then 'node' else claim_basis end as claim_basis,
-        coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete
+        coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
+        booked_days.is_unmetered
     from matched
     left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
-    inner join booked_days
-        on matched.date = booked_days.date and matched.meter_scope = booked_days.meter_scope and matched.meter = booked_days.meter
+    inner join booked_days on {{ equal_keys('matched', 'booked_days', ['date', 'meter_scope', 'meter']) }}
     left join meter_ends on matched.meter_scope = meter_ends.meter_scope and matched.meter = meter_ends.meter
     left join engine_ends on matched.matched_engine = engine_ends.engine
 
@@ -387,34 +384,15 @@ teams as (
 final as (
 
     select
-        named.date,
-        named.meter_scope,
-        named.meter,
-        named.slice_start_us,
-        named.slice_end_us,
-        named.held_start_us,
-        named.held_end_us,
-        named.engine,
-        named.model,
-        named.namespace,
-        named.deployment,
-        coalesce(named.team, teams.team) as team,
-        coalesce(named.role, 'unified') as role,
-        named.pod,
-        named.mig_instance,
-        named.mig_profile,
-        named.claim_basis,
+        named.*,
+        coalesce(named.named_team, teams.team) as team,
         case
             when named.engine = {{ unallocated() }} then null
-            when named.claim_basis = 'silence' then named.held_by
+            when named.claim_basis = 'silence' then named.held_by_labels
             when named.engine <> {{ unknown() }} then named.engine
             else named.pod
-        end as held_by,
-        named.is_tokens_complete,
-        booked_days.is_unmetered
+        end as held_by
     from named
-    inner join booked_days
-        on named.date = booked_days.date and named.meter_scope = booked_days.meter_scope and named.meter = booked_days.meter
     left join teams on named.namespace = teams.namespace
 
 )

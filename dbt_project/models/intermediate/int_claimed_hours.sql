@@ -25,25 +25,9 @@ attributed as (
 
 ),
 
-site_intervals as (
-
-    select * from {{ ref('int_site_intervals') }}
-
-),
-
--- Hours, cut where a site's local date begins: a rate and a billing month hold for a whole piece.
 pieces as (
 
-    select
-        date,
-        site,
-        date_trunc('hour', interval_start_at) as hour_start_at,
-        local_date,
-        billing_month,
-        min(interval_number) * {{ grid_us() }} as start_us,
-        (max(interval_number) + 1) * {{ grid_us() }} as end_us
-    from site_intervals
-    group by 1, 2, 3, 4, 5
+    select * from {{ ref('int_site_hours') }}
 
 ),
 

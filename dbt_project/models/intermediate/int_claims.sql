@@ -44,16 +44,12 @@ cut_meters as (
 
 edges as (
 
-    select claimants.date, claimants.meter_scope, claimants.meter, claimants.slice_start_us as edge_us
+    {% for edge in ['slice_start_us', 'slice_end_us'] -%}
+    select claimants.date, claimants.meter_scope, claimants.meter, claimants.{{ edge }} as edge_us
     from claimants
-    inner join cut_meters
-        on claimants.date = cut_meters.date and claimants.meter_scope = cut_meters.meter_scope and claimants.meter = cut_meters.meter
+    inner join cut_meters on {{ equal_keys('claimants', 'cut_meters', ['date', 'meter_scope', 'meter']) }}
     union
-    select claimants.date, claimants.meter_scope, claimants.meter, claimants.slice_end_us as edge_us
-    from claimants
-    inner join cut_meters
-        on claimants.date = cut_meters.date and claimants.meter_scope = cut_meters.meter_scope and claimants.meter = cut_meters.meter
-    union
+    {% endfor -%}
     -- Where an engine changes its model while it holds the meter.
     select claimants.date, claimants.meter_scope, claimants.meter, engine_models.slice_start_us as edge_us
     from claimants
@@ -92,22 +88,16 @@ recut as (
         places.site as place_site
     from elements
     inner join claimants
-        on elements.date = claimants.date
-        and elements.meter_scope = claimants.meter_scope
-        and elements.meter = claimants.meter
+        on {{ equal_keys('elements', 'claimants', ['date', 'meter_scope', 'meter']) }}
         and elements.start_us >= claimants.slice_start_us
         and elements.end_us <= claimants.slice_end_us
     left join models_of_claims
-        on elements.date = models_of_claims.date
-        and elements.meter_scope = models_of_claims.meter_scope
-        and elements.meter = models_of_claims.meter
+        on {{ equal_keys('elements', 'models_of_claims', ['date', 'meter_scope', 'meter']) }}
         and claimants.engine = models_of_claims.engine
         and elements.start_us >= models_of_claims.slice_start_us
         and elements.end_us <= models_of_claims.slice_end_us
     left join places
-        on elements.date = places.date
-        and elements.meter_scope = places.meter_scope
-        and elements.meter = places.meter
+        on {{ equal_keys('elements', 'places', ['date', 'meter_scope', 'meter']) }}
         and elements.start_us >= places.slice_start_us
         and elements.end_us <= places.slice_end_us
 
@@ -117,24 +107,22 @@ uncut as (
 
     select claimants.*
     from claimants
-    left join cut_meters
-        on claimants.date = cut_meters.date and claimants.meter_scope = cut_meters.meter_scope and claimants.meter = cut_meters.meter
+    left join cut_meters on {{ equal_keys('claimants', 'cut_meters', ['date', 'meter_scope', 'meter']) }}
     where cut_meters.meter is null
 
 ),
 
 {% set kept = [
-    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'deployment', 'team', 'role', 'pod', 'mig_instance', 'mig_profile', 'claim_basis',
-    'held_by', 'is_tokens_complete', 'is_unmetered'
+    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'role', 'pod', 'mig_instance', 'mig_profile', 'claim_basis', 'held_by',
+    'is_tokens_complete', 'is_unmetered'
 ] %}
+{% set cut = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] %}
+{% set placed = ['models_of_engine', 'place_node', 'place_rack', 'place_site'] %}
 members as (
 
     select
-        {{ kept | join(',\n        ') }},
-        slice_start_us,
-        slice_end_us,
-        held_start_us,
-        held_end_us,
+        {{ (kept + cut) | join(', ') }},
+        deployment,
         model,
         1 as models_of_engine,
         cast(null as {{ dbt.type_string() }}) as place_node,
@@ -143,11 +131,12 @@ members as (
     from uncut
     union all
     select
-        {{ kept | join(',\n        ') }},
+        {{ kept | join(', ') }},
         element_start_us as slice_start_us,
         element_end_us as slice_end_us,
         least(greatest(held_start_us, element_start_us), element_end_us) as held_start_us,
         greatest(least(held_end_us, element_end_us), element_start_us) as held_end_us,
+        deployment,
         coalesce(model_of_slice, model) as model,
         coalesce(models_of_slice, 1) as models_of_engine,
         place_node,
@@ -160,35 +149,14 @@ members as (
 final as (
 
     select
-        date,
-        meter_scope,
-        meter,
-        slice_start_us,
-        slice_end_us,
-        held_start_us,
-        held_end_us,
-        engine,
+        {{ (kept + cut + placed) | join(', ') }},
         case when engine = {{ unallocated() }} then {{ unallocated() }} else coalesce(model, {{ unknown() }}) end as model,
-        models_of_engine,
-        namespace,
         case
             when engine = {{ unallocated() }} then {{ unallocated() }}
             when deployment is not null then deployment
             when model is null then {{ unknown() }}
             else coalesce(namespace || '/', '') || model
         end as deployment,
-        team,
-        role,
-        pod,
-        mig_instance,
-        mig_profile,
-        place_node,
-        place_rack,
-        place_site,
-        claim_basis,
-        held_by,
-        is_tokens_complete,
-        is_unmetered,
         count(*) over (partition by date, meter_scope, meter, slice_start_us) as members,
         count(*) over (partition by date, meter_scope, meter) as claims_of_day
     from members

@@ -13,9 +13,9 @@ site_intervals as (
 
 ),
 
-rates as (
+prices as (
 
-    select * from {{ ref('int_cost_rates') }}
+    select * from {{ ref('int_capacity_prices') }}
 
 ),
 
@@ -44,22 +44,24 @@ factored as (
         site_intervals.location_gco2e_per_kwh,
         site_intervals.lifecycle_gco2e_per_kwh,
         site_intervals.wue_litres_per_kwh,
-        rates.usd_per_gpu_hour,
-        coalesce(rates.includes_energy, false) as rate_includes_energy,
+        prices.usd_per_gpu_hour,
+        coalesce(prices.includes_energy, false) as rate_includes_energy,
         coalesce(ledger.unknown_reason <> 'over_max_spread', true) as is_charged,
         device_types.idle_watts_loaded,
         device_types.idle_watts_bare,
         device_types.embodied_kgco2e,
+        device_types.embodied_life_years,
         meter_errors.energy_error_ratio,
         cast(ledger.energy_joules as double) / 3.6e6 as device_kwh,
         cast(ledger.energy_joules + ledger.host_overhead_joules as double) / 3.6e6 as it_kwh,
         coalesce({{ ratio('ledger.idle_joules', 'ledger.energy_joules') }}, 0) as idle_ratio
     from ledger
     left join site_intervals on ledger.site = site_intervals.site and ledger.interval_start_at = site_intervals.interval_start_at
-    left join rates
-        on ledger.device_type = rates.device_type
-        and coalesce(site_intervals.local_date, ledger.date) >= rates.valid_from
-        and coalesce(site_intervals.local_date, ledger.date) < rates.until
+    left join prices
+        on ledger.site = prices.site
+        and ledger.device_type = prices.device_type
+        and date_trunc('hour', ledger.interval_start_at) = prices.hour_start_at
+        and site_intervals.local_date = prices.local_date
     left join device_types on ledger.device_type = device_types.device_type
     left join meter_errors on ledger.meter_scope = meter_errors.meter_scope
 
@@ -91,13 +93,18 @@ final as (
         {{ exact('facility_kwh * location_gco2e_per_kwh') }} as location_gco2e,
         {{ exact('facility_kwh * lifecycle_gco2e_per_kwh') }} as lifecycle_gco2e,
         {{ exact('facility_kwh * location_gco2e_per_kwh * idle_ratio') }} as idle_location_gco2e,
-        -- Manufacture spread over four years of GPU-hours (35,064 h).
-        {{ exact('embodied_kgco2e * 1000 * cast(gpu_seconds as double) / 3600 / 35064') }} as embodied_gco2e,
+        {{ exact(embodied_gco2e('gpu_seconds')) }} as embodied_gco2e,
         {{ exact('it_kwh * wue_litres_per_kwh') }} as water_litres,
         {{ money('energy_usd') }} as energy_cost_usd,
+        {{ money('energy_usd') }} - {{ money('energy_usd / pue') }} as overhead_cost_usd,
         {{ money('charged_energy_usd') }} as charged_energy_cost_usd,
         {{ money('energy_usd * idle_ratio') }} as idle_energy_cost_usd,
         {{ money('device_energy_usd') }} - {{ money('device_energy_usd * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }} as marginal_cost_usd,
+        {{ money('device_energy_usd / pue') }} - {{ money('device_energy_usd / pue * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }}
+        as marginal_device_cost_usd,
+        {{ exact('device_kwh * pue * location_gco2e_per_kwh * coalesce(' ~ ratio('productive_joules', 'energy_joules') ~ ', 0)') }}
+        as productive_location_gco2e,
+        {{ exact('case when is_charged then cast(gpu_seconds as double) * active_ratio else 0 end') }} as active_gpu_seconds,
         -- Differences of one rounded total, so that the parts add up to it.
         {{ money('capacity_usd') }} as capacity_cost_usd,
         {{ money('capacity_usd * active_ratio') }} as active_capacity_cost_usd,

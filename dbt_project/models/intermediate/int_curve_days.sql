@@ -12,7 +12,6 @@ lookback as (
 
 ),
 
--- Thousands of tokens and of joules, so that sums of products fit exact numbers; only where tokens moved and their computed input is reported.
 points as (
 
     select
@@ -21,9 +20,7 @@ points as (
         {{ curve_tokens_basis() }} as tokens_basis,
         {{ curve_tokens() }} as tokens,
         matched_total_tokens - matched_output_tokens as input_tokens,
-        case when matched_computed_input_tokens + matched_output_tokens > 0 then cast(matched_computed_input_tokens as double) / 1e3 end as x,
-        case when matched_computed_input_tokens + matched_output_tokens > 0 then cast(matched_output_tokens as double) / 1e3 end as y,
-        cast(matched_productive_joules as double) / 1e3 as e
+        {{ fit_point() }}
     from intervals
     cross join lookback
     where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
@@ -35,9 +32,7 @@ summed as (
     select
         as_of_date,
         date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         {{ exact_sum('matched_gpu_seconds') }} as gpu_seconds,
         {{ exact_sum('matched_joules') }} as joules,
@@ -50,14 +45,9 @@ summed as (
         {{ exact_sum('input_tokens') }} as all_input_tokens,
         {{ exact_sum('case when input_tokens is not null then matched_productive_joules end') }} as all_input_productive_joules,
         {{ exact_sum('case when input_tokens is not null then matched_output_tokens end') }} as all_input_output_tokens,
-        count(x) as fit_intervals,
-        {% for product in ['x * x', 'x * y', 'y * y', 'x * e', 'y * e'] -%}
-        {{ exact_sum(exact(product)) }} as {{ product | replace(' * ', '') }},
-        {% endfor -%}
-        {{ exact_sum(exact('case when x is not null then e * e end')) }} as ee,
-        {{ exact_sum(exact('case when x is not null then e end')) }} as e
+        {{ fit_sums() }}
     from points
-    group by as_of_date, date{% for key in curve_keys() %}, {{ key }}{% endfor %}, tokens_basis
+    group by as_of_date, date, {{ curve_keys() | join(', ') }}, tokens_basis
 
 ),
 
@@ -67,9 +57,7 @@ final as (
     select
         as_of_date,
         date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         gpu_seconds,
         joules,

@@ -16,9 +16,7 @@ points as (
     select
         lookback.as_of_date,
         intervals.date,
-        {% for key in curve_keys() -%}
-        intervals.{{ key }},
-        {% endfor -%}
+        {{ columns_of('intervals', curve_keys()) }},
         {{ curve_tokens_basis() }} as tokens_basis,
         {{ curve_tokens() }} as tokens,
         intervals.matched_gpu_seconds as gpu_seconds,

@@ -1,4 +1,4 @@
--- Segments cut at the grid and, for meters that change hands on the date, at the change: one row per date, purpose, meter, interval and slice.
+-- Segments cut at the grid, and where a meter's claimant changes: one row per date, purpose, meter, interval and slice.
 -- Joules are exact from here on: pieces are differences of one rounded curve, so the pieces of a segment add up to it.
 with segments as (
 
@@ -109,8 +109,7 @@ sliced_pieces as (
             slices.slice_start_us,
             slices.slice_end_us
         from slices
-        inner join meters
-            on slices.date = meters.date and slices.meter_scope = meters.meter_scope and slices.meter = meters.meter
+        inner join meters on {{ equal_keys('slices', 'meters', ['date', 'meter_scope', 'meter']) }}
         where slices.is_cut
     ) as cut_slices
         on spread_pieces.reading_id = cut_slices.reading_id

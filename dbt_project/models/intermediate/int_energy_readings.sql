@@ -1,6 +1,6 @@
 -- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first, difference second").
 -- Days with a fall, a leap, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
--- Neighbours before and after the run close the first and last segment.
+-- The last reading before the run and the first one after it complete the first and the last segment.
 {# Only int_energy_segments reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
@@ -92,17 +92,14 @@ cut_meter_days as (
 
 ),
 
--- Only the date's own facts decide how it is read, so that the order of booking makes no difference.
+-- Whether a date is read sample by sample depends on that date alone, so any order of booking gives the same rows.
 slow_reading_days as (
 
     select distinct
         meters.reading_id,
         meters.date
     from meters
-    left join cut_meter_days
-        on meters.date = cut_meter_days.date
-        and meters.meter_scope = cut_meter_days.meter_scope
-        and meters.meter = cut_meter_days.meter
+    left join cut_meter_days on {{ equal_keys('meters', 'cut_meter_days', ['date', 'meter_scope', 'meter']) }}
     where meters.needs_every_sample or cut_meter_days.meter is not null
 
 ),

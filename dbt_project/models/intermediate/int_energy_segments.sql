@@ -310,13 +310,7 @@ final as (
         *,
         cast(null as {{ dbt.type_string() }}) as handed_over_as,
         cast(null as bigint) as gap_us
-    from counter_segments
-    union all
-    select
-        *,
-        cast(null as {{ dbt.type_string() }}) as handed_over_as,
-        cast(null as bigint) as gap_us
-    from gauge_segments
+    from (select * from counter_segments union all select * from gauge_segments) as segments
     union all
     select
         reading_id,

@@ -134,10 +134,7 @@ final as (
         energy_hours.busy_gpu_seconds,
         energy_hours.observed_gpu_seconds
     from token_hours
-    left join energy_hours
-        on token_hours.hour_start_at = energy_hours.hour_start_at
-        and token_hours.engine = energy_hours.engine
-        and token_hours.role = energy_hours.role
+    left join energy_hours on {{ equal_keys('token_hours', 'energy_hours', ['hour_start_at', 'engine', 'role']) }}
     where coalesce(energy_hours.is_of_one_type, token_hours.output_tokens > 0)
 
 )

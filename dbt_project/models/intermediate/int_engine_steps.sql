@@ -3,6 +3,7 @@
 -- is `lost`: the process started in it, or had started and was still loading.
 {# Only int_engine_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps each time that they are used. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+{% set flags = ['is_active', 'is_asleep', 'is_sampled', 'is_still', 'is_bridged', 'is_lost'] %}
 
 with series as (
 
@@ -80,9 +81,7 @@ watched_series as (
     inner join named_series on series.series_id = named_series.series_id
     left join choices
         on named_series.engine = choices.engine
-        and series.token_class = choices.token_class
-        and series.source = choices.source
-        and series.metric = choices.metric
+        and {{ equal_keys('series', 'choices', ['token_class', 'source', 'metric']) }}
     left join sources on series.source = sources.source
     where series.quantity in ('requests_running', 'awake')
         or (series.token_class in ('input', 'computed_input', 'output') and choices.engine is not null)
@@ -301,12 +300,7 @@ pieces as (
         first_interval as interval_number,
         start_us as from_us,
         end_us as to_us,
-        is_active,
-        is_asleep,
-        is_sampled,
-        is_still,
-        is_bridged,
-        is_lost
+        {{ flags | join(', ') }}
     from numbered_steps
     where first_interval = last_interval
     union all
@@ -316,12 +310,7 @@ pieces as (
         interval_number,
         greatest(start_us, interval_number * {{ grid_us() }}) as from_us,
         least(end_us, (interval_number + 1) * {{ grid_us() }}) as to_us,
-        is_active,
-        is_asleep,
-        is_sampled,
-        is_still,
-        is_bridged,
-        is_lost
+        {{ flags | join(', ') }}
     from (
         select
             *,
@@ -343,12 +332,9 @@ final as (
         pieces.interval_number,
         pieces.from_us,
         pieces.to_us,
-        max(pieces.is_active) as is_active,
-        max(pieces.is_asleep) as is_asleep,
-        max(pieces.is_sampled) as is_sampled,
-        max(pieces.is_still) as is_still,
-        max(pieces.is_bridged) as is_bridged,
-        max(pieces.is_lost) as is_lost
+        {% for flag in flags -%}
+        max(pieces.{{ flag }}) as {{ flag }}{{ ',' if not loop.last }}
+        {% endfor %}
     from pieces
     left join copies
         on pieces.series_id = copies.series_id

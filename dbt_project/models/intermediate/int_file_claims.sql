@@ -192,14 +192,9 @@ final as (
         file_spans.role,
         cast(null as {{ dbt.type_string() }}) as held_by
     from file_slices
-    inner join booked_days
-        on file_slices.date = booked_days.date
-        and file_slices.meter_scope = booked_days.meter_scope
-        and file_slices.meter = booked_days.meter
+    inner join booked_days on {{ equal_keys('file_slices', 'booked_days', ['date', 'meter_scope', 'meter']) }}
     left join file_spans
-        on file_slices.date = file_spans.date
-        and file_slices.meter_scope = file_spans.meter_scope
-        and file_slices.meter = file_spans.meter
+        on {{ equal_keys('file_slices', 'file_spans', ['date', 'meter_scope', 'meter']) }}
         and file_slices.slice_start_us >= file_spans.start_us
         and file_slices.slice_end_us <= file_spans.end_us
     left join file_devices on file_slices.meter = file_devices.device_uuid

@@ -33,8 +33,6 @@ free_rows as (
 
     select
         ledger.claim_start_at,
-        ledger.site,
-        coalesce(ledger.device_type, {{ unknown() }}) as device_type,
         ledger.meter_scope,
         ledger.meter,
         ledger.gpu_seconds,
@@ -45,8 +43,6 @@ free_rows as (
     union all
     select
         unmetered.interval_start_at as claim_start_at,
-        unmetered.site,
-        coalesce(unmetered.device_type, {{ unknown() }}) as device_type,
         'none' as meter_scope,
         unmetered.device_uuid as meter,
         unmetered.gpu_seconds,
@@ -148,9 +144,7 @@ last_held as (
 final as (
 
     select
-        {% for key in keys -%}
-        free_boards.{{ key }},
-        {% endfor -%}
+        {{ columns_of('free_boards', keys) }},
         free_boards.meter,
         free_boards.node,
         free_boards.gpus,
@@ -167,7 +161,7 @@ final as (
     inner join free_rows on free_boards.meter = free_rows.meter
     left join last_held on free_boards.meter = last_held.meter
     where last_held.last_held_at is null or free_rows.claim_start_at > last_held.last_held_at
-    group by {% for key in keys %}free_boards.{{ key }}, {% endfor %}free_boards.meter, free_boards.node, free_boards.gpus
+    group by {{ columns_of('free_boards', keys) }}, free_boards.meter, free_boards.node, free_boards.gpus
 
 )
 

@@ -71,21 +71,16 @@ bridges as (
 
 edges as (
 
-    select meter_scope, meter, start_us as edge_us from covered
+    {% for edge in ['start_us', 'end_us'] -%}
+    select meter_scope, meter, {{ edge }} as edge_us from covered
     union
-    select meter_scope, meter, end_us as edge_us from covered
+    select meter_scope, meter, {{ edge }} as edge_us from bridges
     union
-    select meter_scope, meter, start_us as edge_us from bridges
-    union
-    select meter_scope, meter, end_us as edge_us from bridges
-    union
-    select handovers.meter_scope, handovers.meter, run_dates.start_us as edge_us
+    select handovers.meter_scope, handovers.meter, run_dates.{{ edge }} as edge_us
     from handovers
     inner join run_dates on handovers.date = run_dates.date
-    union
-    select handovers.meter_scope, handovers.meter, run_dates.end_us as edge_us
-    from handovers
-    inner join run_dates on handovers.date = run_dates.date
+    {% if not loop.last %}union{% endif %}
+    {% endfor %}
 
 ),
 
@@ -100,40 +95,25 @@ stretches as (
 
 ),
 
-coverers as (
+{% for spans, name, best in [('covered', 'coverers', 'covered_by'), ('bridges', 'bridgers', 'bridged_by')] -%}
+{{ name }} as (
 
     select
         stretches.meter_scope,
         stretches.meter,
         stretches.start_us,
-        min(covered.reading_order) as covered_by
+        min({{ spans }}.reading_order) as {{ best }}
     from stretches
-    inner join covered
-        on stretches.meter_scope = covered.meter_scope
-        and stretches.meter = covered.meter
-        and stretches.start_us >= covered.start_us
-        and stretches.end_us <= covered.end_us
+    inner join {{ spans }}
+        on stretches.meter_scope = {{ spans }}.meter_scope
+        and stretches.meter = {{ spans }}.meter
+        and stretches.start_us >= {{ spans }}.start_us
+        and stretches.end_us <= {{ spans }}.end_us
     group by stretches.meter_scope, stretches.meter, stretches.start_us
 
 ),
 
-bridgers as (
-
-    select
-        stretches.meter_scope,
-        stretches.meter,
-        stretches.start_us,
-        min(bridges.reading_order) as bridged_by
-    from stretches
-    inner join bridges
-        on stretches.meter_scope = bridges.meter_scope
-        and stretches.meter = bridges.meter
-        and stretches.start_us >= bridges.start_us
-        and stretches.end_us <= bridges.end_us
-    group by stretches.meter_scope, stretches.meter, stretches.start_us
-
-),
-
+{% endfor -%}
 -- A gap of a counter does not affect stretches that a better reading covers.
 known as (
 
@@ -142,14 +122,8 @@ known as (
         coverers.covered_by,
         case when bridgers.bridged_by < coalesce(coverers.covered_by, 1000000) then bridgers.bridged_by end as bridged_by
     from stretches
-    left join coverers
-        on stretches.meter_scope = coverers.meter_scope
-        and stretches.meter = coverers.meter
-        and stretches.start_us = coverers.start_us
-    left join bridgers
-        on stretches.meter_scope = bridgers.meter_scope
-        and stretches.meter = bridgers.meter
-        and stretches.start_us = bridgers.start_us
+    left join coverers on {{ equal_keys('stretches', 'coverers', ['meter_scope', 'meter', 'start_us']) }}
+    left join bridgers on {{ equal_keys('stretches', 'bridgers', ['meter_scope', 'meter', 'start_us']) }}
     where stretches.end_us is not null and (coverers.covered_by is not null or bridgers.bridged_by is not null)
 
 ),
@@ -190,10 +164,7 @@ weighed as (
         known.end_us - known.start_us as length_us,
         covered_joules.joules
     from known
-    left join covered_joules
-        on known.meter_scope = covered_joules.meter_scope
-        and known.meter = covered_joules.meter
-        and known.start_us = covered_joules.start_us
+    left join covered_joules on {{ equal_keys('known', 'covered_joules', ['meter_scope', 'meter', 'start_us']) }}
 
 ),
 
@@ -201,16 +172,7 @@ weighed as (
 gaps as (
 
     select
-        bridges.meter_scope,
-        bridges.meter,
-        bridges.reading_order,
-        bridges.start_us,
-        bridges.end_us,
-        bridges.risen_joules,
-        bridges.possible_watts,
-        bridges.is_reset,
-        bridges.is_impossible,
-        bridges.is_overspread,
+        bridges.*,
         coalesce({{ exact_sum('case when weighed.bridged_by is null then weighed.joules end') }}, {{ exact('0') }}) as better_joules,
         coalesce(sum(case when weighed.bridged_by < bridges.reading_order then weighed.length_us end), 0) as better_bridged_us,
         coalesce({{ exact_sum('case when weighed.bridged_by = bridges.reading_order then weighed.joules end') }}, {{ exact('0') }})
@@ -225,17 +187,7 @@ gaps as (
         and bridges.meter = weighed.meter
         and weighed.start_us >= bridges.start_us
         and weighed.end_us <= bridges.end_us
-    group by
-        bridges.meter_scope,
-        bridges.meter,
-        bridges.reading_order,
-        bridges.start_us,
-        bridges.end_us,
-        bridges.risen_joules,
-        bridges.possible_watts,
-        bridges.is_reset,
-        bridges.is_impossible,
-        bridges.is_overspread
+    group by all
 
 ),
 

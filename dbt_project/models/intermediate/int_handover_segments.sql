@@ -3,6 +3,7 @@
 -- host.
 {# int_energy_segments and series_daily read it. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+{% set day_columns = ['date', 'node', 'reading_id', 'purpose', 'is_mixed', 'node_cap_us', 'day_start_us', 'day_end_us'] %}
 
 with cells as (
 
@@ -42,14 +43,7 @@ meter_days as (
 dated_cells as (
 
     select
-        meter_days.date,
-        meter_days.node,
-        meter_days.reading_id,
-        meter_days.purpose,
-        meter_days.is_mixed,
-        meter_days.node_cap_us,
-        meter_days.day_start_us,
-        meter_days.day_end_us,
+        {{ columns_of('meter_days', day_columns) }},
         cells.meter_scope,
         cells.meter,
         greatest(cells.start_us, meter_days.day_start_us) as start_us,
@@ -87,13 +81,12 @@ board_edges as (
 
     select date, node, start_us, end_us, node_cap_us from board_times
     union all
-    select distinct date, node, day_end_us as start_us, day_end_us as end_us, node_cap_us
+    {% for edge in ['day_start_us', 'day_end_us'] -%}
+    select distinct date, node, {{ edge }} as start_us, {{ edge }} as end_us, node_cap_us
     from dated_cells
     where is_mixed and meter_scope = 'node'
-    union all
-    select distinct date, node, day_start_us as start_us, day_start_us as end_us, node_cap_us
-    from dated_cells
-    where is_mixed and meter_scope = 'node'
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
 
 ),
 
@@ -154,10 +147,7 @@ purposes as (
         node_stretches.end_us,
         coalesce(node_times.purpose, 'host') as purpose
     from node_stretches
-    left join node_times
-        on node_stretches.date = node_times.date
-        and node_stretches.node = node_times.node
-        and node_stretches.start_us = node_times.start_us
+    left join node_times on {{ equal_keys('node_stretches', 'node_times', ['date', 'node', 'start_us']) }}
     where node_stretches.end_us is not null
 
 ),
@@ -167,14 +157,7 @@ purposed_cells as (
     select * from dated_cells where not (is_mixed and meter_scope = 'node')
     union all
     select
-        dated_cells.date,
-        dated_cells.node,
-        dated_cells.reading_id,
-        dated_cells.purpose,
-        dated_cells.is_mixed,
-        dated_cells.node_cap_us,
-        dated_cells.day_start_us,
-        dated_cells.day_end_us,
+        {{ columns_of('dated_cells', day_columns) }},
         dated_cells.meter_scope,
         dated_cells.meter,
         greatest(dated_cells.start_us, purposes.start_us) as start_us,
@@ -189,9 +172,7 @@ purposed_cells as (
         dated_cells.is_impossible
     from dated_cells
     inner join purposes
-        on dated_cells.date = purposes.date
-        and dated_cells.node = purposes.node
-        and dated_cells.purpose = purposes.purpose
+        on {{ equal_keys('dated_cells', 'purposes', ['date', 'node', 'purpose']) }}
         and dated_cells.start_us < purposes.end_us
         and dated_cells.end_us > purposes.start_us
     where dated_cells.is_mixed and dated_cells.meter_scope = 'node'

@@ -55,8 +55,7 @@ spans as (
         )) as to_us,
         max(choices.type_possible_watts) as type_possible_watts
     from handovers
-    inner join choices
-        on handovers.date = choices.date and handovers.meter_scope = choices.meter_scope and handovers.meter = choices.meter
+    inner join choices on {{ equal_keys('handovers', 'choices', ['date', 'meter_scope', 'meter']) }}
     group by handovers.meter_scope, handovers.meter
 
 ),
@@ -145,11 +144,13 @@ read_days as (
 
 ),
 
-caps as (
+dates_of_readings as (
 
     select
         read_days.reading_id,
         read_days.day_number,
+        min(read_days.first_us) as first_us,
+        max(read_days.last_us) as last_us,
         {{ gauge_gap_factor() }} * 1e6 * coalesce(min(read_days.typical_interval_seconds), max(meter_readings.interval_seconds)) as cap_us
     from read_days
     inner join meter_readings on read_days.reading_id = meter_readings.reading_id
@@ -240,18 +241,6 @@ doubted_days as (
 
 ),
 
-day_edges as (
-
-    select
-        reading_id,
-        day_number,
-        min(first_us) as first_us,
-        max(last_us) as last_us
-    from read_days
-    group by reading_id, day_number
-
-),
-
 points as (
 
     select
@@ -263,7 +252,7 @@ points as (
         max(case when doubted_days.meter is null then 0 else 1 end) = 1 as is_doubted
     from values_read
     inner join meter_readings on values_read.reading_id = meter_readings.reading_id
-    inner join day_edges
+    inner join dates_of_readings as day_edges
         on values_read.reading_id = day_edges.reading_id
         and {{ int_div('values_read.observed_us', day_us()) }} = day_edges.day_number
     left join doubted_days
@@ -357,7 +346,7 @@ final as (
         measured.end_us - measured.start_us > caps.cap_us as is_gap
     from measured
     inner join meter_readings on measured.reading_id = meter_readings.reading_id
-    inner join caps
+    inner join dates_of_readings as caps
         on measured.reading_id = caps.reading_id and {{ int_div('measured.end_us', day_us()) }} = caps.day_number
 
 )

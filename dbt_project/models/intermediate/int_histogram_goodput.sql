@@ -87,7 +87,7 @@ assessed as (
 
 ),
 
--- Requests are counted when they finish; where only gaps between tokens are reported, when they begin.
+-- Requests are counted at their end. An engine that reports only gaps between tokens has them counted at their first token.
 joined as (
 
     select
@@ -115,7 +115,7 @@ bounded as (
 
 ),
 
--- It is unknown which requests had how many tokens: each has at least one, and at most the model's context.
+-- A histogram does not show how many tokens a good request had. The bounds assume at least one and at most the model's context.
 final as (
 
     select

@@ -29,8 +29,7 @@ booked as (
         {{ exact_sum('energy.energy_joules') }} as energy_joules,
         sum(energy.covered_us) as covered_us
     from energy
-    inner join meters
-        on energy.date = meters.date and energy.meter_scope = meters.meter_scope and energy.meter = meters.meter
+    inner join meters on {{ equal_keys('energy', 'meters', ['date', 'meter_scope', 'meter']) }}
     where energy.purpose = 'booked' and meters.purpose = 'booked'
     group by energy.date, energy.meter_scope, energy.meter, meters.node, energy.interval_number
 
@@ -68,8 +67,7 @@ known as (
         node_meters.node_meter_covered_us,
         nodes.host_watts
     from booked
-    left join node_meters
-        on booked.date = node_meters.date and booked.node = node_meters.node and booked.interval_number = node_meters.interval_number
+    left join node_meters on {{ equal_keys('booked', 'node_meters', ['date', 'node', 'interval_number']) }}
     left join metered_nodes on booked.date = metered_nodes.date and booked.node = metered_nodes.node
     left join nodes on booked.node = nodes.node
 

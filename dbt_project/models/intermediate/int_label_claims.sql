@@ -31,7 +31,7 @@ series_days as (
 
 ),
 
--- A board's other readings may cover more time than the reading whose labels count.
+-- A board has several readings. Only one gives the labels, but another may have samples for longer.
 board_ends as (
 
     select
@@ -59,9 +59,7 @@ assessed as (
     from elements
     left join board_ends on elements.meter = board_ends.meter
     left join bridges
-        on elements.date = bridges.date
-        and elements.meter = bridges.meter
-        and elements.start_us = bridges.start_us
+        on {{ equal_keys('elements', 'bridges', ['date', 'meter', 'start_us']) }}
         and elements.kind <> 'held'
 
 ),
@@ -117,7 +115,7 @@ pieces as (
     from assessed
     where kind = 'tail' and (until_us > from_us or board_last_us <= until_us + cap_us)
     union all
-    -- Another reading of the board goes on without a name.
+    -- Another reading of the board has samples for longer, but its labels name no pod.
     select
         date,
         meter,

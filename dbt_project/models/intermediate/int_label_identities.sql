@@ -318,16 +318,10 @@ final as (
     from placed
     left join meter_readings
         on placed.stream = 'power'
-        and placed.source = meter_readings.source
-        and placed.metric = meter_readings.metric
-        and placed.meter_scope = meter_readings.meter_scope
-        and placed.meter = meter_readings.meter
+        and {{ equal_keys('placed', 'meter_readings', ['source', 'metric', 'meter_scope', 'meter']) }}
     left join first_ranks
         on placed.stream = 'tokens'
-        and placed.source = first_ranks.source
-        and placed.metric = first_ranks.metric
-        and placed.engine = first_ranks.engine
-        and placed.data_rank = first_ranks.data_rank
+        and {{ equal_keys('placed', 'first_ranks', ['source', 'metric', 'engine', 'data_rank']) }}
 
 )
 

@@ -102,9 +102,7 @@ lookalikes as (
         others.reading_id as other_reading_id
     from preferred as best
     inner join preferred as others
-        on best.date = others.date
-        and best.meter_scope = others.meter_scope
-        and best.meter = others.meter
+        on {{ equal_keys('best', 'others', ['date', 'meter_scope', 'meter']) }}
         and best.reading_id <> others.reading_id
         and best.samples = others.samples
         and best.longest_gap_us = others.longest_gap_us
@@ -257,17 +255,13 @@ final as (
         purposes.reading_id,
         purposes.date,
         purposes.source,
-        purposes.source_kind,
         purposes.metric,
         purposes.quantity,
         purposes.meter,
         purposes.meter_scope,
         purposes.node,
-        purposes.samples,
-        purposes.rejects,
         purposes.typical_interval_seconds,
         purposes.needs_every_sample,
-        purposes.coverage_seconds,
         meter_attributes.device_uuid,
         meter_attributes.device_type,
         -- Another reading of the meter may know what the booked one does not.

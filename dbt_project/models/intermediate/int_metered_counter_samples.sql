@@ -1,5 +1,5 @@
--- All samples of the token counters' troubled dates, and which of them one bad scrape made. Reads raw and int_metered_counter_days, none of the
--- book's steps. One row per series and moment of a troubled date.
+-- All samples of token counters on dates that int_metered_counter_days marks as troubled, with a flag for the samples of a bad scrape. Reads raw,
+-- none of the book's steps. One row per series and time of a sample.
 with counter_days as (
 
     select * from {{ ref('int_metered_counter_days') }}
@@ -41,7 +41,7 @@ troubled_samples as (
 
 ),
 
--- Of the other dates of these series only the ends are looked at.
+-- On the other dates of these series only the first and last sample are read.
 other_days as (
 
     select * from counter_days

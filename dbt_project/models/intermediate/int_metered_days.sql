@@ -351,8 +351,7 @@ totals as (
         chosen.meter,
         coalesce(handovers.metered_joules, case when not chosen.is_node_shared then {{ exact('0') }} end) as metered_joules
     from chosen
-    left join handovers
-        on chosen.date = handovers.date and chosen.meter_scope = handovers.meter_scope and chosen.meter = handovers.meter
+    left join handovers on {{ equal_keys('chosen', 'handovers', ['date', 'meter_scope', 'meter']) }}
     where chosen.is_shared
 
 ),
@@ -371,8 +370,7 @@ runners_up as (
         readings.last_us - readings.first_us as span_us,
         chosen.coverage_us as booked_coverage_us
     from readings
-    inner join chosen
-        on readings.date = chosen.date and readings.meter_scope = chosen.meter_scope and readings.meter = chosen.meter
+    inner join chosen on {{ equal_keys('readings', 'chosen', ['date', 'meter_scope', 'meter']) }}
     where readings.preference = 2 and readings.first_us is not null
 
 ),
@@ -409,10 +407,7 @@ cross_checks as (
             else runners_up.counted_joules * (runners_up.booked_coverage_us / nullif(cast(runners_up.span_us as double), 0))
         end as cross_check_joules
     from runners_up
-    left join runner_up_means
-        on runners_up.date = runner_up_means.date
-        and runners_up.meter_scope = runner_up_means.meter_scope
-        and runners_up.meter = runner_up_means.meter
+    left join runner_up_means on {{ equal_keys('runners_up', 'runner_up_means', ['date', 'meter_scope', 'meter']) }}
 
 ),
 
@@ -426,16 +421,13 @@ final as (
         chosen.source,
         chosen.metric,
         totals.metered_joules,
-        max(cross_checks.source) as cross_check_source,
-        {{ exact('max(cross_checks.cross_check_joules)') }} as cross_check_joules
+        cross_checks.source as cross_check_source,
+        {{ exact('cross_checks.cross_check_joules') }} as cross_check_joules
     from chosen
-    left join totals
-        on chosen.date = totals.date and chosen.meter_scope = totals.meter_scope and chosen.meter = totals.meter
-    left join cross_checks
-        on chosen.date = cross_checks.date and chosen.meter_scope = cross_checks.meter_scope and chosen.meter = cross_checks.meter
+    left join totals on {{ equal_keys('chosen', 'totals', ['date', 'meter_scope', 'meter']) }}
+    left join cross_checks on {{ equal_keys('chosen', 'cross_checks', ['date', 'meter_scope', 'meter']) }}
     -- A node's meter is booked only for the seconds in which its boards are silent, if there are any.
     where not (chosen.meter_scope = 'node' and chosen.is_node_shared and totals.metered_joules is null)
-    group by chosen.date, chosen.site, chosen.meter, chosen.meter_scope, chosen.source, chosen.metric, totals.metered_joules
 
 )
 

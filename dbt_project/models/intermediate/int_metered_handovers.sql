@@ -57,8 +57,7 @@ gaps as (
         sum(case when valued.open_place = ranked.place and valued.best_place is not null then valued.to_us - valued.at_us end) as measured_us,
         sum(case when valued.open_place = ranked.place and valued.best_place is null then valued.to_us - valued.at_us end) as unmeasured_us
     from ranked
-    inner join valued
-        on ranked.meter_scope = valued.meter_scope and ranked.meter = valued.meter and ranked.at_us = valued.at_us
+    inner join valued on {{ equal_keys('ranked', 'valued', ['meter_scope', 'meter', 'at_us']) }}
     where ranked.is_open and ranked.is_counter
     group by ranked.meter_scope, ranked.meter, ranked.place, ranked.held_us
 

@@ -54,9 +54,7 @@ held as (
     from moments
     inner join places on moments.meter_scope = places.meter_scope and moments.meter = places.meter
     left join steps
-        on places.meter_scope = steps.meter_scope
-        and places.meter = steps.meter
-        and places.place = steps.place
+        on {{ equal_keys('places', 'steps', ['meter_scope', 'meter', 'place']) }}
         and moments.at_us = steps.observed_us
     where moments.to_us is not null
 
@@ -84,9 +82,7 @@ watts_reported as (
         end as to_watts
     from held
     inner join steps
-        on held.meter_scope = steps.meter_scope
-        and held.meter = steps.meter
-        and held.place = steps.place
+        on {{ equal_keys('held', 'steps', ['meter_scope', 'meter', 'place']) }}
         and held.held_us = steps.observed_us
     where steps.until_us is not null
 

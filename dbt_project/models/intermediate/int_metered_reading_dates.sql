@@ -105,29 +105,9 @@ neighboured_dates as (
 
 final as (
 
-    select
-        readings.*,
-        neighboured_dates.date,
-        neighboured_dates.first_us,
-        neighboured_dates.first_value,
-        neighboured_dates.last_us,
-        neighboured_dates.last_value,
-        neighboured_dates.troubles,
-        neighboured_dates.repeats,
-        neighboured_dates.samples,
-        neighboured_dates.typical_interval_seconds,
-        neighboured_dates.longest_silence_us,
-        neighboured_dates.steepest_rise_per_second,
-        neighboured_dates.falls,
-        neighboured_dates.previous_us,
-        neighboured_dates.previous_value,
-        neighboured_dates.next_us,
-        neighboured_dates.next_value,
-        neighboured_dates.next_interval_seconds,
-        neighboured_dates.previous_troubles,
-        neighboured_dates.next_troubles
+    select *
     from neighboured_dates
-    inner join readings on neighboured_dates.reading_id = readings.reading_id
+    inner join readings using (reading_id)
 
 )
 

@@ -55,9 +55,7 @@ doubts as (
 day_facts as (
 
     select
-        {% for name in reading -%}
-        reading_dates.{{ name }},
-        {% endfor -%}
+        {{ columns_of('reading_dates', reading) }},
         dates.date,
         dates.start_us,
         dates.end_us,
@@ -81,9 +79,7 @@ day_facts as (
     inner join dates on reading_dates.date = dates.date
     union all
     select
-        {% for name in reading -%}
-        reading_dates.{{ name }},
-        {% endfor -%}
+        {{ columns_of('reading_dates', reading) }},
         dates.date,
         dates.start_us,
         dates.end_us,
@@ -207,20 +203,13 @@ twins as (
 
     select
         first.date,
-        first.meter_scope,
-        first.meter,
         first.reading_id,
         second.reading_id as twin_reading_id
     from preferred as first
     inner join preferred as second
-        on first.date = second.date
-        and first.meter_scope = second.meter_scope
-        and first.meter = second.meter
+        on {{ equal_keys('first', 'second', ['date', 'meter_scope', 'meter']) }}
         and first.reading_id <> second.reading_id
-        and first.samples = second.samples
-        and first.first_us = second.first_us
-        and first.last_us = second.last_us
-        and first.longest_silence_us = second.longest_silence_us
+        and {{ equal_keys('first', 'second', ['samples', 'first_us', 'last_us', 'longest_silence_us']) }}
     where first.preference = 1 and first.is_silent_once
 
 ),
@@ -257,9 +246,7 @@ silent_together as (
     inner join twin_moments as other
         on twins.twin_reading_id = other.reading_id
         and dates.start_us = other.start_us
-        and own.moments = other.moments
-        and own.moments_us = other.moments_us
-        and own.moments_squared = other.moments_squared
+        and {{ equal_keys('own', 'other', ['moments', 'moments_us', 'moments_squared']) }}
 
 ),
 
@@ -316,7 +303,6 @@ final as (
         coverage_us,
         preference,
         node,
-        rank,
         device_type,
         is_node_shared,
         node_cap_us,
@@ -330,10 +316,7 @@ final as (
             else 0
         end) over (partition by preferred.date, preferred.meter_scope, preferred.meter) = 1 as is_shared
     from preferred
-    left join filled_silences
-        on preferred.date = filled_silences.date
-        and preferred.meter_scope = filled_silences.meter_scope
-        and preferred.meter = filled_silences.meter
+    left join filled_silences on {{ equal_keys('preferred', 'filled_silences', ['date', 'meter_scope', 'meter']) }}
 
 )
 

@@ -149,34 +149,23 @@ sampled as (
 
 ),
 
-places as (
-
-    select
-        meter_scope,
-        meter,
-        place,
-        max(case when is_counter then 1 else 0 end) = 1 as is_counter,
-        max(type_watts) as type_watts,
-        max(interval_seconds) as interval_seconds
-    from members
-    group by meter_scope, meter, place
-
-),
-
-caps as (
+dates_of_places as (
 
     select
         meter_scope,
         meter,
         place,
         day_number,
+        min(first_us) as first_us,
+        max(last_us) as last_us,
         {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us
     from member_chunks
     group by meter_scope, meter, place, day_number
 
 ),
 
--- Dates on which nearly all of the gauge's samples, or without a gauge the counter's mean, are above the limit by at most its possible error.
+-- Dates on which the limit itself is probably wrong: at least 90 % of the gauge's samples are above it, or without a gauge the counter's mean is,
+-- but none by more than doubted_limit_factor().
 wrong_limits as (
 
     select
@@ -205,26 +194,12 @@ wrong_limits as (
         where not is_counter and value > type_watts
         group by meter_scope, meter, {{ int_div('observed_us', day_us()) }}
     ) as above
-        on meter_days.meter_scope = above.meter_scope and meter_days.meter = above.meter and meter_days.day_number = above.day_number
+        on {{ equal_keys('meter_days', 'above', ['meter_scope', 'meter', 'day_number']) }}
     where case
         when meter_days.gauge_samples > 0 then above.samples >= 0.9 * meter_days.gauge_samples
         else cast(meter_days.joules as double) > meter_days.type_watts * meter_days.seconds
             and cast(meter_days.joules as double) <= meter_days.type_watts * meter_days.seconds * {{ doubted_limit_factor() }}
     end
-
-),
-
-ends_of_dates as (
-
-    select
-        meter_scope,
-        meter,
-        place,
-        day_number,
-        min(first_us) as first_us,
-        max(last_us) as last_us
-    from member_chunks
-    group by meter_scope, meter, place, day_number
 
 ),
 
@@ -235,10 +210,8 @@ accepted as (
         ends_of_dates.day_number,
         wrong_limits.meter is not null as has_wrong_limit
     from sampled
-    inner join ends_of_dates
-        on sampled.meter_scope = ends_of_dates.meter_scope
-        and sampled.meter = ends_of_dates.meter
-        and sampled.place = ends_of_dates.place
+    inner join dates_of_places as ends_of_dates
+        on {{ equal_keys('sampled', 'ends_of_dates', ['meter_scope', 'meter', 'place']) }}
         and {{ int_div('sampled.observed_us', day_us()) }} = ends_of_dates.day_number
     left join wrong_limits
         on sampled.meter_scope = wrong_limits.meter_scope
@@ -260,12 +233,10 @@ points as (
         sampled.place,
         sampled.observed_us,
         max(sampled.value) as value,
-        max(coalesce(places.type_watts, reported_limits.reported_watts) * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end) as possible_watts,
-        max(coalesce(places.type_watts, reported_limits.reported_watts)) * {{ doubted_limit_factor() }} as midnight_watts,
-        max(case when places.is_counter then 1 else 0 end) = 1 as is_counter
+        max(coalesce(sampled.type_watts, reported_limits.reported_watts) * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end) as possible_watts,
+        max(coalesce(sampled.type_watts, reported_limits.reported_watts)) * {{ doubted_limit_factor() }} as midnight_watts,
+        max(case when sampled.is_counter then 1 else 0 end) = 1 as is_counter
     from accepted as sampled
-    inner join places
-        on sampled.meter_scope = places.meter_scope and sampled.meter = places.meter and sampled.place = places.place
     left join reported_limits
         on sampled.meter = reported_limits.meter and {{ int_div('sampled.observed_us', day_us()) }} = reported_limits.day_number
     group by sampled.meter_scope, sampled.meter, sampled.place, sampled.observed_us
@@ -332,10 +303,8 @@ final as (
         case when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }} then paired.midnight_watts else paired.possible_watts end as leap_watts,
         coalesce(until_us - observed_us > caps.cap_us, false) as is_silence
     from paired
-    left join caps
-        on paired.meter_scope = caps.meter_scope
-        and paired.meter = caps.meter
-        and paired.place = caps.place
+    left join dates_of_places as caps
+        on {{ equal_keys('paired', 'caps', ['meter_scope', 'meter', 'place']) }}
         and {{ int_div('paired.until_us', day_us()) }} = caps.day_number
 
 )

@@ -197,20 +197,13 @@ final as (
         preferred.preference,
         metered.metered_tokens
     from known_times
-    inner join preferred
-        on known_times.date = preferred.date
-        and known_times.engine = preferred.engine
-        and known_times.token_class = preferred.token_class
-        and known_times.source = preferred.source
-        and known_times.metric = preferred.metric
+    inner join preferred on {{ equal_keys('known_times', 'preferred', ['date', 'engine', 'token_class', 'source', 'metric']) }}
     left join metered
         on known_times.date = metered.date
         and known_times.engine = metered.engine
         and known_times.model is not distinct from metered.model
         and known_times.namespace is not distinct from metered.namespace
-        and known_times.token_class = metered.token_class
-        and known_times.source = metered.source
-        and known_times.metric = metered.metric
+        and {{ equal_keys('known_times', 'metered', ['token_class', 'source', 'metric']) }}
 
 )
 

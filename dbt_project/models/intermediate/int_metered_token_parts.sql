@@ -51,7 +51,6 @@ sound_days as (
         counter_days.series_id,
         counter_days.engine,
         counter_days.source,
-        counter_days.metric,
         counter_days.date,
         coalesce(sound_ends.first_us, counter_days.first_us) as first_us,
         coalesce(sound_ends.first_value, counter_days.first_value) as first_value,
@@ -247,23 +246,17 @@ copy_points as (
 
 copy_ends as (
 
+    {% for end, nearest, beyond in [('last', 'max', '<'), ('first', 'min', '>')] -%}
     select
         copies.date,
         copies.reading_id,
-        max(token_days.last_us) as observed_us,
-        max_by(token_days.last_value, token_days.last_us) as value
+        {{ nearest }}(token_days.{{ end }}_us) as observed_us,
+        {{ nearest }}_by(token_days.{{ end }}_value, token_days.{{ end }}_us) as value
     from copies
-    inner join token_days on copies.series_id = token_days.series_id and token_days.date < copies.date
+    inner join token_days on copies.series_id = token_days.series_id and token_days.date {{ beyond }} copies.date
     group by copies.date, copies.reading_id
-    union all
-    select
-        copies.date,
-        copies.reading_id,
-        min(token_days.first_us) as observed_us,
-        min_by(token_days.first_value, token_days.first_us) as value
-    from copies
-    inner join token_days on copies.series_id = token_days.series_id and token_days.date > copies.date
-    group by copies.date, copies.reading_id
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
 
 ),
 

@@ -131,36 +131,19 @@ served_models as (
 
 placed as (
 
+    {% for place, name in [('engine_hours', 'engine'), ('served_models', 'model')] -%}
     select
         source_hours.date,
         source_hours.hour_start_at,
-        {% for key in keys -%}
-        engine_hours.{{ key }},
-        {% endfor -%}
+        {{ columns_of(place, keys) }},
         source_hours.engine,
         source_hours.source,
-        {% for count in counts -%}
-        source_hours.{{ count }}{{ ',' if not loop.last }}
-        {% endfor %}
+        {{ columns_of('source_hours', counts) }}
     from source_hours
-    inner join engine_hours
-        on source_hours.hour_start_at = engine_hours.hour_start_at and source_hours.engine = engine_hours.engine
-    union all
-    select
-        source_hours.date,
-        source_hours.hour_start_at,
-        {% for key in keys -%}
-        served_models.{{ key }},
-        {% endfor -%}
-        source_hours.engine,
-        source_hours.source,
-        {% for count in counts -%}
-        source_hours.{{ count }}{{ ',' if not loop.last }}
-        {% endfor %}
-    from source_hours
-    inner join served_models
-        on source_hours.hour_start_at = served_models.hour_start_at and source_hours.model = served_models.model
-    where source_hours.engine is null
+    inner join {{ place }} on {{ equal_keys('source_hours', place, ['hour_start_at', name]) }}
+    {{ 'where source_hours.engine is null' if name == 'model' }}
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
 
 ),
 
@@ -229,12 +212,8 @@ final as (
 
     select hours.*
     from hours
-    inner join logged_dates
-        on hours.date = logged_dates.date{% for key in keys %} and hours.{{ key }} = logged_dates.{{ key }}{% endfor %}
-
-    inner join counted_dates
-        on hours.date = counted_dates.date{% for key in keys %} and hours.{{ key }} = counted_dates.{{ key }}{% endfor %}
-
+    inner join logged_dates on {{ equal_keys('hours', 'logged_dates', ['date'] + keys) }}
+    inner join counted_dates on {{ equal_keys('hours', 'counted_dates', ['date'] + keys) }}
     where coalesce(
         least(logged_dates.logged_tokens, counted_dates.counted_tokens) >= 0.9 * greatest(logged_dates.logged_tokens, counted_dates.counted_tokens),
         true

@@ -78,10 +78,7 @@ places as (
         max(starts.first_start) as first_start,
         max(starts.last_start) as last_start
     from counter_days
-    inner join shared_counters
-        on counter_days.date = shared_counters.date
-        and counter_days.metric = shared_counters.metric
-        and counter_days.exporter_labels = shared_counters.exporter_labels
+    inner join shared_counters on {{ equal_keys('counter_days', 'shared_counters', ['date', 'metric', 'exporter_labels']) }}
     inner join targets on counter_days.series_id = targets.series_id
     left join engine_targets on targets.instance = engine_targets.target
     left join starts on counter_days.date = starts.date and counter_days.target = starts.target
@@ -194,10 +191,7 @@ final as (
         pair_counters.series_id,
         pair_counters.other_series_id
     from candidates
-    left join pair_counters
-        on candidates.date = pair_counters.date
-        and candidates.target = pair_counters.target
-        and candidates.other_target = pair_counters.other_target
+    left join pair_counters on {{ equal_keys('candidates', 'pair_counters', ['date', 'target', 'other_target']) }}
 
 )
 

@@ -89,21 +89,16 @@ member_series as (
         members.target,
         members.kept_target,
         targets.series_id,
-        targets.source,
-        targets.metric,
-        targets.exporter_labels,
         targets.level,
-        row_number() over (
-            partition by members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels
-            order by case when members.target = members.kept_target then 0 else 1 end, members.target
-        ) as copy_number,
-        first_value(targets.series_id) over (
-            partition by members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels
-            order by case when members.target = members.kept_target then 0 else 1 end, members.target
-        ) as kept_series_id
+        row_number() over copies as copy_number,
+        first_value(targets.series_id) over copies as kept_series_id
     from members
     inner join targets on members.target = targets.target
     inner join series_days on members.date = series_days.date and targets.series_id = series_days.series_id
+    window copies as (
+        partition by members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels
+        order by case when members.target = members.kept_target then 0 else 1 end, members.target
+    )
 
 ),
 

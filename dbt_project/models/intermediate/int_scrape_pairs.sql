@@ -86,22 +86,18 @@ neighboured as (
         after.observed_us as after_us
     from sided
     left join sided as before
-        on sided.date = before.date
-        and sided.target = before.target
-        and sided.other_target = before.other_target
+        on {{ equal_keys('sided', 'before', ['date', 'target', 'other_target']) }}
         and sided.is_first <> before.is_first
         and sided.met_number = before.own_number
     left join sided as after
-        on sided.date = after.date
-        and sided.target = after.target
-        and sided.other_target = after.other_target
+        on {{ equal_keys('sided', 'after', ['date', 'target', 'other_target']) }}
         and sided.is_first <> after.is_first
         and sided.met_number + 1 = after.own_number
 
 ),
 
--- A sample contradicts where it is below what the other showed before or above what it showed after, or differs from it at one moment. Where the
--- other restarted in between, both values are possible.
+-- A sample contradicts the other target if it is below that target's previous value, above its next one, or differs from its value at the same time.
+-- If the other target restarted between these two, the sample contradicts neither.
 evidence as (
 
     select
@@ -129,10 +125,7 @@ assessed as (
         -- Both sides are counted: a step that only one of them samples falls between two samples of the other.
         coalesce(evidence.increments, 0) as increments
     from candidates
-    left join evidence
-        on candidates.date = evidence.date
-        and candidates.target = evidence.target
-        and candidates.other_target = evidence.other_target
+    left join evidence on {{ equal_keys('candidates', 'evidence', ['date', 'target', 'other_target']) }}
 
 ),
 

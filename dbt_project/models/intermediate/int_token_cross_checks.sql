@@ -40,8 +40,7 @@ runners_up as (
         runners_up.metered_tokens as cross_check_tokens,
         booked.metered_tokens as checked_tokens
     from engine_days as runners_up
-    inner join engine_days as booked
-        on runners_up.date = booked.date and runners_up.engine = booked.engine and runners_up.token_class = booked.token_class
+    inner join engine_days as booked on {{ equal_keys('runners_up', 'booked', ['date', 'engine', 'token_class']) }}
     where runners_up.preference = 2 and booked.preference = 1
 
 ),
@@ -67,9 +66,7 @@ onlookers as (
         {{ exact_sum('booked.metered_tokens') }} as checked_tokens
     from farther
     inner join booked
-        on farther.date = booked.date
-        and farther.model = booked.model
-        and farther.token_class = booked.token_class
+        on {{ equal_keys('farther', 'booked', ['date', 'model', 'token_class']) }}
         and (farther.level = 'gateway' or coalesce(farther.namespace = booked.namespace, true))
     group by farther.date, farther.engine, farther.token_class, farther.source, farther.metric, farther.metered_tokens
 

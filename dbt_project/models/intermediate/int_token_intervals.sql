@@ -91,10 +91,7 @@ final as (
     from counter_cells
     inner join token_readings on counter_cells.reading_id = token_readings.reading_id
     inner join choices
-        on token_readings.engine = choices.engine
-        and token_readings.token_class = choices.token_class
-        and token_readings.source = choices.source
-        and token_readings.metric = choices.metric
+        on {{ equal_keys('token_readings', 'choices', ['engine', 'token_class', 'source', 'metric']) }}
         and {{ int_div('counter_cells.cell_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
         and coalesce(token_readings.copied_on = choices.date, true)
     -- On a date with copies a series has no reading of its own.

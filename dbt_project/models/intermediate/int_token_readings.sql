@@ -44,11 +44,7 @@ token_series as (
         series.factor,
         cast(null as date) as copied_on
     from series
-    inner join choices
-        on series.engine = choices.engine
-        and series.token_class = choices.token_class
-        and series.source = choices.source
-        and series.metric = choices.metric
+    inner join choices on {{ equal_keys('series', 'choices', ['engine', 'token_class', 'source', 'metric']) }}
     where series.quantity = 'tokens'
     union
     select
@@ -64,9 +60,7 @@ token_series as (
     inner join choices
         on copies.date = choices.date
         and copies.engine = choices.engine
-        and series.token_class = choices.token_class
-        and series.source = choices.source
-        and series.metric = choices.metric
+        and {{ equal_keys('series', 'choices', ['token_class', 'source', 'metric']) }}
     where series.quantity = 'tokens'
 
 ),

@@ -38,7 +38,7 @@ compared as (
         coalesce(booked.booked_joules, 0) as booked_joules,
         coalesce(held.held_joules, 0) as held_joules
     from booked
-    full outer join held on booked.date = held.date and booked.site = held.site and booked.account = held.account
+    full outer join held on {{ equal_keys('booked', 'held', ['date', 'site', 'account']) }}
 
 )
 

@@ -9,14 +9,12 @@ booked as (
 
     select
         days.date,
-        {% for key in curve_keys() -%}
-        days.{{ key }},
-        {% endfor -%}
+        {{ columns_of('days', curve_keys()) }},
         sum(days.productive_joules) as productive_joules
     from {{ ref('model_daily') }} as days
     cross join lookback
     where {{ in_lookback('days.date', 'lookback.as_of_date') }} and days.productive_joules > 0
-    group by days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    group by days.date, {{ columns_of('days', curve_keys()) }}
 
 ),
 
@@ -24,13 +22,11 @@ phases as (
 
     select
         date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         sum(productive_joules) as phase_joules,
         min(productive_joules) as least_joules
     from {{ ref('phase_energy') }}
-    group by date{% for key in curve_keys() %}, {{ key }}{% endfor %}
+    group by date, {{ curve_keys() | join(', ') }}
 
 ),
 
@@ -43,11 +39,7 @@ compared as (
         booked.productive_joules,
         phases.phase_joules
     from booked
-    full outer join phases
-        on booked.date = phases.date
-        {% for key in curve_keys() -%}
-        and booked.{{ key }} = phases.{{ key }}
-        {% endfor %}
+    full outer join phases on {{ equal_keys('booked', 'phases', ['date'] + curve_keys()) }}
     where booked.productive_joules is distinct from phases.phase_joules or phases.least_joules < 0
 
 )

@@ -37,11 +37,7 @@ compared as (
         booked.booked_joules,
         measured.measured_joules
     from booked
-    full outer join measured
-        on booked.date = measured.date
-        and booked.meter_scope = measured.meter_scope
-        and booked.meter = measured.meter
-        and booked.interval_start_at = measured.interval_start_at
+    full outer join measured on {{ equal_keys('booked', 'measured', ['date', 'meter_scope', 'meter', 'interval_start_at']) }}
     where booked.booked_joules is distinct from measured.measured_joules
 
 )

@@ -1,5 +1,10 @@
 -- How a deployment used what it held over the lookback, and what a month of it takes: what every recommendation is computed from.
 {{ config(replaces='all') }}
+{% set day_facts = [
+    'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd',
+    'capacity_cost_usd', 'allocation_cost_usd', 'location_gco2e'
+] %}
+{% set keys_but_type = curve_keys() | reject('equalto', 'device_type') | list %}
 
 with held_back as (
 
@@ -69,9 +74,7 @@ unmetered as (
         unmetered_devices.date,
         unmetered_devices.interval_start_at,
         unmetered_devices.interval_seconds,
-        {% for key in curve_keys() if key not in ('device_type', 'meter_scope') -%}
-        unmetered_devices.{{ key }},
-        {% endfor -%}
+        {{ columns_of('unmetered_devices', keys_but_type | reject('equalto', 'meter_scope')) }},
         coalesce(unmetered_devices.device_type, {{ unknown() }}) as device_type,
         'none' as meter_scope,
         unmetered_devices.node,
@@ -90,16 +93,11 @@ unmetered_held as (
 
     select
         as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         min(date) as first_date,
         max(date) as last_date,
         count(distinct date) as days,
-        {% for fact in [
-            'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd', 'capacity_cost_usd',
-            'allocation_cost_usd', 'location_gco2e'
-        ] -%}
+        {% for fact in day_facts -%}
         cast(null as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         {{ exact_sum('gpu_seconds') }} as claimed_gpu_seconds,
@@ -109,7 +107,7 @@ unmetered_held as (
         ) }} as gpu_activity_ratio
     from unmetered
     where deployment not in ({{ unallocated() }}, {{ unknown() }})
-    group by as_of_date{% for key in curve_keys() %}, {{ key }}{% endfor %}
+    group by as_of_date, {{ curve_keys() | join(', ') }}
 
 ),
 
@@ -117,16 +115,11 @@ metered_held as (
 
     select
         lookback.as_of_date,
-        {% for key in curve_keys() -%}
-        days.{{ key }},
-        {% endfor -%}
+        {{ columns_of('days', curve_keys()) }},
         min(days.date) as first_date,
         max(days.date) as last_date,
         count(distinct days.date) as days,
-        {% for fact in [
-            'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd', 'capacity_cost_usd',
-            'allocation_cost_usd', 'location_gco2e'
-        ] -%}
+        {% for fact in day_facts -%}
         cast(sum(days.{{ fact }}) as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         {{ exact_sum('days.claimed_gpu_seconds') }} as claimed_gpu_seconds,
@@ -136,7 +129,7 @@ metered_held as (
     where {{ in_lookback('days.date', 'lookback.as_of_date') }}
         and days.energy_joules is not null
         and days.model not in ({{ unallocated() }}, {{ unknown() }})
-    group by lookback.as_of_date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    group by lookback.as_of_date, {{ columns_of('days', curve_keys()) }}
 
 ),
 
@@ -153,9 +146,7 @@ newest_rows as (
     select
         ledger.date,
         ledger.interval_start_at,
-        {% for key in curve_keys() if key != 'device_type' -%}
-        ledger.{{ key }},
-        {% endfor -%}
+        {{ columns_of('ledger', keys_but_type) }},
         coalesce(ledger.device_type, {{ unknown() }}) as known_device_type,
         ledger.node,
         ledger.meter,
@@ -167,9 +158,7 @@ newest_rows as (
     select
         unmetered.date,
         unmetered.interval_start_at,
-        {% for key in curve_keys() if key != 'device_type' -%}
-        unmetered.{{ key }},
-        {% endfor -%}
+        {{ columns_of('unmetered', keys_but_type) }},
         unmetered.device_type as known_device_type,
         unmetered.node,
         unmetered.device_uuid as meter,
@@ -184,20 +173,16 @@ newest_rows as (
 newest as (
 
     select
-        {% for key in curve_keys() -%}
-        held.{{ key }},
-        {% endfor -%}
+        {{ columns_of('held', curve_keys()) }},
         newest_rows.interval_start_at,
         count(distinct newest_rows.engine) as engines,
         {{ ratio(exact_sum('newest_rows.gpu_seconds'), var('grid_seconds')) }} as gpus
     from newest_rows
     inner join held
         on newest_rows.date = held.last_date
-        {% for key in curve_keys() if key != 'device_type' -%}
-        and newest_rows.{{ key }} = held.{{ key }}
-        {% endfor -%}
+        and {{ equal_keys('newest_rows', 'held', keys_but_type) }}
         and newest_rows.known_device_type = held.device_type
-    group by newest_rows.interval_start_at{% for key in curve_keys() %}, held.{{ key }}{% endfor %}
+    group by newest_rows.interval_start_at, {{ columns_of('held', curve_keys()) }}
 
 ),
 
@@ -220,7 +205,7 @@ last_rows as (
     select *
     from newest_rows
     qualify interval_start_at = max(interval_start_at) over (
-        partition by date{% for key in curve_keys() if key != 'device_type' %}, {{ key }}{% endfor %}, known_device_type
+        partition by date, {{ keys_but_type | join(', ') }}, known_device_type
     )
 
 ),
@@ -229,9 +214,7 @@ held_nodes as (
 
     select distinct
         date,
-        {% for key in curve_keys() if key != 'device_type' -%}
-        {{ key }},
-        {% endfor -%}
+        {{ keys_but_type | join(', ') }},
         known_device_type as device_type,
         node
     from last_rows
@@ -241,28 +224,22 @@ held_nodes as (
 node_sizes as (
 
     select
-        {% for key in curve_keys() -%}
-        held_nodes.{{ key }},
-        {% endfor -%}
+        {{ columns_of('held_nodes', curve_keys()) }},
         -- One unnamed node makes the sum unknown.
         case when count(node_boards.boards) = count(*) then sum(node_boards.boards) end as node_gpus
     from held_nodes
     inner join held
         on held_nodes.date = held.last_date
-        {% for key in curve_keys() -%}
-        and held_nodes.{{ key }} = held.{{ key }}
-        {% endfor -%}
+        and {{ equal_keys('held_nodes', 'held', curve_keys()) }}
     left join node_boards on held_nodes.date = node_boards.date and held_nodes.node = node_boards.node
-    group by {% for key in curve_keys() %}held_nodes.{{ key }}{{ ', ' if not loop.last }}{% endfor %}
+    group by {{ columns_of('held_nodes', curve_keys()) }}
 
 ),
 
 sizes as (
 
     select
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         cast(round(percentile_cont(0.5) within group (order by engines)) as integer) as replicas,
         percentile_cont(0.5) within group (order by gpus) as seen_gpus
     from newest
@@ -286,9 +263,7 @@ unmetered_engines as (
         date,
         interval_start_at,
         interval_seconds,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         engine
     from unmetered
 
@@ -297,32 +272,23 @@ unmetered_engines as (
 unmetered_demand as (
 
     select
-        {% for key in curve_keys() -%}
-        unmetered_engines.{{ key }},
-        {% endfor -%}
+        {{ columns_of('unmetered_engines', curve_keys()) }},
         unmetered_engines.interval_start_at,
         unmetered_engines.interval_seconds,
         {{ exact_sum('token_ledger.tokens') }} as tokens
     from unmetered_engines
     inner join token_ledger
-        on unmetered_engines.date = token_ledger.date
-        and unmetered_engines.interval_start_at = token_ledger.interval_start_at
-        and unmetered_engines.engine = token_ledger.engine
-        and unmetered_engines.role = token_ledger.role
+        on {{ equal_keys('unmetered_engines', 'token_ledger', ['date', 'interval_start_at', 'engine', 'role']) }}
         and not token_ledger.has_power
         and (token_ledger.token_class = 'output' or (token_ledger.role = 'prefill' and token_ledger.token_class = 'input'))
-    group by
-        unmetered_engines.interval_start_at, unmetered_engines.interval_seconds
-        {%- for key in curve_keys() %}, unmetered_engines.{{ key }}{% endfor %}
+    group by unmetered_engines.interval_start_at, unmetered_engines.interval_seconds, {{ columns_of('unmetered_engines', curve_keys()) }}
 
 ),
 
 metered_loads as (
 
     select
-        {% for key in curve_keys() -%}
-        intervals.{{ key }},
-        {% endfor -%}
+        {{ columns_of('intervals', curve_keys()) }},
         count(*) as intervals,
         {{ exact_sum('intervals.interval_seconds') }} as seconds,
         {{ exact_sum('intervals.matched_gpu_seconds') }} as matched_gpu_seconds,
@@ -335,7 +301,7 @@ metered_loads as (
     from intervals
     cross join lookback
     where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
-    group by {% for key in curve_keys() %}intervals.{{ key }}{{ ', ' if not loop.last }}{% endfor %}
+    group by {{ columns_of('intervals', curve_keys()) }}
 
 ),
 
@@ -380,10 +346,10 @@ joined as (
         case when loads.parked_seconds >= 3600 then {{ ratio('loads.parked_joules', 'loads.parked_gpu_seconds') }} end as measured_parked_watts,
         device_types.idle_watts_loaded
     from held
-    left join whole_sizes on {% for key in curve_keys() %}held.{{ key }} = whole_sizes.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-    left join node_sizes on {% for key in curve_keys() %}held.{{ key }} = node_sizes.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-    left join loads on {% for key in curve_keys() %}held.{{ key }} = loads.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-    left join slo_capacity on {% for key in curve_keys() %}held.{{ key }} = slo_capacity.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join whole_sizes on {{ equal_keys('held', 'whole_sizes', curve_keys()) }}
+    left join node_sizes on {{ equal_keys('held', 'node_sizes', curve_keys()) }}
+    left join loads on {{ equal_keys('held', 'loads', curve_keys()) }}
+    left join slo_capacity on {{ equal_keys('held', 'slo_capacity', curve_keys()) }}
     left join device_types on held.device_type = device_types.device_type
 
 ),
@@ -393,9 +359,7 @@ final as (
 
     select
         joined.as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         cast(first_date as {{ timestamp_type() }}) as lookback_start_at,
         cast(joined.as_of_date + interval 1 day as {{ timestamp_type() }}) as lookback_end_at,

@@ -17,9 +17,7 @@ bins as (
 
     select
         as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         load_bin,
         count(*) as intervals,
@@ -32,7 +30,7 @@ bins as (
         percentile_cont(0.9) within group (order by joules_per_token) as joules_per_token_p90,
         percentile_cont(0.5) within group (order by watts_per_gpu) as watts_per_gpu_p50
     from points
-    group by as_of_date{% for key in curve_keys() %}, {{ key }}{% endfor %}, tokens_basis, load_bin
+    group by as_of_date, {{ curve_keys() | join(', ') }}, tokens_basis, load_bin
 
 ),
 
@@ -86,9 +84,7 @@ final as (
 
     select
         bent.as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         load_bin,
         power(2, load_bin / 2.0) as bin_start_tokens_per_second_per_gpu,

@@ -12,9 +12,7 @@ final as (
     select
         as_of_date,
         date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         load_bin,
         count(*) as intervals,
@@ -22,7 +20,7 @@ final as (
         {{ exact_sum('tokens') }} as tokens,
         {{ exact_sum('joules') }} as joules
     from points
-    group by as_of_date, date{% for key in curve_keys() %}, {{ key }}{% endfor %}, tokens_basis, load_bin
+    group by as_of_date, date, {{ curve_keys() | join(', ') }}, tokens_basis, load_bin
 
 )
 

@@ -138,15 +138,8 @@ final as (
             - {{ exact('cast(host_energy.host_overhead_joules as double) * interval_share_from') }} as {{ exact_type() }}
         ) as host_overhead_joules
     from accounts
-    left join matched_intervals
-        on accounts.date = matched_intervals.date
-        and accounts.engine = matched_intervals.engine
-        and accounts.interval_number = matched_intervals.interval_number
-    left join host_energy
-        on accounts.date = host_energy.date
-        and accounts.meter_scope = host_energy.meter_scope
-        and accounts.meter = host_energy.meter
-        and accounts.interval_number = host_energy.interval_number
+    left join matched_intervals on {{ equal_keys('accounts', 'matched_intervals', ['date', 'engine', 'interval_number']) }}
+    left join host_energy on {{ equal_keys('accounts', 'host_energy', ['date', 'meter_scope', 'meter', 'interval_number']) }}
 
 )
 

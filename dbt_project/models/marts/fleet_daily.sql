@@ -25,9 +25,7 @@ final as (
         site,
         meter_scope,
         cast(models as integer) as models,
-        {% for fact in energy_facts() + token_facts() -%}
-        {{ fact }},
-        {% endfor -%}
+        {{ (energy_facts() + token_facts()) | join(', ') }},
         {{ model_ratios() }},
         false as is_opening_balance
     from summed

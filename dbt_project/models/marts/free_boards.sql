@@ -266,9 +266,7 @@ fitting as (
 joined as (
 
     select
-        {% for key in keys -%}
-        free_over_lookback.{{ key }},
-        {% endfor -%}
+        {{ columns_of('free_over_lookback', keys) }},
         newest.lookback_end_at,
         free_over_lookback.gpu_seconds,
         {{ ratio('free_over_lookback.gpu_seconds', '86400 * newest.days') }} as gpus_mean,
@@ -297,16 +295,14 @@ joined as (
         fitting.fitting_basis
     from free_over_lookback
     cross join newest
-    left join free_now on {% for key in keys %}free_over_lookback.{{ key }} = free_now.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join free_now on {{ equal_keys('free_over_lookback', 'free_now', keys) }}
     left join device_types on free_over_lookback.device_type = device_types.device_type
     left join sites on free_over_lookback.site = sites.site
     left join mean_tariffs on free_over_lookback.site = mean_tariffs.site
     left join mean_intensities on free_over_lookback.site = mean_intensities.site
     left join newest_rates on free_over_lookback.device_type = newest_rates.device_type
     left join fitting
-        on free_over_lookback.site = fitting.site
-        and free_over_lookback.device_type = fitting.device_type
-        and free_over_lookback.meter_scope = fitting.meter_scope
+        on {{ equal_keys('free_over_lookback', 'fitting', ['site', 'device_type', 'meter_scope']) }}
         and not free_over_lookback.is_spare
 
 ),
@@ -340,9 +336,7 @@ final as (
 
     select
         lookback.as_of_date,
-        {% for key in keys -%}
-        priced.{{ key }},
-        {% endfor -%}
+        {{ columns_of('priced', keys) }},
         lookback_end_at,
         gpus_now,
         gpus_mean,

@@ -31,9 +31,7 @@ hours as (
     select
         engine_hours.date,
         engine_hours.hour_start_at,
-        {% for key in curve_keys() -%}
-        engine_hours.{{ key }},
-        {% endfor -%}
+        {{ columns_of('engine_hours', curve_keys()) }},
         {{ exact_sum('engine_hours.output_tokens') }} as output_tokens,
         {{ exact_sum('engine_hours.matched_gpu_seconds') }} as matched_gpu_seconds,
         {{ exact_sum('engine_hours.matched_joules') }} as matched_joules,
@@ -53,7 +51,7 @@ hours as (
     from engine_hours
     left join histograms
         on engine_hours.hour_start_at = histograms.hour_start_at and engine_hours.engine = histograms.engine
-    group by engine_hours.date, engine_hours.hour_start_at{% for key in curve_keys() %}, engine_hours.{{ key }}{% endfor %}
+    group by engine_hours.date, engine_hours.hour_start_at, {{ columns_of('engine_hours', curve_keys()) }}
 
 ),
 
@@ -62,9 +60,7 @@ assessed as (
     select
         hours.date,
         hours.hour_start_at,
-        {% for key in curve_keys() -%}
-        hours.{{ key }},
-        {% endfor -%}
+        {{ columns_of('hours', curve_keys()) }},
         models.ttft_slo_seconds,
         models.tpot_slo_seconds,
         case when requests.date is not null then 'requests' when hours.has_histograms then 'histograms' end as goodput_basis,
@@ -90,11 +86,7 @@ assessed as (
         hours.observed_gpu_seconds
     from hours
     left join models on hours.model = models.model
-    left join requests
-        on hours.hour_start_at = requests.hour_start_at
-        {%- for key in curve_keys() %}
-        and hours.{{ key }} = requests.{{ key }}
-        {%- endfor %}
+    left join requests on {{ equal_keys('hours', 'requests', ['hour_start_at'] + curve_keys()) }}
 
 ),
 
@@ -116,9 +108,7 @@ final as (
     select
         date,
         hour_start_at,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         ttft_slo_seconds,
         tpot_slo_seconds,
         goodput_basis,

@@ -48,9 +48,7 @@ summed as (
 
     select
         date,
-        {% for key in model_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ model_keys() | join(', ') }},
         account,
         {{ exact_sum('idle_joules') }} as idle_joules,
         {{ exact_sum('idle_gpu_seconds') }} as idle_gpu_seconds,
@@ -60,7 +58,7 @@ summed as (
         {{ money_sum('idle_energy_cost_usd') }} as idle_energy_cost_usd,
         {{ money_sum('idle_capacity_cost_usd') }} as idle_capacity_cost_usd
     from weighed
-    group by date{% for key in model_keys() %}, {{ key }}{% endfor %}, account
+    group by date, {{ model_keys() | join(', ') }}, account
 
 ),
 
@@ -68,9 +66,7 @@ final as (
 
     select
         date,
-        {% for key in model_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ model_keys() | join(', ') }},
         account,
         idle_joules,
         idle_gpu_seconds,

@@ -1,5 +1,8 @@
 -- What a phase of a load test gave and what it cost: the requests of a run window beside the window's exact energy and its price.
 {{ config(replaces='windows') }}
+{% set latencies = [
+    'ttft_p50_seconds', 'ttft_p90_seconds', 'ttft_p99_seconds', 'end_to_end_p50_seconds', 'end_to_end_p90_seconds', 'end_to_end_p99_seconds'
+] %}
 
 with windows as (
 
@@ -199,11 +202,7 @@ costed as (
         coalesce(phases.output_tokens, {{ exact('windows.output_tokens') }}) as known_output_tokens,
         cast(coalesce(phases.input_tokens + phases.output_tokens, {{ exact('windows.total_tokens') }}) as {{ exact_type() }}) as known_total_tokens,
         case when phases.output_tokens is not null then 'requests' else windows.tokens_basis end as output_tokens_basis,
-        {%- for quantity in ['ttft', 'end_to_end'] %}
-        {%- for percent in [50, 90, 99] %}
-        phases.{{ quantity }}_p{{ percent }}_seconds,
-        {%- endfor %}
-        {%- endfor %}
+        {{ columns_of('phases', latencies) }},
         phases.output_tokens_per_second_per_user,
         {{ money('windows.energy_joules * ' ~ ratio('prices.energy_cost_usd', 'prices.priced_joules')) }} as energy_cost_usd,
         {{ money('windows.energy_joules * ' ~ ratio('prices.charged_energy_cost_usd', 'prices.priced_joules')) }} as charged_energy_cost_usd,
@@ -250,11 +249,7 @@ final as (
         {{ ratio('known_output_tokens', 'duration_seconds') }} as output_tokens_per_second,
         {{ ratio('known_total_tokens', 'duration_seconds') }} as total_tokens_per_second,
         output_tokens_per_second_per_user,
-        {%- for quantity in ['ttft', 'end_to_end'] %}
-        {%- for percent in [50, 90, 99] %}
-        {{ quantity }}_p{{ percent }}_seconds,
-        {%- endfor %}
-        {%- endfor %}
+        {{ latencies | join(', ') }},
         meter_scope,
         mean_watts,
         mean_watts_basis,

@@ -5,16 +5,35 @@ with hours as (
 
 ),
 
+market as (
+
+    select * from {{ ref('int_model_market') }}
+
+),
+
 summed as (
 
     select
         date,
-        {% for key in model_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ model_keys() | join(', ') }},
         {{ summed_facts() }}
     from hours
-    group by date{% for key in model_keys() %}, {{ key }}{% endfor %}
+    group by date, {{ model_keys() | join(', ') }}
+
+),
+
+-- Without a contract or a residual mix of the site, market-based CO2 is unknown, not zero.
+with_market as (
+
+    select
+        summed.*,
+        market.market_gco2e
+    from summed
+    left join market
+        on summed.date = market.date
+        {% for key in model_keys() -%}
+        and summed.{{ key }} is not distinct from market.{{ key }}
+        {% endfor %}
 
 ),
 
@@ -22,14 +41,11 @@ final as (
 
     select
         date,
-        {% for key in model_keys() + energy_facts() + token_facts() -%}
-        {{ key }},
-        {% endfor -%}
-        -- No contracts are known yet: market-based CO2 is unknown, not zero.
-        cast(null as {{ exact_type() }}) as market_gco2e,
+        {{ (model_keys() + energy_facts() + token_facts()) | join(', ') }},
+        market_gco2e,
         {{ model_ratios() }},
         false as is_opening_balance
-    from summed
+    from with_market
 
 )
 

@@ -1,17 +1,5 @@
 -- Energy, tokens, CO2 and money per hour and model: the finest grain that has them all in one row.
-{# Claimed time and its cost come from other models than the ledger's rows. #}
-{% set of_claims = [
-    'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'capacity_cost_usd', 'usage_cost_usd', 'unknown_cost_usd', 'allocation_cost_usd',
-    'fully_loaded_cost_usd'
-] %}
-
-with costed_energy as (
-
-    select * from {{ ref('int_costed_energy') }}
-
-),
-
-tokens as (
+with tokens as (
 
     select * from {{ ref('token_ledger') }} where {{ in_run('date') }}
 
@@ -23,160 +11,15 @@ site_intervals as (
 
 ),
 
-claimed_hours as (
-
-    select * from {{ ref('int_claimed_hours') }}
-
-),
-
-rates as (
-
-    select * from {{ ref('int_cost_rates') }}
-
-),
-
-token_engines as (
-
-    select distinct engine from tokens
-
-),
-
--- An engine's tokens are in the row of the devices that it holds. They have a price if every part of every board of it has one.
-engine_prices as (
-
-    select
-        costed_energy.interval_start_at,
-        costed_energy.engine,
-        min(coalesce(device_type, {{ unknown() }})) as device_type,
-        min(meter_scope) as meter_scope,
-        min(site) as site,
-        {% for flag in ['is_priced', 'is_tariffed', 'is_carbon_known'] -%}
-        min(case when {{ flag }} then 1 else 0 end) = 1 as {{ flag }},
-        max(case when {{ flag }} then 1 else 0 end) = 1 as {{ flag }}_in_part{{ ',' if not loop.last }}
-        {% endfor %}
-    from costed_energy
-    left join token_engines on costed_energy.engine = token_engines.engine
-    where token_engines.engine is not null or costed_energy.is_matched
-    group by costed_energy.interval_start_at, costed_energy.engine
-
-),
-
--- Few engines hold boards of which only some have a price.
-partly_priced as (
-
-    select * from engine_prices
-    where (is_priced_in_part and not is_priced) or (is_tariffed_in_part and not is_tariffed) or (is_carbon_known_in_part and not is_carbon_known)
-
-),
-
-matched_energy as (
-
-    select
-        costed_energy.*,
-        {% for flag in ['is_priced', 'is_tariffed', 'is_carbon_known'] -%}
-        costed_energy.is_matched and costed_energy.{{ flag }} and coalesce(partly_priced.{{ flag }}, true) as is_matched_and_{{ flag[3:] }}{{ ',' if not loop.last }}
-        {% endfor %}
-    from costed_energy
-    left join partly_priced
-        on costed_energy.interval_start_at = partly_priced.interval_start_at and costed_energy.engine = partly_priced.engine
-
-),
-
-energy_pieces as (
-
-    select
-        date,
-        date_trunc('hour', interval_start_at) as hour_start_at,
-        local_date,
-        billing_month,
-        site,
-        deployment,
-        namespace,
-        team,
-        model,
-        coalesce(device_type, {{ unknown() }}) as device_type,
-        meter_scope,
-        role,
-        is_held,
-        count(*) as ledger_rows,
-        {% for fact in energy_facts() if fact not in of_claims and not fact.startswith('matched_') -%}
-        {{ fact_sum(fact) }} as {{ fact }},
-        {% endfor -%}
-        {{ money_sum('charged_energy_cost_usd') }} as charged_energy_cost_usd,
-        {{ money_sum('capacity_cost_usd') }} as covered_capacity_cost_usd,
-        {{ money_sum('active_capacity_cost_usd') }} as active_capacity_cost_usd,
-        {{ money_sum('unknown_capacity_cost_usd') }} as unknown_capacity_cost_usd,
-        {{ exact_sum('charged_gpu_seconds') }} as charged_gpu_seconds,
-        {{ exact_sum('case when is_priced then 0 else gpu_seconds end') }} as unpriced_covered_gpu_seconds,
-        {{ exact_sum('case when is_matched then productive_joules + idle_joules end') }} as matched_joules,
-        {{ exact_sum('case when is_matched then productive_joules end') }} as matched_productive_joules,
-        {{ exact_sum('case when is_matched_and_carbon_known then location_gco2e end') }} as matched_location_gco2e,
-        {{ money_sum('case when is_matched_and_tariffed then marginal_cost_usd end') }} as matched_marginal_cost_usd,
-        {{ money_sum('case when is_matched_and_priced then charged_energy_cost_usd + capacity_cost_usd end') }} as matched_allocation_cost_usd,
-        {{ exact_sum('case when is_matched_and_priced then charged_gpu_seconds end') }} as matched_gpu_seconds
-    from matched_energy
-    group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-
-),
-
--- Claimed time without coverage costs as much; whether it worked is unknown.
-claimed_pieces as (
-
-    select
-        {% for key in ['date', 'hour_start_at', 'local_date', 'billing_month', 'is_held'] + model_keys() -%}
-        coalesce(energy_pieces.{{ key }}, claimed_hours.{{ key }}) as {{ key }},
-        {% endfor -%}
-        {% for fact in energy_facts() if fact not in of_claims and fact != 'matched_fully_loaded_cost_usd' -%}
-        energy_pieces.{{ fact }},
-        {% endfor -%}
-        energy_pieces.charged_energy_cost_usd,
-        energy_pieces.active_capacity_cost_usd,
-        energy_pieces.covered_capacity_cost_usd,
-        energy_pieces.unknown_capacity_cost_usd,
-        energy_pieces.unpriced_covered_gpu_seconds,
-        energy_pieces.matched_allocation_cost_usd,
-        energy_pieces.matched_gpu_seconds,
-        coalesce(energy_pieces.ledger_rows, 0) > 0 as is_metered,
-        claimed_hours.claimed_gpu_seconds,
-        greatest(coalesce(claimed_hours.claimed_gpu_seconds, 0) - coalesce(energy_pieces.charged_gpu_seconds, 0), 0) as uncovered_gpu_seconds
-    from energy_pieces
-    full outer join claimed_hours
-        on energy_pieces.hour_start_at = claimed_hours.hour_start_at
-        and energy_pieces.local_date = claimed_hours.local_date
-        and energy_pieces.is_held = claimed_hours.is_held
-        {% for key in model_keys() -%}
-        and energy_pieces.{{ key }} is not distinct from claimed_hours.{{ key }}
-        {% endfor %}
-
-),
-
-priced_pieces as (
-
-    select
-        claimed_pieces.*,
-        {{ money(
-            'case when uncovered_gpu_seconds > 0 then cast(uncovered_gpu_seconds as double) / 3600 * rates.usd_per_gpu_hour else 0 end'
-        ) }} as uncovered_cost_usd,
-        rates.usd_per_gpu_hour is null as has_no_rate
-    from claimed_pieces
-    left join rates
-        on claimed_pieces.device_type = rates.device_type
-        and claimed_pieces.local_date >= rates.valid_from
-        and claimed_pieces.local_date < rates.until
-
-),
-
--- Where nothing was metered no energy is charged, and all that was claimed is uncovered.
 costed_pieces as (
 
-    select
-        *,
-        case when is_metered then covered_capacity_cost_usd else 0 end + uncovered_cost_usd as capacity_cost_usd,
-        case when is_metered then unknown_capacity_cost_usd else 0 end + uncovered_cost_usd as unknown_cost_usd,
-        case when is_metered then active_capacity_cost_usd + charged_energy_cost_usd end as usage_cost_usd,
-        case when is_metered then covered_capacity_cost_usd + charged_energy_cost_usd else 0 end + uncovered_cost_usd as allocation_cost_usd,
-        coalesce(unpriced_covered_gpu_seconds, 0) + case when has_no_rate then uncovered_gpu_seconds else 0 end as unpriced_gpu_seconds
-    from priced_pieces
+    select * from {{ ref('int_cost_pieces') }}
+
+),
+
+engine_prices as (
+
+    select * from {{ ref('int_engine_prices') }}
 
 ),
 
@@ -227,7 +70,7 @@ carried_hours as (
         *,
         case
             when own_gpu_seconds > 0
-                then {{ remainder_cost_up_to('gpu_seconds_to') }} - {{ remainder_cost_up_to('(gpu_seconds_to - own_gpu_seconds)') }}
+                then {{ carried_up_to('site_remainder_cost_usd', 'gpu_seconds_to') }} - {{ carried_up_to('site_remainder_cost_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
             else cast(0 as {{ money_type() }})
         end as carried_cost_usd
     from site_hours

@@ -29,12 +29,8 @@ engine_energy as (
     select
         ledger.date,
         ledger.interval_start_at,
-        ledger.site,
-        ledger.deployment,
-        ledger.model,
+        {{ columns_of('ledger', curve_keys() | reject('equalto', 'device_type')) }},
         engine_types.device_type,
-        ledger.meter_scope,
-        ledger.role,
         ledger.engine,
         {{ exact_sum('ledger.productive_joules + ledger.idle_joules') }} as matched_joules,
         {{ exact_sum('ledger.productive_joules') }} as matched_productive_joules,
@@ -42,7 +38,7 @@ engine_energy as (
     from ledger
     inner join engine_types
         on ledger.interval_start_at = engine_types.interval_start_at and ledger.engine = engine_types.engine
-    group by 1, 2, 3, 4, 5, 6, 7, 8, 9
+    group by all
 
 ),
 
@@ -90,12 +86,7 @@ final as (
         engine_energy.date,
         engine_energy.interval_start_at,
         cast({{ var('grid_seconds') }} as integer) as interval_seconds,
-        engine_energy.site,
-        engine_energy.deployment,
-        engine_energy.model,
-        engine_energy.device_type,
-        engine_energy.meter_scope,
-        engine_energy.role,
+        {{ columns_of('engine_energy', curve_keys()) }},
         cast(count(*) as integer) as engines,
         {{ exact_sum('engine_energy.matched_gpu_seconds') }} as matched_gpu_seconds,
         {{ exact_sum('engine_energy.matched_joules') }} as matched_joules,
@@ -106,12 +97,9 @@ final as (
         case when min(engine_tokens.has_input) = 1 then {{ exact_sum('engine_tokens.total_tokens') }} end as matched_total_tokens
     from engine_energy
     inner join completed_tokens as engine_tokens
-        on engine_energy.interval_start_at = engine_tokens.interval_start_at
-        and engine_energy.engine = engine_tokens.engine
-        and engine_energy.model = engine_tokens.model
-        and engine_energy.role = engine_tokens.role
+        on {{ equal_keys('engine_energy', 'engine_tokens', ['interval_start_at', 'engine', 'model', 'role']) }}
     where engine_tokens.known_output_tokens is not null
-    group by 1, 2, 3, 4, 5, 6, 7, 8, 9
+    group by all
 
 )
 

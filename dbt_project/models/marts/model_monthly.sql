@@ -11,14 +11,12 @@ summed as (
 
     select
         billing_month as month,
-        {% for key in model_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ model_keys() | join(', ') }},
         count(distinct date) as booked_days,
         max(case when is_opening_balance then 1 else 0 end) = 1 as is_opening_balance,
         {{ summed_facts() }}
     from hours
-    group by billing_month{% for key in model_keys() %}, {{ key }}{% endfor %}
+    group by billing_month, {{ model_keys() | join(', ') }}
 
 ),
 
@@ -70,9 +68,7 @@ final as (
     select
         summed.month,
         cast(summed.booked_days as integer) as booked_days,
-        {% for key in model_keys() + energy_facts() + token_facts() -%}
-        summed.{{ key }},
-        {% endfor -%}
+        {{ columns_of('summed', model_keys() + energy_facts() + token_facts()) }},
         {{ model_ratios() }},
         summed.is_opening_balance,
         held_back.held_back_dates,

@@ -63,9 +63,7 @@ held as (
 
     select
         as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         count(distinct date) as days,
         {{ ratio('sum(gpu_seconds)', 'sum(claimed_gpu_seconds)') }} as coverage_ratio,
         {{ ratio('sum(matched_joules)', 'sum(energy_joules)') }} as matched_ratio,
@@ -74,21 +72,19 @@ held as (
         {{ ratio('sum(charged_energy_usd)', 'sum(case when charged_energy_usd is not null then facility_energy_kwh end)') }} as charged_usd_per_kwh
     from held_days
     where model not in ({{ unallocated() }}, {{ unknown() }})
-    group by as_of_date{% for key in curve_keys() %}, {{ key }}{% endfor %}
+    group by as_of_date, {{ curve_keys() | join(', ') }}
 
 ),
 
 parked_watts as (
 
     select
-        {% for key in curve_keys() -%}
-        parked.{{ key }},
-        {% endfor -%}
+        {{ columns_of('parked', curve_keys()) }},
         {{ ratio('sum(parked.idle_joules)', 'sum(parked.idle_gpu_seconds)') }} as watts_per_gpu
     from parked
     cross join lookback
     where {{ in_lookback('parked.date', 'lookback.as_of_date') }}
-    group by {% for key in curve_keys() %}parked.{{ key }}{{ ', ' if not loop.last }}{% endfor %}
+    group by {{ columns_of('parked', curve_keys()) }}
     having sum(parked.idle_gpu_seconds) >= 3600
 
 ),
@@ -97,14 +93,12 @@ parked_watts as (
 actual as (
 
     select
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         {{ ratio('sum(joules)', 'sum(gpu_seconds)') }} as watts_per_gpu,
         case when count(tokens) = count(*) then {{ ratio('sum(tokens)', 'sum(gpu_seconds)') }} end as tokens_per_second_per_gpu
     from curve_days
-    group by {% for key in curve_keys() %}{{ key }}, {% endfor %}tokens_basis
+    group by {{ curve_keys() | join(', ') }}, tokens_basis
 
 ),
 
@@ -112,24 +106,19 @@ actual as (
 ends as (
 
     select
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_per_second_per_gpu,
         watts_per_gpu,
         'between_levels' as watts_basis
     from levels
     union all
     select
-        {% for key in curve_keys() -%}
-        capacities.{{ key }},
-        {% endfor -%}
+        {{ columns_of('capacities', curve_keys()) }},
         cast(0 as double) as tokens_per_second_per_gpu,
         coalesce(parked_watts.watts_per_gpu, device_types.idle_watts_loaded / device_types.gpus) as watts_per_gpu,
         case when parked_watts.watts_per_gpu is null then 'reference_to_lowest_level' else 'parked_to_lowest_level' end as watts_basis
     from capacities
-    left join parked_watts
-        on {% for key in curve_keys() %}capacities.{{ key }} = parked_watts.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join parked_watts on {{ equal_keys('capacities', 'parked_watts', curve_keys()) }}
     left join device_types on capacities.device_type = device_types.device_type
 
 ),
@@ -170,9 +159,7 @@ asked_points as (
 points as (
 
     select
-        {% for key in curve_keys() -%}
-        asked_points.{{ key }},
-        {% endfor -%}
+        {{ columns_of('asked_points', curve_keys()) }},
         asked_points.tokens_basis,
         false as is_actual,
         asked_points.capacity_ratio,
@@ -187,7 +174,8 @@ points as (
         segments.watts_basis
     from asked_points
     left join segments
-        on {% for key in curve_keys() %}asked_points.{{ key }} = segments.{{ key }} and {% endfor %}segments.watts_per_gpu is not null
+        on {{ equal_keys('asked_points', 'segments', curve_keys()) }}
+        and segments.watts_per_gpu is not null
         and asked_points.tokens_per_second_per_gpu >= segments.tokens_per_second_per_gpu
         and (
             asked_points.tokens_per_second_per_gpu < segments.next_tokens_per_second_per_gpu
@@ -195,9 +183,7 @@ points as (
         )
     union all
     select
-        {% for key in curve_keys() -%}
-        actual.{{ key }},
-        {% endfor -%}
+        {{ columns_of('actual', curve_keys()) }},
         actual.tokens_basis,
         true as is_actual,
         {{ ratio('actual.tokens_per_second_per_gpu', 'capacities.capacity_tokens_per_second_per_gpu') }} as capacity_ratio,
@@ -208,8 +194,7 @@ points as (
         actual.watts_per_gpu,
         'measured' as watts_basis
     from actual
-    left join capacities
-        on {% for key in curve_keys() %}actual.{{ key }} = capacities.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join capacities on {{ equal_keys('actual', 'capacities', curve_keys()) }}
 
 ),
 
@@ -230,8 +215,7 @@ parts as (
         held.capacity_usd_per_gpu_hour as cost_usd_per_gpu_hour
         {%- endif %}
     from points
-    inner join held
-        on {% for key in curve_keys() %}points.{{ key }} = held.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    inner join held on {{ equal_keys('points', 'held', curve_keys()) }}
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
 
@@ -265,9 +249,7 @@ final as (
 
     select
         summed.as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         is_actual,
         capacity_ratio,

@@ -30,14 +30,12 @@ booked as (
     select
         lookback.as_of_date,
         days.date,
-        {% for key in curve_keys() -%}
-        days.{{ key }},
-        {% endfor -%}
+        {{ columns_of('days', curve_keys()) }},
         {{ exact_sum('days.productive_joules') }} as productive_joules
     from days
     cross join lookback
     where {{ in_lookback('days.date', 'lookback.as_of_date') }}
-    group by lookback.as_of_date, days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    group by lookback.as_of_date, days.date, {{ columns_of('days', curve_keys()) }}
     having sum(days.productive_joules) > 0
 
 ),
@@ -61,13 +59,8 @@ based as (
             when curve_days.input_basis is not null then 'weights'
         end as asked_basis
     from booked
-    left join curve_days
-        on booked.date = curve_days.date
-        {% for key in curve_keys() -%}
-        and booked.{{ key }} = curve_days.{{ key }}
-        {% endfor -%}
-    left join fits
-        on booked.model = fits.model and booked.device_type = fits.device_type and booked.meter_scope = fits.meter_scope
+    left join curve_days on {{ equal_keys('booked', 'curve_days', ['date'] + curve_keys()) }}
+    left join fits on {{ equal_keys('booked', 'fits', ['model', 'device_type', 'meter_scope']) }}
 
 ),
 
@@ -150,9 +143,7 @@ final as (
     select
         as_of_date,
         date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         phase,
         cast(phase_joules as {{ exact_type() }}) as productive_joules,
         cast(phase_matched_joules as {{ exact_type() }}) as matched_productive_joules,

@@ -70,8 +70,7 @@ without_a_day as (
         cast(totals.exact_{{ product }} - days.{{ product }} as double) as {{ product }}
         {%- endfor %}
     from days
-    inner join totals
-        on days.model = totals.model and days.device_type = totals.device_type and days.meter_scope = totals.meter_scope
+    inner join totals on {{ equal_keys('days', 'totals', ['model', 'device_type', 'meter_scope']) }}
     where days.intervals > 0
 
 ),
@@ -86,10 +85,7 @@ moved as (
         ({{ input_coefficient('without_a_day.') }} / nullif(fitted.input_joules, 0) - 1) * 1e6 as input_move,
         ({{ output_coefficient('without_a_day.') }} / nullif(fitted.output_joules, 0) - 1) * 1e6 as output_move
     from without_a_day
-    inner join fitted
-        on without_a_day.model = fitted.model
-        and without_a_day.device_type = fitted.device_type
-        and without_a_day.meter_scope = fitted.meter_scope
+    inner join fitted on {{ equal_keys('without_a_day', 'fitted', ['model', 'device_type', 'meter_scope']) }}
 
 ),
 
@@ -106,23 +102,18 @@ spread as (
 
 ),
 
--- What the fit misses an interval by: the sum of squares follows from the sums of products.
 assessed as (
 
     select
         fitted.*,
-        case when fitted.input_joules is not null then
-            sqrt(greatest(fitted.ee - fitted.input_joules * fitted.xe - fitted.output_joules * fitted.ye, 0) / fitted.intervals)
-            / nullif(fitted.e / fitted.intervals, 0)
-        end as error_ratio
+        {{ fit_error_ratio() }} as error_ratio
         {%- for side in ['input', 'output'] %},
         case when fitted.days > 1 and fitted.{{ side }}_joules > 0 then
             {{ student_t_975('fitted.days - 1') }} * sqrt(cast(spread.{{ side }}_moves as double) * (fitted.days - 1) / fitted.days) / 1e6
         end as {{ side }}_spread_ratio
         {%- endfor %}
     from fitted
-    left join spread
-        on fitted.model = spread.model and fitted.device_type = spread.device_type and fitted.meter_scope = spread.meter_scope
+    left join spread on {{ equal_keys('fitted', 'spread', ['model', 'device_type', 'meter_scope']) }}
 
 ),
 
@@ -130,14 +121,7 @@ reasoned as (
 
     select
         *,
-        case
-            when intervals = 0 then 'no_tokens_told'
-            when intervals * {{ var('grid_seconds') }} < {{ least_fit_seconds() }} then 'too_few_intervals'
-            when days < {{ least_fit_days() }} then 'too_few_days'
-            when coalesce(collinearity_ratio, 1) > {{ most_collinear() }} then 'tokens_move_together'
-            when coalesce(error_ratio, 1) > {{ most_fit_error() }} then 'error_too_large'
-            else 'ok'
-        end as reason_code
+        {{ fit_reason() }} as reason_code
     from assessed
 
 ),

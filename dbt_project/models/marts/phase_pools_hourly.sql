@@ -1,5 +1,6 @@
 -- The prefill and the decode pool of a deployment side by side, hour by hour: which of the two is full.
 {{ config(replaces='all') }}
+{% set keys = ['as_of_date', 'date', 'hour_start_at', 'site', 'deployment', 'model', 'meter_scope'] %}
 
 with intervals as (
 
@@ -26,9 +27,7 @@ device_hours as (
         lookback.as_of_date,
         intervals.date,
         date_trunc('hour', intervals.interval_start_at) as hour_start_at,
-        {% for key in curve_keys() -%}
-        intervals.{{ key }},
-        {% endfor -%}
+        {{ columns_of('intervals', curve_keys()) }},
         {{ exact_sum('intervals.matched_gpu_seconds') }} as gpu_seconds,
         {{ exact_sum('intervals.matched_productive_joules') }} as productive_joules,
         case when count({{ curve_tokens() }}) = count(*) then {{ exact_sum(curve_tokens()) }} end as tokens,
@@ -36,7 +35,7 @@ device_hours as (
     from intervals
     cross join lookback
     where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
-    group by lookback.as_of_date, intervals.date, date_trunc('hour', intervals.interval_start_at){% for key in curve_keys() %}, intervals.{{ key }}{% endfor %}
+    group by lookback.as_of_date, intervals.date, date_trunc('hour', intervals.interval_start_at), {{ columns_of('intervals', curve_keys()) }}
 
 ),
 
@@ -48,21 +47,14 @@ measured as (
         case when capacities.is_lower_bound then 1 else 0 end as is_lower_bound,
         {{ exact('cast(device_hours.gpu_seconds as double) * capacities.capacity_tokens_per_second_per_gpu') }} as capacity_tokens
     from device_hours
-    left join capacities
-        on {% for key in curve_keys() %}device_hours.{{ key }} = capacities.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join capacities on {{ equal_keys('device_hours', 'capacities', curve_keys()) }}
 
 ),
 
 pools as (
 
     select
-        as_of_date,
-        date,
-        hour_start_at,
-        site,
-        deployment,
-        model,
-        meter_scope
+        {{ keys | join(', ') }}
         {%- for pool in ['prefill', 'decode'] %},
         cast({{ exact_sum("case when role = '" ~ pool ~ "' then " ~ exact(ratio('gpu_seconds', 'seen_seconds')) ~ " end") }} as double) as {{ pool }}_gpus,
         {%- for fact in ['gpu_seconds', 'productive_joules'] %}
@@ -77,7 +69,7 @@ pools as (
         max(case when role = '{{ pool }}' then is_lower_bound end) as {{ pool }}_is_lower_bound
         {%- endfor %}
     from measured
-    group by as_of_date, date, hour_start_at, site, deployment, model, meter_scope
+    group by {{ keys | join(', ') }}
 
 ),
 
@@ -126,13 +118,7 @@ reasoned as (
 final as (
 
     select
-        as_of_date,
-        date,
-        hour_start_at,
-        site,
-        deployment,
-        model,
-        meter_scope,
+        {{ keys | join(', ') }},
         {% for pool in ['prefill', 'decode'] -%}
         {{ pool }}_gpus,
         {{ pool }}_tokens_per_second_per_gpu,

@@ -62,8 +62,7 @@ boards as (
         claims.meter,
         meters.gpu_count
     from claims
-    inner join meters
-        on claims.date = meters.date and claims.meter_scope = meters.meter_scope and claims.meter = meters.meter
+    inner join meters on {{ equal_keys('claims', 'meters', ['date', 'meter_scope', 'meter']) }}
 
 ),
 
@@ -71,9 +70,7 @@ final as (
 
     select
         boards.date,
-        {% for key in curve_keys() -%}
-        boards.{{ key }},
-        {% endfor -%}
+        {{ columns_of('boards', curve_keys()) }},
         cast(count(*) as integer) as meters,
         cast(count(limits.meter) as integer) as meters_with_limit,
         {{ ratio(exact_sum(exact('limits.limit_watts / boards.gpu_count')), 'count(limits.meter)') }} as power_limit_watts_mean,
@@ -81,7 +78,7 @@ final as (
         max(limits.limit_watts_max / boards.gpu_count) as power_limit_watts_max
     from boards
     left join limits on boards.date = limits.date and boards.meter = limits.meter
-    group by boards.date{% for key in curve_keys() %}, boards.{{ key }}{% endfor %}
+    group by boards.date, {{ columns_of('boards', curve_keys()) }}
 
 )
 

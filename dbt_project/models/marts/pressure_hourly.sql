@@ -1,13 +1,10 @@
--- Whether a deployment had too little already: requests that waited, requests that were thrown out of the batch, a full KV cache.
+-- Whether a deployment had too little already: requests that waited, requests that were thrown out of the batch, a full KV cache.{% set keys = ['date', 'site', 'deployment', 'model', 'role'] %}
+
 with hours as (
 
     select distinct
-        date,
         hour_start_at,
-        site,
-        deployment,
-        model,
-        role
+        {{ keys | join(', ') }}
     from {{ ref('model_hourly') }}
     where {{ in_run('date') }} and model not in ({{ unallocated() }}, {{ unknown() }}) and meter_scope <> 'none'
 
@@ -54,8 +51,7 @@ engines as (
         claims.model,
         claims.role
     from claims
-    inner join meters
-        on claims.date = meters.date and claims.meter_scope = meters.meter_scope and claims.meter = meters.meter
+    inner join meters on {{ equal_keys('claims', 'meters', ['date', 'meter_scope', 'meter']) }}
 
 ),
 
@@ -68,11 +64,7 @@ watched as (
         "series.level = 'frontend' and series.engine <> engines.engine and series.model = engines.model and series.namespace is not distinct from engines.namespace"
     ] -%}
     select
-        engines.date,
-        engines.site,
-        engines.deployment,
-        engines.model,
-        engines.role,
+        {{ columns_of('engines', keys) }},
         series.series_id,
         series.source,
         series.metric,
@@ -109,11 +101,7 @@ samples as (
 waiting_intervals as (
 
     select
-        watched.date,
-        watched.site,
-        watched.deployment,
-        watched.model,
-        watched.role,
+        {{ columns_of('watched', keys) }},
         {{ int_div('samples.observed_us', grid_us()) }} as interval_number,
         watched.series_id,
         2 * count(case when samples.value > 0 then 1 end) >= count(*) as is_queued,
@@ -121,42 +109,34 @@ waiting_intervals as (
     from samples
     inner join watched on samples.series_id = watched.series_id and samples.date = watched.date
     where watched.quantity = 'requests_waiting'
-    group by 1, 2, 3, 4, 5, 6, 7
+    group by all
 
 ),
 
 queues as (
 
     select
-        date,
-        site,
-        deployment,
-        model,
-        role,
+        {{ keys | join(', ') }},
         {{ int_div('interval_number * ' ~ grid_us(), hour_us()) }} as hour_number,
         count(distinct interval_number) as intervals,
         count(distinct case when is_queued then interval_number end) as queued_intervals,
         max(waiting_requests) as waiting_requests_max
     from waiting_intervals
-    group by 1, 2, 3, 4, 5, 6
+    group by all
 
 ),
 
 gauges as (
 
     select
-        watched.date,
-        watched.site,
-        watched.deployment,
-        watched.model,
-        watched.role,
+        {{ columns_of('watched', keys) }},
         {{ int_div('samples.observed_us', hour_us()) }} as hour_number,
         max(case when watched.quantity = 'requests_running' then samples.value * watched.factor end) as running_requests_max,
         max(case when watched.quantity = 'kv_cache_usage' then samples.value * watched.factor end) as kv_cache_usage_ratio_max
     from samples
     inner join watched on samples.series_id = watched.series_id and samples.date = watched.date
     where watched.quantity in ('requests_running', 'kv_cache_usage')
-    group by 1, 2, 3, 4, 5, 6
+    group by all
 
 ),
 
@@ -199,33 +179,25 @@ count_steps as (
 source_preemptions as (
 
     select
-        watched.date,
-        watched.site,
-        watched.deployment,
-        watched.model,
-        watched.role,
+        {{ columns_of('watched', keys) }},
         watched.source,
         watched.metric,
         count_steps.hour_number,
         sum(count_steps.risen * watched.factor) as preemptions
     from count_steps
     inner join watched on count_steps.series_id = watched.series_id and count_steps.date = watched.date
-    group by 1, 2, 3, 4, 5, 6, 7, 8
+    group by all
 
 ),
 
 preemptions as (
 
     select
-        date,
-        site,
-        deployment,
-        model,
-        role,
+        {{ keys | join(', ') }},
         hour_number,
         max(preemptions) as preemptions
     from source_preemptions
-    group by 1, 2, 3, 4, 5, 6
+    group by all
 
 ),
 
@@ -248,12 +220,8 @@ final as (
     from hours
     {% for found in ['queues', 'gauges', 'preemptions'] -%}
     left join {{ found }}
-        on hours.date = {{ found }}.date
+        on {{ equal_keys('hours', found, keys) }}
         and {{ int_div(epoch_us('hours.hour_start_at'), hour_us()) }} = {{ found }}.hour_number
-        and hours.site = {{ found }}.site
-        and hours.deployment = {{ found }}.deployment
-        and hours.model = {{ found }}.model
-        and hours.role = {{ found }}.role
     {% endfor %}
 
 )

@@ -72,56 +72,33 @@ not_booked as (
         max(site) as site,
         sum(rejected_samples) as rejected_samples,
         sum(out_of_order_samples) as out_of_order_samples
-    from (
-        select date, meter_scope, meter, site, rejected_samples, out_of_order_samples from refused
-        union all
-        select date, meter_scope, meter, site, rejected_samples, out_of_order_samples from impossible
-    ) as either
+    from (select * from refused union all select * from impossible) as either
     group by date, meter_scope, meter
-
-),
-
-balanced as (
-
-    select
-        coalesce(metered.date, booked_meters.date) as date,
-        coalesce(booked_meters.site, metered.site) as site,
-        coalesce(metered.meter, booked_meters.meter) as meter,
-        coalesce(metered.meter_scope, booked_meters.meter_scope) as meter_scope,
-        metered.source,
-        metered.metric,
-        metered.metered_joules,
-        booked_meters.booked_joules,
-        metered.cross_check_source,
-        metered.cross_check_joules
-    from metered
-    full outer join booked_meters
-        on metered.date = booked_meters.date and metered.meter_scope = booked_meters.meter_scope and metered.meter = booked_meters.meter
 
 ),
 
 final as (
 
     select
-        coalesce(balanced.date, not_booked.date) as date,
-        coalesce(balanced.site, not_booked.site) as site,
-        coalesce(balanced.meter, not_booked.meter) as meter,
-        coalesce(balanced.meter_scope, not_booked.meter_scope) as meter_scope,
-        balanced.source,
-        balanced.metric,
-        cast(balanced.metered_joules as {{ exact_type() }}) as metered_joules,
-        cast(balanced.booked_joules as {{ exact_type() }}) as booked_joules,
+        date,
+        coalesce(booked_meters.site, metered.site, not_booked.site) as site,
+        meter,
+        meter_scope,
+        metered.source,
+        metered.metric,
+        cast(metered.metered_joules as {{ exact_type() }}) as metered_joules,
+        cast(booked_meters.booked_joules as {{ exact_type() }}) as booked_joules,
         cast(
-            coalesce(balanced.booked_joules, {{ exact('0') }}) - coalesce(balanced.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
+            coalesce(booked_meters.booked_joules, {{ exact('0') }}) - coalesce(metered.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
         ) as difference_joules,
         cast(coalesce(not_booked.rejected_samples, 0) as bigint) as rejected_samples,
         cast(coalesce(not_booked.out_of_order_samples, 0) as bigint) as out_of_order_samples,
-        balanced.cross_check_source,
-        cast(balanced.cross_check_joules as {{ exact_type() }}) as cross_check_joules,
-        {{ ratio('balanced.cross_check_joules - balanced.metered_joules', 'balanced.metered_joules') }} as cross_check_ratio
-    from balanced
-    full outer join not_booked
-        on balanced.date = not_booked.date and balanced.meter_scope = not_booked.meter_scope and balanced.meter = not_booked.meter
+        metered.cross_check_source,
+        cast(metered.cross_check_joules as {{ exact_type() }}) as cross_check_joules,
+        {{ ratio('metered.cross_check_joules - metered.metered_joules', 'metered.metered_joules') }} as cross_check_ratio
+    from metered
+    full outer join booked_meters using (date, meter_scope, meter)
+    full outer join not_booked using (date, meter_scope, meter)
 
 )
 

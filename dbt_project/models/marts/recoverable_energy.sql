@@ -24,9 +24,7 @@ summed as (
     select
         lookback.as_of_date,
         days.date,
-        {% for key in curve_keys() -%}
-        days.{{ key }},
-        {% endfor -%}
+        {{ columns_of('days', curve_keys()) }},
         {{ curve_tokens_basis() }} as tokens_basis,
         {{ exact_sum('days.energy_joules') }} as energy_joules,
         {{ exact_sum('days.matched_joules') }} as matched_joules,
@@ -34,7 +32,7 @@ summed as (
     from days
     cross join lookback
     where {{ in_lookback('days.date', 'lookback.as_of_date') }} and days.energy_joules is not null
-    group by lookback.as_of_date, days.date{% for key in curve_keys() %}, days.{{ key }}{% endfor %}
+    group by lookback.as_of_date, days.date, {{ columns_of('days', curve_keys()) }}
 
 ),
 
@@ -50,8 +48,7 @@ compared as (
             when summed.matched_tokens > 0 and best_points.joules_per_token is not null then 'best_observed_load'
         end as recoverable_basis
     from summed
-    left join best_points
-        on {% for key in curve_keys() %}summed.{{ key }} = best_points.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join best_points on {{ equal_keys('summed', 'best_points', curve_keys()) }}
 
 ),
 
@@ -60,9 +57,7 @@ final as (
     select
         compared.as_of_date,
         date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         energy_joules,
         matched_joules,

@@ -262,10 +262,7 @@ booked_tokens as (
         token_ledger.date,
         {{ exact_sum('token_ledger.tokens') }} as tokens
     from token_ledger
-    inner join engines_of_series
-        on token_ledger.date = engines_of_series.date
-        and token_ledger.engine = engines_of_series.engine
-        and token_ledger.token_class = engines_of_series.token_class
+    inner join engines_of_series on {{ equal_keys('token_ledger', 'engines_of_series', ['date', 'engine', 'token_class']) }}
     group by engines_of_series.series_id, token_ledger.date, token_ledger.token_class
 
 ),
@@ -321,10 +318,7 @@ assessed as (
         inner join measured on token_outcomes.date = measured.date and token_outcomes.series_id = measured.series_id
     ) as outcomes
         on measured.date = outcomes.date and measured.series_id = outcomes.series_id
-    left join booked_joules
-        on measured.date = booked_joules.date
-        and measured.meter_scope = booked_joules.meter_scope
-        and measured.meter = booked_joules.meter
+    left join booked_joules on {{ equal_keys('measured', 'booked_joules', ['date', 'meter_scope', 'meter']) }}
     left join most_booked_tokens
         on measured.date = most_booked_tokens.date and measured.series_id = most_booked_tokens.series_id
 

@@ -29,24 +29,20 @@ highest as (
 
     select
         as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         max(tokens_per_second_per_gpu) as tokens_per_second_per_gpu,
         -- Spark's quotient of a whole number and 3600.0 is a decimal of six digits.
         {{ ratio('max_by(intervals, tokens_per_second_per_gpu) * ' ~ var('grid_seconds'), '3600') }} as hours
     from curve_levels
-    group by as_of_date{% for key in curve_keys() %}, {{ key }}{% endfor %}, tokens_basis
+    group by as_of_date, {{ curve_keys() | join(', ') }}, tokens_basis
 
 ),
 
 hours as (
 
     select
-        {% for key in curve_keys() -%}
-        goodput.{{ key }},
-        {% endfor -%}
+        {{ columns_of('goodput', curve_keys()) }},
         goodput.requests,
         goodput.good_requests_low,
         goodput.good_requests_high,
@@ -65,9 +61,7 @@ hours as (
 levels as (
 
     select
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         load_bin,
         slo_attainment_ratio,
         cast(count(*) as double) as hours,
@@ -133,9 +127,8 @@ compared as (
             else 'highest_observed'
         end as capacity_basis
     from highest
-    left join kept on {% for key in curve_keys() %}highest.{{ key }} = kept.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
-
-    left join breaches on {% for key in curve_keys() %}highest.{{ key }} = breaches.{{ key }}{{ ' and ' if not loop.last }}{% endfor %}
+    left join kept on {{ equal_keys('highest', 'kept', curve_keys()) }}
+    left join breaches on {{ equal_keys('highest', 'breaches', curve_keys()) }}
 
 ),
 
@@ -143,9 +136,7 @@ final as (
 
     select
         compared.as_of_date,
-        {% for key in curve_keys() -%}
-        {{ key }},
-        {% endfor -%}
+        {{ curve_keys() | join(', ') }},
         tokens_basis,
         case when capacity_basis = 'highest_observed' then tokens_per_second_per_gpu else kept_tokens_per_second_per_gpu end
         as capacity_tokens_per_second_per_gpu,

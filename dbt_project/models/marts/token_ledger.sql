@@ -96,15 +96,9 @@ final as (
         cast(token_intervals.tokens as {{ exact_type() }}) as tokens
     from token_intervals
     left join engine_days on token_intervals.date = engine_days.date and token_intervals.engine = engine_days.engine
-    left join claimed_models
-        on token_intervals.date = claimed_models.date
-        and token_intervals.engine = claimed_models.engine
-        and token_intervals.model = claimed_models.model
+    left join claimed_models on {{ equal_keys('token_intervals', 'claimed_models', ['date', 'engine', 'model']) }}
     left join claimed_engines on token_intervals.date = claimed_engines.date and token_intervals.engine = claimed_engines.engine
-    left join matched_intervals
-        on token_intervals.date = matched_intervals.date
-        and token_intervals.engine = matched_intervals.engine
-        and token_intervals.interval_number = matched_intervals.interval_number
+    left join matched_intervals on {{ equal_keys('token_intervals', 'matched_intervals', ['date', 'engine', 'interval_number']) }}
     left join teams on engine_days.namespace = teams.namespace
 
 )

@@ -56,69 +56,29 @@ refused as (
 
 ),
 
-balanced as (
-
-    select
-        coalesce(metered.date, booked_engines.date) as date,
-        coalesce(metered.engine, booked_engines.engine) as engine,
-        coalesce(metered.token_class, booked_engines.token_class) as token_class,
-        metered.source,
-        metered.metric,
-        metered.metered_tokens,
-        booked_engines.booked_tokens
-    from metered
-    full outer join booked_engines
-        on metered.date = booked_engines.date
-        and metered.engine = booked_engines.engine
-        and metered.token_class = booked_engines.token_class
-
-),
-
-assessed as (
-
-    select
-        coalesce(balanced.date, refused.date) as date,
-        coalesce(balanced.engine, refused.engine) as engine,
-        coalesce(balanced.token_class, refused.token_class) as token_class,
-        balanced.source,
-        balanced.metric,
-        cast(balanced.metered_tokens as {{ exact_type() }}) as metered_tokens,
-        cast(balanced.booked_tokens as {{ exact_type() }}) as booked_tokens,
-        cast(
-            coalesce(balanced.booked_tokens, {{ exact('0') }}) - coalesce(balanced.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
-        ) as difference_tokens,
-        cast(coalesce(refused.rejected_samples, 0) as bigint) as rejected_samples,
-        cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples
-    from balanced
-    full outer join refused
-        on balanced.date = refused.date
-        and balanced.engine = refused.engine
-        and balanced.token_class = refused.token_class
-
-),
-
 final as (
 
     select
-        coalesce(assessed.date, cross_checks.date) as date,
-        coalesce(assessed.engine, cross_checks.engine) as engine,
-        coalesce(assessed.token_class, cross_checks.token_class) as token_class,
-        assessed.source,
-        assessed.metric,
-        assessed.metered_tokens,
-        assessed.booked_tokens,
-        coalesce(assessed.difference_tokens, cast(0 as {{ exact_type() }})) as difference_tokens,
-        coalesce(assessed.rejected_samples, 0) as rejected_samples,
-        coalesce(assessed.out_of_order_samples, 0) as out_of_order_samples,
+        date,
+        engine,
+        token_class,
+        metered.source,
+        metered.metric,
+        cast(metered.metered_tokens as {{ exact_type() }}) as metered_tokens,
+        cast(booked_engines.booked_tokens as {{ exact_type() }}) as booked_tokens,
+        cast(
+            coalesce(booked_engines.booked_tokens, {{ exact('0') }}) - coalesce(metered.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
+        ) as difference_tokens,
+        cast(coalesce(refused.rejected_samples, 0) as bigint) as rejected_samples,
+        cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples,
         cross_checks.source as cross_check_source,
         cross_checks.metric as cross_check_metric,
         cast(cross_checks.cross_check_tokens as {{ exact_type() }}) as cross_check_tokens,
         cross_checks.cross_check_ratio
-    from assessed
-    full outer join cross_checks
-        on assessed.date = cross_checks.date
-        and assessed.engine = cross_checks.engine
-        and assessed.token_class = cross_checks.token_class
+    from metered
+    full outer join booked_engines using (date, engine, token_class)
+    full outer join refused using (date, engine, token_class)
+    full outer join cross_checks using (date, engine, token_class)
 
 )
 

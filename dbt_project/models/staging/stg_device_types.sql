@@ -23,7 +23,8 @@ final as (
         coalesce(stated.power_limit_watts, device_types.power_limit_watts) as power_limit_watts,
         coalesce(stated.idle_watts_bare, device_types.idle_watts_bare) as idle_watts_bare,
         coalesce(stated.idle_watts_loaded, device_types.idle_watts_loaded) as idle_watts_loaded,
-        coalesce(stated.embodied_kgco2e, device_types.embodied_kgco2e) as embodied_kgco2e
+        coalesce(stated.embodied_kgco2e, device_types.embodied_kgco2e) as embodied_kgco2e,
+        coalesce(stated.embodied_life_years, 4) as embodied_life_years
     from device_types
     full outer join stated on device_types.device_type = stated.device_type
 

@@ -137,7 +137,7 @@ catalogued as (
         metric_catalog.kind,
         metric_catalog.factor,
         metric_catalog.token_class,
-        metric_catalog.level,
+        coalesce(metric_catalog.level, 'engine') as level,
         metric_catalog.meter_scope,
         metric_catalog.rank
     from series
@@ -191,7 +191,7 @@ placed as (
     select
         catalogued.*,
         located.device as device_uuid,
-        coalesce(devices.node, located.own_node) as node,
+        coalesce(devices.node, located.own_node) as node_by_labels,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('located.device_type') }}) as device_type,
         located.namespace,
         -- A batch job holds its boards as a pod does.
@@ -205,14 +205,14 @@ placed as (
         located.scrape_job,
         located.mig_instance,
         located.mig_profile,
-        located.deployment,
+        located.deployment as deployment_by_labels,
         located.rack,
         located.bucket_le,
-        case when located.role in ('prefill', 'decode') then located.role end as role,
+        case when located.role in ('prefill', 'decode') then located.role end as role_by_labels,
         coalesce(located.data_rank, '0') as data_rank,
         cast(coalesce(located.pipeline_rank, '0') as integer) as pipeline_rank,
         cast(coalesce(located.tensor_rank, '0') as integer) as tensor_rank,
-        coalesce(model_aliases.model, {{ name_of_source('located.model') }}) as model,
+        coalesce(model_aliases.model, {{ name_of_source('located.model') }}) as model_by_labels,
         case
             when catalogued.stream <> 'tokens' then null
             -- A frontend or gateway serves many engines: it counts for all engines of a model.
@@ -269,39 +269,12 @@ described_engines as (
 described as (
 
     select
-        counted_series.series_id,
-        counted_series.source,
-        counted_series.source_kind,
-        counted_series.metric,
-        counted_series.stream,
-        counted_series.quantity,
-        counted_series.kind,
-        counted_series.factor,
-        counted_series.token_class,
-        coalesce(counted_series.level, 'engine') as level,
-        counted_series.meter_scope,
-        counted_series.rank,
-        counted_series.device_uuid,
-        coalesce(described_engines.node, counted_series.node) as node,
-        counted_series.device_type,
-        counted_series.namespace,
-        counted_series.pod,
-        counted_series.container,
-        counted_series.workload_namespace,
-        counted_series.workload_pod,
-        counted_series.workload_container,
-        counted_series.batch_job,
-        counted_series.scrape_job,
-        counted_series.mig_instance,
-        counted_series.mig_profile,
-        coalesce(described_engines.deployment, counted_series.deployment) as deployment,
-        coalesce(described_engines.model, counted_series.model) as model,
-        coalesce(described_engines.role, counted_series.role) as role,
-        described_engines.team,
-        counted_series.rack,
-        counted_series.bucket_le,
-        counted_series.engine,
-        counted_series.meter
+        counted_series.*,
+        coalesce(described_engines.node, counted_series.node_by_labels) as node,
+        coalesce(described_engines.deployment, counted_series.deployment_by_labels) as deployment,
+        coalesce(described_engines.model, counted_series.model_by_labels) as model,
+        coalesce(described_engines.role, counted_series.role_by_labels) as role,
+        described_engines.team
     from counted_series
     left join described_engines on counted_series.engine = described_engines.engine
 

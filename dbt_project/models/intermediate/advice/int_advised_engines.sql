@@ -1,4 +1,4 @@
--- One row per deployment and engine: the nodes and boards that it has in the newest interval of its deployment.
+-- One row per deployment and engine: the engine's nodes and boards in the newest interval of the deployment.
 with deployments as (
 
     select * from {{ ref('int_advised_deployments') }}
@@ -19,7 +19,7 @@ unmetered_devices as (
 
 ),
 
--- What is saved by switching such a node off is not known: the model of a board, or the power of a working device.
+-- Nodes of which it is unknown what switching them off saves: the model of a board is unknown, or a device in use has no power meter.
 unknown_nodes as (
 
     select coalesce(node, '') as node from ledger where model = {{ unknown() }}
@@ -55,7 +55,7 @@ engines as (
 
 ),
 
--- A board that two engines hold in different company belongs to no group.
+-- An engine's boards are its group.
 boards as (
 
     select
@@ -66,6 +66,7 @@ boards as (
 
 ),
 
+-- Engines with a board that is also in a different group.
 overlapping as (
 
     select distinct boards.engine

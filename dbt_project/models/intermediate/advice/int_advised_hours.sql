@@ -1,4 +1,5 @@
--- One row per deployment and hour of its site's week: in how many weeks it was seen, in how many of them it had no requests.
+-- One row per deployment and hour of its site's week: in how many weeks the hour was seen, and in how many of these
+-- the deployment moved no tokens.
 with intervals as (
 
     select * from {{ ref('int_advised_intervals') }}
@@ -21,7 +22,7 @@ hours as (
 
 ),
 
--- An hour of which a part is missing worked if the rest did; else it is not known, and it was not seen.
+-- An hour with missing intervals counts as busy if another of its intervals was busy; otherwise it is unknown, and counts as not seen.
 final as (
 
     select

@@ -94,11 +94,7 @@ final as (
         device_types.power_limit_watts / device_types.gpus as power_limit_watts,
         demand.* exclude (usage)
     from deployments
-    left join pressure
-        on deployments.site = pressure.site
-        and deployments.deployment = pressure.deployment
-        and deployments.model = pressure.model
-        and deployments.role = pressure.role
+    left join pressure on {{ equal_keys('deployments', 'pressure', ['site', 'deployment', 'model', 'role']) }}
     left join footprints on deployments.model = footprints.model
     left join models on deployments.model = models.model
     left join device_types on deployments.device_type = device_types.device_type

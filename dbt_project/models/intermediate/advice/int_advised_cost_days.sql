@@ -1,0 +1,64 @@
+-- What each site, team and model costs, on the basis allocation and on those that a budget names: one row per scope, name, basis, date, billing month
+-- and site.
+
+with costs as (
+
+    select * from {{ ref('cost_daily') }}
+
+),
+
+budgets as (
+
+    select * from {{ source('fleet', 'budgets') }}
+
+),
+
+-- What changes with the load, and what is paid whatever runs.
+split as (
+
+    select
+        date,
+        billing_month,
+        site,
+        team,
+        case when deployment not in ({{ beside_the_models() }}) then model end as model,
+        basis,
+        sum(cost_usd) filter (part in ({{ energy_parts() }})) as energy_usd,
+        sum(cost_usd) filter (part not in ({{ energy_parts() }})) as contract_usd,
+        bool_and(is_complete) as is_complete
+    from costs
+    where basis = 'allocation' or basis in (select basis from budgets)
+    group by all
+
+),
+
+scoped as (
+
+    {% for scope in ['site', 'team', 'model'] -%}
+    select
+        '{{ scope }}' as scope,
+        {{ scope }} as scope_name,
+        basis,
+        date,
+        billing_month,
+        site,
+        cast(coalesce(sum(energy_usd), 0) as {{ money_type() }}) as energy_usd,
+        cast(coalesce(sum(contract_usd), 0) as {{ money_type() }}) as contract_usd,
+        bool_and(is_complete) as is_complete
+    from split
+    where {{ scope }} is not null
+    group by all
+    {{ 'union all' if not loop.last }}
+    {% endfor %}
+
+),
+
+final as (
+
+    select *
+    from scoped
+    where basis = 'allocation' or (scope, scope_name, basis) in (select (scope, scope_name, basis) from budgets)
+
+)
+
+select * from final

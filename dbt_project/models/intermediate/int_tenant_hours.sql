@@ -1,0 +1,160 @@
+-- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and tenant. A request is in the
+-- hour in which it began. Answers from the gateway's cache are no work of an engine.
+{% set classes = tenant_token_facts() %}
+{% set asked_keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'request_team', 'tenant'] %}
+
+with raw_requests as (
+
+    select
+        *,
+        cast(started_at as date) as date,
+        date_trunc('hour', started_at) as hour_start_at
+    from {{ source('raw', 'requests') }}
+    where started_at >= {{ run_start_at() }} and started_at < {{ run_end_at() }} and not coalesce(is_gateway_cached, false)
+
+),
+
+model_aliases as (
+
+    select * from {{ source('fleet', 'model_aliases') }}
+
+),
+
+engine_hours as (
+
+    select * from {{ ref('int_engine_hours') }}
+
+),
+
+model_hours as (
+
+    select
+        *,
+        {{ weighted_tokens('coalesce(computed_input_tokens, input_tokens)', 'cached_input_tokens', 'output_tokens') }} as weighted_tokens
+    from {{ ref('model_hourly') }}
+    where {{ in_run('date') }} and deployment <> {{ unallocated() }}
+
+),
+
+engine_places as (
+
+    select
+        hour_start_at,
+        engine,
+        min(site) as site,
+        min(deployment) as deployment,
+        min(model) as model
+    from engine_hours
+    group by hour_start_at, engine
+
+),
+
+named as (
+
+    select
+        raw_requests.date,
+        raw_requests.hour_start_at,
+        raw_requests.source,
+        engine_places.site,
+        engine_places.deployment,
+        coalesce(engine_places.model, model_aliases.model, {{ name_of_source('raw_requests.model') }}) as model,
+        {{ name_of_source('raw_requests.team') }} as request_team,
+        coalesce({{ name_of_source('raw_requests.tenant') }}, {{ unknown() }}) as tenant,
+        case when raw_requests.team is not null or raw_requests.tenant is not null then 1 else 0 end as names_who_asked,
+        raw_requests.input_tokens,
+        coalesce(raw_requests.cached_input_tokens, 0) as cached_input_tokens,
+        raw_requests.input_tokens - coalesce(raw_requests.cached_input_tokens, 0) as computed_input_tokens,
+        raw_requests.output_tokens
+    from raw_requests
+    left join engine_places
+        on raw_requests.hour_start_at = engine_places.hour_start_at and {{ name_of_source('raw_requests.engine') }} = engine_places.engine
+    left join model_aliases on raw_requests.model = model_aliases.alias
+
+),
+
+source_hours as (
+
+    select
+        {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }},
+        {{ exact_sum('1') }} as requests,
+        {% for class in classes -%}
+        {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from named
+    group by {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }}
+
+),
+
+-- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked, those that do not are left out.
+chosen_sources as (
+
+    select *
+    from source_hours
+    qualify max(names_who_asked) over (partition by hour_start_at, model, source) = max(names_who_asked) over (partition by hour_start_at, model)
+
+),
+
+asked as (
+
+    select
+        {{ asked_keys | join(', ') }},
+        {{ exact_sum('requests') }} as requests,
+        {% for class in classes -%}
+        {{ exact_sum(class) }} as {{ class }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from chosen_sources
+    group by {{ asked_keys | join(', ') }}
+
+),
+
+-- Without the name of an engine all rows of the model may have served it: tokens of a class are divided by the tokens of that class that the engines
+-- counted; where they counted none, equally.
+placed as (
+
+    select
+        asked.date,
+        asked.hour_start_at,
+        coalesce(model_hours.billing_month, cast(date_trunc('month', asked.date) as date)) as billing_month,
+        model_hours.model is not null as is_served,
+        {% for key in model_keys() -%}
+        {%- if key in ('site', 'deployment') -%}coalesce(model_hours.{{ key }}, {{ unknown() }})
+        {%- elif key == 'model' -%}coalesce(model_hours.model, asked.model, {{ unknown() }})
+        {%- elif key in ('device_type', 'meter_scope') -%}coalesce(model_hours.{{ key }}, 'none')
+        {%- elif key == 'role' -%}coalesce(model_hours.role, 'unified')
+        {%- else -%}model_hours.{{ key }}{%- endif %}{{ ' as ' ~ key if key not in ('namespace', 'team') }},
+        {% endfor -%}
+        asked.request_team,
+        asked.tenant,
+        {{ exact(
+            'cast(asked.requests as double) * coalesce(' ~ ratio('coalesce(model_hours.weighted_tokens, 0)', 'sum(model_hours.weighted_tokens) over asked_window')
+            ~ ', 1e0 / count(*) over asked_window)'
+        ) }} as requests,
+        {% for class in classes -%}
+        {{ exact(
+            'cast(asked.' ~ class ~ ' as double) * coalesce(' ~ ratio('coalesce(model_hours.' ~ class ~ ', 0)', 'sum(model_hours.' ~ class ~ ') over asked_window')
+            ~ ', 1e0 / count(*) over asked_window)'
+        ) }} as {{ class }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from asked
+    left join model_hours
+        on asked.hour_start_at = model_hours.hour_start_at
+        and asked.model = model_hours.model
+        and (asked.deployment is null or (asked.deployment = model_hours.deployment and asked.site = model_hours.site))
+    window asked_window as (partition by {{ columns_of('asked', asked_keys) }})
+
+),
+
+final as (
+
+    select
+        {{ (['date', 'hour_start_at', 'billing_month', 'is_served'] + model_keys() + ['request_team', 'tenant']) | join(', ') }},
+        {{ exact_sum('requests') }} as requests,
+        {% for class in classes -%}
+        {{ exact_sum(class) }} as logged_{{ class }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from placed
+    group by {{ (['date', 'hour_start_at', 'billing_month', 'is_served'] + model_keys() + ['request_team', 'tenant']) | join(', ') }}
+
+)
+
+select * from final

@@ -1,0 +1,105 @@
+-- Who pays: the full cost of each model and date by the team and tenant whose requests it served, on each basis, and what no request explains. Whole
+-- billing months that the run touched, as cost_daily.
+-- depends_on: {{ ref('held_back_dates') }}
+{{ config(replaces='billing_months') }}
+{% set keys = ['date', 'billing_month'] + model_keys() %}
+
+with usages as (
+
+    select * from {{ ref('tenant_usage_daily') }} where {{ in_run_months('billing_month') }} and is_served
+
+),
+
+cost_parts as (
+
+    select * from {{ ref('cost_daily') }}
+    where {{ in_run_months('billing_month') }} and deployment not in ({{ beside_the_models() }})
+
+),
+
+costs as (
+
+    select
+        {{ keys | join(', ') }},
+        {% for basis in cost_bases() -%}
+        {{ money_sum("case when basis = '" ~ basis ~ "' then cost_usd end") }} as {{ basis }}_cost_usd,
+        {% endfor -%}
+        min(case when is_complete then 1 else 0 end) = 1 as is_cost_complete
+    from cost_parts
+    group by {{ keys | join(', ') }}
+
+),
+
+based as (
+
+    select
+        usages.*,
+        case when tenant in ({{ unattributed() }}, {{ no_requests() }}) then 1 else 0 end as is_rest,
+        {% for basis in cost_bases() -%}
+        sum({{ basis }}_cost_usd) over row_window as all_{{ basis }}_usd,
+        {% endfor -%}
+        sum(claimed_gpu_seconds) over row_window as all_gpu_seconds
+    from usages
+    window row_window as (partition by {{ keys | join(', ') }})
+
+),
+
+-- By what model_hourly's hours cost on that basis; without a price there, by claimed time; without any, it is explained by no request.
+weighed as (
+
+    select
+        *,
+        {% for basis in cost_bases() -%}
+        case
+            when all_{{ basis }}_usd > 0 then coalesce({{ basis }}_cost_usd, 0)
+            when all_gpu_seconds > 0 then coalesce(claimed_gpu_seconds, 0)
+            else is_rest
+        end as {{ basis }}_weight{{ ',' if not loop.last }}
+        {% endfor %}
+    from based
+
+),
+
+running as (
+
+    select
+        *,
+        {% for basis in cost_bases() -%}
+        sum({{ basis }}_weight) over row_window as all_{{ basis }}_weight,
+        sum({{ basis }}_weight) over running_window as {{ basis }}_weight_to{{ ',' if not loop.last }}
+        {% endfor %}
+    from weighed
+    window
+        row_window as (partition by {{ keys | join(', ') }}),
+        running_window as (
+            partition by {{ keys | join(', ') }}
+            order by is_rest, coalesce(request_team, ''), request_team, tenant
+            rows unbounded preceding
+        )
+
+),
+
+final as (
+
+    select
+        {{ columns_of('running', keys + ['request_team', 'tenant', 'requests'] + tenant_token_facts() + ['claimed_gpu_seconds', 'energy_joules', 'location_gco2e']) }},
+        {% for basis in cost_bases() -%}
+        {% set usd, weight, weight_to = 'costs.' ~ basis ~ '_cost_usd', 'running.' ~ basis ~ '_weight', 'running.' ~ basis ~ '_weight_to' -%}
+        cast(
+            {{ shared_up_to(usd, weight_to, 'running.all_' ~ basis ~ '_weight') }}
+            - {{ shared_up_to(usd, '(' ~ weight_to ~ ' - ' ~ weight ~ ')', 'running.all_' ~ basis ~ '_weight') }} as {{ money_type() }}
+        ) as {{ basis }}_cost_usd,
+        {% endfor -%}
+        costs.is_cost_complete,
+        running.method_version
+    from running
+    left join costs
+        on running.date = costs.date
+        and running.billing_month = costs.billing_month
+        {% for key in model_keys() -%}
+        and running.{{ key }} is not distinct from costs.{{ key }}
+        {% endfor %}
+
+)
+
+select * from final

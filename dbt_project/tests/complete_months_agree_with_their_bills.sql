@@ -1,0 +1,16 @@
+-- The bill of a whole month and what is computed for it differ by more than 2 %. A warning: cost_usd stays what is computed, billed_cost_usd is what was billed.
+{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'cost_reconciliation_monthly'}}, 'expected': 'at most 2 % between the bill and the computed cost of a complete month', 'remedy': 'compare the prices of the fleet file (tariff, demand_charges, cost_rates, …) and the PUE with the invoice; if the invoice is wrong, claim the difference'}) }}
+
+select
+    billing_month,
+    site,
+    kind,
+    billed_usd,
+    computed_cost_usd,
+    difference_ratio
+from {{ ref('cost_reconciliation_monthly') }}
+where {{ in_run_months('billing_month') }}
+    and is_complete
+    and billed_hours = month_hours
+    and not is_prorated
+    and abs(difference_ratio) > 0.02

@@ -1,0 +1,51 @@
+"""Sites: where the accelerators of a fleet are, on which grid, and what is paid there.
+
+Add a fact of a whole site here. Keep out what a charge consists of (`site_charges`, `tariffs`) and what nodes have.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+from zoneinfo import available_timezones
+
+from pydantic import AfterValidator, Field
+
+from pipelines.fleet.energy_contracts import ResidualMix
+from pipelines.fleet.site_charges import CarbonPrice, Charge, DemandCharge, Hosting, Licence, Operations, Share
+from pipelines.fleet.sources import GivenName, Name, NonNegative, Part
+from pipelines.fleet.tariffs import Tariff
+
+
+def _known_zone(name: str) -> str:
+    if name not in available_timezones():
+        raise ValueError("must be an IANA time zone such as America/Los_Angeles")
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+
+
+class Site(Part):
+    """A place with one grid zone (`unknown` where it is unknown), one time zone and one facility overhead, of which
+    `cooling_share_of_overhead` is cooling; what it charges beside electricity and GPU-hours; and what a kWh emits there
+    that no contract covers."""
+
+    name: GivenName
+    zone: Name
+    time_zone: TimeZone = "UTC"
+    pue: Annotated[float, Field(strict=True, ge=1)]
+    wue_litres_per_kwh: NonNegative | None = None
+    tariff: tuple[Tariff, ...] = ()
+    cooling_share_of_overhead: Share | None = None
+    demand_charges: tuple[DemandCharge, ...] = ()
+    hosting: tuple[Hosting, ...] = ()
+    operations: tuple[Operations, ...] = ()
+    licences: tuple[Licence, ...] = ()
+    carbon_prices: tuple[CarbonPrice, ...] = ()
+    residual_mixes: tuple[ResidualMix, ...] = ()
+
+    @property
+    def charges(self) -> dict[str, tuple[Charge, ...]]:
+        """Key -> what the site pays under it, beside electricity and GPU-hours."""
+        keys = ("demand_charges", "hosting", "operations", "licences", "carbon_prices")
+        return {key: getattr(self, key) for key in keys}

@@ -1,0 +1,134 @@
+"""Cooling by a meter of its own: its kWh at the hour's tariff, shared by IT kWh; where there is none, the stated share.
+
+Each site has two A100 that draw 360 W, on nodes without a host draw: 0.72 kWh of IT an hour, and with a PUE of 1.5
+0.36 kWh beside it. A kWh costs 0.10 USD. A cooling meter is a CSV file that the fleet file maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+
+from tests.books import Book, files_source
+from tests.planted import DAY, ENERGY, OUTPUT, Series, board, plant, pod, rising, vllm
+
+# Site -> watts of its cooling meter by hour; no entry: no meter.
+WATTS = {
+    "metered": [180.0] * 24,  # half of what the PUE adds
+    "counted": [180.0] * 24,  # the same by a counter
+    "half": [180.0] * 12,  # no sample after noon
+    "over": [720.0] * 24,  # twice what the PUE adds
+}
+SITES = (*WATTS, "stated", "neither")
+
+
+def series() -> Iterator[Series]:
+    for site in SITES:
+        for of in ("a", "b"):
+            name = f"{of}-{site}"
+            yield ENERGY, board(f"GPU-{name}", f"n-{name}", **pod(name)), rising(360_000, 0, start=1e9)
+            yield OUTPUT, vllm(name, name), rising(10)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    folder = tmp_path_factory.mktemp("cooling")
+    midnight = datetime.combine(DAY, time(), UTC)
+    watts, joules = ["time,hall,watts"], ["time,hall,joules"]
+    for site, hours in WATTS.items():
+        for minute in range(0, 60 * len(hours), 5):
+            at = (midnight + timedelta(minutes=minute)).isoformat()
+            if site == "counted":
+                joules.append(f"{at},{site},{1e6 + 180 * 60 * minute}")
+            else:
+                watts.append(f"{at},{site},{hours[minute // 60]}")
+    (folder / "watts.csv").write_text("\n".join(watts) + "\n", encoding="utf-8")
+    (folder / "joules.csv").write_text("\n".join(joules) + "\n", encoding="utf-8")
+    chillers = {
+        "name": "chillers",
+        "kind": "files",
+        "interval_seconds": 300,
+        "files": [
+            {
+                "path": f"{what}.csv",
+                "time": "time",
+                "labels": {"site": "hall"},
+                "values": {metric: what},
+            }
+            for what, metric in (
+                ("watts", "facility_cooling_power_watts"),
+                ("joules", "facility_cooling_energy_joules_total"),
+            )
+        ],
+    }
+    planted = plant(
+        folder,
+        series(),
+        sources=[files_source("cluster", "recorded/cluster/*.parquet"), chillers],
+        sites=[
+            {
+                "name": site,
+                "zone": "unknown",
+                "pue": 1.5,
+                "tariff": [{"usd_per_kwh": 0.1}],
+                **({} if site == "neither" else {"cooling_share_of_overhead": 0.75}),
+            }
+            for site in SITES
+        ]
+        + [{"name": "west", "zone": "unknown", "pue": 1.5}],
+        nodes=[{"name": f"n-{of}-{site}", "site": site, "host_watts": 0} for site in SITES for of in ("a", "b")],
+        cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+    )
+    planted.run()
+    return planted
+
+
+# A board's IT is 0.864 USD a day, what the PUE adds 0.432 USD.
+@pytest.mark.parametrize(
+    ("site", "cooling", "overhead", "basis"),
+    [
+        ("metered", 0.216, 0.216, "measured"),  # 4.32 kWh of cooling, half of them at 0.10 USD
+        ("counted", 0.216, 0.216, "measured"),
+        ("half", 0.108 + 0.162, 0.108 + 0.054, "mixed"),  # from noon on three quarters of what the PUE adds
+        ("over", 0.864, 0.0, "measured_over_pue"),
+        ("stated", 0.324, 0.108, "stated"),
+        ("neither", None, 0.432, None),
+    ],
+)
+def test_cooling_is_what_its_meter_measured_else_the_stated_share(
+    book: Book, site: str, cooling: float | None, overhead: float, basis: str | None
+) -> None:
+    found = {
+        part: (usd, of_cooling)
+        for part, usd, of_cooling in book.query(
+            "select part, round(cost_usd::double, 6), cooling_basis from marts.cost_daily where basis = 'allocation'"
+            " and model = ? and part in ('energy', 'cooling', 'overhead')",
+            [f"a-{site}"],
+        )
+    }
+    assert found["energy"] == (0.864, None)
+    assert found["overhead"] == (pytest.approx(overhead, abs=1e-6), None)
+    assert found.get("cooling") == (None if cooling is None else (pytest.approx(cooling, abs=1e-6), basis))
+
+
+def test_the_productive_share_of_measured_cooling_is_marginal(book: Book) -> None:
+    # (360 − 93) / 360 of a board's energy is productive.
+    assert book.query(
+        "select round(sum(cost_usd)::double, 6) from marts.cost_daily where basis = 'marginal' and part = 'cooling'"
+        " and model = 'a-metered'"
+    ) == [(pytest.approx(0.216 * 267 / 360, abs=1e-6),)]
+
+
+def test_a_cooling_meter_is_no_meter_of_the_ledger(book: Book) -> None:
+    assert book.query(
+        "select site, sum(energy_joules)::double / 3.6e6 from marts.energy_ledger group by site order by site"
+    ) == [(site, pytest.approx(17.28)) for site in sorted(SITES)]
+    assert (
+        book.query(
+            "select site, part from (select site, part, basis, sum(cost_usd) as usd from marts.cost_daily group by all)"
+            " group by site, part having count(distinct usd) > 1 or count(*) <> 4"
+        )
+        == []
+    )

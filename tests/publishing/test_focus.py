@@ -1,0 +1,115 @@
+"""The FOCUS files of the demo: what FOCUS' own validator finds, and that they are the cost of the marts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipelines.fleet.fleet_file import PROJECT
+from tests.books import Book
+
+# What this fleet supports of FOCUS' conditional rules. Not among them: zones, capacity reservations, prices in other
+# currencies, public price lists. The demo has no commitments; the validator wants the status of a commitment in all
+# rows where there are some, also in rows without one, which the specification does not.
+SUPPORTED = (
+    "ACCOUNT_NAMING",
+    "BILLING_BASED_ON_PROVISIONED_RESOURCES",
+    "MULTIPLE_BILLING_ACCOUNT_TYPES",
+    "MULTIPLE_PRICING_CATEGORIES",
+    "MULTIPLE_SUB_ACCOUNT_TYPES",
+    "NEGOTIATED_PRICING",
+    "REGION",
+    "RESOURCE_TYPE_ASSIGNMENT",
+    "SUB_ACCOUNT",
+    "TAGGING",
+    "UNIT_PRICING",
+    "USAGE_MEASUREMENT",
+)
+
+
+def validator() -> Path:
+    """The validator in its own environment. Without it the test is skipped, but fails where CI=true."""
+    path = PROJECT / ".venv/focus/bin/focus-validator"
+    if not path.exists():
+        message = "needs the validator of FOCUS files: make focus"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+def found_by_validator(file: Path, folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
+    """How many rules passed, failed and were skipped, and the rules that failed."""
+    # It reads this list relative to where it runs.
+    (currencies,) = (PROJECT / ".venv/focus").glob("lib/python*/site-packages/focus_validator/rules/currency_codes.csv")
+    rules = folder / "focus_validator/rules"
+    rules.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(currencies, rules / "currency_codes.csv")
+    command = [validator(), "--data-file", file, "--block-download", "--validate-version", "1.2"]
+    done = subprocess.run(
+        [*command, "--focus-dataset", "CostAndUsage", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    # It exits 0 whatever it finds.
+    counts = re.findall(r"^Total: (\d+) \| Pass: (\d+) \| Fail: (\d+) \| Skipped: (\d+)$", done.stdout, re.MULTILINE)
+    assert done.returncode == 0 and len(counts) == 1, done.stdout[-2000:] + done.stderr[-2000:]
+    names = ("total", "passed", "failed", "skipped")
+    return dict(zip(names, map(int, counts[0]), strict=True)), set(
+        re.findall(r"^❌ ([\w-]+): FAIL", done.stdout, re.MULTILINE)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("month", ["2026-09", "2026-10"])
+def test_the_validator_finds_nothing_but_a_rule_that_contradicts_another(
+    four_weeks: tuple[Book, str], tmp_path: Path, month: str
+) -> None:
+    """InvoiceId-C-005 wants an invoice in every row, InvoiceId-C-004 none where a charge is on no invoice."""
+    file = four_weeks[0].fleet.published / f"latest/focus/cost_and_usage_{month}.csv"
+    assert found_by_validator(file, tmp_path) == (
+        {"total": 578, "passed": 136, "failed": 1, "skipped": 441},
+        {"InvoiceId-C-005-C"},
+    )
+    listed = ",".join(f"{name}_SUPPORTED" for name in SUPPORTED)
+    assert found_by_validator(file, tmp_path, "--applicability-criteria", listed) == (
+        {"total": 578, "passed": 253, "failed": 1, "skipped": 324},
+        {"InvoiceId-C-005-C"},
+    )
+
+
+@pytest.mark.slow
+def test_the_validator_is_not_asked_in_vain(four_weeks: tuple[Book, str], tmp_path: Path) -> None:
+    """The same file with a currency that does not exist."""
+    file = four_weeks[0].fleet.published / "latest/focus/cost_and_usage_2026-09.csv"
+    (tmp_path / "wrong.csv").write_text(file.read_text().replace(",USD,", ",USX,"), encoding="utf-8")
+    _, failed = found_by_validator(tmp_path / "wrong.csv", tmp_path)
+    assert failed > {"InvoiceId-C-005-C"}
+
+
+@pytest.mark.slow
+def test_the_files_are_the_allocated_cost_of_the_marts(four_weeks: tuple[Book, str]) -> None:
+    book, _ = four_weeks
+    files = book.fleet.published / "latest/focus/*.csv"
+    assert book.query(
+        "select sum(BilledCost::decimal(28, 12))"
+        " - (select sum(cost_usd) from marts.cost_daily where basis = 'allocation')"
+        f" from read_csv('{files}', all_varchar = true)"
+    ) == [(0,)]
+    # A date in three tariffs has three rows of each model's energy, in the order of their prices.
+    assert book.query(
+        "select SkuPriceId, ListUnitPrice::double, PricingUnit, ChargePeriodStart, ChargePeriodEnd, BillingPeriodStart"
+        f" from read_csv('{files}', all_varchar = true) where ChargePeriodStart = '2026-10-10T00:00:00Z'"
+        " and x_Model = 'Kimi-K2.5' and x_Part = 'energy' order by 1"
+    ) == [
+        (f"energy/{price}", price, "kWh", "2026-10-10T00:00:00Z", "2026-10-11T00:00:00Z", "2026-10-01T07:00:00Z")
+        for price in (0.11, 0.14, 0.23)
+    ]
