@@ -216,7 +216,7 @@ def test_a_failed_model_reports_its_reason() -> None:
 
 def test_the_lookback_is_the_dbt_projects() -> None:
     """Months that a booked date's lookback reaches are committed again: of as many days as the models read, and of the
-    models that say so."""
+    models with that setting."""
     stated = yaml.safe_load((dbt_run.DBT_PROJECT / "dbt_project.yml").read_text(encoding="utf-8"))
     assert stated["vars"]["curve_lookback_days"] == LOOKBACK_DAYS
     marts = (dbt_run.DBT_PROJECT / "models/marts").glob("*.sql")
