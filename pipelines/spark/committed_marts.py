@@ -53,6 +53,7 @@ REMADE = frozenset(
         "phase_fit",
         "phase_pools_hourly",
         "recoverable_energy",
+        "scenario_results",
         "slo_capacity",
     }
 )
