@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
@@ -160,15 +160,20 @@ PARSED = "partial_parse.msgpack"
 
 @dataclass(frozen=True)
 class Book:
-    """A fleet's warehouse in a folder of its own, and the dbt project that books it."""
+    """A fleet's warehouse in a folder of its own, and the dbt project that books it.
+
+    With `marts` only these are made, with what they read, and no advice: most tests read two or three of all, and the
+    core of the ledger is a third of the models.
+    """
 
     fleet: Fleet
     project: Path = DBT_PROJECT
+    marts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, fleet: Path, data: Path, project: Path = DBT_PROJECT) -> Book:
+    def of(cls, fleet: Path, data: Path, project: Path = DBT_PROJECT, marts: tuple[str, ...] = ()) -> Book:
         """The book of a fleet file with its data under `data`; made by `run`, or by `command`."""
-        return cls(load_fleet(fleet, environment(data)), project)
+        return cls(load_fleet(fleet, environment(data)), project, marts)
 
     def run(self, start: date | None = None, end: date | None = None, *, threads: int = 2) -> tuple[date, date]:
         """Land and book the dates [start, end), by default the whole period; returns the dates that were booked."""
@@ -201,12 +206,13 @@ class Book:
             ).fetchall() != [(0,)]
         if not is_seeded:
             self.dbt("seed", threads=threads)
-        self.dbt("run", dates=(first, last), threads=threads)
+        self.dbt("run", *self._selection(), dates=(first, last), threads=threads)
         with self.connection() as connection:
-            efficiency_fits.write_fits(connection)
-            cost_forecasts.write_forecasts(connection)
-            right_sizing_table.write_right_sizing(connection)
-            consolidation_table.write_consolidation(connection)
+            if not self.marts:
+                efficiency_fits.write_fits(connection)
+                cost_forecasts.write_forecasts(connection)
+                right_sizing_table.write_right_sizing(connection)
+                consolidation_table.write_consolidation(connection)
             due_dates.booked(connection, first, last)
         return first, last
 
@@ -271,7 +277,10 @@ class Book:
         shutil.copyfile(self.fleet.warehouse, root / "warehouse.duckdb")
         if is_published and self.fleet.published.exists():
             shutil.copytree(self.fleet.published, root / "published", symlinks=True)
-        return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
+        return replace(self, fleet=self.fleet.model_copy(update={"root": root}), project=project or self.project)
+
+    def _selection(self) -> list[str]:
+        return ["--select", *(f"+{mart}" for mart in self.marts)] if self.marts else []
 
 
 @cache

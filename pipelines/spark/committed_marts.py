@@ -54,6 +54,7 @@ REMADE = frozenset(
         "phase_pools_hourly",
         "platform_results",
         "recoverable_energy",
+        "scenario_results",
         "slo_capacity",
     }
 )

@@ -6,8 +6,10 @@ prices to a hundredth of a cent (0.00005 USD per million tokens).
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,6 @@ from pipelines.landing import benchmark_landing, fleet_landing
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
 
-TPUT, PRICE = 0.05, 0.00005
 MARTS = ("platform_results",)
 
 
