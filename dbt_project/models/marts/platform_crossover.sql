@@ -1,4 +1,4 @@
--- Where the cheapest platform changes: as users want more speed, as the accelerators stand less than full, as electricity becomes dearer.
+-- Where the cheapest platform changes: as users want more speed, as accelerators are less than full, as electricity becomes dearer.
 {{ config(replaces='all') }}
 {% set groups = work_keys() + ['selection', 'ownership'] %}
 {% set compared_groups = groups + ['target_output_tokens_per_second_per_user'] %}
