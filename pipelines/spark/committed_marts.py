@@ -53,6 +53,8 @@ REMADE = frozenset(
         "phase_energy",
         "phase_fit",
         "phase_pools_hourly",
+        "platform_comparison",
+        "platform_crossover",
         "platform_results",
         "recoverable_energy",
         "scenario_results",
