@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ from pipelines.booking.project import prepared_project
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
 from pipelines.landing import (
+    benchmark_landing,
     bill_landing,
     fleet_landing,
     grid_landing,
@@ -160,15 +161,20 @@ PARSED = "partial_parse.msgpack"
 
 @dataclass(frozen=True)
 class Book:
-    """A fleet's warehouse in a folder of its own, and the dbt project that books it."""
+    """A fleet's warehouse in a folder of its own, and the dbt project that books it.
+
+    With `marts` only these are made, with what they read, and no advice: most tests read two or three of all, and the
+    core of the ledger is a third of the models.
+    """
 
     fleet: Fleet
     project: Path = DBT_PROJECT
+    marts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, fleet: Path, data: Path, project: Path = DBT_PROJECT) -> Book:
+    def of(cls, fleet: Path, data: Path, project: Path = DBT_PROJECT, marts: tuple[str, ...] = ()) -> Book:
         """The book of a fleet file with its data under `data`; made by `run`, or by `command`."""
-        return cls(load_fleet(fleet, environment(data)), project)
+        return cls(load_fleet(fleet, environment(data)), project, marts)
 
     def run(self, start: date | None = None, end: date | None = None, *, threads: int = 2) -> tuple[date, date]:
         """Land and book the dates [start, end), by default the whole period; returns the dates that were booked."""
@@ -189,6 +195,7 @@ class Book:
             for source in self.fleet.requests:
                 request_landing.land(connection, source.collector(), start, end, run_id="test", force=force)
             fleet_landing.write_run_windows(connection, self.fleet)
+            benchmark_landing.write_benchmark_results(connection, self.fleet)
             bill_landing.write_bills(connection, self.fleet)
             return telemetry_assets.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 
@@ -201,12 +208,13 @@ class Book:
             ).fetchall() != [(0,)]
         if not is_seeded:
             self.dbt("seed", threads=threads)
-        self.dbt("run", dates=(first, last), threads=threads)
+        self.dbt("run", *self._selection(), dates=(first, last), threads=threads)
         with self.connection() as connection:
-            efficiency_fits.write_fits(connection)
-            cost_forecasts.write_forecasts(connection)
-            right_sizing_table.write_right_sizing(connection)
-            consolidation_table.write_consolidation(connection)
+            if not self.marts:
+                efficiency_fits.write_fits(connection)
+                cost_forecasts.write_forecasts(connection)
+                right_sizing_table.write_right_sizing(connection)
+                consolidation_table.write_consolidation(connection)
             due_dates.booked(connection, first, last)
         return first, last
 
@@ -271,7 +279,10 @@ class Book:
         shutil.copyfile(self.fleet.warehouse, root / "warehouse.duckdb")
         if is_published and self.fleet.published.exists():
             shutil.copytree(self.fleet.published, root / "published", symlinks=True)
-        return Book(self.fleet.model_copy(update={"root": root}), project or self.project)
+        return replace(self, fleet=self.fleet.model_copy(update={"root": root}), project=project or self.project)
+
+    def _selection(self) -> list[str]:
+        return ["--select", *(f"+{mart}" for mart in self.marts)] if self.marts else []
 
 
 @cache

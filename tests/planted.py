@@ -68,11 +68,16 @@ def vllm(name: str, model: str, **labels: str) -> dict[str, str]:
 
 
 def plant(
-    folder: Path, series: Iterable[Series] | Mapping[str, Iterable[Series]], *, days: int = 1, **fleet: object
+    folder: Path,
+    series: Iterable[Series] | Mapping[str, Iterable[Series]],
+    *,
+    days: int = 1,
+    marts: tuple[str, ...] = (),
+    **fleet: object,
 ) -> Book:
     """Write the fleet file and the samples of each source (`cluster`, where there is one); nothing is landed.
 
-    Keys of `fleet` are written into the fleet file as they are. `Book.run()` lands and books it.
+    Keys of `fleet` are written into the fleet file as they are. `Book.run()` lands and books it; see Book for `marts`.
     """
     by_source = series if isinstance(series, Mapping) else {"cluster": series}
     for source, of_source in by_source.items():
@@ -86,7 +91,7 @@ def plant(
     }
     path = folder / "fleet.yaml"
     path.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
-    return Book.of(path, folder / "data")
+    return Book.of(path, folder / "data", marts=marts)
 
 
 def _times(first: float, last: float, step: float) -> list[float]:

@@ -110,7 +110,7 @@ class Benchmark(Part):
     `as_of` is the date at which they were published."""
 
     name: SourceName
-    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy"]
+    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy", "vllm_bench", "sglang_bench"]
     path: FleetPath
     as_of: date
     system: Name | None = None

@@ -52,6 +52,7 @@ REMADE = frozenset(
         "phase_energy",
         "phase_fit",
         "phase_pools_hourly",
+        "platform_results",
         "rack_economics_daily",
         "recoverable_energy",
         "scenario_results",

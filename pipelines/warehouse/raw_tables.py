@@ -41,12 +41,15 @@ RAW_TABLES = {
     " key_hash varchar, input_tokens bigint, cached_input_tokens bigint, cache_write_input_tokens bigint,"
     " output_tokens bigint, reasoning_output_tokens bigint, tokens_basis varchar, spend_usd double,"
     " stated_concurrency double",
+    # Throughput and watts are the whole system's; what is published per GPU is kept for rows without a number of GPUs.
     "benchmark_results": "source varchar, benchmark varchar, result_id varchar, submitter varchar, system varchar,"
-    " accelerator varchar, accelerators double, model varchar, precision varchar, framework varchar, scenario varchar,"
-    " input_length_tokens double, output_length_tokens double, concurrency double, output_tokens_per_second double,"
-    " total_tokens_per_second double, output_tokens_per_second_per_user double,"
-    " output_tokens_per_second_per_user_basis varchar, ttft_seconds double, end_to_end_seconds double, watts double,"
-    " watts_basis varchar, result_value double, result_unit varchar, file varchar, as_of date",
+    " accelerator varchar, accelerators double, model varchar, architecture varchar, precision varchar,"
+    " framework varchar, software varchar, scenario varchar, configuration varchar, is_disaggregated boolean,"
+    " speculation varchar, input_length_tokens double, output_length_tokens double, concurrency double,"
+    " output_tokens_per_second double, total_tokens_per_second double, total_tokens_per_second_per_gpu double,"
+    " output_tokens_per_second_per_user double, output_tokens_per_second_per_user_basis varchar, ttft_seconds double,"
+    " ttft_p99_seconds double, tpot_p99_seconds double, end_to_end_seconds double, watts double, watts_basis varchar,"
+    " result_value double, result_unit varchar, file varchar, measured_on date, run_url varchar, as_of date",
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
     " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
     " detail varchar",

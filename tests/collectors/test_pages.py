@@ -97,7 +97,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         "engines": [{"engine": "tgi:*", "model": "mistral-7b"}, {"engine": "llamacpp:*", "model": "qwen3-4b"}],
     }
     (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
-    made = Book.of(folder / "fleet.yaml", folder / "data")
+    made = Book.of(folder / "fleet.yaml", folder / "data", marts=("energy_ledger", "token_ledger"))
     spool, families = Spool(made.fleet.root / "spool"), read_families(BUNDLED_CATALOGUE)
     when = "before"
 

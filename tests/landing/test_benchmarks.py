@@ -89,6 +89,109 @@ AGENTIC = {
     "power_valid": 0,
     "avg_total_gpu_power_w": 2365.0,
 }
+PUBLISHED = {
+    "hardware": "b200",
+    "framework": "sglang",
+    "model": "dsr1",
+    "precision": "fp8",
+    "spec_method": "mtp",
+    "disagg": False,
+    "is_multinode": False,
+    "prefill_tp": 8,
+    "prefill_ep": 8,
+    "prefill_dp_attention": False,
+    "prefill_num_workers": 0,
+    "decode_tp": 8,
+    "decode_ep": 8,
+    "decode_dp_attention": False,
+    "decode_num_workers": 0,
+    "num_prefill_gpu": 64,
+    "num_decode_gpu": 64,
+    "isl": 8192,
+    "osl": 1024,
+    "conc": 4,
+    "image": "sglang:v9",
+    "metrics": {
+        "tput_per_gpu": 300.0,
+        "input_tput_per_gpu": 260.0,
+        "output_tput_per_gpu": 40.0,
+        "median_intvty": 50.0,
+        "median_ttft": 0.5,
+        "p99_ttft": 1.5,
+        "p99_tpot": 0.025,
+        "median_e2el": 20.5,
+        "avg_power_w": 600.0,
+    },
+    "workers": None,
+    "date": "2026-05-18",
+    "run_url": "https://example.org/runs/1",
+}
+# Two prefill GPUs of 500 input tokens a second, four that decode of 125: (2 × 500 + 4 × 125) / 6 = 250 each.
+SPLIT = PUBLISHED | {
+    "disagg": True,
+    "prefill_num_workers": 1,
+    "decode_num_workers": 2,
+    "prefill_tp": 2,
+    "decode_tp": 2,
+    "num_prefill_gpu": 2,
+    "num_decode_gpu": 4,
+    "metrics": {"tput_per_gpu": 250.0, "input_tput_per_gpu": 500.0, "output_tput_per_gpu": 125.0},
+}
+ML_ENERGY = {
+    "model_id": "Qwen/Qwen3-32B",
+    "task": "gpqa",
+    "architecture": "Dense Transformer",
+    "weight_precision": "bfloat16",
+    "output_length_distribution": {"bins": [1.0], "counts": []},
+    "configurations": [
+        {
+            "gpu_model": "B200",
+            "num_gpus": 2,
+            "max_num_seqs": 8,
+            "avg_output_len": 7000.5,
+            "avg_power_watts": 800.0,
+            "median_itl_ms": 25.0,
+            "output_throughput_tokens_per_sec": 400.0,
+            "energy_per_token_joules": 2.0,
+            "parallelization": {"data_parallel": 1, "expert_parallel": 1, "tensor_parallel": 2, "notes": ""},
+        }
+    ],
+}
+VLLM_BENCH = {
+    "date": "20260518-134502",
+    "backend": "vllm",
+    "label": None,
+    "model_id": "Qwen/Qwen3-32B",
+    "max_concurrency": 16,
+    "request_rate": "inf",
+    "duration": 100.0,
+    "completed": 200,
+    "total_input_tokens": 204800,
+    "total_output_tokens": 102400,
+    "output_throughput": 1024.0,
+    "total_token_throughput": 3072.0,
+    "median_ttft_ms": 250.0,
+    "p99_ttft_ms": 900.0,
+    "median_tpot_ms": 20.0,
+    "p99_tpot_ms": 40.0,
+}
+SGLANG_BENCH = {
+    "backend": "sglang",
+    "dataset_name": "random",
+    "request_rate": 4.0,
+    "max_concurrency": None,
+    "server_info": {"model_path": "Qwen/Qwen3-32B", "version": "0.5.5"},
+    "completed": 100,
+    "total_input_tokens": 102400,
+    "total_output_tokens": 51200,
+    "input_throughput": 2000.0,
+    "output_throughput": 1000.0,
+    "median_e2e_latency_ms": 10500.0,
+    "median_ttft_ms": 500.0,
+    "p99_ttft_ms": 1250.0,
+    "median_tpot_ms": 12.5,
+    "p99_tpot_ms": 25.0,
+}
 AA = (
     "System,Accelerator,Number of Accelerators,Model,Precision,Concurrency,System Output Throughput (tokens/s),"
     "Output Speed per Query (tokens/s),End-to-End Latency per Query (s)\n"
@@ -138,9 +241,11 @@ def test_inferencex_is_multiplied_by_the_gpus_that_it_was_divided_by(tmp_path: P
         "model": "openai/gpt-oss-120b",
         "precision": "fp4",
         "framework": "vllm",
+        "speculation": "none",
         "input_length_tokens": 1024.0,
         "output_length_tokens": 8192.0,
         "concurrency": 64.0,
+        "total_tokens_per_second_per_gpu": 900.0,
         "total_tokens_per_second": 7200.0,
         "output_tokens_per_second": 6400.0,
         "output_tokens_per_second_per_user": 80.0,
@@ -165,6 +270,117 @@ def test_inferencex_is_multiplied_by_the_gpus_that_it_was_divided_by(tmp_path: P
     }
     assert (agentic["ttft_seconds"], agentic["output_tokens_per_second_per_user"]) == (1.5, 113.0)
     assert "watts" not in agentic  # its power was marked as not valid
+
+
+def test_a_published_row_has_the_gpus_of_its_parallelism_not_tp_times_ep(tmp_path: Path) -> None:
+    (row,) = results("inferencex", tmp_path, json.dumps([PUBLISHED]))
+    assert row == {
+        "file": "file.json",
+        "result_id": "b200/sglang/dsr1/fp8/mtp/tp 8, ep 8/8192/1024/4",
+        "system": "b200",
+        "accelerator": "b200",
+        "accelerators": 8.0,
+        "model": "dsr1",
+        "precision": "fp8",
+        "framework": "sglang",
+        "software": "sglang:v9",
+        "scenario": "8192 in, 1024 out",
+        "configuration": "tp 8, ep 8",
+        "is_disaggregated": False,
+        "speculation": "mtp",
+        "input_length_tokens": 8192.0,
+        "output_length_tokens": 1024.0,
+        "concurrency": 4.0,
+        "total_tokens_per_second_per_gpu": 300.0,
+        "total_tokens_per_second": 2400.0,
+        "output_tokens_per_second": 320.0,
+        "output_tokens_per_second_per_user": 50.0,
+        "output_tokens_per_second_per_user_basis": "1 / median TPOT",
+        "ttft_seconds": 0.5,
+        "ttft_p99_seconds": 1.5,
+        "tpot_p99_seconds": 0.025,
+        "end_to_end_seconds": 20.5,
+        "watts": 4800.0,
+        "watts_basis": "measured_board",
+        "measured_on": date(2026, 5, 18),
+        "run_url": "https://example.org/runs/1",
+    }
+
+
+def test_roles_with_gpus_of_their_own_are_added_up(tmp_path: Path) -> None:
+    no_workers = SPLIT | {"prefill_num_workers": 0, "decode_num_workers": 0, "num_prefill_gpu": 4}
+    split, undivided = results("inferencex", tmp_path, json.dumps([SPLIT, no_workers]))
+    # Output is published per GPU that decodes.
+    assert (split["accelerators"], split["total_tokens_per_second"]) == (6, 1500)
+    assert split["output_tokens_per_second"] == 500
+    assert split["configuration"] == "1 prefill on 2 GPUs (tp 2, ep 8) + 2 decode on 4 GPUs (tp 2, ep 8)"
+    # Without workers the GPUs that decode are all. The roles' rates do not add up to the total: output is unknown.
+    assert (undivided["accelerators"], undivided["total_tokens_per_second"]) == (4.0, 1000.0)
+    assert "output_tokens_per_second" not in undivided
+
+
+def test_a_published_row_without_gpus_keeps_what_is_published_for_each(tmp_path: Path) -> None:
+    gone = {name: value for name, value in PUBLISHED.items() if name not in ("decode_tp", "num_decode_gpu")}
+    (row,) = results("inferencex", tmp_path, json.dumps([gone]))
+    assert row["total_tokens_per_second_per_gpu"] == 300.0
+    assert {"accelerators", "total_tokens_per_second", "output_tokens_per_second", "watts"} & row.keys() == set()
+
+
+def test_ml_energys_own_json_is_read_like_its_table(tmp_path: Path) -> None:
+    (row,) = results("ml_energy", tmp_path, json.dumps(ML_ENERGY))
+    assert row == {
+        "file": "file.json",
+        "result_id": "gpqa/Qwen/Qwen3-32B/bfloat16/B200/2/8/2/1/1",
+        "submitter": "ML.ENERGY",
+        "system": "2xB200",
+        "accelerator": "B200",
+        "accelerators": 2.0,
+        "model": "Qwen/Qwen3-32B",
+        "architecture": "Dense Transformer",
+        "precision": "bfloat16",
+        "scenario": "gpqa",
+        "configuration": "tp 2, ep 1, dp 1",
+        "output_length_tokens": 7000.5,
+        "concurrency": 8.0,
+        "output_tokens_per_second": 400.0,
+        "output_tokens_per_second_per_user": 40.0,
+        "output_tokens_per_second_per_user_basis": "1 / median inter-token latency",
+        "watts": 800.0,
+        "watts_basis": "measured_board",
+        "result_value": 2.0,
+        "result_unit": "J/output token",
+    }
+
+
+def test_load_generators_totals_become_means_per_request(tmp_path: Path) -> None:
+    (vllm,) = results("vllm_bench", tmp_path, json.dumps(VLLM_BENCH), accelerator="h200", accelerators=8)
+    assert vllm == {
+        "file": "file.json",
+        "result_id": "run/16.0 at once/inf/204800/102400/200",
+        "framework": "vllm",
+        "accelerator": "h200",
+        "accelerators": 8,
+        "model": "Qwen/Qwen3-32B",
+        "input_length_tokens": 1024.0,
+        "output_length_tokens": 512.0,
+        "concurrency": 16.0,
+        "total_tokens_per_second": 3072.0,
+        "output_tokens_per_second": 1024.0,
+        "output_tokens_per_second_per_user": 50.0,
+        "output_tokens_per_second_per_user_basis": "1 / median TPOT",
+        "ttft_seconds": 0.25,
+        "ttft_p99_seconds": 0.9,
+        "tpot_p99_seconds": 0.04,
+        "measured_on": date(2026, 5, 18),
+    }
+    two_lines = json.dumps(SGLANG_BENCH) + "\n" + json.dumps(SGLANG_BENCH | {"total_throughput": 3500.0}) + "\n"
+    older, newer = results("sglang_bench", tmp_path, two_lines, "runs.jsonl")
+    # A rate of requests is no concurrency. Versions that lack the total have both of its parts.
+    assert "concurrency" not in older
+    assert (older["total_tokens_per_second"], newer["total_tokens_per_second"]) == (3000.0, 3500.0)
+    assert (older["model"], older["software"], older["scenario"]) == ("Qwen/Qwen3-32B", "0.5.5", "random")
+    assert (older["input_length_tokens"], older["output_length_tokens"]) == (1024.0, 512.0)
+    assert (older["output_tokens_per_second_per_user"], older["end_to_end_seconds"]) == (80.0, 10.5)
 
 
 def test_artificial_analysis_tables_are_read_by_their_column_names(tmp_path: Path) -> None:
@@ -216,6 +432,30 @@ def test_the_ml_energy_runs_land_and_their_watts_explain_their_joules(
     ).fetchall()
     # Three configurations were measured twice.
     assert found == (835, 34, ["B200", "H100"], True, 838, date(2026, 2, 1), "ml_energy")
+
+
+def test_the_published_tables_of_inferencex_land_whole(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    entries = "".join(
+        f"  - {{name: {name}, kind: {kind}, path: '${{DATA}}/{path}', as_of: 2026-06-11}}\n"
+        for name, kind, path in (
+            ("now", "inferencex", "inferencex/benchmarks.json"),
+            ("earlier", "inferencex", "inferencex/history.json"),
+            ("models", "ml_energy", "ml_energy_v3/models"),
+        )
+    )
+    fleet = fleet_of(tmp_path, entries, DATA=str(validation_data()))
+    assert benchmark_landing.write_benchmark_results(held, fleet) == [
+        benchmark_landing.Reading("now", 435),
+        benchmark_landing.Reading("earlier", 816),
+        benchmark_landing.Reading("models", 37),
+    ]
+    found = held.execute(
+        """
+        select source, count(distinct accelerator), count(run_url), count(accelerators), count(watts), max(accelerators)
+        from raw.benchmark_results where benchmark = 'inferencex' group by 1 order by 1 desc
+        """
+    ).fetchall()
+    assert found == [("now", 9, 435, 435, 17, 80.0), ("earlier", 4, 816, 816, 0, 96.0)]
 
 
 def test_files_that_cannot_be_read_keep_what_they_gave_and_harm_no_other(tmp_path: Path) -> None:
@@ -297,7 +537,17 @@ def broken(**changes: Any) -> str:
         ("mlperf", broken(Performance_Result=-1), "Performance_Result: got -1, expected a number, 0 or more"),
         ("mlperf", broken(Power_Result="many"), "Power_Result: got 'many'"),
         ("mlperf", '[{"Performance_Result": NaN}]', "is not JSON"),
-        ("inferencex", json.dumps({"hw": "h200"}), "tp: missing; there are hw"),
+        ("inferencex", json.dumps({"hw": "h200"}), "tput_per_gpu: missing; there are hw"),
+        ("inferencex", json.dumps([PUBLISHED | {"metrics": {}}]), "file.json[0]: tput_per_gpu: missing"),
+        (
+            "inferencex",
+            json.dumps([PUBLISHED | {"date": "soon"}]),
+            "date: got 'soon', expected a date such as 2026-05-18",
+        ),
+        ("vllm_bench", json.dumps({"completed": 2}), "output_throughput: missing; there are completed"),
+        ("vllm_bench", "[1]", "[0] is a int, expected an object"),
+        ("sglang_bench", '{"completed": 1, "output_throughput": "fast"}', "output_throughput: got 'fast'"),
+        ("sglang_bench", "not json", "is not JSON"),
         ("inferencex", json.dumps(INFERENCEX | {"tput_per_gpu": None}), "tput_per_gpu: missing"),
         ("inferencex", json.dumps(INFERENCEX | {"tput_per_gpu": "inf"}), "tput_per_gpu: got 'inf'"),
         ("artificial_analysis", "a,b\n1,2\n", "no column for concurrency; there are 'a', 'b'"),

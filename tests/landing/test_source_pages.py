@@ -36,7 +36,7 @@ from pipelines.warehouse.raw_tables import create_tables
 from tests.books import validation_data
 from tests.collectors.test_load_tests import aiperf_record
 from tests.collectors.test_requests import SPEND_LOG
-from tests.landing.test_benchmarks import AA, INFERENCEX, MLPERF
+from tests.landing.test_benchmarks import AA, INFERENCEX, MLPERF, SGLANG_BENCH, VLLM_BENCH
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -139,6 +139,8 @@ WRITERS: Mapping[str, Callable[[Path, Mapping[str, Any]], None]] = {
     "mlperf": _text(json.dumps([MLPERF])),
     "inferencex": _text(json.dumps([INFERENCEX])),
     "artificial_analysis": _text(AA),
+    "vllm_bench": _text(json.dumps(VLLM_BENCH)),
+    "sglang_bench": _text(json.dumps(SGLANG_BENCH)),
     "prices": _price_list,
 }
 

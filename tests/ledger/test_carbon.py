@@ -75,6 +75,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     planted = plant(
         folder,
         series(),
+        marts=("sci_daily", "site_footprint_daily", "site_scope2_hourly"),
         sites=[
             {"name": "west", "zone": "unknown", "pue": 1.25},
             *({"name": name, **SITE, **changes} for name, (changes, _) in SITES.items()),

@@ -30,6 +30,7 @@ from tests.planted import (
 )
 
 END = 3 * DAY_SECONDS
+MARTS = ("energy_ledger", "fleet_daily", "model_daily", "reconciliation_daily")
 SECOND_DAY = DAY + timedelta(days=1)
 FREE, UNKNOWN = "__unallocated__", "__unknown__"
 EXPORTER = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x7", "container": "nvidia-dcgm-exporter"}
@@ -142,7 +143,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 
 def fleet(folder: Path) -> Book:
-    return plant(folder, [*scrapers(), *silences()], days=3, devices=LISTED, max_spread_days=2)
+    return plant(folder, [*scrapers(), *silences()], days=3, marts=MARTS, devices=LISTED, max_spread_days=2)
 
 
 def seconds_by_engine(book: Book, uuid: str, date: object = DAY) -> dict[str, float]:

@@ -25,6 +25,7 @@ from tests.planted import (
 )
 
 END = 2 * DAY_SECONDS
+MARTS = ("energy_ledger", "model_daily", "token_ledger")
 NOON = 12 * HOURS
 FREE = "__unallocated__"  # a board that the fleet file assigns at other times
 LLAMA = "llamacpp:tokens_predicted_total"
@@ -85,7 +86,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     ]
     models = [{"name": "plain", "aliases": ["org/plain"]}]
     folder = tmp_path_factory.mktemp("models")
-    made = plant(folder, planted(), days=2, nodes=nodes, models=models, assignments=assignments)
+    made = plant(folder, planted(), days=2, marts=MARTS, nodes=nodes, models=models, assignments=assignments)
     made.run()
     return made
 

@@ -34,7 +34,7 @@ def built(
     with running.process() as process:
         files, control = raw
         work = partial(driver.build, lake, files, control, GOOD, END, dbt_vars=dbt_vars, project=project)
-        process.submit(work).result(timeout=1200)
+        process.submit(work).result(timeout=2400)
     with duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
 

@@ -77,7 +77,7 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
 
     # Two runs: all days but one, then the last day beside them, during which a worker is killed.
     with building(spark_cluster, book, lake, (start, last), raw) as build:
-        first = build.result(timeout=1200)
+        first = build.result(timeout=2400)
     committed = (lake / "marts" / "_committed.json").read_bytes()
     with building(spark_cluster, book, lake, (last, end), raw) as build:
         deadline = time.monotonic() + 1200
@@ -89,7 +89,7 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
             time.sleep(0.1)
         assert spark_cluster.alive() <= 2
         try:
-            build.result(timeout=1200)
+            build.result(timeout=2400)
             finished = True
         except SparkError as failure:
             print(f"\nthe build failed whole: {failure}")
@@ -100,19 +100,30 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
     if not finished:
         assert (lake / "marts" / "_committed.json").read_bytes() == committed
         with building(spark_cluster, book, lake, (last, end), raw) as build:
-            build.result(timeout=1200)
+            build.result(timeout=2400)
     assert compared(book, lake, "demo", start, end) == 0
     assert Committed.of(lake).run_id != first.run_id
 
 
-def test_a_load_tests_phases_are_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
-    book, lake = load_test_book(tmp_path), tmp_path / "lake"
+def test_a_load_test_beside_published_results_is_the_same_on_both_engines(
+    spark_cluster: cluster.Cluster, tmp_path: Path
+) -> None:
+    """Results that were really published, of now and earlier, and the lab's own phases."""
+    validation_data()
+    entry = {"kind": "inferencex", "as_of": "2026-06-11"}
+    published = [
+        {"name": name, "path": f"${{WATTLEDGER_VALIDATION_DATA}}/inferencex/{name}.json", **entry}
+        for name in ("benchmarks", "history")
+    ]
+    book, lake = load_test_book(tmp_path, benchmarks=published), tmp_path / "lake"
     dates = (date(2026, 10, 1), date(2026, 10, 2))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=1200)
+        build.result(timeout=2400)
     assert compared(book, lake, "load test", *dates) == 0
     assert book.query("select count(*) from marts.load_test_phases") == [(len(PHASES),)]
+    origins = "select origin, count(*) > 400 from marts.platform_results group by origin order by origin"
+    assert book.query(origins) == [("own_window", False), ("published", True)]
 
 
 def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
@@ -120,7 +131,7 @@ def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Clust
     dates = (DAY, DAY + timedelta(days=1))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=1200)
+        build.result(timeout=2400)
     assert compared(book, lake, "goodput", *dates) == 0
     bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
     assert book.query(bases) == [("histograms",), ("requests",), (None,)]
@@ -132,7 +143,7 @@ def test_ordinary_mess_is_the_same_on_both_engines(spark_cluster: cluster.Cluste
     dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=1500)
+        build.result(timeout=2400)
     assert compared(book, lake, "ordinary mess", *dates) == 0
 
 
@@ -155,7 +166,7 @@ def planted_book(folder: Path) -> Book:
     }
     money: dict[str, Any] = test_money.fleet(folder)
     others = [site for site in test_free_boards.sites() if site["name"] != "west"]
-    entries: dict[str, object] = {
+    entries: dict[str, Any] = {
         **money,
         "sites": [*money["sites"], *others],
         "nodes": [*money["nodes"], *test_free_boards.PLACES],

@@ -53,6 +53,8 @@ ledger as (
         node,
         engine,
         model,
+        device_type,
+        gpu_seconds,
         energy_joules,
         {{ row_energy_cost_usd() }} as energy_cost_usd,
         {{ row_charged_energy_cost_usd() }} as charged_energy_cost_usd,
@@ -143,6 +145,8 @@ window_intervals as (
     select
         window_meters.window_id,
         ledger.interval_start_at,
+        ledger.device_type,
+        ledger.gpu_seconds,
         ledger.energy_joules,
         ledger.energy_cost_usd,
         ledger.capacity_cost_usd,
@@ -163,6 +167,8 @@ prices as (
     select
         window_id,
         {{ exact_sum(exact('energy_joules * share')) }} as priced_joules,
+        case when min(device_type) = max(device_type) then min(device_type) end as device_type,
+        {{ exact_sum(exact('gpu_seconds * share')) }} as gpu_seconds,
         {%- for cost in ['energy_cost_usd', 'charged_energy_cost_usd', 'capacity_cost_usd'] %}
         case when count({{ cost }}) = count(*) then {{ money_sum(money(cost ~ ' * share')) }} end as {{ cost }}{{ ',' if not loop.last }}
         {%- endfor %}
@@ -204,6 +210,8 @@ costed as (
         case when phases.output_tokens is not null then 'requests' else windows.tokens_basis end as output_tokens_basis,
         {{ columns_of('phases', latencies) }},
         phases.output_tokens_per_second_per_user,
+        prices.device_type,
+        {{ ratio('prices.gpu_seconds', 'priced_seconds.priced_seconds') }} as gpus,
         {{ money('windows.energy_joules * ' ~ ratio('prices.energy_cost_usd', 'prices.priced_joules')) }} as energy_cost_usd,
         {{ money('windows.energy_joules * ' ~ ratio('prices.charged_energy_cost_usd', 'prices.priced_joules')) }} as charged_energy_cost_usd,
         {{ money('(windows.end_us - windows.start_us) / 1e6 * ' ~ ratio('prices.capacity_cost_usd', 'priced_seconds.priced_seconds')) }}
@@ -234,6 +242,8 @@ final as (
         node,
         engine,
         model,
+        device_type,
+        gpus,
         duration_seconds,
         stated_concurrency,
         {{ ratio('request_seconds', 'duration_seconds') }} as mean_concurrency,

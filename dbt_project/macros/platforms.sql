@@ -1,0 +1,20 @@
+-- What the tables of platforms share: stated assumptions, the ownerships that a GPU-hour is priced by, and who is compared with whom.
+
+{# Who owns the accelerators that a price per GPU-hour is for. #}
+{% macro ownerships() %}{{ return(['hyperscaler', 'neocloud', 'rental']) }}{% endmacro %}
+
+{# The value of an assumption, as a scalar subquery on a CTE `assumptions`. #}
+{% macro assumed(assumption) %}(select max(value) from assumptions where assumption = '{{ assumption }}'){% endmacro %}
+
+{# A name as words between blanks: ` nvidia h200 sxm 141gb `. #}
+{% macro as_words(name) %}' ' || translate(lower({{ name }}), '-_/,.()', '       ') || ' '{% endmacro %}
+
+{# What results are compared within: the same work. #}
+{% macro work_keys() %}{{ return(['model', 'precision', 'compared_input_length_tokens', 'compared_output_length_tokens']) }}{% endmacro %}
+
+{# The configuration of a result, beside its lengths: what stays the same while software changes. #}
+{% macro configuration_keys() %}
+    {{- return([
+        'benchmark', 'accelerator', 'framework', 'model', 'precision', 'scenario', 'speculation', 'is_disaggregated', 'configuration', 'gpus', 'concurrency'
+    ]) -}}
+{% endmacro %}

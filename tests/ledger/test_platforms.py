@@ -1,0 +1,144 @@
+"""Platforms on results that were really published: the figures that a reader can check against InferenceX's own site.
+
+Figures are those of the published table (data README): throughput to the last published digit (0.05 tokens a second),
+prices to a hundredth of a cent (0.00005 USD per million tokens).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.fleet.fleet_file import PROJECT
+from pipelines.landing import benchmark_landing, fleet_landing
+from pipelines.warehouse.raw_tables import create_tables
+from tests.books import Book, demo_fleet, validation_data
+
+MARTS = ("platform_results",)
+
+
+def entry(name: str, path: str, kind: str = "inferencex") -> dict[str, str]:
+    """A benchmark of the fleet file in the validation data."""
+    return {"name": name, "kind": kind, "path": f"${{WATTLEDGER_VALIDATION_DATA}}/{path}", "as_of": "2026-06-11"}
+
+
+def book_of(folder: Path, *entries: dict[str, str]) -> Book:
+    """A book of published results alone: everything else is empty."""
+    validation_data()
+    fleet = demo_fleet(folder, date(2026, 10, 1), date(2026, 10, 2), benchmarks=list(entries))
+    book = Book.of(fleet, folder / "data")
+    with book.connection() as connection:
+        create_tables(connection)
+        fleet_landing.write_fleet(connection, book.fleet)
+        assert [one.failure for one in benchmark_landing.write_benchmark_results(connection, book.fleet)] == [
+            None for _ in entries
+        ]
+    book.dbt("seed")
+    book.dbt("run", "--empty")
+    book.dbt("run", "--select", *MARTS)
+    return book
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """The published table of now."""
+    return book_of(tmp_path_factory.mktemp("published"), entry("inferencex", "inferencex/benchmarks.json"))
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """The same, and what was published before."""
+    return book_of(
+        tmp_path_factory.mktemp("history"),
+        entry("now", "inferencex/benchmarks.json"),
+        entry("earlier", "inferencex/history.json"),
+        entry("ml_energy", "ml_energy_v3/models", "ml_energy"),
+    )
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_published_row_is_kept_with_its_run_and_one_is_not_compared(published: Book) -> None:
+    rows, runs, comparable, priced = published.query(
+        "select count(*), count(run_url), count(*) filter (where is_comparable), count(hyperscaler_usd_per_mtok)"
+        " from marts.platform_results"
+    )[0]
+    assert (rows, runs, comparable, priced) == (435, 435, 434, 435)
+    ((platform, gpus, implied, url),) = published.query(
+        "select platform, gpus, implied_gpus, run_url from marts.platform_results"
+        " where comparable_reason = 'gpus_do_not_fit'"
+    )
+    # Its figures are those of 360 accelerators; it is stated to have 8.
+    assert (platform, gpus, implied) == ("mi355x", 8, pytest.approx(359.94, abs=0.01))
+    assert url.endswith("/actions/runs/26829715287/attempts/1")
+
+
+def test_a_run_in_two_files_counts_once(history: Book) -> None:
+    # 435 and 816 rows; 90 are in both files.
+    assert history.query(
+        "select copies, count(*) from marts.platform_results where benchmark = 'inferencex' group by 1 order by 1"
+    ) == [(1, 1071), (2, 90)]
+    assert history.query(
+        "select count(*) from marts.platform_results where benchmark = 'inferencex' and is_latest"
+    ) == [(567,)]
+
+
+def test_measured_joules_are_the_publishers_own(published: Book) -> None:
+    """MI355X, sglang, fp4, 1k/1k, 4 at once on 4 boards: published as 3.161212 J per token and 6.353339 per output
+    token. Provisioned joules are another quantity: 2.65 kW / 198.9 tokens a second."""
+    found = published.query(
+        "select measured_joules_per_token, measured_joules_per_output_token, power_basis, provisioned_joules_per_token"
+        " from marts.platform_results where run_url like '%/27213443242/%' and gpus = 4 and concurrency = 4"
+        " and input_length_tokens = 1024"
+    )
+    assert found == [
+        (
+            pytest.approx(3.161212, rel=2e-6),
+            pytest.approx(6.353339, rel=2e-6),
+            "measured_board",
+            pytest.approx(13.3203, abs=1e-4),
+        )
+    ]
+    assert published.query(
+        "select count(*) from marts.platform_results where measured_joules_per_token is not null"
+    ) == [(17,)]
+
+
+def test_results_without_input_tokens_are_kept_and_not_compared(history: Book) -> None:
+    assert history.query(
+        "select comparable_reason, architecture, count(*), count(measured_joules_per_output_token)"
+        " from marts.platform_results where benchmark = 'ml_energy' group by all"
+    ) == [("no_total_throughput", "dense", 37, 37)]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_queries_of_the_page_print_what_it_shows(published: Book, history: Book) -> None:
+    """A query on `configuration_history` is of both files, the others of what is published now."""
+    text = (PROJECT / "docs/platforms.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```sql\n(.*?)^```$\n\n^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert len(found) == text.count("```sql") > 1
+    for query, printed in found:
+        assert page_table(history if "configuration_history" in query else published, query) == printed, query
+
+
+def page_table(book: Book, query: str) -> str:
+    """What a query gives, as a page prints it."""
+    with book.connection(read_only=True) as connection:
+        result = connection.execute(query)
+        names, rows = [column[0] for column in result.description], result.fetchall()
+    table = [names, *([shown(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(names))]
+    lines = [" | ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    return "\n".join([lines[0], "-+-".join("-" * width for width in widths), *lines[1:]]) + "\n"
+
+
+def shown(value: Any) -> str:
+    """A value as a page has it."""
+    return "NULL" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
