@@ -265,11 +265,11 @@ rack_use as (
         max(case when is_unreported then 1 else 0 end) = 0 as are_tokens_known,
         case
             when max(case when is_unreported or (served_tokens > 0 and coalesce(capacity_tokens_per_second_per_gpu, 0) = 0) then 1 else 0 end) = 0
-                then sum(case when load_tokens > 0 then cast(load_tokens as double) / nullif(capacity_tokens_per_second_per_gpu, 0) else 0 end)
+                then {{ exact_sum(exact('case when load_tokens > 0 then cast(load_tokens as double) / nullif(capacity_tokens_per_second_per_gpu, 0) else 0 end')) }}
         end as sold_gpu_seconds,
         case
             when max(case when gpu_seconds > 0 and price_usd_per_gpu is null then 1 else 0 end) = 0
-                then sum(cast(gpu_seconds as double) / 86400 * price_usd_per_gpu)
+                then {{ money_sum(money('cast(gpu_seconds as double) / 86400 * price_usd_per_gpu')) }}
         end as capex_usd
     from used_rows
     group by date, site, rack
@@ -366,7 +366,7 @@ final as (
         {{ ratio('balanced.tokens', 'balanced.facility_energy_kwh') }} / 3.6 as tokens_per_second_per_mw,
         balanced.sold_utilisation_ratio,
         case when balanced.break_even_sold_ratio <= 1 then balanced.break_even_sold_ratio end as break_even_sold_ratio,
-        cast({{ money('balanced.capex_usd') }} as {{ money_type() }}) as capex_usd,
+        balanced.capex_usd,
         case when balanced.cash_margin_usd > 0 then {{ ratio('balanced.capex_usd', 'balanced.cash_margin_usd') }} / 365 end as payback_years,
         case
             when balanced.gpu_seconds is null then 'no_accelerators'

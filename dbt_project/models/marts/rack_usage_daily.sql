@@ -66,7 +66,7 @@ engine_racks as (
         rack,
         min(device_type) as device_type,
         min(meter_scope) as meter_scope,
-        sum(cast(gpu_seconds as double)) as gpu_seconds
+        {{ exact_sum('gpu_seconds') }} as gpu_seconds
     from held
     group by date, engine, site, rack
 
@@ -93,10 +93,10 @@ engine_tokens as (
         team,
         model,
         role,
-        sum(case when token_class = 'input' then tokens end) as input_tokens,
-        sum(case when token_class = 'cached_input' then tokens end) as cached_input_tokens,
-        sum(case when token_class = 'computed_input' then tokens end) as computed_input_tokens,
-        sum(case when token_class = 'output' then tokens end) as output_tokens
+        {{ exact_sum("case when token_class = 'input' then tokens end") }} as input_tokens,
+        {{ exact_sum("case when token_class = 'cached_input' then tokens end") }} as cached_input_tokens,
+        {{ exact_sum("case when token_class = 'computed_input' then tokens end") }} as computed_input_tokens,
+        {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens
     from tokens
     group by date, site, engine, deployment, namespace, team, model, role
 
