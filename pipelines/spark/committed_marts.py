@@ -39,6 +39,7 @@ COPIED = frozenset({"load_test_phases", "run_windows"})
 REMADE = frozenset(
     {
         "benchmark_efficiency",
+        "configuration_history",
         "cost_anomalies_daily",
         "cost_change_daily",
         "deployment_usage",
