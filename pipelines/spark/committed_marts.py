@@ -38,6 +38,7 @@ LOOKBACK_DAYS = 28  # curve_lookback_days of dbt_project.yml
 COPIED = frozenset({"load_test_phases", "run_windows"})
 REMADE = frozenset(
     {
+        "accelerator_prices",
         "benchmark_efficiency",
         "configuration_history",
         "cost_anomalies_daily",
