@@ -40,6 +40,7 @@ REMADE = frozenset(
     {
         "accelerator_prices",
         "benchmark_efficiency",
+        "configuration_history",
         "cost_anomalies_daily",
         "cost_change_daily",
         "deployment_usage",
