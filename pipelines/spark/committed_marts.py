@@ -52,6 +52,7 @@ REMADE = frozenset(
         "phase_energy",
         "phase_fit",
         "phase_pools_hourly",
+        "platform_partial_load",
         "platform_results",
         "recoverable_energy",
         "scenario_results",
