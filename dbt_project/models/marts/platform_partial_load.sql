@@ -90,7 +90,7 @@ full_loads as (
 
     select
         best.*,
-        known_types.device_type,
+        row_number() over (order by {{ columns_of('best', keys) }}) as best_number,
         known_types.provisioned_kw_per_gpu,
         coalesce(best.measured_watts_per_gpu, known_types.power_limit_watts) as full_watts_per_gpu,
         case
@@ -113,7 +113,7 @@ full_loads as (
 measured_ends as (
 
     select
-        {{ columns_of('full_loads', keys) }},
+        full_loads.best_number,
         {{ ratio('results.total_tokens_per_second_per_gpu', 'full_loads.total_tokens_per_second_per_gpu') }} as load_ratio,
         max(results.measured_watts_per_gpu) as watts_per_gpu
     from full_loads
@@ -122,18 +122,18 @@ measured_ends as (
         and results.measured_watts_per_gpu is not null
         and results.total_tokens_per_second_per_gpu <= full_loads.total_tokens_per_second_per_gpu
     where full_loads.measured_watts_per_gpu is not null
-    group by {{ columns_of('full_loads', keys) }}, {{ ratio('results.total_tokens_per_second_per_gpu', 'full_loads.total_tokens_per_second_per_gpu') }}
+    group by full_loads.best_number, {{ ratio('results.total_tokens_per_second_per_gpu', 'full_loads.total_tokens_per_second_per_gpu') }}
 
 ),
 
 lowest_ends as (
 
     select
-        {{ keys | join(', ') }},
+        best_number,
         min(load_ratio) as load_ratio,
         min_by(watts_per_gpu, load_ratio) as watts_per_gpu
     from measured_ends
-    group by {{ keys | join(', ') }}
+    group by best_number
     having count(*) > 1
 
 ),
@@ -142,39 +142,39 @@ lowest_ends as (
 ends as (
 
     select
-        {{ columns_of('measured_ends', keys) }},
+        measured_ends.best_number,
         measured_ends.load_ratio,
         measured_ends.watts_per_gpu,
         'between_points' as watts_basis
     from measured_ends
-    inner join lowest_ends on {{ equal_keys('measured_ends', 'lowest_ends', keys) }}
+    inner join lowest_ends on measured_ends.best_number = lowest_ends.best_number
     union all
     select
-        {{ columns_of('full_loads', keys) }},
+        full_loads.best_number,
         cast(1 as double) as load_ratio,
         full_loads.full_watts_per_gpu as watts_per_gpu,
         'assumed_curve' as watts_basis
     from full_loads
-    left join lowest_ends on {{ equal_keys('full_loads', 'lowest_ends', keys) }}
-    where lowest_ends.platform is null
+    left join lowest_ends on full_loads.best_number = lowest_ends.best_number
+    where lowest_ends.best_number is null
     union all
     select
-        {{ columns_of('full_loads', keys) }},
+        full_loads.best_number,
         {{ assumed('partial_load_knee_ratio') }} as load_ratio,
         least(full_loads.full_watts_per_gpu * {{ assumed('partial_load_knee_watts_ratio') }}, coalesce(lowest_ends.watts_per_gpu, full_loads.full_watts_per_gpu))
         as watts_per_gpu,
-        case when lowest_ends.platform is null then 'assumed_curve' else 'assumed_to_lowest_point' end as watts_basis
+        case when lowest_ends.best_number is null then 'assumed_curve' else 'assumed_to_lowest_point' end as watts_basis
     from full_loads
-    left join lowest_ends on {{ equal_keys('full_loads', 'lowest_ends', keys) }}
+    left join lowest_ends on full_loads.best_number = lowest_ends.best_number
     where coalesce(lowest_ends.load_ratio > {{ assumed('partial_load_knee_ratio') }}, true)
     union all
     select
-        {{ columns_of('full_loads', keys) }},
+        full_loads.best_number,
         cast(0 as double) as load_ratio,
         full_loads.idle_watts_per_gpu as watts_per_gpu,
-        case when lowest_ends.platform is null then 'assumed_curve' else 'assumed_to_lowest_point' end as watts_basis
+        case when lowest_ends.best_number is null then 'assumed_curve' else 'assumed_to_lowest_point' end as watts_basis
     from full_loads
-    left join lowest_ends on {{ equal_keys('full_loads', 'lowest_ends', keys) }}
+    left join lowest_ends on full_loads.best_number = lowest_ends.best_number
 
 ),
 
@@ -185,7 +185,7 @@ segments as (
         lead(load_ratio) over ends_of_best as next_load_ratio,
         lead(watts_per_gpu) over ends_of_best as next_watts_per_gpu
     from ends
-    window ends_of_best as (partition by {{ keys | join(', ') }} order by load_ratio)
+    window ends_of_best as (partition by best_number order by load_ratio)
 
 ),
 
@@ -252,7 +252,7 @@ interpolated as (
         segments.watts_basis
     from loads
     left join segments
-        on {{ equal_keys('loads', 'segments', keys) }}
+        on loads.best_number = segments.best_number
         and loads.replica_load_ratio >= segments.load_ratio
         and loads.replica_load_ratio < coalesce(segments.next_load_ratio, segments.load_ratio + 1)
 
@@ -385,8 +385,7 @@ final as (
         {{ ratio('energy_usd_per_gpu_hour', 'cost_usd_per_gpu_hour') }} as energy_cost_ratio,
         {{ ratio(
             'effective_cost_usd_per_mtok',
-            'max(case when capacity_ratio = 1 then effective_cost_usd_per_mtok end) over (partition by ' ~ keys | join(', ')
-            ~ ', replicas_basis, cost_basis, ownership)'
+            'max(case when capacity_ratio = 1 then effective_cost_usd_per_mtok end) over (partition by best_number, replicas_basis, cost_basis, ownership)'
         ) }} as price_ratio,
         source,
         benchmark,
