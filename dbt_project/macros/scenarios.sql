@@ -8,6 +8,8 @@
         'gpus': [0, none], 'price_decay_ratio': [0, 1], 'sold_utilisation_ratio': [0, 1], 'years': [0, 100], 'capex_usd': [0, none], 'usd_per_gpu_hour': [0, none],
         'other_usd_per_year': [0, none], 'stated_cost_usd_per_mtok': [0, none], 'power_kw_per_gpu': [0, none], 'pue': [1, none], 'usd_per_kwh': [none, none],
         'discount_ratio': [0, none],
+        'peak_tokens_per_second': [0, none], 'target_utilisation_ratio': [0, 1], 'gpus_per_replica': [1, none], 'min_replicas': [0, none], 'servers': [1, 1000],
+        'offered_servers': [0, none],
         'total_tokens_per_second_per_gpu': [0, none], 'computed_input_tokens_per_second_per_gpu': [0, none], 'cached_input_tokens_per_second_per_gpu': [0, none],
         'output_tokens_per_second_per_gpu': [0, none],
         'usd_per_total_mtok': [0, none], 'usd_per_computed_input_mtok': [0, none], 'usd_per_cached_input_mtok': [0, none], 'usd_per_output_mtok': [0, none]

@@ -99,6 +99,43 @@ checked as (
 
 ),
 
+server_numbers as (
+
+    select {{ integers_between(1, 1000) }} as server_number
+
+),
+
+-- Erlang's formula, from the inverse of its loss: 1 + c/a + c (c − 1)/a² + …, for c servers of which the load keeps a busy.
+loss_terms as (
+
+    select
+        checked.scenario,
+        checked.varied_input,
+        checked.varied_value,
+        exp(least(
+            sum(ln((checked.servers - server_numbers.server_number + 1) / checked.offered_servers)) over (
+                partition by checked.scenario, checked.varied_input, checked.varied_value order by server_numbers.server_number
+            ),
+            700
+        )) as term
+    from checked
+    inner join server_numbers on server_numbers.server_number <= checked.servers
+    where checked.offered_servers > 0
+
+),
+
+losses as (
+
+    select
+        scenario,
+        varied_input,
+        varied_value,
+        1 / (1 + sum(term)) as loss_ratio
+    from loss_terms
+    group by scenario, varied_input, varied_value
+
+),
+
 -- A scenario states tokens of all classes together, or of each class.
 mixed as (
 
@@ -361,8 +398,23 @@ computed as (
         {{ ratio('invested.revenue_usd - invested.cost_usd', 'invested.cost_usd') }} as roi_ratio,
         {{ ratio('invested.revenue_usd - invested.cost_usd', 'invested.revenue_usd') }} as gross_margin_ratio,
         {{ ratio('invested.cost_usd * invested.sold_utilisation_ratio', 'invested.revenue_usd') }} as break_even_sold_ratio,
-        {{ ratio('invested.tokens_per_second_per_gpu * 1000', 'invested.facility_kw_per_gpu') }} as tokens_per_second_per_mw
+        {{ ratio('invested.tokens_per_second_per_gpu * 1000', 'invested.facility_kw_per_gpu') }} as tokens_per_second_per_mw,
+        invested.gpus_per_replica * greatest(
+            ceil(round(
+                {{ ratio('invested.peak_tokens_per_second', 'invested.tokens_per_second_per_gpu * invested.gpus_per_replica * invested.target_utilisation_ratio') }}, 9
+            )),
+            coalesce(invested.min_replicas, 1)
+        ) as needed_gpus,
+        case
+            when invested.offered_servers = 0 and invested.servers is not null then cast(0 as double)
+            when invested.offered_servers < invested.servers
+                then losses.loss_ratio / (1 - invested.offered_servers / invested.servers * (1 - losses.loss_ratio))
+        end as waiting_ratio
     from invested
+    left join losses
+        on invested.scenario = losses.scenario
+        and invested.varied_input = losses.varied_input
+        and invested.varied_value is not distinct from losses.varied_value
     left join paid_back
         on invested.scenario = paid_back.scenario
         and invested.varied_input = paid_back.varied_input
@@ -442,6 +494,8 @@ final as (
         npv_usd,
         case when break_even_sold_ratio between 0 and 1 then break_even_sold_ratio end as break_even_sold_ratio,
         tokens_per_second_per_mw,
+        case when peak_tokens_per_second is not null and tokens_per_second_per_gpu > 0 and target_utilisation_ratio > 0 then needed_gpus end as needed_gpus,
+        waiting_ratio,
         reference_scenario,
         cost_multiple,
         tokens_per_mw_multiple,
@@ -476,6 +530,8 @@ final as (
             ["investment_basis = 'yearly_cost'", 'payback_years: nothing is paid at the start'],
             ["investment_basis = 'capex' and capex_usd > 0 and revenue_usd is not null and payback_years is null", 'payback_years: not within the years'],
             ['discount_ratio is null', 'npv_usd: no discount_ratio is stated'],
+            ['offered_servers >= servers', 'waiting_ratio: the load keeps all servers busy, so the queue has no end'],
+            ['peak_tokens_per_second is not null and (tokens_per_second_per_gpu = 0 or target_utilisation_ratio = 0)', 'needed_gpus: a GPU serves nothing'],
             ['facility_kw_per_gpu = 0', 'tokens_per_second_per_mw: the power is 0 kW']
         ]) }} as null_reasons,
         note,
