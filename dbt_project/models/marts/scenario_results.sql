@@ -262,9 +262,7 @@ at_full_price as (
         end as investment_basis
     from solved_years
     left join price_years
-        on solved_years.scenario = price_years.scenario
-        and solved_years.varied_input = price_years.varied_input
-        and solved_years.varied_value is not distinct from price_years.varied_value
+        on {{ same_variant('solved_years', 'price_years') }}
 
 ),
 
@@ -345,13 +343,9 @@ cash_years as (
         invested.revenue_usd * {{ ratio('scenario_years.price_part', 'price_years.full_price_years') }} - invested.annual_cost_usd as cash_usd_per_year
     from invested
     inner join scenario_years
-        on invested.scenario = scenario_years.scenario
-        and invested.varied_input = scenario_years.varied_input
-        and invested.varied_value is not distinct from scenario_years.varied_value
+        on {{ same_variant('invested', 'scenario_years') }}
     inner join price_years
-        on invested.scenario = price_years.scenario
-        and invested.varied_input = price_years.varied_input
-        and invested.varied_value is not distinct from price_years.varied_value
+        on {{ same_variant('invested', 'price_years') }}
 
 ),
 
@@ -412,13 +406,9 @@ computed as (
         end as waiting_ratio
     from invested
     left join losses
-        on invested.scenario = losses.scenario
-        and invested.varied_input = losses.varied_input
-        and invested.varied_value is not distinct from losses.varied_value
+        on {{ same_variant('invested', 'losses') }}
     left join paid_back
-        on invested.scenario = paid_back.scenario
-        and invested.varied_input = paid_back.varied_input
-        and invested.varied_value is not distinct from paid_back.varied_value
+        on {{ same_variant('invested', 'paid_back') }}
 
 ),
 
@@ -511,29 +501,7 @@ final as (
         end as claim_status,
         solve_for as solved_for,
         solved_value,
-        {{ joined_reasons([
-            ['wrong_inputs is not null', "' || wrong_inputs || '"],
-            ['is_counted_twice', 'revenue_usd: tokens are stated as total and by class'],
-            ["cost_basis = 'stated_twice'", 'cost_usd: capex_usd and usd_per_gpu_hour are both stated'],
-            ["throughput_basis = 'unknown'", 'revenue_usd: no tokens per second are stated'],
-            ["throughput_basis in ('stated', 'solved') and price_usd_per_mtok is null", 'revenue_usd: no price of a class that is served'],
-            ["throughput_basis in ('stated', 'solved') and gpus is null", 'sold_mtok: gpus is not known'],
-            ["throughput_basis in ('stated', 'solved') and sold_utilisation_ratio is null", 'sold_mtok: sold_utilisation_ratio is not known'],
-            ["throughput_basis in ('stated', 'solved') and held_years is null", 'sold_mtok: years is not known'],
-            ['held_years > 1 and price_usd_per_mtok is not null and price_decay_ratio is null', 'revenue_usd: price_decay_ratio is not known'],
-            ['reference_scenario is not null and not is_known_reference', 'cost_multiple: the reference is not in seed scenarios'],
-            ["cost_basis = 'unknown'", 'cost_usd: no cost is stated'],
-            ['sold_mtok = 0', 'cost_usd_per_mtok: no token is sold'],
-            ['investment_usd = 0', 'revenue_multiple: the investment is 0 USD'],
-            ['cost_usd = 0', 'roi_ratio: the cost is 0 USD'],
-            ['revenue_usd = 0', 'gross_margin_ratio: the revenue is 0 USD'],
-            ["investment_basis = 'yearly_cost'", 'payback_years: nothing is paid at the start'],
-            ["investment_basis = 'capex' and capex_usd > 0 and revenue_usd is not null and payback_years is null", 'payback_years: not within the years'],
-            ['discount_ratio is null', 'npv_usd: no discount_ratio is stated'],
-            ['offered_servers >= servers', 'waiting_ratio: the load keeps all servers busy, so the queue has no end'],
-            ['peak_tokens_per_second is not null and (tokens_per_second_per_gpu = 0 or target_utilisation_ratio = 0)', 'needed_gpus: a GPU serves nothing'],
-            ['facility_kw_per_gpu = 0', 'tokens_per_second_per_mw: the power is 0 kW']
-        ]) }} as null_reasons,
+        {{ joined_reasons(scenario_reasons()) }} as null_reasons,
         note,
         source,
         as_of
