@@ -38,6 +38,7 @@ from pipelines.booking.project import prepared_project
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
 from pipelines.landing import (
+    benchmark_landing,
     bill_landing,
     fleet_landing,
     grid_landing,
@@ -194,6 +195,7 @@ class Book:
             for source in self.fleet.requests:
                 request_landing.land(connection, source.collector(), start, end, run_id="test", force=force)
             fleet_landing.write_run_windows(connection, self.fleet)
+            benchmark_landing.write_benchmark_results(connection, self.fleet)
             bill_landing.write_bills(connection, self.fleet)
             return telemetry_assets.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 

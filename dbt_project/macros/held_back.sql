@@ -13,9 +13,9 @@
 {# Marts that a run makes from several dates: months, windows, and all that is read from the lookback or has no dates. #}
 {% macro undated_marts() %}
     {{ return([
-        'benchmark_efficiency', 'cost_anomalies_daily', 'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily', 'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
+        'accelerator_prices', 'benchmark_efficiency', 'cost_anomalies_daily', 'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily', 'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
         'efficiency_curve_daily', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases', 'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
-        'phase_fit', 'phase_pools_hourly', 'platform_partial_load', 'platform_results', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily', 'token_class_cost_daily'
+        'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_partial_load', 'platform_results', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily', 'token_class_cost_daily'
     ]) }}
 {% endmacro %}
 

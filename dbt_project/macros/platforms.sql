@@ -21,3 +21,25 @@
         'benchmark', 'accelerator', 'framework', 'model', 'precision', 'scenario', 'speculation', 'is_disaggregated', 'configuration', 'gpus', 'concurrency'
     ]) -}}
 {% endmacro %}
+
+{# Which results may be the best of a platform: one row per selection, for a CTE. `within_slo` holds at a target. #}
+{% macro selections(with_slo) %}
+    select 'all' as selection
+    union all
+    select 'without_speculation' as selection
+    union all
+    select 'ttft_within_limit' as selection
+    {%- if with_slo %}
+    union all
+    select 'within_slo' as selection
+    {%- endif %}
+{% endmacro %}
+
+{# Whether a result is in a selection, whatever the target: what is not stated is in none of the limited ones. #}
+{% macro is_selected(results, selections) %}
+    case {{ selections }}.selection
+        when 'all' then true
+        when 'without_speculation' then coalesce(lower({{ results }}.speculation) = 'none', false)
+        else coalesce({{ results }}.ttft_p99_seconds <= {{ assumed('ttft_p99_limit_seconds') }}, false)
+    end
+{% endmacro %}

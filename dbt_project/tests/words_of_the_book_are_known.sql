@@ -13,7 +13,8 @@
     ref('cost_drivers_hourly'), ref('cost_daily'), ref('token_class_cost_daily'), ref('tenant_usage_daily'), ref('tenant_daily'),
     ref('energy_contracts_daily'), ref('site_scope2_hourly'), ref('sci_daily'), ref('site_footprint_daily'),
     ref('focus_cost_and_usage'), ref('cost_change_daily'), ref('cost_anomalies_daily'), ref('list_price_comparison'), ref('phase_sums_daily'),
-    ref('platform_results'), ref('platform_partial_load'), ref('scenario_results')
+    ref('platform_results'), ref('scenario_results'), ref('accelerator_prices'), ref('platform_comparison'), ref('platform_crossover'),
+    ref('platform_partial_load')
 ] %}
 
 with strange_words as (

@@ -250,7 +250,7 @@ def _why_kept(usage: pd.DataFrame, assessed: pd.DataFrame) -> pd.Series:
 
 def _sized(rows: pd.DataFrame) -> pd.DataFrame:
     """Current and recommended sizes; what stays recommends itself, what is not known recommends nothing."""
-    rows = rows.rename(columns={part: f"current_{part}" for part in ("gpus", "replicas", "gpus_per_replica")})
+    rows = rows.rename(columns={part: f"current_{part}" for part in ("gpus", "replicas", "gpus_per_replica")}).copy()
     rows["recommended_gpus"] = rows["recommended_replicas"] * rows["recommended_gpus_per_replica"]
     rows["recommended_gpus"] = rows["recommended_gpus"].where(rows["kind"] != "spin_down", 0.0)
     stays = rows["kind"] == "keep"

@@ -38,6 +38,7 @@ LOOKBACK_DAYS = 28  # curve_lookback_days of dbt_project.yml
 COPIED = frozenset({"load_test_phases", "run_windows"})
 REMADE = frozenset(
     {
+        "accelerator_prices",
         "benchmark_efficiency",
         "cost_anomalies_daily",
         "cost_change_daily",
@@ -52,6 +53,8 @@ REMADE = frozenset(
         "phase_energy",
         "phase_fit",
         "phase_pools_hourly",
+        "platform_comparison",
+        "platform_crossover",
         "platform_partial_load",
         "platform_results",
         "recoverable_energy",

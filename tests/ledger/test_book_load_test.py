@@ -108,8 +108,8 @@ def write_power(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def load_test_book(folder: Path) -> Book:
-    """The load test, landed and booked in a folder of its own."""
+def load_test_book(folder: Path, **more: object) -> Book:
+    """The load test, landed and booked in a folder of its own; `more` keys are written into its fleet file."""
     write_artifacts(folder / "artifacts")
     write_power(folder / "power.csv")
     power = {
@@ -128,6 +128,7 @@ def load_test_book(folder: Path) -> Book:
         "nodes": [{"name": "n1", "site": "lab", "host_watts": 100}],
         "models": [{"name": "llama-3.3-70b", "aliases": ["meta/llama-3.3-70b"]}],
         "cost_rates": [{"device_type": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.0, "source": "the lab's contract"}],
+        **more,
     }
     path = folder / "fleet.yaml"
     path.write_text(yaml.safe_dump(fleet, sort_keys=False))

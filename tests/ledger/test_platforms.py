@@ -18,7 +18,15 @@ from pipelines.landing import benchmark_landing, fleet_landing
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
 
-MARTS = ("stg_device_types", "int_cost_rates", "platform_results", "platform_partial_load")
+TPUT, PRICE = 0.05, 0.00005
+MARTS = (
+    "stg_device_types",
+    "int_cost_rates",
+    "platform_results",
+    "platform_comparison",
+    "platform_crossover",
+    "platform_partial_load",
+)
 
 
 def entry(name: str, path: str, kind: str = "inferencex") -> dict[str, str]:
@@ -39,7 +47,7 @@ def book_of(folder: Path, *entries: dict[str, str]) -> Book:
         ]
     book.dbt("seed")
     book.dbt("run", "--empty")
-    book.dbt("run", "--select", *MARTS)
+    book.dbt("run", "--select", *MARTS, "+accelerator_prices")
     return book
 
 
@@ -86,6 +94,19 @@ def test_at_all_in_prices_everybody_costs_a_full_accelerator_over_the_load(publi
         "select count(*) from marts.platform_partial_load where cost_basis = 'all_in_price'"
         " and replicas_basis = 'one_replica' and abs(price_ratio * capacity_ratio - 1) > 1e-9"
     ) == [(0,)]
+
+
+def test_full_load_is_the_best_configuration_of_the_comparison(published: Book) -> None:
+    rows, different = published.query(
+        "select count(*), count(*) filter (where loads.run_url <> comparison.run_url"
+        " or abs(loads.effective_cost_usd_per_mtok - comparison.usd_per_mtok) > 1e-9)"
+        " from marts.platform_partial_load as loads inner join marts.platform_comparison as comparison"
+        " using (model, precision, compared_input_length_tokens, compared_output_length_tokens,"
+        " target_output_tokens_per_second_per_user, platform, ownership)"
+        " where selection = 'all' and capacity_ratio = 1 and cost_basis = 'all_in_price'"
+        " and replicas_basis = 'one_replica'"
+    )[0]
+    assert (rows > 0, different) == (True, 0)
 
 
 def test_an_own_stack_at_full_load_costs_the_all_in_price_where_watts_are_the_limit(published: Book) -> None:
@@ -221,6 +242,133 @@ def test_results_without_input_tokens_are_kept_and_not_compared(history: Book) -
         "select comparable_reason, architecture, count(*), count(measured_joules_per_output_token)"
         " from marts.platform_results where benchmark = 'ml_energy' group by all"
     ) == [("no_total_throughput", "dense", 37, 37)]
+
+
+# --- comparison -------------------------------------------------------------------------------------------------------
+
+# By work and target: platform -> best tokens per second per GPU, and USD per million tokens at hyperscalers' prices.
+BEST: dict[tuple[str, int, int, int], dict[str, tuple[float, float]]] = {
+    ("fp8", 1024, 1024, 30): {
+        "gb300": (7210.8, 0.1022),
+        "gb200": (5564.9, 0.1103),
+        "b200": (4837.9, 0.1120),
+        "mi355x": (2214.6, 0.1856),
+        "h200": (1779.7, 0.2201),
+        "b300": (2518.5, 0.2581),
+        "mi325x": (314.6, 1.1301),
+        "mi300x": (270.2, 1.1516),
+        "h100": (182.0, 1.9845),
+    },
+    ("fp8", 1024, 1024, 100): {
+        "mi355x": (248.1, 1.6569),
+        "b200": (193.4, 2.8001),
+        "h200": (98.8, 3.9631),
+        "gb300": (148.0, 4.9771),
+        "b300": (115.5, 5.6270),
+        "gb200": (20.0, 30.6659),
+    },
+    ("fp4", 8192, 1024, 30): {"b200": (12147.2, 0.0446), "b300": (13931.7, 0.0467), "gb300": (14550.9, 0.0506)},
+    ("fp4", 8192, 1024, 50): {"gb300": (14550.9, 0.0506), "b200": (9510.7, 0.0570)},
+}
+COMPARED = (
+    "from marts.platform_comparison where model = 'DeepSeek-R1' and precision = ? and compared_input_length_tokens = ?"
+    " and compared_output_length_tokens = ? and target_output_tokens_per_second_per_user = ?"
+    " and ownership = 'hyperscaler' and selection = ?"
+)
+
+
+@pytest.mark.parametrize("work", BEST, ids=lambda work: "-".join(map(str, work)))
+def test_the_best_of_each_platform_are_the_published_figures_in_their_order(
+    published: Book, work: tuple[str, int, int, int]
+) -> None:
+    expected = BEST[work]
+    found = published.query(
+        f"select platform, total_tokens_per_second_per_gpu, usd_per_mtok {COMPARED} and reason = 'ok'"
+        " order by cost_rank",
+        [*work, "all"],
+    )
+    assert [platform for platform, *_ in found][: len(expected)] == list(expected)
+    for platform, tokens, price in found[: len(expected)]:
+        assert (tokens, price) == (
+            pytest.approx(expected[platform][0], abs=TPUT),
+            pytest.approx(expected[platform][1], abs=PRICE),
+        ), platform
+
+
+def test_a_target_that_a_platform_does_not_reach_has_no_price_and_what_it_reached(published: Book) -> None:
+    found = published.query(
+        f"select platform, usd_per_mtok, reason, round(highest_output_tokens_per_second_per_user, 1) {COMPARED}"
+        " and reason <> 'ok' order by platform",
+        ["fp8", 1024, 1024, 100, "all"],
+    )
+    assert found == [
+        ("h100", None, "target_not_reached", 87.2),
+        ("mi300x", None, "target_not_reached", 68.6),
+        ("mi325x", None, "target_not_reached", 70.4),
+    ]
+
+
+def test_the_leader_depends_on_what_may_be_chosen(published: Book) -> None:
+    """The best at 30 tokens a second for each user lets one request in a hundred wait 21 s for its first token."""
+    work = ["fp8", 1024, 1024, 30]
+    leaders = {
+        selection: published.query(
+            f"select platform, usd_per_mtok, speculation, is_disaggregated, ttft_p99_seconds, run_url {COMPARED}"
+            " and cost_rank = 1",
+            [*work, selection],
+        )[0]
+        for selection in ("all", "without_speculation", "ttft_within_limit")
+    }
+    assert leaders["all"][:4] == ("gb300", pytest.approx(0.1022, abs=PRICE), "mtp", True)
+    assert leaders["all"][4] == pytest.approx(21.5, abs=0.05)
+    assert leaders["ttft_within_limit"][:2] == ("mi355x", pytest.approx(0.6348, abs=PRICE))
+    assert leaders["ttft_within_limit"][4] <= 2
+    assert leaders["without_speculation"][:3] == ("gb200", pytest.approx(0.1103, abs=PRICE), "none")
+    assert all(leader[5].startswith("https://") for leader in leaders.values())
+
+
+# --- crossover --------------------------------------------------------------------------------------------------------
+
+CROSSED = (
+    "from marts.platform_crossover where model = 'DeepSeek-R1' and ownership = 'hyperscaler' and selection = 'all'"
+    " and precision = ? and compared_input_length_tokens = ? and compared_output_length_tokens = 1024 and kind = ?"
+)
+
+
+def test_above_a_speed_another_platform_leads_and_the_gap_is_flagged(published: Book) -> None:
+    found = published.query(
+        "select from_platform, to_platform, round(at_output_tokens_per_second_per_user, 2), has_nearby_points"
+        f" {CROSSED} and at_output_tokens_per_second_per_user > 30 order by 3",
+        ["fp8", 1024, "interactivity"],
+    )
+    assert found == [("gb300", "mi355x", 84.12, False), ("mi355x", "gb300", 124.31, False)]
+
+
+def test_a_platform_that_is_less_than_full_loses_to_a_full_one(published: Book) -> None:
+    found = published.query(
+        f"select at_utilisation_ratio {CROSSED} and from_platform = 'gb300' and to_platform = 'b200'"
+        " and target_output_tokens_per_second_per_user = 30",
+        ["fp8", 1024, "utilisation"],
+    )
+    assert found == [(pytest.approx(0.912, abs=0.0005),)]
+
+
+def test_dearer_electricity_changes_the_leader_twice(published: Book) -> None:
+    at = " and target_output_tokens_per_second_per_user = 30"
+    found = published.query(
+        "select from_platform, to_platform, above_assumed_usd_per_kwh"
+        f" {CROSSED} {at} and is_change_of_leader order by at_usd_per_kwh",
+        ["fp4", 8192, "electricity"],
+    )
+    assert found == [
+        ("b200", "b300", pytest.approx(0.325, abs=0.0005)),
+        ("b300", "gb300", pytest.approx(1.25, abs=0.0005)),
+    ]
+    # GB200 costs more and draws more than each of them: it gains at no price.
+    assert published.query(
+        f"select distinct outcome, at_usd_per_kwh {CROSSED} {at} and from_platform = 'gb200'",
+        ["fp4", 8192, "electricity"],
+    ) == [("never", None)]
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -105,14 +105,25 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
     assert Committed.of(lake).run_id != first.run_id
 
 
-def test_a_load_tests_phases_are_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
-    book, lake = load_test_book(tmp_path), tmp_path / "lake"
+def test_a_load_test_beside_published_results_is_the_same_on_both_engines(
+    spark_cluster: cluster.Cluster, tmp_path: Path
+) -> None:
+    """Results that were really published, of now and earlier, and the lab's own phases."""
+    validation_data()
+    entry = {"kind": "inferencex", "as_of": "2026-06-11"}
+    published = [
+        {"name": name, "path": f"${{WATTLEDGER_VALIDATION_DATA}}/inferencex/{name}.json", **entry}
+        for name in ("benchmarks", "history")
+    ]
+    book, lake = load_test_book(tmp_path, benchmarks=published), tmp_path / "lake"
     dates = (date(2026, 10, 1), date(2026, 10, 2))
     raw = lake_of(book, lake)
     with building(spark_cluster, book, lake, dates, raw) as build:
         build.result(timeout=2400)
     assert compared(book, lake, "load test", *dates) == 0
     assert book.query("select count(*) from marts.load_test_phases") == [(len(PHASES),)]
+    origins = "select origin, count(*) > 400 from marts.platform_results group by origin order by origin"
+    assert book.query(origins) == [("own_window", False), ("published", True)]
 
 
 def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
