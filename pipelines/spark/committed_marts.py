@@ -40,6 +40,7 @@ REMADE = frozenset(
     {
         "accelerator_prices",
         "benchmark_efficiency",
+        "configuration_history",
         "cost_anomalies_daily",
         "cost_change_daily",
         "deployment_usage",
@@ -57,6 +58,7 @@ REMADE = frozenset(
         "platform_crossover",
         "platform_partial_load",
         "platform_results",
+        "rack_economics_daily",
         "recoverable_energy",
         "scenario_results",
         "slo_capacity",

@@ -20,12 +20,11 @@ from tests.books import Book, demo_fleet, validation_data
 
 TPUT, PRICE = 0.05, 0.00005
 MARTS = (
-    "stg_device_types",
-    "int_cost_rates",
     "platform_results",
     "platform_comparison",
     "platform_crossover",
     "platform_partial_load",
+    "configuration_history",
 )
 
 
@@ -47,7 +46,7 @@ def book_of(folder: Path, *entries: dict[str, str]) -> Book:
         ]
     book.dbt("seed")
     book.dbt("run", "--empty")
-    book.dbt("run", "--select", *MARTS, "+accelerator_prices")
+    book.dbt("run", "--select", "stg_device_types", "int_cost_rates", "accelerator_prices", *MARTS)
     return book
 
 
@@ -369,6 +368,42 @@ def test_dearer_electricity_changes_the_leader_twice(published: Book) -> None:
         f"select distinct outcome, at_usd_per_kwh {CROSSED} {at} and from_platform = 'gb200'",
         ["fp4", 8192, "electricity"],
     ) == [("never", None)]
+
+
+# --- history ----------------------------------------------------------------------------------------------------------
+
+OF_B200 = (
+    "from marts.configuration_history where platform = 'b200' and framework = 'sglang' and precision = 'fp4'"
+    " and speculation = 'none' and input_length_tokens = 8192 and output_length_tokens = 1024 and concurrency = 4"
+    " and configuration = 'tp 8, ep 8'"
+)
+
+
+def test_the_same_configuration_gave_twice_as_much_after_five_months(history: Book) -> None:
+    found = history.query(
+        "select measured_on, total_tokens_per_second_per_gpu, throughput_multiple, is_best_so_far, is_regression,"
+        f" run_url {OF_B200} order by measurement_number"
+    )
+    published = {day: tokens for day, tokens, *_ in found}
+    assert published[date(2025, 12, 11)] == pytest.approx(272.95, abs=0.005)
+    assert published[date(2025, 12, 31)] == pytest.approx(274.79, abs=0.005)
+    assert published[date(2026, 3, 25)] == pytest.approx(507.62, abs=0.005)
+    assert published[date(2026, 5, 18)] == pytest.approx(553.03, abs=0.005)
+    assert published[date(2026, 5, 20)] == pytest.approx(548.83, abs=0.005)
+    last = found[-1]
+    assert (last[0], last[2], last[3:5]) == (date(2026, 5, 20), pytest.approx(2.01, abs=0.005), (False, False))
+    assert all(row[5].startswith("https://") for row in found)
+
+
+def test_most_of_it_is_that_requests_no_longer_wait(history: Book) -> None:
+    """Throughput doubled and a user's speed did not: until December one request in a hundred waited 71 s."""
+    first, last = history.query(
+        "select round(output_tokens_per_second_per_user, 1), round(interactivity_multiple, 2),"
+        f" round(ttft_p99_seconds, 1) {OF_B200} and measured_on in (date '2025-12-11', date '2026-05-20')"
+        " order by measurement_number"
+    )
+    assert first == (120.6, 1.0, 71.3)
+    assert last == (129.4, 1.07, 0.6)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
