@@ -410,12 +410,13 @@ def test_most_of_it_is_that_requests_no_longer_wait(history: Book) -> None:
 
 
 def test_the_queries_of_the_page_print_what_it_shows(published: Book, history: Book) -> None:
-    """A query on `configuration_history` is of both files, the others of what is published now."""
+    """A query on `configuration_history` or with `is_latest` is of both files, the others of what is published now."""
     text = (PROJECT / "docs/platforms.md").read_text(encoding="utf-8")
     found = re.findall(r"^```sql\n(.*?)^```$\n\n^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert len(found) == text.count("```sql") > 1
     for query, printed in found:
-        assert page_table(history if "configuration_history" in query else published, query) == printed, query
+        of_both = "configuration_history" in query or "is_latest" in query
+        assert page_table(history if of_both else published, query) == printed, query
 
 
 def page_table(book: Book, query: str) -> str:
