@@ -37,6 +37,7 @@ FLEET = {
     "fleet/assignments",
     "fleet/budgets",
     "fleet/commitments",
+    "fleet/contract_prices",
     "fleet/cost_rates",
     "fleet/device_type_aliases",
     "fleet/device_types",

@@ -15,11 +15,11 @@
 {% macro row_keys(table) %}
     {%- set parts = [] -%}
     {%- for node in graph.nodes.values() if node.resource_type == 'model' and node.name == table.identifier -%}
-        {%- for key in ['date', 'month', 'interval_start_at', 'window_id', 'site', 'meter', 'engine', 'deployment', 'model', 'platform', 'result_id'] if key in node.columns -%}
+        {%- for key in ['date', 'month', 'interval_start_at', 'window_id', 'site', 'meter', 'engine', 'deployment', 'model', 'result_id', 'scenario', 'varied_input', 'rack', 'platform', 'basis'] if key in node.columns -%}
             {%- do parts.append("'" ~ key ~ " ' || coalesce(cast(" ~ key ~ " as " ~ dbt.type_string() ~ "), '–')") -%}
         {%- endfor -%}
     {%- endfor -%}
-    {{ return(parts | join(" || ', ' || ")) }}
+    {{ return((parts or ["'–'"]) | join(" || ', ' || ")) }}
 {% endmacro %}
 
 {% macro is_strange(column, words) -%}

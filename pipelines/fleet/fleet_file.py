@@ -45,6 +45,7 @@ from pipelines.fleet.site_charges import double_charges
 from pipelines.fleet.sites import Site
 from pipelines.fleet.sources import AnySource, GivenName, Name, NonNegative, Part, Positive, SpoolPath
 from pipelines.fleet.tariffs import double_tariffs
+from pipelines.fleet.token_prices import ContractPrices, ListPrice
 
 PROJECT = Path(__file__).parents[2]
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
@@ -126,13 +127,6 @@ class Slo(Part):
         return self
 
 
-class ListPrice(Part):
-    """Which price a model's own cost is compared with: a list of `prices.files` and the model's name on it."""
-
-    source: Name
-    name: Name
-
-
 class Model(Part):
     """A model's canonical name, the names it is served under, what its operator promises and what its sizing needs.
 
@@ -146,6 +140,7 @@ class Model(Part):
     cold_start_seconds: Positive | None = None
     keep_apart: Name | None = None
     list_price: ListPrice | None = None
+    contract_prices: ContractPrices = ()
     weights_gib: Positive | None = None
     kv_bytes_per_token: Positive | None = None
     context_tokens: Annotated[int, Field(strict=True, gt=0)] | None = None

@@ -108,12 +108,15 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         "models": [
             {
                 "model": model.name,
-                **model.model_dump(exclude={"name", "aliases", "slo", "list_price"}),
+                **model.model_dump(exclude={"name", "aliases", "slo", "list_price", "contract_prices"}),
                 **_slo(model),
                 "list_price_source": model.list_price and model.list_price.source,
                 "list_price_name": model.list_price and model.list_price.name,
             }
             for model in fleet.models
+        ],
+        "contract_prices": [
+            {"model": model.name, **price.model_dump()} for model in fleet.models for price in model.contract_prices
         ],
         "engines": [
             {**engine.model_dump(exclude={"pods", "targets"}), "entry": entry, **_pattern("engine", engine.engine)}

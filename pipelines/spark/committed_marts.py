@@ -57,6 +57,7 @@ REMADE = frozenset(
         "platform_comparison",
         "platform_crossover",
         "platform_results",
+        "rack_economics_daily",
         "recoverable_energy",
         "scenario_results",
         "slo_capacity",

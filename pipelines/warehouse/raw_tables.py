@@ -90,6 +90,8 @@ FLEET_TABLES = {
     "models": "model varchar, ttft_slo_seconds double, tpot_slo_seconds double, slo_attainment_ratio double,"
     " min_replicas integer, cold_start_seconds double, keep_apart varchar, weights_gib double,"
     " kv_bytes_per_token double, context_tokens integer, list_price_source varchar, list_price_name varchar",
+    "contract_prices": "model varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
+    " output_usd_per_mtok double, valid_from date, valid_to date",
     # Names may be prefixes; the first entry that fits counts.
     "engines": "entry integer, engine varchar, is_prefix boolean, model varchar, deployment varchar, team varchar,"
     " role varchar, node varchar",

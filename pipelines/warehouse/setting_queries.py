@@ -10,6 +10,8 @@ from __future__ import annotations
 
 # Seeds of which a row counts where and when it is valid; the others count whole, on every date.
 DATED_SEEDS = frozenset({"cost_rates", "grid_factors", "grid_zones"})
+# No date is booked with these: scenario_results is of no fleet, and every run makes it anew.
+UNDATED_SEEDS = frozenset({"scenarios", "scenario_sensitivities"})
 
 
 def _named(kind: str, on: str) -> str:

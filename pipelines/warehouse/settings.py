@@ -146,7 +146,7 @@ def _measure(connection: duckdb.DuckDBPyConnection, constants: Constants) -> Non
         """,
         [list(queries)],
     ).fetchall()
-    seeds = sorted((held & constants.seeds) - setting_queries.DATED_SEEDS)
+    seeds = sorted((held & constants.seeds) - setting_queries.DATED_SEEDS - setting_queries.UNDATED_SEEDS)
     whole = [*constants.values.items(), *((f"seed {seed}", _digest(connection, seed)) for seed in seeds)]
     for setting, value in whole:
         connection.execute(

@@ -40,7 +40,7 @@ def book_of(folder: Path, *entries: dict[str, str]) -> Book:
         ]
     book.dbt("seed")
     book.dbt("run", "--empty")
-    book.dbt("run", "--select", *MARTS)
+    book.dbt("run", "--select", *MARTS, "+accelerator_prices")
     return book
 
 

@@ -65,7 +65,7 @@ FLEET: dict[str, Any] = {
         ]
     },
 }
-CONTRACTS = Contracts({}, formulas="f", seeds=frozenset({"device_types"}), method_version="2")
+CONTRACTS = Contracts({}, formulas="f", seeds=frozenset({"device_types", "scenarios"}), method_version="2")
 
 
 def october(*days: int) -> list[date]:
@@ -324,6 +324,8 @@ def test_a_source_without_a_site_belongs_to_the_only_one(booked: duckdb.DuckDBPy
         ("insert into reference.grid_factors values ('US-CAL-CISO', '2026-10-05', null, 'y', 's', 1, null)",
          {"grid_factors": [5]}),
         ("update reference.device_types set idle_watts_loaded = 1", {"seed device_types": [1, 2, 3, 4, 5]}),
+        # No date is booked with a scenario.
+        ("create table reference.scenarios as select 1 as gpus", {}),
         # The fleet file's own rate comes first.
         ("insert into reference.cost_rates values ('a100', 9, '', '2026-01-01')", {}),
         ("insert into reference.cost_rates values ('h100', 9, '', '2026-01-01')", {"cost_rates": [3, 4, 5]}),
