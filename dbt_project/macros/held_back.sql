@@ -16,7 +16,8 @@
         'accelerator_prices', 'benchmark_efficiency', 'configuration_history', 'cost_anomalies_daily', 'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily',
         'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
         'efficiency_curve_daily', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases', 'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
-        'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_results', 'rack_economics_daily', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily', 'token_class_cost_daily'
+        'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_partial_load', 'platform_results',
+        'rack_economics_daily', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily', 'token_class_cost_daily'
     ]) }}
 {% endmacro %}
 

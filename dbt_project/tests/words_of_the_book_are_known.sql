@@ -14,7 +14,7 @@
     ref('energy_contracts_daily'), ref('site_scope2_hourly'), ref('sci_daily'), ref('site_footprint_daily'),
     ref('focus_cost_and_usage'), ref('cost_change_daily'), ref('cost_anomalies_daily'), ref('list_price_comparison'), ref('phase_sums_daily'),
     ref('platform_results'), ref('scenario_results'), ref('accelerator_prices'), ref('platform_comparison'), ref('platform_crossover'),
-    ref('rack_usage_daily'), ref('rack_economics_daily'), ref('configuration_history')
+    ref('rack_usage_daily'), ref('rack_economics_daily'), ref('configuration_history'), ref('platform_partial_load')
 ] %}
 
 with strange_words as (

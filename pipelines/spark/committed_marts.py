@@ -56,6 +56,7 @@ REMADE = frozenset(
         "phase_pools_hourly",
         "platform_comparison",
         "platform_crossover",
+        "platform_partial_load",
         "platform_results",
         "rack_economics_daily",
         "recoverable_energy",

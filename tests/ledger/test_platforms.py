@@ -19,7 +19,13 @@ from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
 
 TPUT, PRICE = 0.05, 0.00005
-MARTS = ("platform_results", "platform_comparison", "platform_crossover", "configuration_history")
+MARTS = (
+    "platform_results",
+    "platform_comparison",
+    "platform_crossover",
+    "platform_partial_load",
+    "configuration_history",
+)
 
 
 def entry(name: str, path: str, kind: str = "inferencex") -> dict[str, str]:
@@ -40,7 +46,7 @@ def book_of(folder: Path, *entries: dict[str, str]) -> Book:
         ]
     book.dbt("seed")
     book.dbt("run", "--empty")
-    book.dbt("run", "--select", *MARTS, "+accelerator_prices")
+    book.dbt("run", "--select", "stg_device_types", "int_cost_rates", "accelerator_prices", *MARTS)
     return book
 
 
@@ -59,6 +65,113 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Book:
         entry("earlier", "inferencex/history.json"),
         entry("ml_energy", "ml_energy_v3/models", "ml_energy"),
     )
+
+
+# --- partial load -----------------------------------------------------------------------------------------------------
+
+
+LOAD_OF = (
+    " from marts.platform_partial_load where model = 'DeepSeek-R1' and precision = 'fp8'"
+    " and compared_output_length_tokens = 1024 and target_output_tokens_per_second_per_user = 30"
+    " and ownership = 'hyperscaler'"
+)
+
+
+def test_at_all_in_prices_everybody_costs_a_full_accelerator_over_the_load(published: Book) -> None:
+    """GB300's 0.1022 and H200's 0.2201 USD per million tokens are the published table's."""
+    found = published.query(
+        "select platform, capacity_ratio, effective_cost_usd_per_mtok, energy_cost_ratio" + LOAD_OF + " and"
+        " compared_input_length_tokens = 1024 and cost_basis = 'all_in_price' and replicas_basis = 'one_replica'"
+        " and platform in ('gb300', 'h200') and capacity_ratio in (0.05, 0.5, 1) order by 1, 2"
+    )
+    assert found == [
+        (platform, load, pytest.approx(full / load, abs=0.00005 / load), None)
+        for platform, full in (("gb300", 0.1022), ("h200", 0.2201))
+        for load in (0.05, 0.5, 1.0)
+    ]
+    assert published.query(
+        "select count(*) from marts.platform_partial_load where cost_basis = 'all_in_price'"
+        " and replicas_basis = 'one_replica' and abs(price_ratio * capacity_ratio - 1) > 1e-9"
+    ) == [(0,)]
+
+
+def test_an_own_stack_at_full_load_costs_the_all_in_price_where_watts_are_the_limit(published: Book) -> None:
+    """H200, 1.73 kW provisioned, 700 W limit, 138 W idle, 1.41 USD/h with electricity at 0.08: 1.2716 without.
+
+    5 %: (138 + 490) / 2 = 314 W = 314 × 1.73 / 700 × 0.08 = 0.06208 USD/h; 4.6550 % of (1.2716 + 0.06208) USD/h.
+    20 %: 490 + 210 / 9 = 513.333 W = 0.101494 USD/h; 1.373094 USD/h for 1,779.7 × 0.2 tokens a second is 1.0716.
+    """
+    found = published.query(
+        "select capacity_ratio, watts_per_gpu, power_basis, effective_cost_usd_per_mtok, energy_cost_ratio"
+        + LOAD_OF
+        + " and compared_input_length_tokens = 1024 and cost_basis = 'own_stack' and replicas_basis = 'one_replica'"
+        " and platform = 'h200' and capacity_ratio in (0.05, 0.2, 1) order by 1"
+    )
+    near = pytest.approx
+    assert found == [
+        (0.05, near(314), "assumed", near(4.1633, abs=2e-4), near(0.046550, abs=2e-5)),
+        (
+            0.2,
+            near(513.3333, abs=1e-4),
+            "assumed",
+            near(1.0716, abs=1e-4),
+            near(0.073916, abs=2e-5),
+        ),
+        (1.0, near(700), "assumed", near(0.2201, abs=5e-5), near(0.098156, abs=2e-5)),
+    ]
+
+
+def test_watts_are_interpolated_between_published_ones(published: Book) -> None:
+    """MI355X, atom, 8k/1k: 772.073 W at 991.9 tokens a second and accelerator, 936.154 W at 2,503.9. Half of that is
+    1,251.95: 772.073 + 164.081 × 260.05 / 1,512 = 800.29 W, so 0.6392 J per token. Idle watts are not known."""
+    found = published.query(
+        "select capacity_ratio, watts_per_gpu, watts_basis, power_basis, joules_per_token, reason"
+        + LOAD_OF
+        + " and compared_input_length_tokens = 8192 and cost_basis = 'own_stack' and replicas_basis = 'one_replica'"
+        " and platform = 'mi355x' and capacity_ratio in (0.05, 0.1, 0.5, 1) order by 1"
+    )
+    near = pytest.approx
+    assert found == [
+        (0.05, None, None, None, None, "idle_watts_unknown"),
+        (
+            0.1,
+            near(655.308, abs=1e-3),
+            "assumed_to_lowest_point",
+            "assumed",
+            near(2.6171, abs=1e-4),
+            "ok",
+        ),
+        (
+            0.5,
+            near(800.29, abs=0.01),
+            "between_points",
+            "measured_board",
+            near(0.6392, abs=1e-4),
+            "ok",
+        ),
+        (
+            1.0,
+            near(936.154, abs=1e-3),
+            "between_points",
+            "measured_board",
+            near(0.3739, abs=1e-4),
+            "ok",
+        ),
+    ]
+
+
+def test_a_demand_takes_whole_replicas(published: Book) -> None:
+    """48 GB200 carry 48 × 5,564.9 = 267,115 tokens a second. A fifth, 53,423, takes one of them and 4 of H200 with
+    8 × 1,779.7 = 14,238 each: 32 × 1.41 USD/h for 192.32 million tokens an hour, 0.2346 USD per million."""
+    found = published.query(
+        "select platform, replicas, gpus_per_replica, effective_cost_usd_per_mtok" + LOAD_OF + " and"
+        " compared_input_length_tokens = 1024 and cost_basis = 'all_in_price' and replicas_basis = 'whole_replicas'"
+        " and platform in ('gb200', 'h200') and capacity_ratio = 0.2 order by 1"
+    )
+    assert found == [
+        ("gb200", 1, 48, pytest.approx(0.1103 * 5, abs=3e-4)),
+        ("h200", 4, 8, pytest.approx(0.2346, abs=1e-4)),
+    ]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
