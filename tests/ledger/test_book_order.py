@@ -45,7 +45,8 @@ def test_any_order_of_days_gives_the_same_book(tmp_path: Path, start: str, end: 
     stated_by_fleets = {
         "run_windows", "load_test_phases", "model_list_prices", "benchmark_efficiency", "phase_pools_hourly",
         "held_back_dates", "held_back_tables", "unmetered_devices", "scrape_copies_daily", "budget_monthly",
-        "platform_results", "platform_comparison", "platform_crossover", "platform_partial_load", "configuration_history",
+        "platform_results", "platform_comparison", "platform_crossover", "platform_partial_load",
+        "configuration_history",
     }  # fmt: skip
     assert min(rows for mart, (rows, *_) in expected.items() if mart not in stated_by_fleets) > 0
     whole.run(threads=1)
