@@ -42,7 +42,7 @@ COLUMNS = {
         "Load of the knee: more load saves at most a tenth. The best point itself: no bend was seen. NULL as there.",
     ),
     "knee_joules_per_token": ("double", "Its J/token, as observed. NULL as there."),
-    "levels": ("integer", "Load levels (half octaves seen for an hour or more) that the fit is made of."),
+    "levels": ("integer", "Load levels (rows of efficiency_curve with is_level) that the fit is made of."),
     "lowest_tokens_per_second_per_gpu": ("double", "Lowest load among them. NULL: there is none."),
     "highest_tokens_per_second_per_gpu": (
         "double",

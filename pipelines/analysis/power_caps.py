@@ -19,7 +19,7 @@ from pipelines.analysis.resampling import difference_interval
 POOL = ["model", "device_type", "meter_scope", "role", "gpus_per_replica"]
 LEVEL = ["pool", "limit_percent"]
 LEAST_DATES = 2  # under each of the two limits
-LEAST_INTERVALS = 12  # an hour of the grid, as a level of efficiency_curve
+LEAST_INTERVALS = 12  # an hour of a 300 s grid; run windows do not matter here
 LEAST_TOKEN_RATIO = 0.9  # of a deployment's tokens, at loads that were seen under both limits
 # What a candidate has beside those of `sizes.candidates`.
 COLUMNS = [

@@ -126,12 +126,18 @@ def planted_fits(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         connection.execute("create schema marts")
         connection.execute("create table marts.model_daily as select date '2026-10-07' as date")
         connection.execute("create table marts.unmetered_devices (date date)")
+        connection.execute(
+            "create table marts.energy_ledger (date date, interval_start_at timestamptz, interval_seconds integer,"
+            " site varchar, deployment varchar, model varchar, device_type varchar, meter_scope varchar, role varchar,"
+            " node varchar, engine varchar, is_matched boolean)"
+        )
         nothing_is_held_back(connection)
         connection.register("planted", frame)
         connection.execute(
             """
             create table marts.model_intervals as
-            select cast(date as date) as date, 'west' as site, deployment, model, 'h100' as device_type,
+            select cast(date as date) as date, cast(date as timestamptz) as interval_start_at,
+                1 as engines, 'west' as site, deployment, model, 'h100' as device_type,
                 'board' as meter_scope, 'unified' as role, cast(300 as decimal(28, 6)) as matched_gpu_seconds,
                 cast(joules as decimal(28, 6)) as matched_joules,
                 cast(tokens as decimal(28, 6)) as matched_output_tokens,

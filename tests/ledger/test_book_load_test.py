@@ -108,6 +108,44 @@ def write_power(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def write_tokens(path: Path) -> None:
+    """The engine's own count of generated tokens every 10 s: it rises evenly in a phase, and not between phases."""
+    lines = ["at,instance,model,tokens"]
+    seconds = int((starts()[-1] - START).total_seconds()) + SECONDS
+    for after in range(-60, seconds + 61, 10):
+        at = START + timedelta(seconds=after)
+        done = [min(max((at - start).total_seconds() / SECONDS, 0), 1) for start in starts()]
+        tokens = sum(phase.requests * 1000 * part for phase, part in zip(PHASES, done, strict=True))
+        lines.append(f"{at.isoformat()},n1:8000,meta/llama-3.3-70b,{tokens}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def sweep_book(folder: Path, **more: object) -> Book:
+    """The same load test on a grid of 10 s, with the counter of the engine that holds both boards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokens(folder / "tokens.csv")
+    power = {
+        "path": "power.csv",
+        "time": "at",
+        "labels": {"Hostname": "node", "UUID": "uuid", "modelName": "kind"},
+        "values": {"DCGM_FI_DEV_POWER_USAGE": "watts"},
+    }
+    tokens = {
+        "path": "tokens.csv",
+        "time": "at",
+        "labels": {"instance": "instance", "model_name": "model"},
+        "values": {"vllm:generation_tokens_total": "tokens"},
+    }
+    sources = [
+        {"name": "boards", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [power]},
+        {"name": "engine", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [tokens]},
+    ]
+    boards = [
+        {"device_uuid": f"GPU-{board}", "engine": "n1:8000", "start_at": "2026-10-01T00:00:00Z"} for board in ("a", "b")
+    ]
+    return load_test_book(folder, grid_seconds=10, sources=sources, assignments=boards, **more)
+
+
 def load_test_book(folder: Path, **more: object) -> Book:
     """The load test, landed and booked in a folder of its own; `more` keys are written into its fleet file."""
     write_artifacts(folder / "artifacts")
@@ -256,3 +294,83 @@ def test_an_own_load_test_is_among_the_results_of_platforms(book: Book) -> None:
 
 def test_the_tests_of_the_new_mart_hold(book: Book) -> None:
     assert book.failed_tests("load_test_phases", "run_windows", "words_of_the_book_are_known") == set()
+
+
+# By hand from PHASES, 18 intervals of 10 s in each: tok/s over two boards; watts of a board, of the last two phases
+# (1066.67 tok/s both) their mean; J/token is the quotient.
+CURVE = {
+    # load_bin: (intervals, tok/s per GPU, W per GPU, J/token)
+    11: (18, 50.0, 200.0, 4.0),
+    13: (18, 100.0, 220.0, 2.2),
+    14: (18, 166.66666666666666, 250.0, 1.5),
+    16: (18, 266.6666666666667, 300.0, 1.125),
+    17: (18, 444.44444444444446, 360.0, 0.81),
+    19: (18, 800.0, 450.0, 0.5625),
+    20: (36, 1066.6666666666667, 555.0, 0.5203125),
+}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    return sweep_book(tmp_path_factory.mktemp("sweep"))
+
+
+@pytest.fixture(scope="module")
+def production(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """The same telemetry without the load test's files; two phases have windows, of 12 and of 11 intervals."""
+    # 115 s are 5 s more than 11 intervals, and not 12 whole ones.
+    windows = [("twelve", "llama-3.3-70b", 120), ("eleven", "llama-3.3-70b", 115), ("of another model", "qwen", 180)]
+    inline = [
+        {"window_id": name, "model": model, "start_at": start_at, "end_at": start_at + timedelta(seconds=seconds)}
+        for (name, model, seconds), start_at in zip(windows, starts(), strict=False)
+    ]
+    return sweep_book(tmp_path_factory.mktemp("production"), requests=[], run_windows={"inline": inline})
+
+
+def curve_of(book: Book) -> dict[int, tuple]:
+    found = book.query(
+        """
+        select load_bin, intervals, tokens_per_second_per_gpu, watts_per_gpu, joules_per_token, window_intervals,
+            level_basis
+        from marts.efficiency_curve where is_level = (level_basis is not null)
+        """
+    )
+    return {row[0]: row[1:] for row in found}
+
+
+def test_a_short_sweep_has_levels_by_its_windows(sweep: Book) -> None:
+    assert curve_of(sweep) == {
+        load_bin: (*[pytest.approx(figure, rel=1e-9) for figure in row], row[0], "run_windows")
+        for load_bin, row in CURVE.items()
+    }
+
+
+def test_a_short_sweep_has_a_form(sweep: Book) -> None:
+    """Least squares over the seven levels; the best point is the highest load, and 800 tok/s are within a tenth of it
+    (0.5625 <= 1.1 x 0.5203). Left-out errors by seven lines without a level each."""
+    (found,) = sweep.query(
+        """
+        select reason_code, levels, form, intercept_watts_per_gpu, slope_joules_per_token, loo_error_watts,
+            constant_loo_error_watts, best_tokens_per_second_per_gpu, knee_tokens_per_second_per_gpu
+        from marts.efficiency_fit
+        """
+    )
+    assert found[:3] == ("ok", 7, "linear")
+    assert found[3:] == pytest.approx(
+        (194.0957626, 0.33731159, 14.554680557, 140.924526688, 1066.6666666667, 800.0), rel=1e-7
+    )
+
+
+def test_production_of_minutes_has_no_level_and_twelve_intervals_of_a_window_have(production: Book) -> None:
+    in_windows = {11: (12, "run_windows"), 13: (11, None)}
+    assert curve_of(production) == {
+        load_bin: (*[pytest.approx(figure, rel=1e-9) for figure in row], *in_windows.get(load_bin, (0, None)))
+        for load_bin, row in CURVE.items()
+    }
+    found = production.query("select levels, reason_code, form from marts.efficiency_fit")
+    assert found == [(1, "too_few_load_levels", None)]
+
+
+def test_the_tests_of_the_curve_hold(sweep: Book, production: Book) -> None:
+    for book in (sweep, production):
+        assert book.failed_tests("efficiency_curve", "recoverable_energy", "words_of_the_book_are_known") == set()

@@ -95,6 +95,19 @@ def test_at_all_in_prices_everybody_costs_a_full_accelerator_over_the_load(publi
     ) == [(0,)]
 
 
+def test_full_load_is_the_best_configuration_of_the_comparison(published: Book) -> None:
+    rows, different = published.query(
+        "select count(*), count(*) filter (where loads.run_url <> comparison.run_url"
+        " or abs(loads.effective_cost_usd_per_mtok - comparison.usd_per_mtok) > 1e-9)"
+        " from marts.platform_partial_load as loads inner join marts.platform_comparison as comparison"
+        " using (model, precision, compared_input_length_tokens, compared_output_length_tokens,"
+        " target_output_tokens_per_second_per_user, platform, ownership)"
+        " where selection = 'all' and capacity_ratio = 1 and cost_basis = 'all_in_price'"
+        " and replicas_basis = 'one_replica'"
+    )[0]
+    assert (rows > 0, different) == (True, 0)
+
+
 def test_an_own_stack_at_full_load_costs_the_all_in_price_where_watts_are_the_limit(published: Book) -> None:
     """H200, 1.73 kW provisioned, 700 W limit, 138 W idle, 1.41 USD/h with electricity at 0.08: 1.2716 without.
 
@@ -397,12 +410,13 @@ def test_most_of_it_is_that_requests_no_longer_wait(history: Book) -> None:
 
 
 def test_the_queries_of_the_page_print_what_it_shows(published: Book, history: Book) -> None:
-    """A query on `configuration_history` is of both files, the others of what is published now."""
+    """A query on `configuration_history` or with `is_latest` is of both files, the others of what is published now."""
     text = (PROJECT / "docs/platforms.md").read_text(encoding="utf-8")
     found = re.findall(r"^```sql\n(.*?)^```$\n\n^```\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert len(found) == text.count("```sql") > 1
     for query, printed in found:
-        assert page_table(history if "configuration_history" in query else published, query) == printed, query
+        of_both = "configuration_history" in query or "is_latest" in query
+        assert page_table(history if of_both else published, query) == printed, query
 
 
 def page_table(book: Book, query: str) -> str:

@@ -198,6 +198,45 @@ def test_a_factory_of_a_hundred_mw_serves_a_million_tokens_a_second_per_rack(boo
     assert status == "solved"
 
 
+# --- sizing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sized(book: Book, tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """A copy of the book with scenarios of a size alone."""
+    copied = book.copy(tmp_path_factory.mktemp("sized"))
+    queues = [("two", 2, 1), ("four", 4, 3), ("ten", 10, 8), ("full", 4, 4), ("empty", 4, 0), ("many", 1_000, 1)]
+    peaks = [("peak", 7_000, 0.7, 8, None), ("small_peak", 10, 0.7, 8, 2), ("over", 7_001, 0.7, 8, None)]
+    with copied.connection() as connection:
+        connection.executemany(
+            "insert into reference.scenarios by name select ? as scenario, ? as servers, ? as offered_servers", queues
+        )
+        connection.executemany(
+            "insert into reference.scenarios by name select ? as scenario, ? as peak_tokens_per_second,"
+            " ? as target_utilisation_ratio, ? as gpus_per_replica, ? as min_replicas,"
+            " 125 as total_tokens_per_second_per_gpu",
+            peaks,
+        )
+    copied.dbt("run", "--select", "scenario_results")
+    return copied
+
+
+def test_requests_wait_by_erlangs_formula(sized: Book) -> None:
+    """C(2, 1), C(4, 3) and C(10, 8), to five digits. Where all servers are busy the queue has no end."""
+    for name, waiting in (("two", 0.33333), ("four", 0.50943), ("ten", 0.40918), ("empty", 0), ("many", 0)):
+        assert one(sized, "waiting_ratio", name)[0] == pytest.approx(waiting, abs=5e-6), name
+    waiting, why = one(sized, "waiting_ratio, null_reasons", "full")
+    assert waiting is None
+    assert "waiting_ratio: the load keeps all servers busy" in why
+
+
+def test_a_peak_needs_whole_replicas_below_their_target(sized: Book) -> None:
+    """A replica of 8 GPUs serves 1,000 tokens/s, 700 at its target: 7,000 need ten of them, a token more eleven. A
+    small peak needs the two that are the least."""
+    assert [one(sized, "needed_gpus", name)[0] for name in ("peak", "over", "small_peak")] == [80, 88, 16]
+    assert one(sized, "needed_gpus", "two") == (None,)  # its twin, without a peak
+
+
 # --- the seeds --------------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ bins as (
         tokens_basis,
         load_bin,
         count(*) as intervals,
+        sum(case when is_in_window then 1 else 0 end) as window_intervals,
         count(distinct date) as days,
         {{ exact_sum('gpu_seconds') }} as gpu_seconds,
         {{ exact_sum('tokens') }} as tokens,
@@ -34,16 +35,29 @@ bins as (
 
 ),
 
--- What was seen for less than an hour in all is shown, and neither the best point nor a level of the fit.
+-- A window holds its load on purpose, so a few of its intervals are as good as an hour of production.
+assessed as (
+
+    select
+        *,
+        case
+            when intervals * {{ var('grid_seconds') }} >= 3600 then 'hours'
+            when window_intervals >= {{ var('level_intervals') }} then 'run_windows'
+        end as level_basis
+    from bins
+
+),
+
+-- What is no level is shown, and neither the best point nor a level of the fit.
 levels as (
 
     select
         *,
-        intervals * {{ var('grid_seconds') }} >= 3600 as is_level,
+        level_basis is not null as is_level,
         {{ ratio('tokens', 'gpu_seconds') }} as tokens_per_second_per_gpu,
         {{ ratio('joules', 'tokens') }} as joules_per_token,
         {{ ratio('joules', 'gpu_seconds') }} as watts_per_gpu
-    from bins
+    from assessed
 
 ),
 
@@ -90,6 +104,7 @@ final as (
         power(2, load_bin / 2.0) as bin_start_tokens_per_second_per_gpu,
         power(2, (load_bin + 1) / 2.0) as bin_end_tokens_per_second_per_gpu,
         cast(intervals as bigint) as intervals,
+        cast(window_intervals as bigint) as window_intervals,
         cast(days as integer) as days,
         gpu_seconds,
         tokens,
@@ -102,6 +117,7 @@ final as (
         joules_per_token_p50,
         joules_per_token_p90,
         is_level,
+        level_basis,
         is_best,
         is_near_best and row_number() over (
             partition by {{ curve_keys() | join(', ') }}

@@ -99,6 +99,43 @@ checked as (
 
 ),
 
+server_numbers as (
+
+    select {{ integers_between(1, 1000) }} as server_number
+
+),
+
+-- Erlang's formula, from the inverse of its loss: 1 + c/a + c (c − 1)/a² + …, for c servers of which the load keeps a busy.
+loss_terms as (
+
+    select
+        checked.scenario,
+        checked.varied_input,
+        checked.varied_value,
+        exp(least(
+            sum(ln((checked.servers - server_numbers.server_number + 1) / checked.offered_servers)) over (
+                partition by checked.scenario, checked.varied_input, checked.varied_value order by server_numbers.server_number
+            ),
+            700
+        )) as term
+    from checked
+    inner join server_numbers on server_numbers.server_number <= checked.servers
+    where checked.offered_servers > 0
+
+),
+
+losses as (
+
+    select
+        scenario,
+        varied_input,
+        varied_value,
+        1 / (1 + sum(term)) as loss_ratio
+    from loss_terms
+    group by scenario, varied_input, varied_value
+
+),
+
 -- A scenario states tokens of all classes together, or of each class.
 mixed as (
 
@@ -225,9 +262,7 @@ at_full_price as (
         end as investment_basis
     from solved_years
     left join price_years
-        on solved_years.scenario = price_years.scenario
-        and solved_years.varied_input = price_years.varied_input
-        and solved_years.varied_value is not distinct from price_years.varied_value
+        on {{ same_variant('solved_years', 'price_years') }}
 
 ),
 
@@ -308,13 +343,9 @@ cash_years as (
         invested.revenue_usd * {{ ratio('scenario_years.price_part', 'price_years.full_price_years') }} - invested.annual_cost_usd as cash_usd_per_year
     from invested
     inner join scenario_years
-        on invested.scenario = scenario_years.scenario
-        and invested.varied_input = scenario_years.varied_input
-        and invested.varied_value is not distinct from scenario_years.varied_value
+        on {{ same_variant('invested', 'scenario_years') }}
     inner join price_years
-        on invested.scenario = price_years.scenario
-        and invested.varied_input = price_years.varied_input
-        and invested.varied_value is not distinct from price_years.varied_value
+        on {{ same_variant('invested', 'price_years') }}
 
 ),
 
@@ -361,12 +392,23 @@ computed as (
         {{ ratio('invested.revenue_usd - invested.cost_usd', 'invested.cost_usd') }} as roi_ratio,
         {{ ratio('invested.revenue_usd - invested.cost_usd', 'invested.revenue_usd') }} as gross_margin_ratio,
         {{ ratio('invested.cost_usd * invested.sold_utilisation_ratio', 'invested.revenue_usd') }} as break_even_sold_ratio,
-        {{ ratio('invested.tokens_per_second_per_gpu * 1000', 'invested.facility_kw_per_gpu') }} as tokens_per_second_per_mw
+        {{ ratio('invested.tokens_per_second_per_gpu * 1000', 'invested.facility_kw_per_gpu') }} as tokens_per_second_per_mw,
+        invested.gpus_per_replica * greatest(
+            ceil(round(
+                {{ ratio('invested.peak_tokens_per_second', 'invested.tokens_per_second_per_gpu * invested.gpus_per_replica * invested.target_utilisation_ratio') }}, 9
+            )),
+            coalesce(invested.min_replicas, 1)
+        ) as needed_gpus,
+        case
+            when invested.offered_servers = 0 and invested.servers is not null then cast(0 as double)
+            when invested.offered_servers < invested.servers
+                then losses.loss_ratio / (1 - invested.offered_servers / invested.servers * (1 - losses.loss_ratio))
+        end as waiting_ratio
     from invested
+    left join losses
+        on {{ same_variant('invested', 'losses') }}
     left join paid_back
-        on invested.scenario = paid_back.scenario
-        and invested.varied_input = paid_back.varied_input
-        and invested.varied_value is not distinct from paid_back.varied_value
+        on {{ same_variant('invested', 'paid_back') }}
 
 ),
 
@@ -442,6 +484,8 @@ final as (
         npv_usd,
         case when break_even_sold_ratio between 0 and 1 then break_even_sold_ratio end as break_even_sold_ratio,
         tokens_per_second_per_mw,
+        case when peak_tokens_per_second is not null and tokens_per_second_per_gpu > 0 and target_utilisation_ratio > 0 then needed_gpus end as needed_gpus,
+        waiting_ratio,
         reference_scenario,
         cost_multiple,
         tokens_per_mw_multiple,
@@ -457,27 +501,7 @@ final as (
         end as claim_status,
         solve_for as solved_for,
         solved_value,
-        {{ joined_reasons([
-            ['wrong_inputs is not null', "' || wrong_inputs || '"],
-            ['is_counted_twice', 'revenue_usd: tokens are stated as total and by class'],
-            ["cost_basis = 'stated_twice'", 'cost_usd: capex_usd and usd_per_gpu_hour are both stated'],
-            ["throughput_basis = 'unknown'", 'revenue_usd: no tokens per second are stated'],
-            ["throughput_basis in ('stated', 'solved') and price_usd_per_mtok is null", 'revenue_usd: no price of a class that is served'],
-            ["throughput_basis in ('stated', 'solved') and gpus is null", 'sold_mtok: gpus is not known'],
-            ["throughput_basis in ('stated', 'solved') and sold_utilisation_ratio is null", 'sold_mtok: sold_utilisation_ratio is not known'],
-            ["throughput_basis in ('stated', 'solved') and held_years is null", 'sold_mtok: years is not known'],
-            ['held_years > 1 and price_usd_per_mtok is not null and price_decay_ratio is null', 'revenue_usd: price_decay_ratio is not known'],
-            ['reference_scenario is not null and not is_known_reference', 'cost_multiple: the reference is not in seed scenarios'],
-            ["cost_basis = 'unknown'", 'cost_usd: no cost is stated'],
-            ['sold_mtok = 0', 'cost_usd_per_mtok: no token is sold'],
-            ['investment_usd = 0', 'revenue_multiple: the investment is 0 USD'],
-            ['cost_usd = 0', 'roi_ratio: the cost is 0 USD'],
-            ['revenue_usd = 0', 'gross_margin_ratio: the revenue is 0 USD'],
-            ["investment_basis = 'yearly_cost'", 'payback_years: nothing is paid at the start'],
-            ["investment_basis = 'capex' and capex_usd > 0 and revenue_usd is not null and payback_years is null", 'payback_years: not within the years'],
-            ['discount_ratio is null', 'npv_usd: no discount_ratio is stated'],
-            ['facility_kw_per_gpu = 0', 'tokens_per_second_per_mw: the power is 0 kW']
-        ]) }} as null_reasons,
+        {{ joined_reasons(scenario_reasons()) }} as null_reasons,
         note,
         source,
         as_of
