@@ -231,6 +231,7 @@ def test_a_phase_has_all_its_columns(book: Book) -> None:
         384_000,
         768_000,
         "requests",
+        pytest.approx((30 - TTFT_SECONDS) / 999),
         *(TTFT_SECONDS,) * 3,
         *(30.0,) * 3,
         "board",
@@ -257,6 +258,38 @@ def test_the_phases_are_run_windows_like_any_other(book: Book) -> None:
         )
         for phase in PHASES
     }
+
+
+def test_an_own_load_test_is_among_the_results_of_platforms(book: Book) -> None:
+    """768,000 tokens in 180 s on 2 accelerators; 0.2072 USD for them; 1,100 W on 2 boards. No published result has this
+    model and these lengths, so no phase is compared with one."""
+    found = book.query(
+        """
+        select platform, model, architecture, gpus, concurrency, input_length_tokens, output_length_tokens,
+            total_tokens_per_second_per_gpu, own_usd_per_mtok, measured_joules_per_token, power_basis, ttft_p99_seconds,
+            comparable_reason, run_url
+        from marts.platform_results where origin = 'own_window' and result_id = 'load/concurrency64'
+        """
+    )
+    assert found == [
+        (
+            "h100",
+            "Llama-3.3-70B",
+            "dense",
+            2.0,
+            64.0,
+            1000.0,
+            1000.0,
+            pytest.approx(2133.3333333333335),
+            pytest.approx(0.2697916667, rel=1e-9),
+            pytest.approx(0.2578125),
+            "measured_board",
+            TTFT_SECONDS,
+            "lengths_differ",
+            None,
+        )
+    ]
+    assert book.query("select count(*) from marts.platform_results") == [(len(PHASES),)]
 
 
 def test_the_tests_of_the_new_mart_hold(book: Book) -> None:

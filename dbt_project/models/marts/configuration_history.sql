@@ -48,7 +48,7 @@ numbered as (
     select
         *,
         count(*) over (partition by {{ keys | join(', ') }}) as measurements,
-        row_number() over (partition by {{ keys | join(', ') }} order by measured_on, run_url, result_id, source, repetition) as measurement_number
+        row_number() over (partition by {{ keys | join(', ') }} order by measured_on, run_url nulls last, result_id, source, repetition) as measurement_number
     from measured
 
 ),

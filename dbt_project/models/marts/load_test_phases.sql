@@ -36,6 +36,10 @@ requests as (
             when is_ok and output_tokens > 1 and end_to_end_seconds > ttft_seconds
                 then (output_tokens - 1) / (end_to_end_seconds - ttft_seconds)
         end as user_output_tokens_per_second,
+        case
+            when is_ok and output_tokens > 1 and end_to_end_seconds > ttft_seconds
+                then (end_to_end_seconds - ttft_seconds) / (output_tokens - 1)
+        end as seconds_per_output_token,
         case when is_ok and input_tokens is null then 1 else 0 end as is_input_unknown,
         case when is_ok and output_tokens is null then 1 else 0 end as is_output_unknown
     from {{ ref('stg_requests') }}
@@ -108,7 +112,8 @@ source_phases as (
         percentile_cont({{ percent / 100 }}) within group (order by ok_{{ quantity }}_seconds) as {{ quantity }}_p{{ percent }}_seconds,
         {%- endfor %}
         {%- endfor %}
-        percentile_cont(0.5) within group (order by user_output_tokens_per_second) as output_tokens_per_second_per_user
+        percentile_cont(0.5) within group (order by user_output_tokens_per_second) as output_tokens_per_second_per_user,
+        percentile_cont(0.99) within group (order by seconds_per_output_token) as tpot_p99_seconds
     from window_requests
     group by window_id, requests_basis, source
 
@@ -210,6 +215,7 @@ costed as (
         case when phases.output_tokens is not null then 'requests' else windows.tokens_basis end as output_tokens_basis,
         {{ columns_of('phases', latencies) }},
         phases.output_tokens_per_second_per_user,
+        phases.tpot_p99_seconds,
         prices.device_type,
         {{ ratio('prices.gpu_seconds', 'priced_seconds.priced_seconds') }} as gpus,
         {{ money('windows.energy_joules * ' ~ ratio('prices.energy_cost_usd', 'prices.priced_joules')) }} as energy_cost_usd,
@@ -259,6 +265,7 @@ final as (
         {{ ratio('known_output_tokens', 'duration_seconds') }} as output_tokens_per_second,
         {{ ratio('known_total_tokens', 'duration_seconds') }} as total_tokens_per_second,
         output_tokens_per_second_per_user,
+        tpot_p99_seconds,
         {{ latencies | join(', ') }},
         meter_scope,
         mean_watts,

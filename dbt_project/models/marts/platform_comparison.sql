@@ -25,7 +25,7 @@ results as (
 
     select
         *,
-        row_number() over (order by source, result_id, run_url, repetition) as result_number
+        row_number() over (order by source, result_id, run_url nulls last, measured_on nulls last, repetition) as result_number
     from {{ ref('platform_results') }}
     where is_comparable and is_latest
 

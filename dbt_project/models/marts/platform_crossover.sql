@@ -74,7 +74,7 @@ steps as (
     qualify usd_per_mtok < coalesce(
         min(usd_per_mtok) over (
             partition by {{ groups | join(', ') }}
-            order by output_tokens_per_second_per_user desc, usd_per_mtok, platform, result_id, run_url
+            order by output_tokens_per_second_per_user desc, usd_per_mtok, platform, result_id, run_url nulls last
             rows between unbounded preceding and 1 preceding
         ),
         usd_per_mtok + 1

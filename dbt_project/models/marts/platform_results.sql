@@ -150,7 +150,7 @@ own_windows as (
         {{ ratio('phases.output_tokens', 'phases.duration_seconds * phases.gpus') }} as output_tokens_per_second_per_gpu,
         phases.output_tokens_per_second_per_user,
         phases.ttft_p99_seconds,
-        cast(null as double) as tpot_p99_seconds,
+        phases.tpot_p99_seconds,
         phases.end_to_end_p50_seconds as end_to_end_seconds,
         {{ ratio('phases.mean_watts', 'phases.gpus') }} as watts_per_gpu,
         case
@@ -196,7 +196,7 @@ numbered as (
         *,
         row_number() over (
             partition by benchmark, source, result_id, run_url, measured_on
-            order by total_tokens_per_second_per_gpu desc, output_tokens_per_second_per_gpu desc, watts_per_gpu
+            order by total_tokens_per_second_per_gpu desc nulls last, output_tokens_per_second_per_gpu desc nulls last, watts_per_gpu nulls last
         ) as repetition
     from counted_once
 
@@ -322,7 +322,7 @@ dated as (
             partition by
                 {{ configuration_keys() | join(', ') }}, coalesce(compared_input_length_tokens, input_length_tokens),
                 coalesce(compared_output_length_tokens, output_length_tokens)
-            order by measured_on desc nulls last, as_of desc, run_url desc, source, result_id, repetition
+            order by measured_on desc nulls last, as_of desc, run_url desc nulls last, source, result_id, repetition
         ) = 1 as is_latest
     from assessed
 
@@ -336,12 +336,12 @@ fronted as (
         not_comparable_reason is null and is_latest as is_ranked,
         max(case when not_comparable_reason is null and is_latest then total_tokens_per_second_per_gpu end) over (
             partition by {{ work_keys() | join(', ') }}
-            order by output_tokens_per_second_per_user desc nulls last, total_tokens_per_second_per_gpu desc nulls last, result_id, run_url
+            order by output_tokens_per_second_per_user desc nulls last, total_tokens_per_second_per_gpu desc nulls last, result_id, run_url nulls last
             rows between unbounded preceding and 1 preceding
         ) as faster_tokens_per_second_per_gpu,
         max(case when not_comparable_reason is null and is_latest then total_tokens_per_second_per_gpu end) over (
             partition by platform, {{ work_keys() | join(', ') }}
-            order by output_tokens_per_second_per_user desc nulls last, total_tokens_per_second_per_gpu desc nulls last, result_id, run_url
+            order by output_tokens_per_second_per_user desc nulls last, total_tokens_per_second_per_gpu desc nulls last, result_id, run_url nulls last
             rows between unbounded preceding and 1 preceding
         ) as faster_tokens_per_second_per_gpu_of_platform
     from dated
