@@ -1,7 +1,7 @@
 """Draws the picture of docs/recommendations/efficiency_curves.md, as the asset efficiency_fit shows it in the UI.
 
 `make run` first, then `.venv/bin/python docs/pictures/draw.py`. The other pictures of this folder are SVG, written by
-hand, and a screenshot of `make dev`.
+hand, those of `draw_platforms`, and a screenshot of `make dev`.
 """
 
 from __future__ import annotations
