@@ -89,6 +89,7 @@ def test_a_first_publication_has_everything(fleet: Fleet) -> None:
         "parquet/marts/model_monthly.parquet",
         "parquet/published/publication.parquet",
         "wattledger.duckdb",
+        "wattledger.xlsx",
     ]
 
 
@@ -512,6 +513,7 @@ def test_a_full_disk_leaves_the_old_publication_and_the_space_that_the_new_one_t
             first.publication_id,
             "latest",
             "wattledger.duckdb",
+            "wattledger.xlsx",
         ]
         assert shutil.disk_usage(fleet.published).free == free
     finally:
@@ -546,6 +548,7 @@ def test_everything_is_on_the_disk_before_readers_are_sent_to_it(fleet: Fleet, m
             "sync model_monthly.parquet",
             "sync publication.parquet",
             "sync wattledger.duckdb",
+            "sync wattledger.xlsx",
             "sync energy_ledger",
             "sync marts",
             "sync published",
