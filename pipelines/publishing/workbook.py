@@ -26,7 +26,7 @@ from pipelines.warehouse import database
 
 # Rows of a sheet before the rest is added up in one row.
 SHOWN_ROWS = 1000
-# Excel's own limit is 32,767; nobody reads a cell of that length.
+# Excel's own limit is 32,767 characters, far more than a cell shows.
 TEXT_CHARACTERS = 1000
 TOTAL, HEADING, FIRST = 2, 3, 4  # rows, from 0
 _ABOUT = "About"
