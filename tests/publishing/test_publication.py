@@ -434,9 +434,10 @@ def test_how_long_publications_stay_is_an_environment_variable(fleet: Fleet, mon
     for minute in (0, 1, 2, 3, 4, 5, 35):
         publish(fleet, "2026-10-01", "2026-10-02", minute)
     assert minutes_kept(fleet) == [2, 3, 4, 5, 35]
-    monkeypatch.setenv("WATTLEDGER_KEEP_HOURS", "long")
-    with pytest.raises(QuestionError, match="WATTLEDGER_KEEP_HOURS: got 'long', expected hours such as 24"):
-        publish(fleet, "2026-10-01", "2026-10-02", 36)
+    for wrong in ("long", "-1", "nan", "inf"):
+        monkeypatch.setenv("WATTLEDGER_KEEP_HOURS", wrong)
+        with pytest.raises(QuestionError, match=f"got '{wrong}', expected hours such as 24, at most 87,600"):
+            publish(fleet, "2026-10-01", "2026-10-02", 36)
 
 
 READERS = 3
