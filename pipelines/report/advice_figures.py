@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
-from pipelines.report.markup import NAME, RATIO, TEXT, named, number, table
+from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table
 from pipelines.report.sentences import amount, counted
 
 SURE = ("high", "medium")
@@ -70,8 +70,26 @@ def saving(row: Row) -> str:
     )
 
 
-def next_steps(found: Sequence[Row]) -> str:
-    """The top of the page, as HTML: what the fleet should do next and what that saves."""
+def next_steps(found: Sequence[Row], free: Sequence[Row] = ()) -> str:
+    """The top of the page, as HTML: what the fleet should do next and what that saves; `free` are free accelerators."""
+    return _steps(found) + _free_line(free)
+
+
+def _free_line(free: Sequence[Row]) -> str:
+    spare = [row for row in free if not row["is_spare"]]
+    gpus, released = sum(row["gpus_now"] for row in spare), _sum(spare, "saving_usd_month_if_released")
+    if not gpus:
+        return ""
+    them = "it" if gpus == 1 else "them"
+    saved = "saves an unknown amount" if released is None else f"saves <b>{amount(released, 'USD', 0)} more</b> a month"
+    return (
+        f"<p>In addition {counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free: handing {them} back"
+        f" {saved}"
+        ' (<a href="#free-boards">free accelerators</a>).</p>'
+    )
+
+
+def _steps(found: Sequence[Row]) -> str:
     changes = [row for row in found if row["kind"] not in NO_CHANGE]
     if not found:
         return "<p>No deployment was booked in the lookback, so there is no advice.</p>"
@@ -112,7 +130,8 @@ def _advice(found: Sequence[Row]) -> Drawn:
     sentence = (
         f"{counted(len(changes), 'deployment')} of {len(found):,} should change, which saves"
         f" {amount(_sum(changes, 'saving_energy_usd_month'), 'USD', 0)} of electricity a month at once and"
-        f" {amount(_sum(changes, 'saving_usd_month_if_released'), 'USD', 0)} of GPU hours once freed GPUs are back."
+        f" {amount(_sum(changes, 'saving_usd_month_if_released'), 'USD', 0)} of GPU hours once the freed GPUs are"
+        " handed back."
         if changes
         else f"None of {counted(len(found), 'deployment')} can do with less."
     )
@@ -133,19 +152,28 @@ def _advice(found: Sequence[Row]) -> Drawn:
         description="Bars: what each change saves in a month, in USD. The table has the same numbers.",
     ) if drawn else ""  # fmt: skip
     columns = {
-        "deployment": NAME, "what to do": TEXT, "GPUs now": 0, "GPUs then": 0, "kWh/month": 0, "kg CO2e/month": 0,
-        "USD/month for electricity": 2, "USD/month if GPUs are handed back": 0,
-        "kWh/month if nodes are switched off": 0, "time short": RATIO, "confidence": TEXT, "reason": TEXT,
+        "deployment": NAME, "what to do": TEXT, "GPUs now": 0, "GPUs then": 0, "kWh": 0, "kg CO2e": 0,
+        "USD for electricity": MONEY, "USD if handed back": 0, "kWh if nodes off": 0, "time short": RATIO,
+        "confidence": TEXT,
     }  # fmt: skip
     lines = [
         (
-            row["deployment"], row["kind"].replace("_", " "), row["current_gpus"], row["recommended_gpus"],
-            *("" if row[column] is None and row["kind"] in NO_CHANGE else row[column] for column in SAVINGS),
-            row["confidence"] or "", (row["reason_code"] or "").replace("_", " "),
+            row["deployment"], f"{row['kind']}: {row['reason_code'] or 'unknown'}".replace("_", " "),
+            row["current_gpus"], row["recommended_gpus"],
+            *(_saved(row, column) for column in SAVINGS),
+            row["confidence"] or "",
         )
         for row in found
     ]  # fmt: skip
-    return Drawn(sentence, picture + table("The change to follow, per deployment", columns, lines))
+    return Drawn(
+        sentence, picture + table("The change to follow, per deployment, and what it saves in a month", columns, lines)
+    )
+
+
+def _saved(row: Row, column: str) -> object:
+    """A saving; empty for a deployment that should stay, and for hosts of which none becomes empty."""
+    is_none = row["kind"] in NO_CHANGE or column == "saving_kwh_month_if_nodes_off"
+    return "" if row[column] is None and is_none else row[column]
 
 
 def _free_boards(found: Sequence[Row]) -> Drawn:
@@ -158,8 +186,8 @@ def _free_boards(found: Sequence[Row]) -> Drawn:
         f" {amount(_sum(found, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
     )
     columns = {
-        "accelerator": NAME, "site": NAME, "free now": 0, "since (UTC)": TEXT, "W each": 1, "USD/month": 2,
-        "kept as spares": TEXT, "fits on them": NAME, "kWh/month if switched off": 1, "USD/month if handed back": 2,
+        "accelerator": NAME, "site": NAME, "free now": 0, "since (UTC)": TEXT, "W each": 1, "USD/month": MONEY,
+        "kept as spares": TEXT, "fits on them": NAME, "kWh/month if switched off": 1, "USD/month if handed back": MONEY,
     }  # fmt: skip
     lines = [
         (
@@ -194,8 +222,9 @@ ADVICE = Figure(
     "advice",
     "Advice with savings and next steps",
     "one change per deployment, from the days of the lookback; a month has 730 hours. kWh are at the facility's meter"
-    " (× PUE). Freed GPUs stay on until they are handed back. Time short is the share of those days in which the"
-    " smaller size would have been too small.",
+    " (× PUE). Freed GPUs stay on until they are handed back, which saves the USD of that column on top. kWh if nodes"
+    " off are saved instead of kWh, where nodes are left without a pod and are switched off. Time short is the share of"
+    " those days in which the smaller size would have been too small.",
     "No advice: no deployment was booked in the lookback.",
     _advice,
 )

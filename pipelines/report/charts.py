@@ -14,7 +14,7 @@ from pipelines.report.axes import Axis, numeric
 from pipelines.report.markup import NAME_CHARACTERS, label, shortened, text
 
 WIDTH, HEIGHT = 460, 250
-LEFT, RIGHT, TOP, BOTTOM = 56, 22, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 62, 22, 10, 40
 BAR, GAP = 20, 8
 NAMES = 178  # width of the names beside bars
 SERIES = 7
@@ -28,6 +28,7 @@ class Line:
     points: Sequence[tuple[float, float | None, str]]
     is_emphasised: bool = False
     is_dotted: bool = False  # points alone, no line between them
+    has_markers: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def lines(drawn: Sequence[Line], x: Axis, y: Axis, *, x_title: str, y_title: str
                 continue
             point = (x.place(at), y.place(value))
             pieces[-1].append(point)
-            dots.append(_marker(series, *point, _shown(line.name, shown), style))
+            if line.has_markers:
+                dots.append(_marker(series, *point, _shown(line.name, shown), style))
         if not line.is_dotted:
             paths = "".join("M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in piece) for piece in pieces if len(piece) > 1)
             body.append(f'<path class="line {style} d{series % SERIES}" d="{paths}"/>' if paths else "")
@@ -83,7 +85,7 @@ def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description:
     right = 76
     height = TOP + len(drawn) * (BAR + GAP) + BOTTOM
     totals = [sum(max(amount, 0) for _, amount, _ in bar.parts) for bar in drawn]
-    x = numeric(totals, NAMES, WIDTH - right, may_be_log=False, ticks=3)
+    x = numeric(totals, NAMES, WIDTH - right, may_be_log=False, ticks=3, is_full=False)
     body = [
         f'<line class="grid" x1="{x.place(at):.1f}" x2="{x.place(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
         f'<text class="tick" x="{x.place(at):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{tick}</text>'
@@ -135,7 +137,7 @@ def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> str:
     middle = (TOP + HEIGHT - BOTTOM) / 2
     body.append(
         f'<text class="title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f'{escape(x_title)}</text><text class="title" transform="translate(12 {middle:.0f}) rotate(-90)"'
+        f'{escape(x_title)}</text><text class="title" transform="translate(11 {middle:.0f}) rotate(-90)"'
         f' text-anchor="middle">{escape(y_title)}</text>'
     )
     return "".join(body)

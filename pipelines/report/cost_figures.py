@@ -11,7 +11,7 @@ from datetime import date
 from pipelines.report.axes import numeric, of_dates
 from pipelines.report.charts import Line, lines, plot
 from pipelines.report.figures import Drawn, Figure, Row
-from pipelines.report.markup import NAME, RATIO, TEXT, YES_NO, named, number, ratio, table
+from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, YES_NO, named, number, ratio, table
 from pipelines.report.sentences import SAME, amount, change, counted, percent
 
 # What a tile shows: column, unit, digits, and whether more of it is better (None: neither).
@@ -92,7 +92,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
             points = [(on.toordinal(), of_name.get(on), f"{of_name.get(on) or 0:,.4g} {unit} on {on}") for on in every]
             drawn.append(Line(shown.get(name, name), points, is_emphasised=name == FLEET))
         y = numeric([value for line in drawn for _, value, _ in line.points if value is not None], bottom, top)
-        scale = ", in equal ratios" if y.is_log else ""
+        scale = ", log scale" if y.is_log else ""
         pictures.append(
             f'<div class="panel"><h4>{title}</h4>'
             + lines(
@@ -107,7 +107,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
         "Cost and energy per million output tokens",
         {
             "model": NAME, "date": TEXT, "USD per million output tokens": 3, "kWh per million output tokens": 3,
-            "J per output token": 3, "USD": 2, "million output tokens": 3, "all prices known": YES_NO,
+            "J per output token": 3, "USD": MONEY, "million output tokens": 3, "all prices known": YES_NO,
         },
         [
             (
@@ -153,7 +153,7 @@ def _models(found: Sequence[Row]) -> Drawn:
     silent = [row for row in found if not row["output_mtok"] and not row["model"].startswith("__")]
     lost = sum(row["cost_usd"] or 0 for row in silent)
     sentence = (
-        f"In these dates the fleet cost <b>{amount(total, 'USD', 0)}</b>, most of it for {named(first['model'])}"
+        f"In the last 28 dates the fleet cost <b>{amount(total, 'USD', 0)}</b>, most of it for {named(first['model'])}"
         f" ({amount(first['cost_usd'], 'USD', 0)})"
     )
     if silent:
@@ -161,13 +161,14 @@ def _models(found: Sequence[Row]) -> Drawn:
             f", {percent(lost / total)} of all" if total else ""
         )
     columns = {
-        "model": NAME, "USD": 2, "USD per million output tokens": 3, "million output tokens": 3, "kWh": 1,
+        "model": NAME, "USD": MONEY, "USD per million output tokens": 3, "million output tokens": 3, "kWh": 1,
         "J per output token": 3, "idle energy": RATIO, "idle time": RATIO, "kg CO2e": 1, "all prices known": TEXT,
     }  # fmt: skip
     numbers = [
         (
-            row["model"], row["cost_usd"], row["cost_usd_per_output_mtok"], row["output_mtok"], row["facility_kwh"],
-            row["joules_per_output_token"], row["idle_energy_ratio"], row["idle_time_ratio"], row["location_kgco2e"],
+            row["model"], *_of_tokens(row), row["facility_kwh"],
+            "" if _serves_none(row) else row["joules_per_output_token"], row["idle_energy_ratio"],
+            row["idle_time_ratio"], row["location_kgco2e"],
             "shared among models" if row["model"] == "__unallocated__" and row["cost_usd"] is None
             else "yes" if row["is_cost_complete"] else "no",
         )
@@ -176,9 +177,21 @@ def _models(found: Sequence[Row]) -> Drawn:
     return Drawn(sentence + ".", table("Models", columns, numbers))
 
 
+def _serves_none(row: Row) -> bool:
+    """Whether it is known that there were no tokens, so that nothing can be divided by them."""
+    return bool(row["output_mtok"] == 0) or row["model"] == "__unallocated__"
+
+
+def _of_tokens(row: Row) -> tuple[object, object, object]:
+    """Cost, price and tokens; empty where free accelerators have none of their own."""
+    if row["model"] == "__unallocated__":
+        return "" if row["cost_usd"] is None else row["cost_usd"], "", ""
+    return row["cost_usd"], "" if _serves_none(row) else row["cost_usd_per_output_mtok"], row["output_mtok"]
+
+
 HEADLINE = Figure(
     "headline",
-    "Headline of the newest date",
+    "The newest date against the day and the week before",
     "cost: every part of the fleet's cost that has a price (accelerators, electricity, cooling, hosting, operations and"
     " the like), also of what served nothing, over all output tokens. Electricity and CO2e: accelerators and hosts,"
     " × PUE. Energy per token and idle energy: the accelerators' own meters, idle time included. A week before is"

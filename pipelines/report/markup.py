@@ -15,8 +15,9 @@ from collectors.samples import printable
 UNKNOWN = '<span class="unknown">unknown</span>'
 LABEL_CHARACTERS = 26  # of a name in a chart: what fits beside a bar on a phone
 NAME_CHARACTERS = 80  # of a name in a table or a sentence; the whole name is in its title
+LONG = 30  # characters of a text that may take several lines of its cell
 SHOWN_ROWS = 200  # of a table: the others are in the published tables
-TEXT, NAME, RATIO, YES_NO = -1, -2, -3, -4  # instead of digits after the point
+TEXT, NAME, RATIO, YES_NO, MONEY = -1, -2, -3, -4, -5  # instead of digits after the point
 
 # Names that the marts use for what has no model, and how a reader calls it.
 RESERVED = {
@@ -67,8 +68,8 @@ def ratio(value: Any) -> str:
     """A share of one as percent, or `unknown`; what is not quite 0 or 1 is never shown as that."""
     if value is None:
         return UNKNOWN
-    if 0 < value < 0.001:
-        return "&lt; 0.1 %"
+    if 0 < abs(value) < 0.001:
+        return "&lt; 0.1 %" if value > 0 else "&gt; −0.1 %"
     if 0.9995 < value < 1:
         return "&gt; 99.9 %"
     return f"{100 * value:,.1f} %".replace("-", "−")
@@ -96,12 +97,13 @@ _FORMS: dict[int, Callable[[Any], str]] = {
     TEXT: as_text,
     NAME: lambda value: named(str(value)),
     RATIO: ratio,
+    MONEY: lambda value: f"{value + 0.0:,.2f}".replace("-0.00", "0.00").replace("-", "−"),
     YES_NO: lambda value: "yes" if value else "no",
 }
 
 
 def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows under their columns: name to digits, TEXT, NAME, RATIO or YES_NO. The first column names its row.
+    """Rows under their columns: name to digits, TEXT, NAME, RATIO, YES_NO or MONEY. The first one names its row.
 
     `caption` and the names of the columns are plain text.
     """
@@ -109,8 +111,8 @@ def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]
     lines = []
     for row in rows[:SHOWN_ROWS]:
         first, *rest = zip(row, columns.values(), strict=True)
-        cells = "".join(f"<td{_aligned(digits)}>{cell(value, digits)}</td>" for value, digits in rest)
-        lines.append(f'<tr><th scope="row"{_aligned(first[1])}>{cell(*first)}</th>{cells}</tr>')
+        cells = "".join(f"<td{_style(value, digits)}>{cell(value, digits)}</td>" for value, digits in rest)
+        lines.append(f'<tr><th scope="row"{_style(*first)}>{cell(*first)}</th>{cells}</tr>')
     more = len(rows) - SHOWN_ROWS
     note = f"<p>… and {more:,} more rows: the query gives them all.</p>" if more > 0 else ""
     return (
@@ -123,6 +125,11 @@ def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]
 def opened(summary: str, contents: str) -> str:
     """Contents that a reader opens with a click or a key."""
     return f"<details><summary>{escape(summary)}</summary>{contents}</details>"
+
+
+def _style(value: Any, digits: int) -> str:
+    is_long = digits in (TEXT, NAME) and len(str(value)) > LONG
+    return ' class="long"' if is_long else _aligned(digits)
 
 
 def _aligned(digits: int) -> str:

@@ -14,8 +14,11 @@ import duckdb
 from pipelines.report import advice_figures, figures
 from pipelines.report.advice_figures import ADVICE, FREE_BOARDS
 from pipelines.report.cost_figures import HEADLINE, MODELS, OVER_TIME
+from pipelines.report.energy_figures import CARBON, CURVES, IDLE
 from pipelines.report.figures import Figure, Row
+from pipelines.report.finance_figures import BILLS, PARTIAL_LOAD, PARTS
 from pipelines.report.markup import text
+from pipelines.report.platform_figures import CROSSOVER, PLATFORMS
 from pipelines.report.quality_figures import ALARMS, COVERAGE, ESTIMATES, HELD_BACK
 from pipelines.warehouse import database
 
@@ -23,8 +26,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 SECTIONS: dict[str, tuple[Figure, ...]] = {
     "Headline": (HEADLINE,),
     "What to do": (ADVICE,),
-    "Cost and energy": (OVER_TIME, MODELS),
-    "Unused accelerators": (FREE_BOARDS,),
+    "Cost and energy": (OVER_TIME, MODELS, CURVES),
+    "Idle and free": (IDLE, FREE_BOARDS, PARTIAL_LOAD),
+    "What the cost is made of": (PARTS, BILLS),
+    "Carbon": (CARBON,),
+    "Platforms": (PLATFORMS, CROSSOVER),
     "Data quality": (COVERAGE, HELD_BACK, ALARMS, ESTIMATES),
 }
 
@@ -33,11 +39,11 @@ def page(path: Path) -> str:
     """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes."""
     with database.connect(path, read_only=True) as connection:
         (made,) = figures.rows(connection, "publication")
-        advice = _rows_or_none(connection, ADVICE)
+        advice, free = (_rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS))
         sections = [_section(title, contents, connection) for title, contents in SECTIONS.items()]
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
     fleet = text(made["fleet"])
-    steps = "<p>No advice in this publication.</p>" if advice is None else advice_figures.next_steps(advice)
+    steps = "<p>No advice in this publication.</p>" if advice is None else advice_figures.next_steps(advice, free or ())
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

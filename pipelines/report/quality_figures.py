@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import NAME, RATIO, TEXT, ratio, table, text
 from pipelines.report.sentences import counted
@@ -67,7 +66,7 @@ def _alarms(found: Sequence[Row]) -> Drawn:
     columns = {"date": TEXT, "alarm": TEXT, "where": NAME, "found": TEXT}
     numbers = [(row["date"], row["alarm"], row["what"] or "the fleet", row["found"]) for row in found]
     newest = f"the newest is of {found[0]['date']}"
-    return Drawn(f"{counts} in the last 28 dates; {newest}.", table("Alarms", columns, numbers))
+    return Drawn(f"In the last 28 dates: {counts}; {newest}.", table("Alarms", columns, numbers))
 
 
 def _estimates(found: Sequence[Row]) -> Drawn:
@@ -78,29 +77,11 @@ def _estimates(found: Sequence[Row]) -> Drawn:
         f" type, for {ratio(share.get(('host power', 'stated_watts'), 0))} the power of the host is stated instead of"
         " measured."
     )
-    groups: dict[str, list[Row]] = {}
-    for row in found:
-        groups.setdefault(row["what"], []).append(row)
-    series = list(dict.fromkeys(row["basis"].replace("_", " ") for row in found))[:7]
-    drawn = [
-        Bar(
-            WHAT[what],
-            [
-                (series.index(basis), row["device_kwh"] or 0, f"{row['device_kwh'] or 0:,.1f} kWh")
-                for row in group
-                if (basis := row["basis"].replace("_", " ")) in series
-            ],
-        )
-        for what, group in groups.items()
-    ]
-    picture = bars(
-        drawn, series, unit="kWh of the meters, newest date", description="Bars: energy by what is estimated."
-    )
     columns = {"what": TEXT, "basis": TEXT, "kWh": 2, "share": RATIO}
     numbers = [
         (WHAT[row["what"]], row["basis"].replace("_", " "), row["device_kwh"], row["energy_ratio"]) for row in found
     ]
-    return Drawn(sentence, picture, table("Estimates", columns, numbers))
+    return Drawn(sentence, table("Estimates", columns, numbers))
 
 
 COVERAGE = Figure(
@@ -128,7 +109,8 @@ ALARMS = Figure(
 ESTIMATES = Figure(
     "estimates",
     "What is estimated",
-    "energy of the newest date at the booked meters, each joule once per bar; a reference or a stated value is an"
+    "energy of the newest date at the booked meters, each joule once per kind of estimate; a reference or a stated"
+    " value is an"
     " estimate.",
     "The newest date has no metered energy.",
     _estimates,

@@ -99,10 +99,10 @@ def test_the_top_names_what_to_do_and_what_it_saves_the_surest_first(small: str)
 
 def test_a_model_without_tokens_has_a_cost_and_no_price(small: str) -> None:
     assert (
-        "In these dates the fleet cost 12 USD, most of it for busy (11 USD); 1 model served no token and cost 1 USD,"
-        " 8.3 % of all."
+        "In the last 28 dates the fleet cost 12 USD, most of it for busy (11 USD); 1 model served no token and cost 1"
+        " USD, 8.3 % of all."
     ) in section(small, "models")
-    assert "silent 1.00 unknown 0.000 0.500 unknown" in section(small, "models")
+    assert "silent 1.00 0.000 0.500 50.0 %" in section(small, "models")
 
 
 def test_every_figure_has_its_sentence_its_boundary_and_its_query(small: str) -> None:
@@ -182,3 +182,5 @@ def test_names_are_harmless_in_every_place(tmp_path: Path) -> None:
     assert "\u202e" not in made
     assert "נמוך \\u202e gpt" in section(made, "models")
     assert "🦙" in section(made, "models")
+    made_by = {"free-boards", "alarms", "held-back", "advice"}
+    assert all("🦙" in section(made, name) for name in made_by - {"held-back"})
