@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table
-from pipelines.report.sentences import amount, counted
+from pipelines.report.sentences import amount, counted, listed, total
 
 SURE = ("high", "medium")
 NO_CHANGE = ("keep", "insufficient_data")
@@ -77,7 +77,7 @@ def next_steps(found: Sequence[Row], free: Sequence[Row] = ()) -> str:
 
 def _free_line(free: Sequence[Row]) -> str:
     spare = [row for row in free if not row["is_spare"]]
-    gpus, released = sum(row["gpus_now"] for row in spare), _sum(spare, "saving_usd_month_if_released")
+    gpus, released = sum(row["gpus_now"] for row in spare), total(spare, "saving_usd_month_if_released")
     if not gpus:
         return ""
     them = "it" if gpus == 1 else "them"
@@ -94,7 +94,7 @@ def _steps(found: Sequence[Row]) -> str:
     if not found:
         return "<p>No deployment was booked in the lookback, so there is no advice.</p>"
     if not changes:
-        return f"<p><b>Change nothing.</b> None of {counted(len(found), 'deployment')} can do with less.</p>"
+        return f"<p>{_no_change(found)}</p>"
     steps = "".join(
         f"<li><b>{what_to_do(row)}</b>: {saving(row)}. {why(row)} Confidence: {row['confidence'] or 'unknown'}."
         f" {NEXT_STEP.get(row['confidence'], '')}</li>"
@@ -106,21 +106,33 @@ def _steps(found: Sequence[Row]) -> str:
     return f"<p>{_summary(changes)}</p><ol>{steps}</ol>{more}"
 
 
+def _no_change(found: Sequence[Row]) -> str:
+    kept = [row for row in found if row["kind"] == "keep"]
+    unsure = [row for row in found if row["kind"] == "insufficient_data"]
+    text = f"<b>Change nothing</b> of {counted(len(kept), 'deployment')}: no less would do." if kept else ""
+    if unsure:
+        reasons = sorted({(row["reason_code"] or "reason unknown").replace("_", " ") for row in unsure})
+        text += (
+            f" <b>No advice</b> for {counted(len(unsure), 'deployment')} ({listed(reasons)}): their data is not enough."
+        )
+    return text.strip()
+
+
 def _summary(changes: Sequence[Row]) -> str:
     sure = [row for row in changes if row["confidence"] in SURE]
-    if _sum(changes, "most_usd_month") is None:
+    if total(changes, "most_usd_month") is None:
         return f"{counted(len(changes), 'change')} would help; what that saves is unknown."
     summary = (
         f"{counted(len(changes), 'change')} would save up to"
-        f" <b>{amount(_sum(changes, 'most_usd_month'), 'USD', 0)}</b> a month and"
-        f" {amount(_sum(changes, 'saving_kwh_month'), 'kWh', 0)}"
-        f" ({amount(_sum(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})."
+        f" <b>{amount(total(changes, 'most_usd_month'), 'USD', 0)}</b> a month and"
+        f" {amount(total(changes, 'saving_kwh_month'), 'kWh', 0)}"
+        f" ({amount(total(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})."
     )
     if sure and len(sure) < len(changes):
-        most = amount(_sum(sure, "most_usd_month"), "USD", 0)
+        most = amount(total(sure, "most_usd_month"), "USD", 0)
         summary += f" <b>{most}</b> of it has at least medium confidence: begin there."
-    if _sum(changes, "saving_usd_month_if_released"):
-        energy = amount(_sum(changes, "saving_energy_usd_month"), "USD", 0)
+    if total(changes, "saving_usd_month_if_released"):
+        energy = amount(total(changes, "saving_energy_usd_month"), "USD", 0)
         summary += f" Until the freed GPUs are handed back, it is the electricity alone: {energy} a month."
     return summary
 
@@ -129,11 +141,11 @@ def _advice(found: Sequence[Row]) -> Drawn:
     changes = [row for row in found if row["kind"] not in NO_CHANGE]
     sentence = (
         f"{counted(len(changes), 'deployment')} of {len(found):,} should change, which saves"
-        f" {amount(_sum(changes, 'saving_energy_usd_month'), 'USD', 0)} of electricity a month at once and"
-        f" {amount(_sum(changes, 'saving_usd_month_if_released'), 'USD', 0)} of GPU hours once the freed GPUs are"
+        f" {amount(total(changes, 'saving_energy_usd_month'), 'USD', 0)} of electricity a month at once and"
+        f" {amount(total(changes, 'saving_usd_month_if_released'), 'USD', 0)} of GPU hours once the freed GPUs are"
         " handed back."
         if changes
-        else f"None of {counted(len(found), 'deployment')} can do with less."
+        else _no_change(found)
     )
     drawn = [
         Bar(
@@ -159,7 +171,7 @@ def _advice(found: Sequence[Row]) -> Drawn:
     lines = [
         (
             row["deployment"], f"{row['kind']}: {row['reason_code'] or 'unknown'}".replace("_", " "),
-            row["current_gpus"], row["recommended_gpus"],
+            row["current_gpus"], _saved(row, "recommended_gpus"),
             *(_saved(row, column) for column in SAVINGS),
             row["confidence"] or "",
         )
@@ -178,12 +190,12 @@ def _saved(row: Row, column: str) -> object:
 
 def _free_boards(found: Sequence[Row]) -> Drawn:
     gpus = sum(row["gpus_now"] for row in found)
-    cost, released = _sum(found, "cost_usd_month"), _sum(found, "saving_usd_month_if_released")
+    cost, released = total(found, "cost_usd_month"), total(found, "saving_usd_month_if_released")
     sentence = (
         f"{counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free and cost"
         f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are no spares"
         f" saves {amount(released, 'USD', 0)} a month, switching them off"
-        f" {amount(_sum(found, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
+        f" {amount(total(found, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
     )
     columns = {
         "accelerator": NAME, "site": NAME, "free now": 0, "since (UTC)": TEXT, "W each": 1, "USD/month": MONEY,
@@ -211,11 +223,6 @@ def _filled(row: Row) -> dict[str, str]:
         "since": f"{row['lookback_start_at']:%Y-%m-%d}",
         "reason": (row["reason_code"] or "reason unknown").replace("_", " ").capitalize(),
     }
-
-
-def _sum(found: Sequence[Row], column: str) -> float | None:
-    known = [row[column] for row in found if row[column] is not None]
-    return sum(known) if known else None
 
 
 ADVICE = Figure(

@@ -11,8 +11,8 @@ from datetime import date
 from pipelines.report.axes import numeric, of_dates
 from pipelines.report.charts import Line, lines, plot
 from pipelines.report.figures import Drawn, Figure, Row
-from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, YES_NO, named, number, ratio, table
-from pipelines.report.sentences import SAME, amount, change, counted, percent
+from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, UNKNOWN, YES_NO, named, number, ratio, table
+from pipelines.report.sentences import SAME, amount, change, counted, metered, percent, total
 
 # What a tile shows: column, unit, digits, and whether more of it is better (None: neither).
 TILES: dict[str, tuple[str, str, int, bool | None]] = {
@@ -50,7 +50,7 @@ def _headline(found: Sequence[Row]) -> Drawn:
         f" {amount(now['output_mtok'], 'million output tokens', 1)}: <b>{amount(now[price], 'USD')}</b> per million,"
         f" {change(now[price], day.get(price), 'the day before')} and"
         f" {change(now[price], week.get(price), 'a week before')};"
-        f" {ratio(now['idle_energy_ratio'])} of the accelerators' energy was idle."
+        f" {ratio(now['idle_energy_ratio'])} of the {metered(now['meter_scope'])}' energy was idle."
     )
     columns = {"figure": TEXT, "unit": TEXT, **{str(row["date"]): 3 for row in found}}
     numbers = [
@@ -85,6 +85,8 @@ def _over_time(found: Sequence[Row]) -> Drawn:
         ("cost_usd_per_output_mtok", "USD", "Cost per million output tokens"),
         ("kwh_per_output_mtok", "kWh", "Energy per million output tokens"),
     ):
+        if all(row[column] is None for row in found):
+            continue
         drawn = []
         for name in names:
             of_name = {row["date"]: row[column] for row in found if row["model"] == name}
@@ -102,7 +104,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
             )
             + "</div>"
         )  # fmt: skip
-    fleet = [row for row in found if row["model"] == FLEET and row["cost_usd_per_output_mtok"] is not None]
+    fleet = [row for row in found if row["model"] == FLEET]
     numbers = table(
         "Cost and energy per million output tokens",
         {
@@ -122,18 +124,21 @@ def _over_time(found: Sequence[Row]) -> Drawn:
 
 
 def _over_time_sentence(found: Sequence[Row], fleet: Sequence[Row]) -> str:
-    if not fleet:
-        return "No date has both a cost and output tokens, so nothing can be divided."
     last = fleet[-1]
     price = "cost_usd_per_output_mtok"
-    low, high = (choose(fleet, key=lambda row: row[price]) for choose in (min, max))
     text = (
         f"On {last['date']} a million output tokens cost the fleet <b>{amount(last[price], 'USD')}</b>"
-        f" and {amount(last['kwh_per_output_mtok'], 'kWh')} of its accelerators"
-        f" ({amount(last['joules_per_output_token'], 'J')} per token); in {counted(len(fleet), 'date')} the cost was"
-        f" lowest on {low['date']} ({amount(low[price], 'USD')}) and highest on {high['date']}"
-        f" ({amount(high[price], 'USD')})"
+        f" and {amount(last['kwh_per_output_mtok'], 'kWh')} of its {metered(last['meter_scope'])}"
+        f" ({amount(last['joules_per_output_token'], 'J')} per token)"
     )
+    priced = [row for row in fleet if row[price] is not None]
+    if len(priced) > 1:
+        low, high = (choose(priced, key=lambda row: row[price]) for choose in (min, max))
+        text += (
+            f"; in {counted(len(priced), 'date')} the cost was lowest on {low['date']} ({amount(low[price], 'USD')})"
+            " and"
+            f" highest on {high['date']} ({amount(high[price], 'USD')})"
+        )
     newest = [
         row for row in found
         if row["is_one_model"] and row["date"] == last["date"] and row["cost_usd_per_output_mtok"] is not None
@@ -148,17 +153,19 @@ def _over_time_sentence(found: Sequence[Row], fleet: Sequence[Row]) -> str:
 
 
 def _models(found: Sequence[Row]) -> Drawn:
-    total = sum(row["cost_usd"] or 0 for row in found)
+    cost = total(found, "cost_usd")
     first = max(found, key=lambda row: row["cost_usd"] or 0)
     silent = [row for row in found if not row["output_mtok"] and not row["model"].startswith("__")]
-    lost = sum(row["cost_usd"] or 0 for row in silent)
+    lost = total(silent, "cost_usd")
     sentence = (
-        f"In the last 28 dates the fleet cost <b>{amount(total, 'USD', 0)}</b>, most of it for {named(first['model'])}"
+        f"In the last 28 dates the fleet cost <b>{amount(cost, 'USD', 0)}</b>, most of it for {named(first['model'])}"
         f" ({amount(first['cost_usd'], 'USD', 0)})"
+        if cost
+        else f"What the fleet cost in the last 28 dates is {UNKNOWN}"
     )
     if silent:
         sentence += f"; {counted(len(silent), 'model')} served no token and cost <b>{amount(lost, 'USD', 0)}</b>" + (
-            f", {percent(lost / total)} of all" if total else ""
+            f", {percent(lost / cost)} of all" if lost and cost else ""
         )
     columns = {
         "model": NAME, "USD": MONEY, "USD per million output tokens": 3, "million output tokens": 3, "kWh": 1,
@@ -169,7 +176,7 @@ def _models(found: Sequence[Row]) -> Drawn:
             row["model"], *_of_tokens(row), row["facility_kwh"],
             "" if _serves_none(row) else row["joules_per_output_token"], row["idle_energy_ratio"],
             row["idle_time_ratio"], row["location_kgco2e"],
-            "shared among models" if row["model"] == "__unallocated__" and row["cost_usd"] is None
+            "shared among models" if cost and row["model"] == "__unallocated__" and row["cost_usd"] is None
             else "yes" if row["is_cost_complete"] else "no",
         )
         for row in found
@@ -194,7 +201,8 @@ HEADLINE = Figure(
     "The newest date against the day and the week before",
     "cost: every part of the fleet's cost that has a price (accelerators, electricity, cooling, hosting, operations and"
     " the like), also of what served nothing, over all output tokens. Electricity and CO2e: accelerators and hosts,"
-    " × PUE. Energy per token and idle energy: the accelerators' own meters, idle time included. A week before is"
+    " × PUE. Energy per token and idle energy: the booked meters of the scope with the most energy (accelerators"
+    " alone, or whole servers), idle time included. A week before is"
     " the same weekday.",
     "No date is published yet.",
     _headline,
@@ -202,7 +210,8 @@ HEADLINE = Figure(
 OVER_TIME = Figure(
     "cost_and_energy_over_time",
     "Cost and energy per million output tokens",
-    "cost: fully loaded, all parts with a price. Energy: the accelerators' own meters, idle time included, of the meter"
+    "cost: fully loaded, all parts with a price. Energy: the booked meters (accelerators alone, or whole servers),"
+    " idle time included, of the meter"
     " scope with the most energy, where tokens were counted. The six models with the highest cost have lines of their"
     " own; the whole fleet includes models without tokens. At most 28 dates.",
     "No date is published yet.",
@@ -212,7 +221,7 @@ MODELS = Figure(
     "models",
     "Models in the last 28 dates",
     "cost: fully loaded, so the cost of free accelerators is in it by GPU-time. kWh and CO2e: accelerators and hosts,"
-    " × PUE. J per token and idle energy: the accelerators' own meters.",
+    " × PUE. J per token and idle energy: the booked meters (accelerators alone, or whole servers).",
     "No model was booked.",
     _models,
 )

@@ -12,7 +12,7 @@ from pipelines.report.axes import numeric, of_times
 from pipelines.report.charts import Bar, Line, Mark, bars, lines, plot
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import NAME, TEXT, YES_NO, named, number, table, text
-from pipelines.report.sentences import amount, counted, listed, percent
+from pipelines.report.sentences import amount, counted, listed, percent, total
 
 ACCOUNTS = {"idle_floor": "idle floor", "parked": "parked", "asleep": "asleep", "unallocated": "no model"}
 OTHERS = "(other models)"
@@ -89,11 +89,11 @@ def _idle(found: Sequence[Row]) -> Drawn:
     drawn, biggest = [], ("", 0.0, "")
     for _, of_model in groupby(found, key=lambda row: row["place"]):
         rows = list(of_model)
-        total = sum(row["idle_kwh"] or 0 for row in rows)
+        kwh = sum(row["idle_kwh"] or 0 for row in rows)
         name = "other models" if rows[0]["model"] == OTHERS else rows[0]["model"]
         main = max(rows, key=lambda row: row["idle_kwh"] or 0)
-        if total > biggest[1] and name != "other models":
-            biggest = (name, total, f"{percent((main['idle_kwh'] or 0) / total)} of it {ACCOUNTS[main['account']]}")
+        if kwh > biggest[1] and name != "other models":
+            biggest = (name, kwh, f"{percent((main['idle_kwh'] or 0) / kwh)} of it {ACCOUNTS[main['account']]}")
         drawn.append(
             Bar(
                 name,
@@ -101,16 +101,16 @@ def _idle(found: Sequence[Row]) -> Drawn:
                     (accounts.index(row["account"]), row["idle_kwh"] or 0, f"{row['idle_kwh'] or 0:,.1f} kWh")
                     for row in sorted(rows, key=lambda row: accounts.index(row["account"]))
                 ],
-                f"{total:,.0f} kWh",
+                f"{kwh:,.0f} kWh" if total(rows, "idle_kwh") is not None else "unknown",
             )
         )
     picture = bars(
         drawn, list(ACCOUNTS.values()), unit="idle kWh in the last 28 dates",
         description="Bars: idle electricity in kWh, per model and account. The table has the same numbers.",
     )  # fmt: skip
-    kwh, energy, capacity = (
-        sum(row[column] or 0 for row in found) for column in ("idle_kwh", "energy_usd", "capacity_usd")
-    )
+    kwh, energy, capacity = (total(found, column) for column in ("idle_kwh", "energy_usd", "capacity_usd"))
+    if kwh is None:
+        return Drawn("The idle electricity is unknown: no site has a PUE.", "")
     sentence = (
         f"Idle accelerators drew <b>{amount(kwh, 'kWh', 0)}</b> in the last 28 dates, {amount(energy, 'USD', 0)} of"
         f" electricity and <b>{amount(capacity, 'USD', 0)}</b> of accelerator hours; most of it was of"
@@ -131,6 +131,8 @@ def _idle(found: Sequence[Row]) -> Drawn:
 
 
 def _carbon(found: Sequence[Row]) -> Drawn:
+    if all(row["location_kgco2e"] is None or not row["facility_kwh"] for row in found):
+        return Drawn("What the fleet emitted is unknown: no hour has a grid factor (zone of the site).", "")
     sites = {row["place"]: row["site"] for row in found}
     (left, right), (bottom, top) = plot()
     x = of_times([row["hour_start_at"] for row in found], left, right)
@@ -177,8 +179,6 @@ def _carbon(found: Sequence[Row]) -> Drawn:
 
 def _carbon_sentence(found: Sequence[Row]) -> str:
     known = [row for row in found if row["location_kgco2e"] is not None and row["facility_kwh"]]
-    if not known:
-        return "No hour has a grid factor, so its emissions are unknown."
     most = max(known, key=lambda row: row["location_kgco2e"])
     emitted, kwh = (sum(row[column] for row in known) for column in ("location_kgco2e", "facility_kwh"))
     sentence = (
@@ -205,7 +205,8 @@ def _scale(is_log: bool) -> str:
 CURVES = Figure(
     "efficiency_curves",
     "Energy per token against load",
-    "intervals with tokens only; the accelerators' own meters, over the tokens that the table names (output, or"
+    "intervals with tokens only; the joules of the deployment's own meters (accelerators, or whole servers), over the"
+    " tokens that the table names (output, or"
     " output and"
     " computed input). Lines are the load levels of the lookback, circles the newest date. At most seven curves, those"
     " with the most energy.",

@@ -28,6 +28,8 @@ def _parts(found: Sequence[Row]) -> Drawn:
     series = [_words(part) for part in ranked[:OWN_PARTS]]
     series += ["other parts"] if len(ranked) > OWN_PARTS else []
     series.append(REMAINDER)
+    if not any(totals.values()):
+        return Drawn("What the fleet cost is unknown: no part of it has a price.", "")
     drawn, remainders = [], []
     for basis, of_basis in groupby(found, key=lambda row: row["basis"]):
         amounts = dict.fromkeys(range(len(series)), 0.0)
@@ -43,8 +45,6 @@ def _parts(found: Sequence[Row]) -> Drawn:
         f"The fleet cost <b>{amount(total, 'USD', 0)}</b> in the last 28 dates, {percent(totals[ranked[0]] / total)}"
         " of it"
         f" {_words(ranked[0])}; what no model pays of it is {listed(remainders)}."
-        if total
-        else "No part of the cost has a known price."
     )
     if not all(row["is_complete"] for row in found):
         sentence += " A price is missing for a part of it, so it is at least that."

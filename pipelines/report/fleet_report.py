@@ -36,7 +36,10 @@ def write_report(fleet: Fleet) -> Path | None:
     made, latest = folder / REPORT, fleet.published / REPORT
     fresh = fleet.published / f"{BUILDING}{os.getpid()}-{REPORT}"
     try:
-        fresh.write_text(page(folder / DATABASE), encoding="utf-8")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(page(folder / DATABASE))
+            file.flush()
+            os.fsync(file.fileno())
         fresh.replace(made)
         _link(made, fresh)
         fresh.replace(latest)

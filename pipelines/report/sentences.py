@@ -5,7 +5,7 @@ Add here a phrase that several figures use. Keep out whole sentences: each figur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.report.markup import UNKNOWN, number
@@ -33,6 +33,17 @@ def percent(share: float) -> str:
 def amount(value: Any, unit: str, digits: int = 2) -> str:
     """A number with its unit, or `unknown USD`."""
     return f"{number(value, digits)} {unit}"
+
+
+def total(found: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    """The sum of a column over the rows in which it is known; None where it is known in none."""
+    known = [row[column] for row in found if row[column] is not None]
+    return sum(known) if known else None
+
+
+def metered(scope: str | None) -> str:
+    """Whose energy a meter scope has: `accelerators`, or `servers` where whole nodes are metered."""
+    return {"board": "accelerators", "module": "accelerators", "node": "servers"}.get(scope or "", "meters")
 
 
 def counted(count: int, thing: str, things: str | None = None) -> str:

@@ -142,6 +142,38 @@ def test_unknown_is_never_shown_as_zero(tmp_path: Path) -> None:
     assert "Stop all engines of llm/busy: what it saves is unknown." in section(made, "next")
 
 
+def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> None:
+    """A fleet that is metered by node, without prices, grid factors and enough data for advice."""
+    of_node = {"meter_scope": "node"}
+    no_carbon = {"location_gco2e": None, "is_carbon_complete": False}
+    made = page.page(
+        publications.write(
+            tmp_path,
+            marts_fleet_daily=[fleet_day(NEWEST, **of_node, **no_carbon)],
+            marts_model_daily=[model_day(NEWEST, "busy", **of_node, location_gco2e=None)],
+            marts_cost_daily=[cost(NEWEST, "busy", None, **of_node), cost(NEWEST, "__remainder__", None, **of_node)],
+            marts_idle_power=[{"date": NEWEST, "model": "busy", "account": "parked", "idle_facility_kwh": 2}],
+            marts_model_hourly=[
+                {"date": NEWEST, "hour_start_at": f"{NEWEST} 00:00:00+00:00", "site": "west", "facility_energy_kwh": 1}
+            ],
+            published_right_sizing=[advice("busy", "insufficient_data", reason_code="short_lookback")],
+        )
+    )
+    assert section(made, "next").endswith("No advice for 1 deployment (short lookback): their data is not enough.")
+    # 1 MJ over 200,000 tokens are 5 J each, and 5 / 3.6 kWh per million.
+    assert (
+        "On 2026-10-28 a million output tokens cost the fleet unknown USD and 1.39 kWh of its servers (5.00 J per"
+        " token)."
+    ) in section(made, "cost-and-energy-over-time")
+    assert "50.0 % of the servers' energy was idle" in section(made, "headline")
+    assert "What the fleet cost in the last 28 dates is unknown. Models" in section(made, "models")
+    assert "remainder" not in section(made, "models").partition("SQL query")[0]
+    assert "drew 2 kWh in the last 28 dates, unknown USD of electricity" in section(made, "idle-energy")
+    for name in ("cost-parts", "carbon-by-hour"):
+        assert "unknown: no" in section(made, name)
+        assert "<svg" not in re.findall(rf'<section[^>]* id="{name}".*?</section>', made, re.DOTALL)[0]
+
+
 def test_names_are_harmless_in_every_place(tmp_path: Path) -> None:
     days = [NEWEST - timedelta(days=days) for days in range(3)]
     made = page.page(

@@ -56,7 +56,8 @@ select
     1e6 * sum(cost_usd) / nullif(sum(output_tokens), 0) as cost_usd_per_output_mtok,
     sum(matched_joules) / nullif(sum(matched_output_tokens), 0) / 3.6 as kwh_per_output_mtok,
     sum(matched_joules) / nullif(sum(matched_output_tokens), 0) as joules_per_output_token,
-    coalesce(bool_and(is_cost_complete), false) as is_cost_complete
+    coalesce(bool_and(is_cost_complete), false) as is_cost_complete,
+    (select meter_scope from main_scope) as meter_scope
 from named left join ranked on named.line = ranked.model
 where line is not null
 group by date, line

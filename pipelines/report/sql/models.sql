@@ -43,5 +43,5 @@ select
     energy.location_kgco2e,
     coalesce(costs.is_cost_complete, false) as is_cost_complete
 from energy full join costs using (model)
-where costs.cost_usd is distinct from 0 or energy.facility_kwh > 0
+where costs.cost_usd <> 0 or energy.facility_kwh > 0 or energy.output_mtok > 0
 order by starts_with(model, '__'), costs.cost_usd desc nulls last, model
