@@ -11,8 +11,9 @@ import pytest
 from pipelines.advice import consolidation_table, right_sizing_table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.publishing.advice_headline import _KINDS
-from pipelines.publishing.headline import _in_sql
+from pipelines.publishing.headline import _places
 from pipelines.publishing.model_headline import _inputs
+from pipelines.report import fleet_report
 
 FLEET = """
 fleet: priced
@@ -52,16 +53,25 @@ def test_every_kind_of_advice_has_its_meaning() -> None:
     assert set(_KINDS) == set(re.findall(r"`([a-z_]+)`", described)) - {"shares_with"}
 
 
-def test_the_page_ends_with_the_command_that_answers_sql_on_this_fleet(
+def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(PROJECT)
+    data = {"WATTLEDGER_DATA": str(tmp_path / "data"), "WATTLEDGER_VALIDATION_DATA": "/x"}
     command = ".venv/bin/python -m pipelines sql"
-    assert _in_sql(load_fleet(DEFAULT_FLEET)) == f'in SQL: {command} "select * from marts.fleet_daily"'
+    assert _places(load_fleet(DEFAULT_FLEET, data)) == f'in SQL: {command} "select * from marts.fleet_daily"'
+    assert f"{command} --fleet fleets/mlperf.yaml " in _places(load_fleet(PROJECT / "fleets" / "mlperf.yaml", data))
     folder = tmp_path / "my fleets"
     folder.mkdir()
     path = folder / "priced.yaml"
     path.write_text(FLEET, encoding="utf-8")
-    assert _in_sql(load_fleet(path)) == f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\""
-    mlperf = PROJECT / "fleets" / "mlperf.yaml"
-    assert f"{command} --fleet fleets/mlperf.yaml " in _in_sql(load_fleet(mlperf, {"WATTLEDGER_VALIDATION_DATA": "/x"}))
+    fleet = load_fleet(path, data)
+    fleet.published.mkdir(parents=True)
+    for name in ("wattledger.duckdb", "wattledger.xlsx", fleet_report.REPORT):
+        (fleet.published / name).touch()
+    assert _places(fleet).splitlines() == [
+        f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas marts, published)",
+        f"workbook: {tmp_path}/data/priced/published/wattledger.xlsx",
+        f"report: {tmp_path}/data/priced/published/report.html",
+        f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\"",
+    ]
