@@ -36,7 +36,7 @@ def photograph(report: Path, folder: Path) -> list[Path]:
             page.open(report.resolve().as_uri())
             made.append(folder / f"{name}.png")
             page.photograph(made[-1])
-        page.look(width=794)
+        page.look(width=794, is_print=True)
         made.append(folder / "print.pdf")
         page.printed(made[-1])
     return made
