@@ -7,6 +7,7 @@ the warehouse.
     published/latest -> <publication_id>                 switched in one step
     published/wattledger.duckdb -> latest/wattledger.duckdb
     published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
+    published/<publication_id>/wattledger.xlsx            a sheet per question; linked from published/, too
     published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
     published/<publication_id>/focus/cost_and_usage_<billing month>.csv
 """
@@ -25,12 +26,13 @@ import dagster as dg
 import duckdb
 
 from pipelines.fleet.fleet_file import PROJECT, Fleet
-from pipelines.publishing import history, pictures, published_files, published_tables, retention
+from pipelines.publishing import history, pictures, published_files, published_tables, retention, workbook
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
 DATABASE = "wattledger.duckdb"
+WORKBOOK = "wattledger.xlsx"
 BUILDING = ".building-"
 logger = logging.getLogger(__name__)
 
@@ -146,12 +148,14 @@ def _publish(
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
+    _write_workbook(fleet, building)
     retention.sync(building)
     building.rename(folder / publication_id)
     retention.sync_names(folder)
     _link(folder / "latest", publication_id)
-    if not (folder / DATABASE).is_symlink():
-        _link(folder / DATABASE, f"latest/{DATABASE}")
+    for name in (DATABASE, WORKBOOK):
+        if not (folder / name).is_symlink():
+            _link(folder / name, f"latest/{name}")
     retention.forget_old(folder, current(fleet), published_at)
     return publication
 
@@ -228,6 +232,7 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         **({"held_back": {str(on): invariants for on, invariants in made.held_back.items()}} if made.held_back else {}),
         **({"forced": list(made.forced)} if made.forced else {}),
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
+        "workbook": dg.MetadataValue.path(str(fleet.published / WORKBOOK)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(findings.markdown(["table", "rows"], made.rows.items())),
         "energy": dg.MarkdownMetadataValue(pictures.attempted("energy", lambda: _energy_picture(fleet, made))),
@@ -273,6 +278,17 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
     connection.execute(f"create or replace table target.published.publication ({', '.join(row)})")
     values = ", ".join("?" for _ in row)
     connection.execute(f"insert into target.published.publication values ({values})", list(row.values()))
+
+
+def _write_workbook(fleet: Fleet, folder: Path) -> None:
+    """Write the workbook of the publication in `folder`. What makes one sheet impossible must not stop the figures; a
+    full disk does, and so does a lack of memory."""
+    try:
+        workbook.write(folder / DATABASE, folder / WORKBOOK, fleet.fleet, fleet.synthetic)
+    except (OSError, MemoryError):
+        raise
+    except Exception:  # whatever a name or a number does to the workbook
+        logger.warning("the workbook could not be written; the tables are complete. Please report it.", exc_info=True)
 
 
 def _link(at: Path, target: str) -> None:

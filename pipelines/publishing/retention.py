@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -20,16 +21,17 @@ from pipelines.warehouse.refusals import QuestionError
 
 KEPT = 5  # the newest, whatever their age
 KEPT_HOURS = 24.0  # after the next one took its place
+MOST_HOURS = 87_600  # ten years
 _PUBLICATION = re.compile(r"(\d{8}T\d{12})Z-[0-9a-f]{8}")
 
 
 def kept_hours() -> float:
     """How many hours a publication stays after its replacement: WATTLEDGER_KEEP_HOURS, else 24."""
-    hours = os.environ.get("WATTLEDGER_KEEP_HOURS") or KEPT_HOURS
-    try:
-        return float(hours)
-    except ValueError:
-        raise QuestionError(f"WATTLEDGER_KEEP_HOURS: got {hours!r}, expected hours such as 24") from None
+    given = os.environ.get("WATTLEDGER_KEEP_HOURS") or KEPT_HOURS
+    with suppress(ValueError):
+        if 0 <= float(given) <= MOST_HOURS:
+            return float(given)
+    raise QuestionError(f"WATTLEDGER_KEEP_HOURS: got {given!r}, expected hours such as 24, at most {MOST_HOURS:,}")
 
 
 def forget_old(folder: Path, current: Path | None, now: datetime) -> None:

@@ -89,6 +89,7 @@ def test_a_first_publication_has_everything(fleet: Fleet) -> None:
         "parquet/marts/model_monthly.parquet",
         "parquet/published/publication.parquet",
         "wattledger.duckdb",
+        "wattledger.xlsx",
     ]
 
 
@@ -433,9 +434,10 @@ def test_how_long_publications_stay_is_an_environment_variable(fleet: Fleet, mon
     for minute in (0, 1, 2, 3, 4, 5, 35):
         publish(fleet, "2026-10-01", "2026-10-02", minute)
     assert minutes_kept(fleet) == [2, 3, 4, 5, 35]
-    monkeypatch.setenv("WATTLEDGER_KEEP_HOURS", "long")
-    with pytest.raises(QuestionError, match="WATTLEDGER_KEEP_HOURS: got 'long', expected hours such as 24"):
-        publish(fleet, "2026-10-01", "2026-10-02", 36)
+    for wrong in ("long", "-1", "nan", "inf"):
+        monkeypatch.setenv("WATTLEDGER_KEEP_HOURS", wrong)
+        with pytest.raises(QuestionError, match=f"got '{wrong}', expected hours such as 24, at most 87,600"):
+            publish(fleet, "2026-10-01", "2026-10-02", 36)
 
 
 READERS = 3
@@ -512,6 +514,7 @@ def test_a_full_disk_leaves_the_old_publication_and_the_space_that_the_new_one_t
             first.publication_id,
             "latest",
             "wattledger.duckdb",
+            "wattledger.xlsx",
         ]
         assert shutil.disk_usage(fleet.published).free == free
     finally:
@@ -546,6 +549,7 @@ def test_everything_is_on_the_disk_before_readers_are_sent_to_it(fleet: Fleet, m
             "sync model_monthly.parquet",
             "sync publication.parquet",
             "sync wattledger.duckdb",
+            "sync wattledger.xlsx",
             "sync energy_ledger",
             "sync marts",
             "sync published",
