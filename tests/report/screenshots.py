@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from pipelines.fleet.fleet_file import load_fleet
-from pipelines.report.fleet_report import REPORT
+from pipelines.publishing.publication import REPORT
 from tests import browser
 
 LOOKS = {
