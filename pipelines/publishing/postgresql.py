@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -144,7 +144,7 @@ def _previous(
         if fleet != snapshot.fleet:
             raise PostgresqlError(
                 f"{server.place}: the schemas {target.schema_prefix}marts and {schema} hold the fleet {fleet!r},"
-                f" expected {snapshot.fleet!r}. Give this fleet schemas of its own: publication.postgresql.schema_prefix"
+                f" expected {snapshot.fleet!r}. Give this fleet its own schemas: publication.postgresql.schema_prefix"
             )
         if is_newer:
             raise PostgresqlError(
@@ -244,12 +244,11 @@ def _load(snapshot: _Snapshot, server: Server, prefix: str, change: _Change, don
         done.dates |= {on for on in change.dates if on is not None}
 
 
-def _copy(
-    connection: duckdb.DuckDBPyConnection, server: Server, wanted: Wanted, dates: Collection[date | None]
-) -> int:
+def _copy(connection: duckdb.DuckDBPyConnection, server: Server, wanted: Wanted, dates: Collection[date | None]) -> int:
     query = f"select {wanted.selected()} from {wanted.table} where {_chosen(wanted, dates)}"
-    batches = connection.sql(query).to_arrow_reader(BATCH_ROWS)
-    return server.copy(wanted.schema, wanted.table.name, batches)
+    # A reader that an error leaves open would keep this process from ever opening the file again.
+    with closing(connection.sql(query).to_arrow_reader(BATCH_ROWS)) as batches:
+        return server.copy(wanted.schema, wanted.table.name, batches)
 
 
 def _chosen(wanted: Wanted, dates: Collection[date | None]) -> str:

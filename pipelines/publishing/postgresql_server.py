@@ -244,5 +244,3 @@ def _secrets(uri: str) -> Iterator[str]:
         found.append(urlsplit(uri).password or "")
     for word in found:
         yield from (one for one in {word, word.strip("'"), unquote(word)} if len(one) > 2)
-
-

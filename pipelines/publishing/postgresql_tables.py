@@ -43,6 +43,9 @@ _TYPES = {
     "TIMESTAMP WITH TIME ZONE": "timestamptz",
     "VARCHAR": TEXT,
 }
+# Tables of intervals have no key: of a big fleet it would take longer to load than their rows
+# (docs/decisions/0023-publication-to-postgresql.md). That no row is there twice is an invariant of the ledger.
+INTERVAL = "interval_start_at"
 # Tables that Python makes; those of dbt have their grain in the project.
 _OWN_GRAINS = {
     ("marts", "budget_monthly"): ("billing_month", "budget"),
@@ -149,6 +152,8 @@ def wanted_tables(
 
 def _key(table: Table, marts: Mapping[str, Mart]) -> Key:
     names = {name for name, _ in table.columns}
+    if INTERVAL in names:
+        return Key()
     mart = marts.get(table.name) if table.schema == "marts" else None
     if mart is not None and mart.grain:
         # A table by date has its rows of each date apart, whatever its grain says.
