@@ -1,7 +1,7 @@
 """The publication in PostgreSQL: what changed since the one that is there, replaced in one transaction.
 
 Rows are deleted and inserted, tables are never swapped: so a session with an open connection sees the old publication
-or the new one, a transaction that began before sees the old one to its end, and nobody waits
+or the new one, a transaction that began before sees the old one to its end, and no reader waits
 (docs/decisions/0023-publication-to-postgresql.md). Add here what is loaded, and when. Keep out what a table looks like
 (`postgresql_tables`) and what is ours there (`postgresql_registry`).
 """

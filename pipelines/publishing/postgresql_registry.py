@@ -114,7 +114,7 @@ def forget(server: Server, prefix: str, name: Name) -> None:
 
 
 def fingerprints(snapshot: duckdb.DuckDBPyConnection, folder: Path, table: Table) -> Fingerprints:
-    """What tells the rows of each date from those of another publication; of None in a table without dates.
+    """A fingerprint of the rows of each date, which differs where they do; of None in a table without dates.
 
     Of tables of intervals it is the date's Parquet file, which publications share as long as its rows stay: so a day
     costs the same after years. Of all others it is a hash of the rows.

@@ -156,7 +156,7 @@ def _key(table: Table, marts: Mapping[str, Mart]) -> Key:
         return Key()
     mart = marts.get(table.name) if table.schema == "marts" else None
     if mart is not None and mart.grain:
-        # A table by date has its rows of each date apart, whatever its grain says.
+        # A table by date has its rows of each date apart, whatever its grain is.
         grain = mart.grain if mart.replaces != "dates" or "date" in mart.grain else ("date", *mart.grain)
         return Key(grain, {"date", *mart.never_null} >= set(grain)) if names >= set(grain) else Key()
     grain = _OWN_GRAINS.get((table.schema, table.name), ())
