@@ -35,9 +35,12 @@ def run(fleet_path: Path, workers: int, folder: Path) -> dict[str, float]:
     began = time.perf_counter()
     control = Path(lake.path(f"control/{control_id}"))
     # Java's own options: the tests' spare the compiler that pays off with many rows.
-    with cluster.running(folder, workers) as running, running.process(java_options="") as pool:
+    with (
+        cluster.running(folder, workers) as running,
+        running.driver(java_options="", driver_java_options="") as process,
+    ):
         ready = time.perf_counter()
-        pool.submit(driver.build, Path(lake.root), files, control, FIRST_DAY, end, dbt_vars=dbt_vars).result()
+        process.submit(driver.build, Path(lake.root), files, control, FIRST_DAY, end, dbt_vars=dbt_vars).result()
         built = time.perf_counter()
     return {"seconds": round(built - ready, 3), "cluster_seconds": round(ready - began, 3)}
 

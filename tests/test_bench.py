@@ -10,6 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 
 from bench import agent, children, fleet_day, floor
 from bench.product import Fleet, write_empty
@@ -148,3 +151,15 @@ def test_a_run_holds_dagsters_files_open_so_that_they_are_not_written_back_each_
     with sqlite3.connect(path) as connection:
         assert connection.execute("select count(*) from events").fetchall() == [(3,)]
     connection.close()
+
+
+def test_a_run_has_one_engine_for_each_of_dagsters_files(tmp_path):
+    storages = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage)
+    options = {"poolclass": sqlalchemy.pool.NullPool}
+    with history_kept_open():
+        one, two = (
+            {id(storage.create_engine(f"sqlite:///{tmp_path}/{name}.db", **options)) for storage in storages}
+            for name in ("one", "two")
+        )
+        assert (len(one), len(one | two)) == (1, 2)
+    assert {storage.create_engine for storage in storages} == {sqlalchemy.create_engine}

@@ -4,6 +4,7 @@
     python -m pipelines run --rebuild [--fleet …] [--start …] [--end …]
     python -m pipelines run --adopt [--fleet …]
     python -m pipelines table [--fleet …]
+    python -m pipelines sql "select * from marts.fleet_daily" [--fleet …] [--format table|csv|json] [--limit 40] [--raw]
     python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
     python -m pipelines fleet check fleets/demo.yaml
 
@@ -41,7 +42,14 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="land, book, check and publish; then print the table")
     table = commands.add_parser("table", help="print what is published")
-    for command in (run, table):
+    sql = commands.add_parser("sql", help="print the rows of a query on what is published")
+    sql.add_argument("query", help="one SQL query, or - for standard input")
+    sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    sql.add_argument("--limit", type=_count, default=40, help="rows of a table (default 40; 0: all)")
+    sql.add_argument(
+        "--raw", action="store_true", help="CSV without the apostrophe before texts that a spreadsheet would calculate"
+    )
+    for command in (run, table, sql):
         command.add_argument("--fleet", type=Path, default=_default_fleet())
     run.add_argument("--start", type=_date, help="first UTC date; by default every date that is not landed yet")
     run.add_argument("--end", type=_date, help="the UTC date after the last one")
@@ -96,6 +104,10 @@ def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) 
         return run(fleet, chosen, *dates)
     if chosen.command == "table":
         return _table(fleet)
+    if chosen.command == "sql":
+        from pipelines.command_line.sql_command import sql  # noqa: PLC0415
+
+        return sql(fleet, chosen)
     end = fleet.period.end or "yesterday"
     print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
     return 0
@@ -114,6 +126,12 @@ def _date(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a UTC date such as 2026-10-01") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number of rows such as 40, or 0 for all")
+    return int(text)
 
 
 def _default_fleet() -> Path:

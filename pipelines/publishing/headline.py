@@ -6,13 +6,14 @@ the marts.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing import advice_headline, model_headline
 from pipelines.publishing.publication import DATABASE
 from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
@@ -72,7 +73,7 @@ def headline(fleet: Fleet) -> str:
             f"fleet {fleet.fleet}, {first} to {last}: {label}",
             *([_held_back(held_back)] if held_back else []),
             *filter(None, tables),
-            f"tables: {_shown(path)} (schemas marts, published)",
+            f"tables: {_shown(path)} (schemas marts, published)\n{_in_sql(fleet)}",
         ]
     )
 
@@ -88,6 +89,12 @@ def _held_back(rows: Sequence[Sequence[Any]]) -> str:
 def _windows(connection: duckdb.DuckDBPyConnection) -> str:
     rows = connection.execute(_WINDOWS).fetchall()
     return "\n".join([table(_WINDOW_COLUMNS, rows), explained(_WINDOW_MEANINGS)]) if rows else ""
+
+
+def _in_sql(fleet: Fleet) -> str:
+    """The command that answers a first query on the snapshot."""
+    chosen = "" if fleet.path == DEFAULT_FLEET else f" --fleet {shlex.quote(_shown(fleet.path))}"
+    return f'in SQL: .venv/bin/python -m pipelines sql{chosen} "select * from marts.fleet_daily"'
 
 
 def _shown(path: Path) -> str:

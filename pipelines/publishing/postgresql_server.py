@@ -231,7 +231,7 @@ def _reason(refusal: Exception, uri: str) -> str:
     state = getattr(refusal, "sqlstate", None)
     if state in _WORDS:
         return _WORDS[state].format(seconds=LOCK_SECONDS)
-    text = _CLOSING.sub("", _OPENING.sub("", " ".join(str(refusal).split()))).strip(" .")
+    text = _CLOSING.sub("", _OPENING.sub("", " ".join(str(refusal).split()))).strip(" .?")
     for secret in sorted(_secrets(uri), key=len, reverse=True):
         text = text.replace(secret, "…")
     return printable(text[:600])

@@ -7,6 +7,7 @@ the warehouse.
     published/latest -> <publication_id>                 switched in one step
     published/wattledger.duckdb -> latest/wattledger.duckdb
     published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
+    published/<publication_id>/wattledger.xlsx            a sheet per question; linked from published/, too
     published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
     published/<publication_id>/focus/cost_and_usage_<billing month>.csv
 """
@@ -25,13 +26,13 @@ import dagster as dg
 import duckdb
 
 from pipelines.fleet.fleet_file import PROJECT, Fleet
-from pipelines.publishing import history, pictures, published_files, published_tables
+from pipelines.publishing import history, pictures, published_files, published_tables, retention, workbook
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
 DATABASE = "wattledger.duckdb"
-KEPT = 5
+WORKBOOK = "wattledger.xlsx"
 BUILDING = ".building-"
 logger = logging.getLogger(__name__)
 
@@ -66,18 +67,41 @@ def publish(
     """Publish the marts; the dates [start, end) are the ones that changed since the last publication.
 
     Starts from a copy of the current publication and replaces these dates, and every table without a `date` column, so
-    a day costs the same after years. Dates that are held back keep their published rows. A crash leaves the old
-    publication current; the next publication removes what the crash left.
+    a day costs the same after years. Dates that are held back keep their published rows. A failure (a full disk) or a
+    crash leaves the old publication current; what a crash left, the next publication removes. Everything is on the
+    disk before readers are sent to it.
 
     `due` are the dates that were booked since the last publication (by default all of [start, end)), `own` those that
     this warehouse has published before (by default all). HistoryWouldShrink where published figures would change or
     disappear, unless `force`, which is recorded. None where every date is held back and nothing is published.
     """
-    published_at = published_at or datetime.now(UTC)
+    fleet.published.mkdir(parents=True, exist_ok=True)
+    # One at a time, also without the warehouse's lock: what another publisher builds would be taken for leftovers.
+    with database.writing(fleet.published, "publication"):
+        retention.kept_hours()  # raises if the environment is wrong
+        for leftover in fleet.published.glob(f"{BUILDING}*"):
+            retention.remove(leftover)
+        try:
+            return _publish(
+                fleet, start, end, due=due, own=own, force=force, published_at=published_at or datetime.now(UTC)
+            )
+        except BaseException:
+            for unfinished in fleet.published.glob(f"{BUILDING}*"):
+                retention.remove(unfinished)
+            raise
+
+
+def _publish(
+    fleet: Fleet,
+    start: date,
+    end: date,
+    *,
+    due: Collection[date] | None,
+    own: Collection[date] | None,
+    force: bool,
+    published_at: datetime,
+) -> Publication | None:
     folder = fleet.published
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(f"{BUILDING}*"):
-        _remove(leftover)
     previous = current(fleet)
     identity = f"{fleet.fleet} {published_at.isoformat()} {start} {end} {previous and previous.name}"
     publication_id = f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}"
@@ -99,8 +123,6 @@ def publish(
         same = published_tables.replace_tables(connection, start, end, held_back)
         found += history.misstated_months(connection)
         if found and not force:
-            connection.execute("detach target")
-            _remove(building)
             raise history.refusal(found)
         publication = Publication(
             publication_id,
@@ -126,11 +148,15 @@ def publish(
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
+    _write_workbook(fleet, building)
+    retention.sync(building)
     building.rename(folder / publication_id)
+    retention.sync_names(folder)
     _link(folder / "latest", publication_id)
-    if not (folder / DATABASE).is_symlink():
-        _link(folder / DATABASE, f"latest/{DATABASE}")
-    _forget_old(fleet)
+    for name in (DATABASE, WORKBOOK):
+        if not (folder / name).is_symlink():
+            _link(folder / name, f"latest/{name}")
+    retention.forget_old(folder, current(fleet), published_at)
     return publication
 
 
@@ -206,6 +232,7 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         **({"held_back": {str(on): invariants for on, invariants in made.held_back.items()}} if made.held_back else {}),
         **({"forced": list(made.forced)} if made.forced else {}),
         "path": dg.MetadataValue.path(str(fleet.published / DATABASE)),
+        "workbook": dg.MetadataValue.path(str(fleet.published / WORKBOOK)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(findings.markdown(["table", "rows"], made.rows.items())),
         "energy": dg.MarkdownMetadataValue(pictures.attempted("energy", lambda: _energy_picture(fleet, made))),
@@ -253,25 +280,21 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
     connection.execute(f"insert into target.published.publication values ({values})", list(row.values()))
 
 
+def _write_workbook(fleet: Fleet, folder: Path) -> None:
+    """Write the workbook of the publication in `folder`. What makes one sheet impossible must not stop the figures; a
+    full disk does, and so does a lack of memory."""
+    try:
+        workbook.write(folder / DATABASE, folder / WORKBOOK, fleet.fleet, fleet.synthetic)
+    except (OSError, MemoryError):
+        raise
+    except Exception:  # whatever a name or a number does to the workbook
+        logger.warning("the workbook could not be written; the tables are complete. Please report it.", exc_info=True)
+
+
 def _link(at: Path, target: str) -> None:
     """Point `at` to `target` in one step: a reader always finds the old target or the new one."""
     fresh = at.with_name(f"{BUILDING}{at.name}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.replace(at)
-
-
-def _forget_old(fleet: Fleet) -> None:
-    """Keep the newest KEPT publications, and the current one whatever its age."""
-    now = current(fleet)
-    made = sorted(path for path in fleet.published.iterdir() if path.is_dir() and not path.is_symlink())
-    for path in made[:-KEPT]:
-        if path.resolve() != now:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    retention.sync_names(at.parent)

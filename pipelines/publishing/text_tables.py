@@ -28,17 +28,20 @@ def table(columns: Mapping[str, int], rows: Sequence[Sequence[Any]], marks: Sequ
         for place, name in enumerate(columns):
             if name in marked and line[place] != MISSING:
                 line[place] = marked[name].format(line[place])
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    lines = [list(columns), ["-" * width for width in widths], *cells]
-    texts = [digits == TEXT for digits in columns.values()]
-    printed = [
+    printed = aligned([list(columns), *cells], [digits == TEXT for digits in columns.values()])
+    return "\n".join([*printed, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else printed)
+
+
+def aligned(lines: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
+    """Cells in columns, the first line as headings; `texts` has whether a column begins at its left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
         "  ".join(
             cell.ljust(width) if is_text else cell.rjust(width)
             for cell, width, is_text in zip(line, widths, texts, strict=True)
         ).rstrip()
-        for line in lines
+        for line in [lines[0], ["-" * width for width in widths], *lines[1:]]
     ]
-    return "\n".join([*printed, f"… and {len(rows) - SHOWN_ROWS:,} more"] if len(rows) > SHOWN_ROWS else printed)
 
 
 def explained(words: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from functools import cache
 
 import duckdb
+import openpyxl
 import pytest
 
 from collectors.samples import Window
@@ -15,6 +16,7 @@ from collectors.synthetic import demo_truth
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES, minute
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing import publication
+from pipelines.publishing.workbook_questions import QUESTIONS
 from pipelines.warehouse import database
 from tests.books import Book, at, day, on
 
@@ -525,6 +527,21 @@ def test_the_readme_shows_the_page_that_the_run_prints(four_weeks: tuple[Book, s
     shown = readme.partition("`make run` ends with this:\n\n```\n")[2].partition("```")[0]
     assert shown.startswith("fleet demo")
     assert shown.strip() in printed
+
+
+def test_the_workbook_answers_every_question(four_weeks: tuple[Book, str]) -> None:
+    book, _ = four_weeks
+    sheets = openpyxl.load_workbook(book.fleet.published / publication.WORKBOOK, data_only=True)
+    notes = {question.sheet: sheets[question.sheet]["A2"].value for question in QUESTIONS}
+    assert {name: note for name, note in notes.items() if not note.startswith("demo: SYNTHETIC telemetry")} == {}
+    assert {name for name in notes if sheets[name]["A5"].value is None} == set()
+    # What README and docs/finance.md show of the same publication.
+    assert (sheets["Models"]["A5"].value, round(sheets["Models"]["L5"].value, 4)) == ("Qwen3.5-397B", 202.8296)
+    assert round(sheets["Models"]["E3"].value, 2) == 18536.28
+    assert [round(sheets["Bases"].cell(3, place).value, 2) for place in (3, 4, 5, 6)] == [21374.11] * 4
+    assert round(sheets["Bases"]["J5"].value, 2) == 968.83
+    assert [sheets["What to do"].cell(3, place).value for place in (4, 5)] == [24, 8]
+    assert abs(sheets["Meters"]["H3"].value) < 1e-6
 
 
 def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: tuple[Book, str]) -> None:

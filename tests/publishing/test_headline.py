@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from pipelines.advice import consolidation_table, right_sizing_table
-from pipelines.fleet.fleet_file import load_fleet
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.publishing.advice_headline import _KINDS
+from pipelines.publishing.headline import _in_sql
 from pipelines.publishing.model_headline import _inputs
 
 FLEET = """
@@ -48,3 +50,18 @@ def test_the_inputs_are_named_with_their_source(tmp_path: Path) -> None:
 def test_every_kind_of_advice_has_its_meaning() -> None:
     described = right_sizing_table.COLUMNS["kind"][1] + consolidation_table.COLUMNS["kind"][1]
     assert set(_KINDS) == set(re.findall(r"`([a-z_]+)`", described)) - {"shares_with"}
+
+
+def test_the_page_ends_with_the_command_that_answers_sql_on_this_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(PROJECT)
+    command = ".venv/bin/python -m pipelines sql"
+    assert _in_sql(load_fleet(DEFAULT_FLEET)) == f'in SQL: {command} "select * from marts.fleet_daily"'
+    folder = tmp_path / "my fleets"
+    folder.mkdir()
+    path = folder / "priced.yaml"
+    path.write_text(FLEET, encoding="utf-8")
+    assert _in_sql(load_fleet(path)) == f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\""
+    mlperf = PROJECT / "fleets" / "mlperf.yaml"
+    assert f"{command} --fleet fleets/mlperf.yaml " in _in_sql(load_fleet(mlperf, {"WATTLEDGER_VALIDATION_DATA": "/x"}))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -13,6 +18,7 @@ import pytest
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.publishing import history, publication
 from pipelines.warehouse import database
+from pipelines.warehouse.refusals import QuestionError
 
 FLEET = """
 fleet: tiny
@@ -83,6 +89,7 @@ def test_a_first_publication_has_everything(fleet: Fleet) -> None:
         "parquet/marts/model_monthly.parquet",
         "parquet/published/publication.parquet",
         "wattledger.duckdb",
+        "wattledger.xlsx",
     ]
 
 
@@ -362,17 +369,194 @@ def test_a_reader_with_an_open_file_is_not_disturbed(fleet: Fleet) -> None:
     assert daily(fleet) == {"2026-10-01": 2.0}
 
 
-def test_the_newest_five_are_kept_and_never_fewer_than_the_current_one(fleet: Fleet) -> None:
-    book(fleet, {"2026-10-01": 1})
-    made = [publish(fleet, "2026-10-01", "2026-10-02", minute).publication_id for minute in range(7)]
-    kept = sorted(path.name for path in fleet.published.iterdir() if not path.is_symlink())
-    assert kept == made[2:]
-    assert publication.current(fleet).name == made[-1]
-
-
 def test_parquet_says_which_fleet_and_that_it_is_synthetic(fleet: Fleet) -> None:
     book(fleet, {"2026-10-01": 1})
     publish(fleet, "2026-10-01", "2026-10-02")
     path = fleet.published / "latest" / "parquet" / "marts" / "model_daily.parquet"
     labels = dict(duckdb.sql(f"select key, value from parquet_kv_metadata('{path}')").fetchall())
     assert (labels[b"fleet"], labels[b"is_synthetic"]) == (b"tiny", b"true")
+
+
+# --- readers, while more publications come ----------------------------------------------------------------------------
+
+
+def parquet_sum(folder: Path) -> float:
+    """What a reader gets from the Parquet files of a publication whose path it resolved before."""
+    files = folder / "parquet" / "marts" / "energy_ledger" / "*.parquet"
+    ((total,),) = duckdb.sql(f"select sum(energy_joules)::double from '{files}'").fetchall()
+    return total
+
+
+def test_a_reader_keeps_what_it_opened_while_ten_more_publications_come(fleet: Fleet) -> None:
+    """The publication is a month old, and was current until the first of the ten."""
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    start, end = date(2026, 10, 1), date(2026, 10, 3)
+    publication.publish(fleet, start, end, published_at=datetime(2026, 9, 5, tzinfo=UTC))
+    opened = (fleet.published / "latest").resolve()
+    session = duckdb.connect(str(fleet.published / "wattledger.duckdb"), read_only=True)
+    for minute in range(1, 11):
+        book(fleet, {"2026-10-01": 1, "2026-10-02": 2 + minute})
+        publish(fleet, "2026-10-02", "2026-10-03", minute)
+    assert parquet_sum(opened) == 3.0
+    assert session.execute("select sum(energy_joules)::double from marts.energy_ledger").fetchall() == [(3.0,)]
+    session.close()
+    assert parquet_sum((fleet.published / "latest").resolve()) == 13.0
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 12.0}
+
+
+def minutes_kept(fleet: Fleet) -> list[int]:
+    """The minutes after midnight of the publications that are still there."""
+    names = sorted(path.name for path in fleet.published.iterdir() if path.name.startswith("2026"))
+    return [int(name[9:11]) * 60 + int(name[11:13]) + 1440 * (int(name[6:8]) - 5) for name in names]
+
+
+def test_a_publication_goes_a_day_after_its_replacement_unless_it_is_among_the_newest_five(fleet: Fleet) -> None:
+    day = 24 * 60
+    book(fleet, {"2026-10-01": 1})
+    (fleet.published / "notes of mine").mkdir(parents=True)
+    for minute in (0, 1, 2, 60, 61, 62, 63):
+        publish(fleet, "2026-10-01", "2026-10-02", minute)
+    assert minutes_kept(fleet) == [0, 1, 2, 60, 61, 62, 63]
+    publish(fleet, "2026-10-01", "2026-10-02", day + 1)
+    # 0 was replaced at minute 1, which is just a day ago; 1 at minute 2.
+    assert minutes_kept(fleet) == [0, 1, 2, 60, 61, 62, 63, day + 1]
+    publish(fleet, "2026-10-01", "2026-10-02", day + 30)
+    # Of 1 and 2: 1 was replaced at minute 2, 2 at minute 60, which is less than a day ago.
+    assert minutes_kept(fleet) == [2, 60, 61, 62, 63, day + 1, day + 30]
+    publish(fleet, "2026-10-01", "2026-10-02", 9 * day)
+    assert minutes_kept(fleet) == [62, 63, day + 1, day + 30, 9 * day]
+    assert (fleet.published / "notes of mine").is_dir()
+
+
+def test_how_long_publications_stay_is_an_environment_variable(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATTLEDGER_KEEP_HOURS", "0.5")
+    book(fleet, {"2026-10-01": 1})
+    for minute in (0, 1, 2, 3, 4, 5, 35):
+        publish(fleet, "2026-10-01", "2026-10-02", minute)
+    assert minutes_kept(fleet) == [2, 3, 4, 5, 35]
+    for wrong in ("long", "-1", "nan", "inf"):
+        monkeypatch.setenv("WATTLEDGER_KEEP_HOURS", wrong)
+        with pytest.raises(QuestionError, match=f"got '{wrong}', expected hours such as 24, at most 87,600"):
+            publish(fleet, "2026-10-01", "2026-10-02", 36)
+
+
+READERS = 3
+READER = """
+import sys, time, duckdb
+seen = []
+while 6.0 not in seen:
+    with duckdb.connect(sys.argv[1], read_only=True) as connection:
+        ledger = connection.sql("select energy_joules::double from marts.energy_ledger").fetchall()
+        time.sleep(0.02)
+        day = connection.sql("select energy_joules::double from marts.model_daily").fetchall()
+    assert ledger == day, (ledger, day)
+    seen.append(day[0][0])
+    if len(seen) == 1:
+        print("ready", flush=True)
+print(seen[0], seen == sorted(seen))
+"""
+
+
+def test_readers_in_a_loop_see_one_publication_or_the_next_and_never_two_at_once(fleet: Fleet) -> None:
+    """Each publication has one number, in its ledger and in its day. Readers open the snapshot again and again, in
+    processes of their own as BI tools do, until they have seen the last of five more."""
+    book(fleet, {"2026-10-01": 1})
+    publish(fleet, "2026-10-01", "2026-10-02")
+    command = [sys.executable, "-c", READER, str(fleet.published / "wattledger.duckdb")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    readers = [subprocess.Popen(command, **pipes) for _ in range(READERS)]
+    try:
+        assert [one.stdout.readline() for one in readers] == ["ready\n"] * READERS
+        for number in range(2, 7):
+            book(fleet, {"2026-10-01": number})
+            publish(fleet, "2026-10-01", "2026-10-02", number)
+        ended = [one.communicate(timeout=60) for one in readers]
+    finally:
+        for one in readers:
+            one.kill()
+    assert ended == [("1.0 True\n", "")] * READERS
+
+
+def test_two_publishers_at_once_publish_one_after_the_other(fleet: Fleet) -> None:
+    book(fleet, {"2026-10-01": 1})
+    start, end = date(2026, 10, 1), date(2026, 10, 2)
+    with ThreadPoolExecutor(3) as publishers:
+        made = list(publishers.map(lambda _: publication.publish(fleet, start, end), range(3)))
+    first, second, third = sorted(made, key=lambda one: one.published_at)
+    assert (first.previous_publication_id, second.previous_publication_id, third.previous_publication_id) == (
+        None,
+        first.publication_id,
+        second.publication_id,
+    )
+    assert read(fleet, "select publication_id from published.publication") == [(third.publication_id,)]
+    assert [path.name for path in fleet.published.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_full_disk_leaves_the_old_publication_and_the_space_that_the_new_one_took(fleet: Fleet) -> None:
+    """The disk of published/ has 4 MiB; half a million random joules need more."""
+    fleet.published.mkdir(parents=True)
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(fleet.published)]
+    if shutil.which("mount") is None or subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    try:
+        book(fleet, {"2026-10-01": 1})
+        first = publish(fleet, "2026-10-01", "2026-10-02")
+        free = shutil.disk_usage(fleet.published).free
+        with closing(database.connect(fleet.warehouse)) as connection:
+            connection.execute(
+                "insert into marts.energy_ledger select date '2026-10-01', null, hash(range) % 1e9 from range(500000)"
+            )
+        with pytest.raises((OSError, duckdb.Error), match="No space left on device"):
+            publish(fleet, "2026-10-01", "2026-10-02", 1)
+        assert publication.current(fleet).name == first.publication_id
+        assert daily(fleet) == {"2026-10-01": 1.0}
+        assert sorted(path.name for path in fleet.published.iterdir()) == [
+            first.publication_id,
+            "latest",
+            "wattledger.duckdb",
+            "wattledger.xlsx",
+        ]
+        assert shutil.disk_usage(fleet.published).free == free
+    finally:
+        subprocess.run(["umount", str(fleet.published)], check=True)
+
+
+def test_everything_is_on_the_disk_before_readers_are_sent_to_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the calls; of the second publication only what it does not share with the first."""
+    done: list[str] = []
+    synced, replaced = os.fsync, Path.replace
+
+    def fsync(held: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{held}').readlink().name}")
+        synced(held)
+
+    def replace(path: Path, target: Path) -> Path:
+        done.append(f"switch {target.name}")
+        return replaced(path, target)
+
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    publish(fleet, "2026-10-01", "2026-10-03")
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 3})
+    made = publish(fleet, "2026-10-02", "2026-10-03", 1)
+    before, _, after = "\n".join(done).partition("switch latest")
+    assert sorted(before.split("\n")) == sorted(
+        [
+            "",
+            "sync date=2026-10-02.parquet",
+            "sync model_daily.parquet",
+            "sync model_monthly.parquet",
+            "sync publication.parquet",
+            "sync wattledger.duckdb",
+            "sync wattledger.xlsx",
+            "sync energy_ledger",
+            "sync marts",
+            "sync published",
+            "sync parquet",
+            f"sync .building-{made.publication_id}",
+            "sync published",
+        ]
+    )
+    assert before.strip().endswith(f"sync .building-{made.publication_id}\nsync published")
+    assert after == "\nsync published"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import duckdb
 from pipelines.spark import driver
 from pipelines.spark.committed_marts import Committed, committed_rows
 from tests.books import Book, broken_project, demo_fleet, on
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import LOCAL, Driver
 from tests.spark.parity import lake_of
 
 GOOD, BAD, NEW = on("10-07"), on("10-08"), on("10-09")
@@ -23,7 +22,7 @@ LAW = "every_metered_joule_is_booked_once"
 
 
 def built(
-    running: Cluster,
+    running: Driver,
     lake: Path,
     raw: Raw,
     end: date,
@@ -31,10 +30,8 @@ def built(
 ) -> dict[str, Any]:
     """Build the dates from GOOD to `end`; joules per date of the book, of the month, and its `held_back_dates`."""
     dbt_vars = {"grid_seconds": 300, "max_spread_seconds": 259200}  # the demo's
-    with running.process() as process:
-        files, control = raw
-        work = partial(driver.build, lake, files, control, GOOD, end, dbt_vars=dbt_vars, project=project)
-        process.submit(work).result(timeout=2400)
+    build = running.submit(driver.build, lake, *raw, GOOD, end, dbt_vars=dbt_vars, project=project, master=LOCAL)
+    build.result(timeout=2400)
     with duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
 
@@ -51,7 +48,7 @@ def built(
         }
 
 
-def test_a_date_that_fails_is_kept_as_it_was_or_absent(spark_cluster: Cluster, tmp_path: Path) -> None:
+def test_a_date_that_fails_is_kept_as_it_was_or_absent(spark_driver: Driver, tmp_path: Path) -> None:
     """Two dates are committed by right SQL. Then a third is built as well, by SQL that loses every interval of 12:00
     from Oct 8 on: what was committed of Oct 8 stays, and Oct 9, of which nothing was, is absent."""
     book, lake = Book.of(demo_fleet(tmp_path, GOOD, END), tmp_path / "data"), tmp_path / "lake"
@@ -60,8 +57,8 @@ def test_a_date_that_fails_is_kept_as_it_was_or_absent(spark_cluster: Cluster, t
     lost = "select * from final where not (date >= date '2026-10-08' and hour(interval_start_at) = 12)"
     project = broken_project(tmp_path, "models/marts/energy_ledger.sql", "select * from final", lost)
 
-    right = built(spark_cluster, lake, raw, NEW)
-    kept = built(spark_cluster, lake, raw, END, project)
+    right = built(spark_driver, lake, raw, NEW)
+    kept = built(spark_driver, lake, raw, END, project)
 
     good, bad = right["ledger"][GOOD], right["ledger"][BAD]
     assert right == {**right, "ledger": {GOOD: good, BAD: bad}, "flags": [(None,)], "laws": []}

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
@@ -42,17 +41,21 @@ from tests.spark.parity import lake_of
 DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
 
 
-@contextmanager
 def building(
-    running: cluster.Cluster, book: Book, lake: Path, dates: tuple[date, date], raw: tuple[dict[str, list[str]], Path]
-) -> Iterator[Future[driver.Build]]:
-    """A build on the cluster, under way."""
+    running: cluster.Driver,
+    book: Book,
+    lake: Path,
+    dates: tuple[date, date],
+    raw: tuple[dict[str, list[str]], Path],
+    *,
+    master: str | None = None,
+) -> Future[driver.Build]:
+    """A build under way."""
     dbt_vars = {
         "grid_seconds": book.fleet.grid_seconds,
         "max_spread_seconds": round(book.fleet.max_spread_days * 86400),
     }
-    with running.process() as process:
-        yield process.submit(driver.build, lake, *raw, *dates, dbt_vars=dbt_vars)
+    return running.submit(driver.build, lake, *raw, *dates, dbt_vars=dbt_vars, master=master)
 
 
 def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
@@ -67,7 +70,7 @@ def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
 
 
 def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_nothing(
-    spark_cluster: cluster.Cluster, tmp_path: Path
+    spark_cluster: cluster.Cluster, spark_driver: cluster.Driver, tmp_path: Path
 ) -> None:
     book, lake = Book.of(DEFAULT_FLEET, tmp_path / "data"), tmp_path / "lake"
     start, end = book.fleet.period.start, book.fleet.period.start + timedelta(days=DAYS)
@@ -76,37 +79,35 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
     raw = lake_of(book, lake)
 
     # Two runs: all days but one, then the last day beside them, during which a worker is killed.
-    with building(spark_cluster, book, lake, (start, last), raw) as build:
-        first = build.result(timeout=2400)
+    first = building(spark_driver, book, lake, (start, last), raw).result(timeout=2400)
     committed = (lake / "marts" / "_committed.json").read_bytes()
-    with building(spark_cluster, book, lake, (last, end), raw) as build:
-        deadline = time.monotonic() + 1200
-        while not build.done() and time.monotonic() < deadline:
-            made = [path for path in (lake / "marts").glob("*/energy_ledger") if first.run_id not in str(path)]
-            if made and any(made[0].rglob("*.parquet")):
-                spark_cluster.kill_worker()
-                break
-            time.sleep(0.1)
-        assert spark_cluster.alive() <= 2
-        try:
-            build.result(timeout=2400)
-            finished = True
-        except SparkError as failure:
-            print(f"\nthe build failed whole: {failure}")
-            finished = False
+    build = building(spark_driver, book, lake, (last, end), raw)
+    deadline = time.monotonic() + 1200
+    while not build.done() and time.monotonic() < deadline:
+        made = [path for path in (lake / "marts").glob("*/energy_ledger") if first.run_id not in str(path)]
+        if made and any(made[0].rglob("*.parquet")):
+            spark_cluster.kill_worker()
+            break
+        time.sleep(0.1)
+    assert spark_cluster.alive() <= 2
+    try:
+        build.result(timeout=2400)
+        finished = True
+    except SparkError as failure:
+        print(f"\nthe build failed whole: {failure}")
+        finished = False
     spark_cluster.add_worker()
 
     print(f"\na worker was killed during the second build: {'it finished' if finished else 'it failed whole'}")
     if not finished:
         assert (lake / "marts" / "_committed.json").read_bytes() == committed
-        with building(spark_cluster, book, lake, (last, end), raw) as build:
-            build.result(timeout=2400)
+        building(spark_driver, book, lake, (last, end), raw).result(timeout=2400)
     assert compared(book, lake, "demo", start, end) == 0
     assert Committed.of(lake).run_id != first.run_id
 
 
 def test_a_load_test_beside_published_results_is_the_same_on_both_engines(
-    spark_cluster: cluster.Cluster, tmp_path: Path
+    spark_driver: cluster.Driver, tmp_path: Path
 ) -> None:
     """Results that were really published, of now and earlier, and the lab's own phases."""
     validation_data()
@@ -118,32 +119,29 @@ def test_a_load_test_beside_published_results_is_the_same_on_both_engines(
     book, lake = load_test_book(tmp_path, benchmarks=published), tmp_path / "lake"
     dates = (date(2026, 10, 1), date(2026, 10, 2))
     raw = lake_of(book, lake)
-    with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=2400)
+    building(spark_driver, book, lake, dates, raw, master=cluster.LOCAL).result(timeout=2400)
     assert compared(book, lake, "load test", *dates) == 0
     assert book.query("select count(*) from marts.load_test_phases") == [(len(PHASES),)]
     origins = "select origin, count(*) > 400 from marts.platform_results group by origin order by origin"
     assert book.query(origins) == [("own_window", False), ("published", True)]
 
 
-def test_a_days_goodput_is_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
+def test_a_days_goodput_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
     book, lake = goodput_book(tmp_path), tmp_path / "lake"
     dates = (DAY, DAY + timedelta(days=1))
     raw = lake_of(book, lake)
-    with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=2400)
+    building(spark_driver, book, lake, dates, raw, master=cluster.LOCAL).result(timeout=2400)
     assert compared(book, lake, "goodput", *dates) == 0
     bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
     assert book.query(bases) == [("histograms",), ("requests",), (None,)]
 
 
-def test_ordinary_mess_is_the_same_on_both_engines(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
+def test_ordinary_mess_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
     """What the tests of identity, handovers, claims, silences, money and free boards planted, in one fleet."""
     book, lake = planted_book(tmp_path), tmp_path / "lake"
     dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
     raw = lake_of(book, lake)
-    with building(spark_cluster, book, lake, dates, raw) as build:
-        build.result(timeout=2400)
+    building(spark_driver, book, lake, dates, raw, master=cluster.LOCAL).result(timeout=2400)
     assert compared(book, lake, "ordinary mess", *dates) == 0
 
 

@@ -1,0 +1,106 @@
+"""The command `sql`: one query on the published snapshot, which no query can change.
+
+Add here what a query may do, and the message where it may not. Keep out how rows are written
+(`pipelines.publishing.query_results`). Nothing here imports Dagster: a query should answer at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+
+from collectors.samples import printable
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.publishing import query_results
+from pipelines.warehouse import database
+from pipelines.warehouse.refusals import QuestionError
+
+_ROWS_AT_A_TIME = 1000
+
+
+def sql(fleet: Fleet, options: Namespace) -> int:
+    """Print the rows of one query; returns the exit status. QuestionError where the query cannot be answered."""
+    query = sys.stdin.read() if options.query == "-" else options.query
+    with closing(_opened(fleet)) as connection:
+        _validate(connection, query)
+        try:
+            connection.execute(query)
+            # An undrained result would raise at the next query, and some errors come with the rows.
+            names = [column[0] for column in connection.description or ()]
+            for line in _lines(options, names, _rows(connection)):
+                print(line)
+        except duckdb.Error as refusal:
+            raise QuestionError(_explained(connection, refusal)) from None
+    return 0
+
+
+def _opened(fleet: Fleet) -> duckdb.DuckDBPyConnection:
+    path: Path = fleet.snapshot
+    if not path.exists():
+        raise QuestionError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+    connection = database.connect(path, read_only=True)
+    # A query that was pasted from elsewhere reads the publication, and no other file of this machine.
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+    return connection
+
+
+def _validate(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    try:
+        statements = connection.extract_statements(query)
+    except duckdb.Error as refusal:
+        raise QuestionError(_explained(connection, refusal)) from None
+    if len(statements) != 1:
+        raise QuestionError(f"expected one statement, got {len(statements)}: such as select * from marts.fleet_daily")
+    kind = statements[0].type
+    if kind != duckdb.StatementType.SELECT:
+        raise QuestionError(
+            f"{kind.name} is refused: the publication is read-only, and the command `sql` only answers queries"
+            " (select, with, from, describe, summarize, show). To change figures, run the pipeline; for own"
+            " tables beside them, attach the snapshot in a DuckDB of your own (docs/connect.md)."
+        )
+
+
+def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[query_results.Row]:
+    while rows := connection.fetchmany(_ROWS_AT_A_TIME):
+        yield from rows
+
+
+def _lines(options: Namespace, names: list[str], rows: Iterator[query_results.Row]) -> Iterator[str]:
+    if options.format == "csv":
+        return query_results.as_csv(names, rows, is_raw=options.raw)
+    if options.format == "json":
+        return query_results.as_json(names, rows)
+    return query_results.as_table(names, rows, options.limit)
+
+
+def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> str:
+    """DuckDB's message in one line; for a table that is not there, with the published names that are most like it."""
+    message = str(refusal)
+    missing = re.search(r"Table with name (\S+) does not exist", message)
+    if missing is None:
+        words = " ".join(message.split()).rstrip("^ ")  # without the underline of the wrong word
+        return f"the query cannot be answered: {printable(words)}"
+    names = [
+        f"{schema}.{name}"
+        for schema, name in connection.execute(
+            "select schema_name, table_name from duckdb_tables() where not internal order by all"
+        ).fetchall()
+    ]
+    asked = missing[1].rpartition(".")[2]
+    bare = difflib.get_close_matches(asked, [name.partition(".")[2] for name in names], n=3, cutoff=0.5)
+    near = [name for one in bare for name in names if name.endswith(f".{one}")]
+    nearest = f" The nearest names: {', '.join(dict.fromkeys(near))}." if near else ""
+    return f"no published table is named {printable(missing[1])}.{nearest} All of them: {_LISTING}"
+
+
+_LISTING = (
+    'python -m pipelines sql "select schema_name, table_name, comment from duckdb_tables()" --limit 0 (docs/tables.md)'
+)

@@ -1,0 +1,246 @@
+"""The workbook of a publication: a sheet per question, with formulas for totals and ratios that a reader can follow.
+
+Add here how a sheet looks. Keep out which questions there are: that is `workbook_questions`.
+
+Formulas are written with the value that they have, so that a preview, or a program that does not calculate, shows it.
+A text is stored as a text whatever it begins with.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import xlsxwriter
+from xlsxwriter.utility import xl_col_to_name
+
+from collectors.samples import printable
+from pipelines.publishing.query_results import FORMULA_BEGINS
+from pipelines.publishing.workbook_questions import QUESTIONS, Column, Question
+from pipelines.warehouse import database
+
+# Rows of a sheet before the rest is added up in one row.
+SHOWN_ROWS = 1000
+# Excel's own limit is 32,767 characters, far more than a cell shows.
+TEXT_CHARACTERS = 1000
+TOTAL, HEADING, FIRST = 2, 3, 4  # rows, from 0
+_ABOUT = "About"
+_RULES = (
+    "An empty cell is unknown, never 0. A total adds what is known.",
+    "A ratio is a sum over a sum. Its formula uses the two columns beside it.",
+    "Numbers here have 15 digits; the tables of the publication have all.",
+)
+
+Row = Sequence[Any]
+
+
+def write(snapshot: Path, path: Path, fleet: str, is_synthetic: bool) -> None:
+    """Write the workbook of the published snapshot at `path`. OSError where the disk refuses.
+
+    A question whose tables or columns are not in the snapshot (dates that were booked by an older version) has the
+    reason in its sheet.
+    """
+    made = io.BytesIO()
+    name = printable(fleet)
+    label = "SYNTHETIC telemetry: nothing here was measured" if is_synthetic else "measured telemetry"
+    with (
+        database.connect(snapshot, read_only=True) as connection,
+        xlsxwriter.Workbook(made, {"in_memory": True, "nan_inf_to_errors": True}) as book,
+    ):
+        published = connection.execute(
+            "select publication_id, published_at, held_back_dates from published.publication"
+        ).fetchall()[0]
+        book.set_properties({"title": f"Wattledger: {name}", "created": published[1]})
+        styles = _Styles(book)
+        _write_about(book, styles, [name, label, *published])
+        for question in QUESTIONS:
+            sheet = _Sheet(book.add_worksheet(question.sheet), styles, question)
+            sheet.write(connection, f"{name}: {label}")
+    path.write_bytes(made.getvalue())
+
+
+class _Styles:
+    """The formats of cells, each made once."""
+
+    def __init__(self, book: Any) -> None:
+        self._book = book
+        self._made: dict[tuple[tuple[str, Any], ...], Any] = {}
+
+    def get(self, **properties: Any) -> Any:
+        key = tuple(sorted(properties.items()))
+        if key not in self._made:
+            self._made[key] = self._book.add_format(properties)
+        return self._made[key]
+
+
+def _write_about(book: Any, styles: _Styles, facts: Sequence[Any]) -> None:
+    sheet = book.add_worksheet(_ABOUT)
+    sheet.set_column(0, 0, 18)
+    sheet.set_column(1, 1, 90)
+    bold = styles.get(bold=True)
+    names = ("fleet", "telemetry", "publication", "published at", "held-back dates")
+    for place, (name, value) in enumerate(zip(names, facts, strict=True)):
+        sheet.write_string(place, 0, name, bold)
+        _write_text(sheet, styles, place, 1, _text(value) or "none")
+    place = len(names) + 1
+    for rule in _RULES:
+        sheet.write_string(place, 1, rule)
+        place += 1
+    place += 1
+    sheet.write_string(place, 0, "sheet", bold)
+    sheet.write_string(place, 1, "answers", bold)
+    for question in QUESTIONS:
+        place += 1
+        sheet.write_url(place, 0, f"internal:'{question.sheet}'!A1", string=question.sheet)
+        sheet.write_string(place, 1, question.asks)
+
+
+class _Sheet:
+    """The sheet of a question while it is written: question, note, totals, headings, rows."""
+
+    def __init__(self, sheet: Any, styles: _Styles, question: Question) -> None:
+        self._sheet = sheet
+        self._styles = styles
+        self._question = question
+        self._columns = question.columns
+        self._last = FIRST
+
+    def write(self, connection: duckdb.DuckDBPyConnection, label: str) -> None:
+        """Ask the question and write the answer."""
+        question = self._question
+        self._sheet.write_string(0, 0, question.asks, self._styles.get(bold=True, font_size=14))
+        try:
+            rows = connection.execute(question.query).fetchall()
+        except (duckdb.CatalogException, duckdb.BinderException) as missing:
+            reason = " ".join(str(missing).split())
+            self._sheet.write_string(1, 0, f"This publication cannot answer it: {reason[:TEXT_CHARACTERS]}")
+            return
+        is_one_scope = question.scope is None or len({row[question.scope] for row in rows}) <= 1
+        lines = [_values(self._columns, row) for row in rows[:SHOWN_ROWS]]
+        note = f"{label}. Tables: {question.tables}. {question.note}".rstrip()
+        if rest := rows[SHOWN_ROWS:]:
+            lines.append(_values(self._columns, _summed(self._columns, rest, is_one_scope)))
+            note += f" The {SHOWN_ROWS:,} first of {len(rows):,} rows; the last row is the sum of all others."
+        self._sheet.write_string(1, 0, note)
+        self._last = FIRST + len(lines) - 1
+        totals = _totals(self._columns, lines, is_one_scope)
+        if any(total is not None for total in totals):
+            self._sheet.write_string(TOTAL, 0, "total", self._styles.get(bold=True))
+        for place, column in enumerate(self._columns):
+            self._write_heading(place, [line[place] for line in lines])
+            if totals[place] is not None:
+                self._write_total(place, column, totals[place])
+        for at, line in enumerate(lines, FIRST):
+            for place, column in enumerate(self._columns):
+                if column.of is not None:
+                    self._write_ratio(at, place, column.of, line, totals)
+                else:
+                    self._write_value(at, place, line[place])
+        self._sheet.freeze_panes(FIRST, 1)
+        if lines:
+            self._sheet.autofilter(HEADING, 0, self._last, len(self._columns) - 1)
+
+    def _write_heading(self, place: int, values: Sequence[Any]) -> None:
+        heading = self._columns[place].heading
+        style = self._styles.get(bold=True, text_wrap=True, valign="top", bottom=1)
+        self._sheet.write_string(HEADING, place, heading, style)
+        texts = [len(value) for value in values[:100] if isinstance(value, str)]
+        self._sheet.set_column(place, place, min(40, max([12, max(map(len, heading.split())) + 3, *texts])))
+
+    def _write_total(self, place: int, column: Column, value: float) -> None:
+        if column.of is None or column.is_difference:
+            formula = self._sum(place)
+        else:
+            formula = column.formula(self._sum(column.of), self._sum(column.of if column.by is None else column.by))
+        style = self._styles.get(bold=True, num_format=column.number_format)
+        self._sheet.write_formula(TOTAL, place, f"={formula}", style, value)
+
+    def _sum(self, place: int) -> str:
+        name = xl_col_to_name(place)
+        return f"SUM({name}{FIRST + 1}:{name}{self._last + 1})"
+
+    def _write_ratio(self, at: int, place: int, numerator: int, line: Row, totals: Sequence[Any]) -> None:
+        """A formula of two cells of the row, or of a cell and its column's total; empty where one is unknown."""
+        column, value = self._columns[place], line[place]
+        of = f"{xl_col_to_name(numerator)}{at + 1}"
+        if column.by is None:
+            by = f"{xl_col_to_name(numerator)}${TOTAL + 1}"
+            value = column.computed(line[numerator], totals[numerator])
+        else:
+            by = f"{xl_col_to_name(column.by)}{at + 1}"
+        formula = f'=IF(COUNT({of},{by})=2,IFERROR({column.formula(of, by)},""),"")'
+        style = self._styles.get(num_format=column.number_format)
+        self._sheet.write_formula(at, place, formula, style, "" if value is None else value)
+
+    def _write_value(self, at: int, place: int, value: Any) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool):
+            self._sheet.write_string(at, place, "yes" if value else "no")
+        elif isinstance(value, int | float):
+            style = self._styles.get(num_format=self._columns[place].number_format)
+            self._sheet.write_number(at, place, value, style)
+        elif isinstance(value, date):
+            self._sheet.write_datetime(at, place, value, self._styles.get(num_format="yyyy-mm-dd"))
+        else:
+            _write_text(self._sheet, self._styles, at, place, str(value))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _values(columns: Sequence[Column], row: Row) -> list[Any]:
+    """A row of a query with the values of the columns that have a formula put in their places; shares come later."""
+    given = iter(row)
+    line: list[Any] = [None if column.is_computed else next(given) for column in columns]
+    line = [float(value) if isinstance(value, Decimal) else value for value in line]
+    for place, column in enumerate(columns):
+        if column.is_computed and column.of is not None:
+            line[place] = column.computed(line[column.of], None if column.by is None else line[column.by])
+    return line
+
+
+def _summed(columns: Sequence[Column], rows: Sequence[Row], is_one_scope: bool) -> list[Any]:
+    """One row for many: sums of what can be added, and a text in the first column."""
+    stored = [column for column in columns if not column.is_computed]
+    summed: list[Any] = [
+        _sum([row[place] for row in rows]) if column.is_added(is_one_scope) else None
+        for place, column in enumerate(stored)
+    ]
+    return [f"… and {len(rows):,} more", *summed[1:]]
+
+
+def _totals(columns: Sequence[Column], lines: Sequence[Row], is_one_scope: bool) -> list[Any]:
+    totals: list[Any] = [
+        _sum([line[place] for line in lines]) if column.is_added(is_one_scope) else None
+        for place, column in enumerate(columns)
+    ]
+    for place, column in enumerate(columns):
+        if column.is_computed and column.of is not None and not column.is_difference:
+            totals[place] = column.computed(totals[column.of], None if column.by is None else totals[column.by])
+    return totals
+
+
+def _sum(values: Sequence[Any]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _write_text(sheet: Any, styles: _Styles, at: int, place: int, value: str) -> None:
+    """A text as a text. Where it would be a formula if it were typed, Excel shows it with an apostrophe when edited."""
+    text = printable(value)
+    if len(text) > TEXT_CHARACTERS:
+        text = text[: TEXT_CHARACTERS - 1] + "…"
+    begins = text.startswith(FORMULA_BEGINS)
+    sheet.write_string(at, place, text, styles.get(quote_prefix=True) if begins else None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return str(value or "")

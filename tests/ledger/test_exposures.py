@@ -1,0 +1,42 @@
+"""dbt's exposures name the tables that the readers of this repository really query."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from pipelines.booking import project
+from pipelines.fleet.fleet_file import PROJECT
+from pipelines.publishing.workbook_questions import QUESTIONS
+
+PUBLISHING = PROJECT / "pipelines" / "publishing"
+
+
+def named_in(*files: str) -> set[str]:
+    """The marts that queries in these files name."""
+    text = "".join((PUBLISHING / file).read_text(encoding="utf-8") for file in files)
+    return set(re.findall(r"\bmarts\.(\w+)", text))
+
+
+def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
+    manifest = json.loads(project.prepared_project().manifest_path.read_text())
+    dbt_marts = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "model"}
+    exposures = {one["name"]: one for one in manifest["exposures"].values()}
+    assert {
+        name: sorted(node.rpartition(".")[2] for node in one["depends_on"]["nodes"]) for name, one in exposures.items()
+    } == {
+        name: sorted(tables & dbt_marts)
+        for name, tables in {
+            "printed_page": named_in("headline.py", "model_headline.py", "advice_headline.py"),
+            "workbook": {table for one in QUESTIONS for table in re.findall(r"\bmarts\.(\w+)", one.query)},
+            "focus_files": {"focus_cost_and_usage"},
+            "history_guard": named_in("history.py"),
+        }.items()
+    }
+    assert all(one["owner"]["name"] and one["description"] for one in exposures.values())
+
+
+def test_the_tables_that_a_sheet_names_are_those_of_its_query() -> None:
+    for question in QUESTIONS:
+        queried = re.findall(r"\b(?:marts|published)\.\w+", question.query)
+        assert sorted(set(queried)) == sorted(question.tables.split(", ")), question.sheet

@@ -1,0 +1,167 @@
+"""The workbook: formulas that are sums over sums, texts that do nothing, and rows that are never dropped silently.
+
+The marts are written by hand; tests/ledger/test_book_demo.py asks every question of a booked fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import openpyxl
+import pytest
+from openpyxl.worksheet.worksheet import Worksheet
+
+from pipelines.publishing import workbook
+from pipelines.publishing.workbook_questions import QUESTIONS
+
+MARTS = """
+set TimeZone = 'UTC';
+create schema marts;
+create schema published;
+create table published.publication (publication_id varchar, published_at timestamptz, held_back_dates varchar);
+insert into published.publication values ('20261005T000000000000Z-0badcafe', '2026-10-05 01:15:00+00', '2026-10-03');
+create table marts.model_daily (
+    date date, model varchar, meter_scope varchar, facility_energy_kwh decimal(28, 6), location_gco2e decimal(28, 6),
+    fully_loaded_cost_usd decimal(28, 12), output_tokens decimal(28, 6), matched_joules decimal(28, 6),
+    matched_output_tokens decimal(28, 6), matched_total_tokens decimal(28, 6),
+    matched_fully_loaded_cost_usd decimal(28, 12), priced_output_tokens decimal(28, 6)
+);
+create table marts.cost_daily (
+    date date, billing_month date, model varchar, basis varchar, part varchar, is_cash boolean,
+    cost_usd decimal(28, 12)
+);
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[[str], Callable[[str], tuple[Worksheet, Worksheet]]]:
+    """Writes the workbook of marts with rows; returns a sheet with its formulas, and the same with their values."""
+
+    def make(rows: str) -> Callable[[str], tuple[Worksheet, Worksheet]]:
+        with duckdb.connect(str(tmp_path / "wattledger.duckdb")) as connection:
+            connection.execute(MARTS + rows)
+        path = tmp_path / "wattledger.xlsx"
+        workbook.write(tmp_path / "wattledger.duckdb", path, "tiny", True)
+        formulas, values = openpyxl.load_workbook(path), openpyxl.load_workbook(path, data_only=True)
+        return lambda sheet: (formulas[sheet], values[sheet])
+
+    return make
+
+
+TWO_MODELS = """
+insert into marts.model_daily values
+    ('2026-10-01', 'busy', 'board', 2, 500, 30, 4e6, 8e6, 4e6, 16e6, 30, 4e6),
+    ('2026-10-01', 'parked', 'board', 1, null, 10, 0, 4e6, 0, 0, 10, 0),
+    ('2026-10-01', 'silent', 'board', 1, 250, null, null, null, null, null, null, null);
+"""
+
+
+def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> None:
+    formulas, values = made(TWO_MODELS)("Models")
+    assert [cell.value for cell in formulas[4]] == [
+        "model",
+        "meter",
+        "kWh at the facility",
+        "CO2e by location (kg)",
+        "cost, fully loaded (USD)",
+        "output tokens (million)",
+        "joules with tokens known (J)",
+        "output tokens with joules known",
+        "all tokens with joules known",
+        "cost of priced tokens (USD)",
+        "priced output tokens (million)",
+        "J per output token",
+        "J per token",
+        "USD per million output tokens",
+    ]
+    assert formulas.freeze_panes == "B5"
+    assert formulas.auto_filter.ref == "A4:N7"
+    assert [values.cell(row, 1).value for row in (3, 5, 6, 7)] == ["total", "busy", "parked", "silent"]
+    # 12 MJ over 4 million output tokens: 3 J, where the mean of the rows would be 2 J.
+    assert (formulas["L3"].value, values["L3"].value) == ("=SUM(G5:G7)/SUM(H5:H7)", 3.0)
+    assert (formulas["L5"].value, values["L5"].value) == ('=IF(COUNT(G5,H5)=2,IFERROR(G5/H5,""),"")', 2.0)
+    assert (formulas["N3"].value, values["N3"].value) == ("=SUM(J5:J7)/SUM(K5:K7)", 10.0)
+    assert (formulas["E3"].value, values["E3"].value) == ("=SUM(E5:E7)", 40.0)
+    # Without tokens there is no ratio, and what is unknown is empty, not 0.
+    assert values["L6"].value in (None, "")
+    assert [values.cell(7, place).value for place in (5, 6, 7, 8)] == [None] * 4
+    assert values["D6"].value is None
+    assert values["D5"].value == 0.5
+
+
+def test_a_share_is_a_cell_over_its_columns_total(made: Callable) -> None:
+    formulas, values = made(
+        "insert into marts.cost_daily values ('2026-10-01', '2026-10-01', 'm', 'fully_loaded', 'capacity', true, 75),"
+        " ('2026-10-01', '2026-10-01', 'm', 'fully_loaded', 'energy', true, 25),"
+        " ('2026-10-01', '2026-10-01', 'm', 'marginal', 'energy', true, 1000)"
+    )("Parts")
+    assert (formulas["D5"].value, values["D5"].value) == ('=IF(COUNT(C5,C$3)=2,IFERROR(C5/C$3,""),"")', 0.75)
+    assert (values["C3"].value, formulas["C3"].value, values["D3"].value) == (100.0, "=SUM(C5:C6)", 1.0)
+    assert values["D5"].number_format == "0.0%"
+
+
+NAMES = [
+    '=HYPERLINK("http://x","y")',
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "<script>alert(1)</script>",
+    "http://example.org/x",
+    "12",
+    "مرحبا",
+    "🙂",
+    "x" * 300,
+]
+
+
+def test_no_name_of_a_model_is_a_formula_a_link_or_a_number(made: Callable) -> None:
+    values = ", ".join(f"('2026-10-01', '{name}', 'board')" for name in [*NAMES, "\u202ea\x1b"])
+    formulas, _ = made(f"insert into marts.model_daily (date, model, meter_scope) values {values}")("Models")
+    cells = {cell.value: cell for (cell,) in formulas.iter_rows(min_row=5, max_col=1)}
+    assert set(cells) == {*NAMES, "\\u202ea\\x1b"}
+    assert {cell.data_type for cell in cells.values()} == {"s"}
+    assert [cell.hyperlink for cell in cells.values() if cell.hyperlink] == []
+    assert {name for name, cell in cells.items() if cell.quotePrefix} == set(NAMES[:4])
+
+
+def test_rows_beyond_the_limit_are_added_up_in_one_that_is_named(
+    made: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbook, "SHOWN_ROWS", 1)
+    formulas, values = made(TWO_MODELS)("Models")
+    assert values["A2"].value.endswith(" The 1 first of 3 rows; the last row is the sum of all others.")
+    assert [values.cell(row, 1).value for row in (5, 6, 7)] == ["busy", "… and 2 more", None]
+    # 1 + 1 kWh; only one of the two has a cost.
+    assert [values.cell(6, place).value for place in (2, 3, 5)] == [None, 2.0, 10.0]
+    assert (formulas["C3"].value, values["C3"].value) == ("=SUM(C5:C6)", 4.0)
+
+
+def test_joules_of_boards_and_of_whole_servers_have_no_total(made: Callable) -> None:
+    formulas, values = made(TWO_MODELS.replace("'parked', 'board'", "'parked', 'node'"))("Models")
+    assert [formulas.cell(3, place).value for place in (7, 8, 9, 12, 13)] == [None] * 5
+    assert values["C3"].value == 4.0
+    assert values["L5"].value == 2.0
+
+
+def test_the_first_sheet_names_the_publication_and_every_question(made: Callable) -> None:
+    about, _ = made("")("About")
+    rows = list(about.iter_rows(values_only=True))
+    assert rows[:5] == [
+        ("fleet", "tiny"),
+        ("telemetry", "SYNTHETIC telemetry: nothing here was measured"),
+        ("publication", "20261005T000000000000Z-0badcafe"),
+        ("published at", "2026-10-05 01:15 UTC"),
+        ("held-back dates", "2026-10-03"),
+    ]
+    assert rows[-len(QUESTIONS) :] == [(question.sheet, question.asks) for question in QUESTIONS]
+    assert len(QUESTIONS) == 13
+
+
+def test_a_question_without_its_tables_has_the_reason_in_its_sheet(made: Callable) -> None:
+    sheets = made("")
+    assert sheets("Carbon")[0]["A2"].value.startswith("This publication cannot answer it: Catalog Error: Table with")
+    # A table without rows is another thing.
+    assert sheets("Models")[0]["A2"].value.startswith("tiny: SYNTHETIC telemetry")
+    assert [cell.value for cell in sheets("Models")[0][3]] == [None] * 14
