@@ -7,7 +7,7 @@ the marts.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ import duckdb
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing import advice_headline, model_headline
-from pipelines.publishing.publication import DATABASE, WORKBOOK
+from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK, current
 from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.warehouse import database
 
-REPORT = "report.html"  # written by pipelines.report
 _HELD_BACK = """
 select date, string_agg(distinct invariant, ', ' order by invariant),
     date in (select date from marts.model_daily) as is_published
@@ -74,7 +73,7 @@ def headline(fleet: Fleet) -> str:
             f"fleet {fleet.fleet}, {first} to {last}: {label}",
             *([_held_back(held_back)] if held_back else []),
             *filter(None, tables),
-            _places(fleet),
+            "\n".join(_ways_in(fleet, path)),
         ]
     )
 
@@ -92,20 +91,21 @@ def _windows(connection: duckdb.DuckDBPyConnection) -> str:
     return "\n".join([table(_WINDOW_COLUMNS, rows), explained(_WINDOW_MEANINGS)]) if rows else ""
 
 
-def _places(fleet: Fleet) -> str:
-    """Where the files for readers are, and the command that answers a first query."""
-    files = {
-        "tables": (fleet.published / DATABASE, " (schemas marts, published)"),
-        "workbook": (fleet.published / WORKBOOK, ""),
-        "report": (fleet.published / REPORT, ""),
-    }
+def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
+    """Where to go on from here: the report and the workbook, where this publication has them, the tables, and a first
+    query."""
+    folder = current(fleet)
+    for name, file in (("report", REPORT), ("workbook", WORKBOOK)):
+        if folder is not None and (folder / file).exists():
+            yield f"{name}: {_shown(fleet.published / file)}"
+    yield f"tables: {_shown(path)} (schemas marts, published)"
+    yield _in_sql(fleet)
+
+
+def _in_sql(fleet: Fleet) -> str:
+    """The command that answers a first query on the snapshot."""
     chosen = "" if fleet.path == DEFAULT_FLEET else f" --fleet {shlex.quote(_shown(fleet.path))}"
-    return "\n".join(
-        [
-            *(f"{name}: {_shown(path)}{more}" for name, (path, more) in files.items() if path.exists()),
-            f'in SQL: .venv/bin/python -m pipelines sql{chosen} "select * from marts.fleet_daily"',
-        ]
-    )
+    return f'in SQL: .venv/bin/python -m pipelines sql{chosen} "select * from marts.fleet_daily"'
 
 
 def _shown(path: Path) -> str:

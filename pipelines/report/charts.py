@@ -77,7 +77,7 @@ def lines(drawn: Sequence[Line], x: Axis, y: Axis, *, x_title: str, y_title: str
                 f' r="6.5"><title>{text(mark.text)}</title></circle>'
             )
     legend = _legend([line.name for line in drawn], is_lines=True) if len(drawn) > 1 else ""
-    return legend + _picture("".join(body), HEIGHT, description)
+    return _picture(legend, "".join(body), HEIGHT, description)
 
 
 def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description: str) -> str:
@@ -113,7 +113,7 @@ def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description:
         f"{escape(unit)}</text>"
     )
     legend = _legend(series, is_lines=False) if len(series) > 1 else ""
-    return legend + _picture("".join(body), height, description)
+    return _picture(legend, "".join(body), height, description)
 
 
 def plot(height: int = HEIGHT) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -174,8 +174,6 @@ def _legend(names: Sequence[str], *, is_lines: bool) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _picture(body: str, height: float, description: str) -> str:
-    return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{text(description)}">'
-        f"{body}</svg>"
-    )
+def _picture(legend: str, body: str, height: float, description: str) -> str:
+    box = f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{text(description)}"'
+    return f'<div class="picture">{legend}<svg class="chart" {box}>{body}</svg></div>'

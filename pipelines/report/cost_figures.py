@@ -29,7 +29,7 @@ LOWER_BOUNDS = {
     "cost_usd_per_output_mtok": "is_cost_complete",
     "location_kgco2e": "is_carbon_complete",
 }
-FLEET, OTHERS = "(fleet)", "(other models)"
+LINES = {"fleet": "whole fleet", "others": "other models"}
 
 
 def _headline(found: Sequence[Row]) -> Drawn:
@@ -46,7 +46,7 @@ def _headline(found: Sequence[Row]) -> Drawn:
         )
     price = "cost_usd_per_output_mtok"
     sentence = (
-        f"On {now['date']} the fleet cost <b>{amount(now['cost_usd'], 'USD')}</b> and served"
+        f"On {now['date']} the fleet cost {_least(now)}<b>{amount(now['cost_usd'], 'USD')}</b> and served"
         f" {amount(now['output_mtok'], 'million output tokens', 1)}: <b>{amount(now[price], 'USD')}</b> per million,"
         f" {change(now[price], day.get(price), 'the day before')} and"
         f" {change(now[price], week.get(price), 'a week before')};"
@@ -57,6 +57,11 @@ def _headline(found: Sequence[Row]) -> Drawn:
         (title, unit or "share of 1", *(row[column] for row in found)) for title, (column, unit, _, _) in TILES.items()
     ]
     return Drawn(sentence, f'<ul class="tiles">{"".join(tiles)}</ul>', table("Headline figures", columns, numbers))
+
+
+def _least(row: Row) -> str:
+    """`at least` before a cost in which a price is missing."""
+    return "at least " if row["cost_usd"] is not None and not row["is_cost_complete"] else ""
 
 
 def _difference(now: float | None, before: float | None, against: str, is_better: bool | None, column: str) -> str:
@@ -75,8 +80,7 @@ def _difference(now: float | None, before: float | None, against: str, is_better
 
 
 def _over_time(found: Sequence[Row]) -> Drawn:
-    names = list(dict.fromkeys(row["model"] for row in found))
-    shown = {FLEET: "whole fleet", OTHERS: "other models"}
+    names = list(dict.fromkeys((row["line"], row["model"]) for row in found))
     dates = sorted({row["date"] for row in found})
     (left, right), (bottom, top) = plot()
     x = of_dates(dates, left, right)
@@ -88,11 +92,11 @@ def _over_time(found: Sequence[Row]) -> Drawn:
         if all(row[column] is None for row in found):
             continue
         drawn = []
-        for name in names:
-            of_name = {row["date"]: row[column] for row in found if row["model"] == name}
+        for line, model in names:
+            of_name = {row["date"]: row[column] for row in found if (row["line"], row["model"]) == (line, model)}
             every = [date.fromordinal(at) for at in range(dates[0].toordinal(), dates[-1].toordinal() + 1)]
             points = [(on.toordinal(), of_name.get(on), f"{of_name.get(on) or 0:,.4g} {unit} on {on}") for on in every]
-            drawn.append(Line(shown.get(name, name), points, is_emphasised=name == FLEET))
+            drawn.append(Line(model or LINES[line], points, is_emphasised=line == "fleet"))
         y = numeric([value for line in drawn for _, value, _ in line.points if value is not None], bottom, top)
         scale = ", log scale" if y.is_log else ""
         pictures.append(
@@ -104,7 +108,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
             )
             + "</div>"
         )  # fmt: skip
-    fleet = [row for row in found if row["model"] == FLEET]
+    fleet = [row for row in found if row["line"] == "fleet"]
     numbers = table(
         "Cost and energy per million output tokens",
         {
@@ -113,7 +117,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
         },
         [
             (
-                shown.get(row["model"], row["model"]), row["date"], row["cost_usd_per_output_mtok"],
+                row["model"] or LINES[row["line"]], row["date"], row["cost_usd_per_output_mtok"],
                 row["kwh_per_output_mtok"], row["joules_per_output_token"], row["cost_usd"], row["output_mtok"],
                 row["is_cost_complete"],
             )
@@ -127,7 +131,7 @@ def _over_time_sentence(found: Sequence[Row], fleet: Sequence[Row]) -> str:
     last = fleet[-1]
     price = "cost_usd_per_output_mtok"
     text = (
-        f"On {last['date']} a million output tokens cost the fleet <b>{amount(last[price], 'USD')}</b>"
+        f"On {last['date']} a million output tokens cost the fleet {_least(last)}<b>{amount(last[price], 'USD')}</b>"
         f" and {amount(last['kwh_per_output_mtok'], 'kWh')} of its {metered(last['meter_scope'])}"
         f" ({amount(last['joules_per_output_token'], 'J')} per token)"
     )
@@ -141,7 +145,7 @@ def _over_time_sentence(found: Sequence[Row], fleet: Sequence[Row]) -> str:
         )
     newest = [
         row for row in found
-        if row["is_one_model"] and row["date"] == last["date"] and row["cost_usd_per_output_mtok"] is not None
+        if row["line"] == "model" and row["date"] == last["date"] and row["cost_usd_per_output_mtok"] is not None
     ]  # fmt: skip
     if len(newest) > 1:
         cheap, dear = (choose(newest, key=lambda row: row[price]) for choose in (min, max))

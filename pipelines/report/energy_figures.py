@@ -15,7 +15,7 @@ from pipelines.report.markup import NAME, TEXT, YES_NO, named, number, table, te
 from pipelines.report.sentences import amount, counted, listed, percent, total
 
 ACCOUNTS = {"idle_floor": "idle floor", "parked": "parked", "asleep": "asleep", "unallocated": "no model"}
-OTHERS = "(other models)"
+OTHERS = "other models"
 NAMED_CURVES = 3
 
 
@@ -90,9 +90,9 @@ def _idle(found: Sequence[Row]) -> Drawn:
     for _, of_model in groupby(found, key=lambda row: row["place"]):
         rows = list(of_model)
         kwh = sum(row["idle_kwh"] or 0 for row in rows)
-        name = "other models" if rows[0]["model"] == OTHERS else rows[0]["model"]
+        name = rows[0]["model"] or OTHERS
         main = max(rows, key=lambda row: row["idle_kwh"] or 0)
-        if kwh > biggest[1] and name != "other models":
+        if kwh > biggest[1] and rows[0]["model"]:
             biggest = (name, kwh, f"{percent((main['idle_kwh'] or 0) / kwh)} of it {ACCOUNTS[main['account']]}")
         drawn.append(
             Bar(
@@ -122,8 +122,8 @@ def _idle(found: Sequence[Row]) -> Drawn:
     }  # fmt: skip
     numbers = [
         (
-            row["model"], ACCOUNTS[row["account"]], row["idle_kwh"], row["idle_gpu_hours"], row["idle_kgco2e"],
-            row["energy_usd"], row["capacity_usd"],
+            row["model"] or OTHERS, ACCOUNTS[row["account"]], row["idle_kwh"], row["idle_gpu_hours"],
+            row["idle_kgco2e"], row["energy_usd"], row["capacity_usd"],
         )
         for row in found
     ]  # fmt: skip

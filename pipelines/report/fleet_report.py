@@ -16,11 +16,10 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing.publication import BUILDING, DATABASE, current
+from pipelines.publishing.publication import DATABASE, REPORT, current
 from pipelines.report.page import page
 from pipelines.warehouse.asset_keys import asset_key
 
-REPORT = "report.html"
 logger = logging.getLogger(__name__)
 
 
@@ -34,7 +33,8 @@ def write_report(fleet: Fleet) -> Path | None:
     if folder is None:
         return None
     made, latest = folder / REPORT, fleet.published / REPORT
-    fresh = fleet.published / f"{BUILDING}{os.getpid()}-{REPORT}"
+    # In the publication's own folder: what a crash leaves there is removed with it.
+    fresh = folder / f".{os.getpid()}-{REPORT}"
     try:
         with fresh.open("w", encoding="utf-8") as file:
             file.write(page(folder / DATABASE))

@@ -11,9 +11,9 @@ import pytest
 from pipelines.advice import consolidation_table, right_sizing_table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.publishing.advice_headline import _KINDS
-from pipelines.publishing.headline import _places
+from pipelines.publishing.headline import _ways_in
 from pipelines.publishing.model_headline import _inputs
-from pipelines.report import fleet_report
+from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK
 
 FLEET = """
 fleet: priced
@@ -59,19 +59,23 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
     monkeypatch.chdir(PROJECT)
     data = {"WATTLEDGER_DATA": str(tmp_path / "data"), "WATTLEDGER_VALIDATION_DATA": "/x"}
     command = ".venv/bin/python -m pipelines sql"
-    assert _places(load_fleet(DEFAULT_FLEET, data)) == f'in SQL: {command} "select * from marts.fleet_daily"'
-    assert f"{command} --fleet fleets/mlperf.yaml " in _places(load_fleet(PROJECT / "fleets" / "mlperf.yaml", data))
-    folder = tmp_path / "my fleets"
-    folder.mkdir()
-    path = folder / "priced.yaml"
+    demo, mlperf = load_fleet(DEFAULT_FLEET, data), load_fleet(PROJECT / "fleets" / "mlperf.yaml", data)
+    assert list(_ways_in(demo, Path("t.duckdb"))) == [
+        "tables: t.duckdb (schemas marts, published)",
+        f'in SQL: {command} "select * from marts.fleet_daily"',
+    ]
+    assert list(_ways_in(mlperf, Path("t")))[-1].startswith(f"in SQL: {command} --fleet fleets/mlperf.yaml ")
+    (tmp_path / "my fleets").mkdir()
+    path = tmp_path / "my fleets" / "priced.yaml"
     path.write_text(FLEET, encoding="utf-8")
     fleet = load_fleet(path, data)
-    fleet.published.mkdir(parents=True)
-    for name in ("wattledger.duckdb", "wattledger.xlsx", fleet_report.REPORT):
-        (fleet.published / name).touch()
-    assert _places(fleet).splitlines() == [
-        f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas marts, published)",
-        f"workbook: {tmp_path}/data/priced/published/wattledger.xlsx",
+    (fleet.published / "one").mkdir(parents=True)
+    for name in (DATABASE, WORKBOOK, REPORT):
+        (fleet.published / "one" / name).touch()
+    (fleet.published / "latest").symlink_to("one")
+    assert list(_ways_in(fleet, fleet.published / DATABASE)) == [
         f"report: {tmp_path}/data/priced/published/report.html",
+        f"workbook: {tmp_path}/data/priced/published/wattledger.xlsx",
+        f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas marts, published)",
         f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\"",
     ]

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from pipelines.fleet.fleet_file import load_fleet
-from pipelines.report.fleet_report import REPORT
+from pipelines.publishing.publication import REPORT
 from tests import browser
 
 LOOKS = {
@@ -36,7 +36,7 @@ def photograph(report: Path, folder: Path) -> list[Path]:
             page.open(report.resolve().as_uri())
             made.append(folder / f"{name}.png")
             page.photograph(made[-1])
-        page.look(width=794)
+        page.look(width=794, is_print=True)
         made.append(folder / "print.pdf")
         page.printed(made[-1])
     return made

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing.telemetry_assets import POOL
+from pipelines.publishing.headline import _ways_in
 from pipelines.report.fleet_report import fleet_report_asset, write_report
 from tests.report import publications
 from tests.report.publications import NEWEST, fleet_day
@@ -61,6 +62,8 @@ def test_the_newest_report_has_a_name_of_its_own(fleet: Fleet) -> None:
     assert latest.read_text(encoding="utf-8") == (second / "report.html").read_text(encoding="utf-8")
     assert "Publication second," in latest.read_text(encoding="utf-8")
     assert sorted(path.name for path in fleet.published.iterdir()) == ["first", "latest", "report.html", "second"]
+    assert sorted(path.name for path in second.iterdir()) == ["report.html", "wattledger.duckdb"]
+    assert next(iter(_ways_in(fleet, latest))) == f"report: {latest}"
     (materialized,) = done.asset_materializations_for_node("published__fleet_report")
     assert materialized.metadata["path"].value == str(latest)
 
@@ -73,6 +76,7 @@ def test_a_page_that_cannot_be_made_changes_nothing(fleet: Fleet) -> None:
     broken.write_bytes(b"no database")
     done = run(fleet)
     assert not done.success
+    assert not any(line.startswith("report:") for line in _ways_in(fleet, broken))
     (failed,) = done.get_step_failure_events()
     reason = failed.step_failure_data.error.message
     assert "the fleet report could not be made" in reason

@@ -174,6 +174,27 @@ def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> No
         assert "<svg" not in re.findall(rf'<section[^>]* id="{name}".*?</section>', made, re.DOTALL)[0]
 
 
+def test_lines_of_many_models_add_up_whatever_their_names_are(tmp_path: Path) -> None:
+    """Eight models at 1 to 8 USD, one named like a line of the picture; the two cheapest are one line."""
+    names = ["whole fleet", "other models", "(fleet)", *(f"model-{n}" for n in range(5))]
+    costs = [cost(NEWEST, name, 8 - place) for place, name in enumerate(names)]
+    made = page.page(
+        publications.write(
+            tmp_path,
+            marts_fleet_daily=[fleet_day(NEWEST)],
+            marts_model_daily=[model_day(NEWEST, name) for name in names],
+            marts_cost_daily=[*costs, cost(NEWEST, "model-4", None, "energy")],
+        )
+    )
+    shown = section(made, "cost-and-energy-over-time")
+    # 8 + 7 + … + 1 = 36 USD over 1.6 million tokens; the two last 2 + 1 over 0.4. A part of one has no price.
+    assert "a million output tokens cost the fleet at least 22.50 USD" in shown
+    assert "whole fleet 2026-10-28 22.500 1.389 5.000 36.00 1.600 no" in shown
+    assert "whole fleet 2026-10-28 40.000 1.389 5.000 8.00 0.200 yes" in shown
+    assert "other models 2026-10-28 7.500 1.389 5.000 3.00 0.400 no" in shown
+    assert "other models 2026-10-28 35.000 1.389 5.000 7.00 0.200 yes" in shown
+
+
 def test_names_are_harmless_in_every_place(tmp_path: Path) -> None:
     days = [NEWEST - timedelta(days=days) for days in range(3)]
     made = page.page(

@@ -1,5 +1,5 @@
 -- Per date and model: the full cost over its output tokens, and the accelerators' energy over theirs. The models with the
--- highest cost have lines of their own; `(other models)` adds up the rest, `(fleet)` everything, also what served nothing.
+-- highest cost have lines of their own; the line `others` adds up the rest, `fleet` everything, also what served nothing.
 with
 newest as (
     select max(date) as date from marts.fleet_daily
@@ -40,16 +40,19 @@ ranked as (
 ),
 
 named as (
-    select paired.*, case when place <= 6 then model when place is not null then '(other models)' end as line
-    from paired left join ranked using (model)
+    select
+        paired.*,
+        case when place <= 6 then 'model' else 'others' end as line,
+        case when place <= 6 then model end as name
+    from paired inner join ranked using (model)
     union all by name
-    select *, '(fleet)' as line from paired
+    select *, 'fleet' as line, null as name from paired
 )
 
 select
     date,
-    line as model,
-    line not in ('(fleet)', '(other models)') as is_one_model,
+    line,
+    name as model,
     min(place) as place,
     sum(cost_usd) as cost_usd,
     sum(output_tokens) / 1e6 as output_mtok,
@@ -58,7 +61,6 @@ select
     sum(matched_joules) / nullif(sum(matched_output_tokens), 0) as joules_per_output_token,
     coalesce(bool_and(is_cost_complete), false) as is_cost_complete,
     (select meter_scope from main_scope) as meter_scope
-from named left join ranked on named.line = ranked.model
-where line is not null
-group by date, line
-order by line <> '(fleet)', line = '(other models)', place, date
+from named left join ranked on named.name = ranked.model
+group by date, line, name
+order by line <> 'fleet', line = 'others', place, date

@@ -1,5 +1,5 @@
 -- Idle electricity and its cost over the last 28 dates, per model and account; the twelve models with the most, then the
--- rest as `(other models)`. kWh are at the facility's meter.
+-- rest without a name. kWh are at the facility's meter.
 with
 idle as (
     select *
@@ -14,14 +14,14 @@ ranked as (
 )
 
 select
-    case when place <= 12 then model else '(other models)' end as model,
+    case when place <= 12 then model end as model,
     account,
-    least(min(place), 13) as place,
+    least(place, 13) as place,
     sum(idle_facility_kwh) as idle_kwh,
     sum(idle_gpu_seconds) / 3600 as idle_gpu_hours,
     sum(idle_location_gco2e) / 1000 as idle_kgco2e,
     sum(idle_energy_cost_usd) as energy_usd,
     sum(idle_capacity_cost_usd) as capacity_usd
 from idle inner join ranked using (model)
-group by 1, account
+group by 1, account, least(place, 13)
 order by place, account
