@@ -16,6 +16,7 @@ from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
 from pipelines.landing import bill_assets, request_assets, telemetry_assets
 from pipelines.publishing import postgresql_asset, publication, published_tables
+from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
 
@@ -63,6 +64,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             *tables,
             *ledger.step_specs(fleet, project),
             publication.publication_asset(fleet, marts, telemetry_assets.POOL),
+            fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
             *targets,
         ],
         asset_checks=[

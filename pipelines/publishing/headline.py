@@ -7,7 +7,7 @@ the marts.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import duckdb
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing import advice_headline, model_headline
-from pipelines.publishing.publication import DATABASE
+from pipelines.publishing.publication import DATABASE, REPORT, current
 from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.warehouse import database
 
@@ -73,7 +73,7 @@ def headline(fleet: Fleet) -> str:
             f"fleet {fleet.fleet}, {first} to {last}: {label}",
             *([_held_back(held_back)] if held_back else []),
             *filter(None, tables),
-            f"tables: {_shown(path)} (schemas marts, published)\n{_in_sql(fleet)}",
+            "\n".join(_ways_in(fleet, path)),
         ]
     )
 
@@ -89,6 +89,15 @@ def _held_back(rows: Sequence[Sequence[Any]]) -> str:
 def _windows(connection: duckdb.DuckDBPyConnection) -> str:
     rows = connection.execute(_WINDOWS).fetchall()
     return "\n".join([table(_WINDOW_COLUMNS, rows), explained(_WINDOW_MEANINGS)]) if rows else ""
+
+
+def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
+    """Where to go on from here: the report, where this publication has one, the tables, and a first query."""
+    folder = current(fleet)
+    if folder is not None and (folder / REPORT).exists():
+        yield f"report: {_shown(fleet.published / REPORT)}"
+    yield f"tables: {_shown(path)} (schemas marts, published)"
+    yield _in_sql(fleet)
 
 
 def _in_sql(fleet: Fleet) -> str:

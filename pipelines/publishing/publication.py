@@ -8,6 +8,7 @@ the warehouse.
     published/wattledger.duckdb -> latest/wattledger.duckdb
     published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
     published/<publication_id>/wattledger.xlsx            a sheet per question; linked from published/, too
+    published/<publication_id>/report.html                written afterwards (pipelines.report); linked as well
     published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
     published/<publication_id>/focus/cost_and_usage_<billing month>.csv
 """
@@ -33,6 +34,7 @@ from pipelines.warehouse.raw_tables import create_tables
 
 DATABASE = "wattledger.duckdb"
 WORKBOOK = "wattledger.xlsx"
+REPORT = "report.html"
 BUILDING = ".building-"
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,245 @@
+"""What to do next, and what it saves: the one change to follow per deployment, and the accelerators that are free.
+
+Add here a figure on which an operator acts. Keep out the choice of the change (`pipelines.analysis.preference`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.report.charts import Bar, bars
+from pipelines.report.figures import Drawn, Figure, Row
+from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table
+from pipelines.report.sentences import amount, counted, listed, total
+
+SURE = ("high", "medium")
+NO_CHANGE = ("keep", "insufficient_data")
+SAVINGS = (
+    "saving_kwh_month", "saving_kgco2e_month", "saving_energy_usd_month", "saving_usd_month_if_released",
+    "saving_kwh_month_if_nodes_off", "risk_ratio",
+)  # fmt: skip
+STEPS = 5  # on top of the page; the table has all
+
+# What to do, and how; {deployment}, {now}, {then} and the like are filled in.
+WHAT_TO_DO = {
+    "spin_down": ("Stop all engines of {deployment}", "It served no token since {since}."),
+    "fewer_replicas": (
+        "Run fewer engines of {deployment}: {then} GPUs instead of {now}",
+        "The demand of the lookback fits.",
+    ),
+    "fewer_gpus": (
+        "Run {deployment} on {then} GPUs instead of {now}",
+        "The demand of the lookback fits on fewer GPUs per engine.",
+    ),
+    "smaller_device": ("Move {deployment} to {device}", "The demand of the lookback fits on a smaller accelerator."),
+    "newer_device": ("Move {deployment} to {device}", "It takes fewer joules there."),
+    "power_cap": ("Lower the power limit of {deployment} to {watts} W", "It worked under that limit before."),
+    "sleep_outside_hours": ("Unload {deployment} in the hours without requests", "The same hours were idle each week."),
+    "sleep_when_idle": ("Unload {deployment} whenever it is idle for long", "Its gaps are longer than a reload costs."),
+    "colocate": ("Let {deployment} share accelerators with {others}", "Their loads fit together."),
+    "keep": ("Leave {deployment} as it is", "{reason}."),
+    "insufficient_data": ("No advice for {deployment}", "{reason}."),
+}
+NEXT_STEP = {
+    "high": "Do it now.",
+    "medium": "Do it for one engine first, and look at its waiting requests for a day.",
+    "low": "Try it before you rely on it: run one engine that way for a week and compare with its SLO.",
+}
+
+
+def what_to_do(row: Row) -> str:
+    """The change as a sentence without its full stop, as HTML."""
+    return WHAT_TO_DO[row["kind"]][0].format(**_filled(row))
+
+
+def why(row: Row) -> str:
+    """Why, as a sentence, as HTML."""
+    return WHAT_TO_DO[row["kind"]][1].format(**_filled(row))
+
+
+def saving(row: Row) -> str:
+    """What a month of the change saves, as HTML: the electricity at once, then what handing back accelerators adds."""
+    if row["saving_kwh_month"] is None and not row["saving_usd_month_if_released"]:
+        return "what it saves is unknown"
+    energy = f"{number(row['saving_kwh_month'], 0)} kWh ({amount(row['saving_energy_usd_month'], 'USD')})"
+    if not row["saving_usd_month_if_released"]:
+        return f"saves {energy} a month"
+    return (
+        f"saves {energy} a month, and <b>{amount(row['saving_usd_month_if_released'], 'USD', 0)} more</b>"
+        f" once the {number(row['freed_gpus'], 0)} freed GPUs are handed back"
+    )
+
+
+def next_steps(found: Sequence[Row], free: Sequence[Row] = ()) -> str:
+    """The top of the page, as HTML: what the fleet should do next and what that saves; `free` are free accelerators."""
+    return _steps(found) + _free_line(free)
+
+
+def _free_line(free: Sequence[Row]) -> str:
+    spare = [row for row in free if not row["is_spare"]]
+    gpus, released = sum(row["gpus_now"] for row in spare), total(spare, "saving_usd_month_if_released")
+    if not gpus:
+        return ""
+    them = "it" if gpus == 1 else "them"
+    saved = "saves an unknown amount" if released is None else f"saves <b>{amount(released, 'USD', 0)} more</b> a month"
+    return (
+        f"<p>In addition {counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free: handing {them} back"
+        f" {saved}"
+        ' (<a href="#free-boards">free accelerators</a>).</p>'
+    )
+
+
+def _steps(found: Sequence[Row]) -> str:
+    changes = [row for row in found if row["kind"] not in NO_CHANGE]
+    if not found:
+        return "<p>No deployment was booked in the lookback, so there is no advice.</p>"
+    if not changes:
+        return f"<p>{_no_change(found)}</p>"
+    steps = "".join(
+        f"<li><b>{what_to_do(row)}</b>: {saving(row)}. {why(row)} Confidence: {row['confidence'] or 'unknown'}."
+        f" {NEXT_STEP.get(row['confidence'], '')}</li>"
+        for row in changes[:STEPS]
+    )
+    more = (
+        f'<p><a href="#advice">{counted(len(changes) - STEPS, "more change")}</a></p>' if len(changes) > STEPS else ""
+    )
+    return f"<p>{_summary(changes)}</p><ol>{steps}</ol>{more}"
+
+
+def _no_change(found: Sequence[Row]) -> str:
+    kept = [row for row in found if row["kind"] == "keep"]
+    unsure = [row for row in found if row["kind"] == "insufficient_data"]
+    text = f"<b>Change nothing</b> of {counted(len(kept), 'deployment')}: no less would do." if kept else ""
+    if unsure:
+        reasons = sorted({(row["reason_code"] or "reason unknown").replace("_", " ") for row in unsure})
+        text += (
+            f" <b>No advice</b> for {counted(len(unsure), 'deployment')} ({listed(reasons)}): their data is not enough."
+        )
+    return text.strip()
+
+
+def _summary(changes: Sequence[Row]) -> str:
+    sure = [row for row in changes if row["confidence"] in SURE]
+    if total(changes, "most_usd_month") is None:
+        return f"{counted(len(changes), 'change')} would help; what that saves is unknown."
+    summary = (
+        f"{counted(len(changes), 'change')} would save up to"
+        f" <b>{amount(total(changes, 'most_usd_month'), 'USD', 0)}</b> a month and"
+        f" {amount(total(changes, 'saving_kwh_month'), 'kWh', 0)}"
+        f" ({amount(total(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})."
+    )
+    if sure and len(sure) < len(changes):
+        most = amount(total(sure, "most_usd_month"), "USD", 0)
+        summary += f" <b>{most}</b> of it has at least medium confidence: begin there."
+    if total(changes, "saving_usd_month_if_released"):
+        energy = amount(total(changes, "saving_energy_usd_month"), "USD", 0)
+        summary += f" Until the freed GPUs are handed back, it is the electricity alone: {energy} a month."
+    return summary
+
+
+def _advice(found: Sequence[Row]) -> Drawn:
+    changes = [row for row in found if row["kind"] not in NO_CHANGE]
+    sentence = (
+        f"{counted(len(changes), 'deployment')} of {len(found):,} should change, which saves"
+        f" {amount(total(changes, 'saving_energy_usd_month'), 'USD', 0)} of electricity a month at once and"
+        f" {amount(total(changes, 'saving_usd_month_if_released'), 'USD', 0)} of GPU hours once the freed GPUs are"
+        " handed back."
+        if changes
+        else _no_change(found)
+    )
+    drawn = [
+        Bar(
+            row["deployment"],
+            [
+                (series, row[column] or 0, f"{row[column] or 0:,.2f} USD a month")
+                for series, column in enumerate(("saving_energy_usd_month", "saving_usd_month_if_released"))
+            ],
+            f"{'unknown' if row['most_usd_month'] is None else format(row['most_usd_month'], ',.0f')}"
+            f" ({row['confidence'] or 'unknown'})",
+        )
+        for row in changes[:12]
+    ]
+    picture = bars(
+        drawn, ("electricity, at once", "GPU hours, once handed back"), unit="USD a month saved (confidence)",
+        description="Bars: what each change saves in a month, in USD. The table has the same numbers.",
+    ) if drawn else ""  # fmt: skip
+    columns = {
+        "deployment": NAME, "what to do": TEXT, "GPUs now": 0, "GPUs then": 0, "kWh": 0, "kg CO2e": 0,
+        "USD for electricity": MONEY, "USD if handed back": 0, "kWh if nodes off": 0, "time short": RATIO,
+        "confidence": TEXT,
+    }  # fmt: skip
+    lines = [
+        (
+            row["deployment"], f"{row['kind']}: {row['reason_code'] or 'unknown'}".replace("_", " "),
+            row["current_gpus"], _saved(row, "recommended_gpus"),
+            *(_saved(row, column) for column in SAVINGS),
+            row["confidence"] or "",
+        )
+        for row in found
+    ]  # fmt: skip
+    return Drawn(
+        sentence, picture + table("The change to follow, per deployment, and what it saves in a month", columns, lines)
+    )
+
+
+def _saved(row: Row, column: str) -> object:
+    """A saving; empty for a deployment that should stay, and for hosts of which none becomes empty."""
+    is_none = row["kind"] in NO_CHANGE or column == "saving_kwh_month_if_nodes_off"
+    return "" if row[column] is None and is_none else row[column]
+
+
+def _free_boards(found: Sequence[Row]) -> Drawn:
+    gpus = sum(row["gpus_now"] for row in found)
+    cost, released = total(found, "cost_usd_month"), total(found, "saving_usd_month_if_released")
+    sentence = (
+        f"{counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free and cost"
+        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are no spares"
+        f" saves {amount(released, 'USD', 0)} a month, switching them off"
+        f" {amount(total(found, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
+    )
+    columns = {
+        "accelerator": NAME, "site": NAME, "free now": 0, "since (UTC)": TEXT, "W each": 1, "USD/month": MONEY,
+        "kept as spares": TEXT, "fits on them": NAME, "kWh/month if switched off": 1, "USD/month if handed back": MONEY,
+    }  # fmt: skip
+    lines = [
+        (
+            row["device_type"], row["site"], row["gpus_now"], row["all_free_since_at"], row["watts_per_gpu"],
+            row["cost_usd_month"], "yes" if row["is_spare"] else "no", row["fitting_deployment"] or "none",
+            row["saving_kwh_month_if_switched_off"], row["saving_usd_month_if_released"],
+        )
+        for row in found
+    ]  # fmt: skip
+    return Drawn(sentence, table("Free accelerators", columns, lines))
+
+
+def _filled(row: Row) -> dict[str, str]:
+    return {
+        "deployment": named(row["deployment"]),
+        "now": number(row["current_gpus"], 0),
+        "then": number(row["recommended_gpus"], 0),
+        "device": named(row["recommended_device_type"] or "another accelerator"),
+        "watts": number(row["recommended_power_limit_watts"], 0),
+        "others": named(row["shares_with"] or "others"),
+        "since": f"{row['lookback_start_at']:%Y-%m-%d}",
+        "reason": (row["reason_code"] or "reason unknown").replace("_", " ").capitalize(),
+    }
+
+
+ADVICE = Figure(
+    "advice",
+    "Advice with savings and next steps",
+    "one change per deployment, from the days of the lookback; a month has 730 hours. kWh are at the facility's meter"
+    " (× PUE). Freed GPUs stay on until they are handed back, which saves the USD of that column on top. kWh if nodes"
+    " off are saved instead of kWh, where nodes are left without a pod and are switched off. Time short is the share of"
+    " those days in which the smaller size would have been too small.",
+    "No advice: no deployment was booked in the lookback.",
+    _advice,
+)
+FREE_BOARDS = Figure(
+    "free_boards",
+    "Free accelerators",
+    "accelerators that no model holds at the end of the newest date: the price of their hours and of their own"
+    " electricity (× PUE), without their hosts; a month has 730 hours.",
+    "No accelerator is free: a model holds each of them, or no meter shows one.",
+    _free_boards,
+)

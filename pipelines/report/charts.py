@@ -1,0 +1,179 @@
+"""Charts as SVG inside the page: lines and stacked bars, in colours that the page's stylesheet gives to light, dark and
+print. No script draws or moves anything.
+
+Add here a form that a figure needs. Keep out what it shows. A form differs by dash and marker as well as by colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from pipelines.report.axes import Axis, numeric
+from pipelines.report.markup import NAME_CHARACTERS, label, shortened, text
+
+WIDTH, HEIGHT = 460, 250
+LEFT, RIGHT, TOP, BOTTOM = 62, 22, 10, 40
+BAR, GAP = 20, 8
+NAMES = 178  # width of the names beside bars
+SERIES = 7
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points (x, y) with the text that a pointer shows; y is None where it is unknown, and the line is interrupted."""
+
+    name: str
+    points: Sequence[tuple[float, float | None, str]]
+    is_emphasised: bool = False
+    is_dotted: bool = False  # points alone, no line between them
+    has_markers: bool = True
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A single point that the reader should see first; `series` is the number of the line that it belongs to."""
+
+    x: float
+    y: float
+    series: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of several parts: amounts by the number of their series, with the text that a pointer shows."""
+
+    name: str
+    parts: Sequence[tuple[int, float, str]]
+    total: str = ""
+
+
+def lines(drawn: Sequence[Line], x: Axis, y: Axis, *, x_title: str, y_title: str, description: str,
+          marks: Sequence[Mark] = ()) -> str:  # fmt: skip
+    """A chart of lines, with a legend where there are several. `description` is plain text for a screen reader."""
+    body = [_frame(x, y, x_title, y_title)]
+    for series, line in enumerate(drawn):
+        style = f"s{series % SERIES}" + (" strong" if line.is_emphasised else "")
+        pieces: list[list[tuple[float, float]]] = [[]]
+        dots = []
+        for at, value, shown in line.points:
+            if value is None or not (y.holds(value) and x.holds(at)):
+                pieces.append([])
+                continue
+            point = (x.place(at), y.place(value))
+            pieces[-1].append(point)
+            if line.has_markers:
+                dots.append(_marker(series, *point, _shown(line.name, shown), style))
+        if not line.is_dotted:
+            paths = "".join("M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in piece) for piece in pieces if len(piece) > 1)
+            body.append(f'<path class="line {style} d{series % SERIES}" d="{paths}"/>' if paths else "")
+        body.append("".join(dots))
+    for mark in marks:
+        if x.holds(mark.x) and y.holds(mark.y):
+            body.append(
+                f'<circle class="today s{mark.series % SERIES}" cx="{x.place(mark.x):.1f}" cy="{y.place(mark.y):.1f}"'
+                f' r="6.5"><title>{text(mark.text)}</title></circle>'
+            )
+    legend = _legend([line.name for line in drawn], is_lines=True) if len(drawn) > 1 else ""
+    return _picture(legend, "".join(body), HEIGHT, description)
+
+
+def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description: str) -> str:
+    """Horizontal bars from zero, one below the other, each with its total at the end."""
+    right = 76
+    height = TOP + len(drawn) * (BAR + GAP) + BOTTOM
+    totals = [sum(max(amount, 0) for _, amount, _ in bar.parts) for bar in drawn]
+    x = numeric(totals, NAMES, WIDTH - right, may_be_log=False, ticks=3, is_full=False)
+    body = [
+        f'<line class="grid" x1="{x.place(at):.1f}" x2="{x.place(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
+        f'<text class="tick" x="{x.place(at):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{tick}</text>'
+        for at, tick in x.ticks
+    ]
+    for row, bar in enumerate(drawn):
+        y, at = TOP + row * (BAR + GAP), 0.0
+        body.append(
+            f'<text class="name" x="{NAMES - 8}" y="{y + BAR * 0.72:.1f}" text-anchor="end">{label(bar.name)}</text>'
+        )
+        for number, amount, shown in bar.parts:
+            if amount <= 0:
+                continue
+            left, end = x.place(at), x.place(at + amount)
+            at += amount
+            body.append(
+                f'<rect class="part s{number % SERIES}" x="{left:.1f}" y="{y}" width="{max(end - left, 0.6):.1f}"'
+                f' height="{BAR}"><title>{text(_shown(f"{bar.name}, {series[number]}", shown))}</title></rect>'
+            )
+        body.append(
+            f'<text class="total" x="{x.place(at) + 6:.1f}" y="{y + BAR * 0.72:.1f}">{escape(bar.total)}</text>'
+        )
+    body.append(
+        f'<text class="title" x="{(NAMES + WIDTH - right) / 2:.0f}" y="{height - 6}" text-anchor="middle">'
+        f"{escape(unit)}</text>"
+    )
+    legend = _legend(series, is_lines=False) if len(series) > 1 else ""
+    return _picture(legend, "".join(body), height, description)
+
+
+def plot(height: int = HEIGHT) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The pixels between which x and y are drawn; y grows upwards."""
+    return (LEFT, WIDTH - RIGHT), (height - BOTTOM, TOP)
+
+
+def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> str:
+    body = [
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y.place(at):.1f}" y2="{y.place(at):.1f}"/>'
+        f'<text class="tick" x="{LEFT - 6}" y="{y.place(at) + 4:.1f}" text-anchor="end">{tick}</text>'
+        for at, tick in y.ticks
+    ]
+    body += [
+        f'<line class="axis" x1="{x.place(at):.1f}" x2="{x.place(at):.1f}" y1="{HEIGHT - BOTTOM}"'
+        f' y2="{HEIGHT - BOTTOM + 4}"/>'
+        f'<text class="tick" x="{x.place(at):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick}</text>'
+        for at, tick in x.ticks
+    ]
+    body.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}"/>')
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    body.append(
+        f'<text class="title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f'{escape(x_title)}</text><text class="title" transform="translate(11 {middle:.0f}) rotate(-90)"'
+        f' text-anchor="middle">{escape(y_title)}</text>'
+    )
+    return "".join(body)
+
+
+def _marker(series: int, x: float, y: float, shown: str, style: str) -> str:
+    """A small mark whose form differs by series, with the text that a pointer shows."""
+    forms = (
+        f"M{x - 2.5:.1f} {y:.1f}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0",
+        f"M{x - 2.4:.1f} {y - 2.4:.1f}h4.8v4.8h-4.8z",
+        f"M{x:.1f} {y - 3.2:.1f}l3 5.4h-6z",
+        f"M{x:.1f} {y - 3.4:.1f}l3.4 3.4l-3.4 3.4l-3.4-3.4z",
+        f"M{x:.1f} {y + 3.2:.1f}l-3-5.4h6z",
+        f"M{x - 3:.1f} {y - 1:.1f}h6v2h-6z",
+        f"M{x - 1:.1f} {y - 3:.1f}h2v6h-2z",
+    )
+    return f'<path class="dot {style}" d="{forms[series % SERIES]}"><title>{text(shown)}</title></path>'
+
+
+def _shown(name: str, value: str) -> str:
+    return f"{shortened(name, NAME_CHARACTERS)}: {value}"
+
+
+def _legend(names: Sequence[str], *, is_lines: bool) -> str:
+    items = []
+    for series, name in enumerate(names):
+        style = f"s{series % SERIES}"
+        dot = _marker(series, 11, 6, shortened(name, NAME_CHARACTERS), style)
+        sign = f'<path class="line {style} d{series % SERIES}" d="M0 6H22"/>{dot}'
+        if not is_lines:
+            sign = f'<rect class="part {style}" width="14" height="12"/>'
+        width = 22 if is_lines else 14
+        items.append(f'<li><svg width="{width}" height="12" aria-hidden="true">{sign}</svg> {label(name, 48)}</li>')
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _picture(legend: str, body: str, height: float, description: str) -> str:
+    box = f'viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{text(description)}"'
+    return f'<div class="picture">{legend}<svg class="chart" {box}>{body}</svg></div>'

@@ -1,0 +1,84 @@
+"""A figure of the report: its query, what it covers, and how its rows become a sentence, a picture and a table.
+
+Add here what all figures have. Keep out single figures: `cost_figures`, `energy_figures`, `advice_figures` and
+`quality_figures` have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from pipelines.report.markup import opened, text
+from pipelines.warehouse import statements
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a figure shows, as HTML: one sentence from its numbers, its picture, and the numbers of the picture."""
+
+    sentence: str
+    picture: str
+    numbers: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The figure `title`, drawn from the rows of sql/<query>.sql.
+
+    `boundary` is what the numbers include, with units. `empty` is why there may be no rows.
+    """
+
+    query: str
+    title: str
+    boundary: str
+    empty: str
+    draw: Callable[[Sequence[Row]], Drawn]
+
+
+def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
+    """The rows of sql/<query>.sql, each by the names of its columns. Decimals are floats: the page shows few digits."""
+    found = connection.execute(statements.read(__file__, query))
+    names = [column[0] for column in found.description or ()]
+    return [
+        {
+            name: float(value) if type(value).__name__ == "Decimal" else value
+            for name, value in zip(names, row, strict=True)
+        }
+        for row in found.fetchall()
+    ]
+
+
+def html(figure: Figure, connection: duckdb.DuckDBPyConnection) -> str:
+    """The figure as a section of the page; one line where it has no rows, or where the publication lacks its table."""
+    try:
+        found = rows(connection, figure.query)
+    except duckdb.CatalogException as refusal:
+        return _section(figure, f'<p class="none">Not in this publication: {text(str(refusal).splitlines()[0])}</p>')
+    if not found:
+        return _section(figure, f'<p class="none">{text(figure.empty)}</p>')
+    drawn = figure.draw(found)
+    parts = [
+        f'<p class="sentence">{drawn.sentence}</p>',
+        drawn.picture,
+        f'<p class="boundary"><b>Includes:</b> {text(figure.boundary)}</p>',
+        opened("Numbers of this picture", drawn.numbers) if drawn.numbers else "",
+        opened("SQL query", f"<pre><code>{text_of(figure.query)}</code></pre>"),
+    ]
+    return _section(figure, "".join(parts))
+
+
+def text_of(query: str) -> str:
+    """A query as HTML; its line breaks stay."""
+    return "\n".join(text(line) for line in statements.read(__file__, query).rstrip().split("\n"))
+
+
+def _section(figure: Figure, contents: str) -> str:
+    name = figure.query.replace("_", "-")
+    title = f'<h3 id="{name}-title">{text(figure.title)}</h3>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">{title}{contents}</section>'

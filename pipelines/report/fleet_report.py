@@ -1,0 +1,89 @@
+"""The asset published/fleet_report: writes the page of the current publication and switches the latest link to it.
+
+    published/<publication_id>/report.html
+    published/report.html                     the newest report that could be made
+
+Add here how the page gets to its readers. Keep out what is on it: that is `page`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import dagster as dg
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.publishing.publication import DATABASE, REPORT, current
+from pipelines.report.page import page
+from pipelines.warehouse.asset_keys import asset_key
+
+logger = logging.getLogger(__name__)
+
+
+def write_report(fleet: Fleet) -> Path | None:
+    """Write the report of the current publication; returns its path, or None while nothing is published.
+
+    Both files are replaced in one step: a reader gets the whole old page or the whole new one. The latest one is the
+    same file under a second name, so it stays when old publications are removed.
+    """
+    folder = current(fleet)
+    if folder is None:
+        return None
+    made, latest = folder / REPORT, fleet.published / REPORT
+    # In the publication's own folder: what a crash leaves there is removed with it.
+    fresh = folder / f".{os.getpid()}-{REPORT}"
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(page(folder / DATABASE))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(made)
+        _link(made, fresh)
+        fresh.replace(latest)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return made
+
+
+def fleet_report_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
+    """published/fleet_report, after the publication. Where it fails, the publication stays as it is."""
+
+    @dg.asset(
+        key=asset_key(fleet, "published", "fleet_report"),
+        deps=[asset_key(fleet, "published", "publication")],
+        group_name="published",
+        kinds={"html"},
+        pool=pool,
+    )
+    def fleet_report() -> dg.MaterializeResult[None]:
+        """The fleet on one page, for an operator and a finance lead: what to do next and what that saves."""
+        try:
+            made = write_report(fleet)
+        except Exception as error:
+            raise dg.Failure(
+                f"the fleet report could not be made: {type(error).__name__}: {error}. The publication and the report"
+                " before it stay as they are"
+            ) from error
+        if made is None:
+            return dg.MaterializeResult(metadata={"nothing_published": "every date is held back"})
+        logger.info("report: %s", fleet.published / REPORT)
+        return dg.MaterializeResult(
+            metadata={
+                "path": dg.MetadataValue.path(str(fleet.published / REPORT)),
+                "of_publication": dg.MetadataValue.path(str(made)),
+                "bytes": made.stat().st_size,
+            }
+        )
+
+    return fleet_report
+
+
+def _link(made: Path, at: Path) -> None:
+    """The same file under another name; a copy where the file system has no hard links."""
+    try:
+        os.link(made, at)
+    except OSError:
+        shutil.copyfile(made, at)

@@ -1,0 +1,104 @@
+"""The page: what to do next, the headline, then a section per question, in the order in which a reader decides.
+
+Add a figure to its section here. Keep out what a figure shows. The page has no script, and its policy forbids every
+request: it looks the same on a disk, in a mail and on a machine without a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from pipelines.report import advice_figures, figures
+from pipelines.report.advice_figures import ADVICE, FREE_BOARDS
+from pipelines.report.cost_figures import HEADLINE, MODELS, OVER_TIME
+from pipelines.report.energy_figures import CARBON, CURVES, IDLE
+from pipelines.report.figures import Figure, Row
+from pipelines.report.finance_figures import BILLS, PARTIAL_LOAD, PARTS
+from pipelines.report.markup import text
+from pipelines.report.platform_figures import CROSSOVER, PLATFORMS
+from pipelines.report.quality_figures import ALARMS, COVERAGE, ESTIMATES, HELD_BACK
+from pipelines.warehouse import database
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+SECTIONS: dict[str, tuple[Figure, ...]] = {
+    "Headline": (HEADLINE,),
+    "What to do": (ADVICE,),
+    "Cost and energy": (OVER_TIME, MODELS, CURVES),
+    "Idle and free": (IDLE, FREE_BOARDS, PARTIAL_LOAD),
+    "What the cost is made of": (PARTS, BILLS),
+    "Carbon": (CARBON,),
+    "Platforms": (PLATFORMS, CROSSOVER),
+    "Data quality": (COVERAGE, HELD_BACK, ALARMS, ESTIMATES),
+}
+
+
+def page(path: Path) -> str:
+    """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes."""
+    with database.connect(path, read_only=True) as connection:
+        (made,) = figures.rows(connection, "publication")
+        advice, free = (_rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS))
+        sections = [_section(title, contents, connection) for title, contents in SECTIONS.items()]
+    links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
+    fleet = text(made["fleet"])
+    steps = "<p>No advice in this publication.</p>" if advice is None else advice_figures.next_steps(advice, free or ())
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">',
+            f"<title>Fleet report: {fleet}, {made['last_date']}</title>",
+            f"<style>{(Path(__file__).parent / 'page.css').read_text(encoding='utf-8')}</style></head><body>",
+            '<a class="skip" href="#next">Skip to what to do next</a>',
+            f"<header><h1>Fleet report: <bdi>{fleet}</bdi></h1>{_about(made)}</header><main>",
+            '<section class="next" id="next" aria-labelledby="next-title"><h2 id="next-title">What to do next</h2>'
+            f"{steps}</section>",
+            f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
+            *sections,
+            f"</main><footer>{_footer(made)}</footer></body></html>\n",
+        ]
+    )
+
+
+def _about(made: Row) -> str:
+    kind = (
+        '<span class="synthetic">Synthetic telemetry: nothing here was measured</span>'
+        if made["is_synthetic"]
+        else "Measured telemetry."
+    )
+    held = f" <b>Held back: {text(made['held_back_dates'])}</b>." if made["held_back_dates"] else ""
+    if made["last_date"] is None:
+        return f'<p class="about">{kind} No date is published yet.{held}</p>'
+    return (
+        f'<p class="about">{kind} Published dates {made["first_date"]} to {made["last_date"]} (UTC);'
+        f" {made['sites']} site{'' if made['sites'] == 1 else 's'},"
+        f" {made['models']} model{'' if made['models'] == 1 else 's'}.{held}</p>"
+    )
+
+
+def _footer(made: Row) -> str:
+    return (
+        f"<p>Publication {text(made['publication_id'])}, published {made['published_at']:%Y-%m-%d %H:%M} UTC by"
+        f" Wattledger {text(made['code_version'])}. Every figure has the query that made it: it runs as it is on"
+        " <code>wattledger.duckdb</code> in the publication's folder. An unknown number is shown as unknown, never as"
+        " 0.</p>"
+    )
+
+
+def _section(title: str, contents: Sequence[Figure], connection: duckdb.DuckDBPyConnection) -> str:
+    shown = "\n".join(figures.html(figure, connection) for figure in contents)
+    return f'<h2 id="{_anchor(title)}">{text(title)}</h2>\n{shown}'
+
+
+def _rows_or_none(connection: duckdb.DuckDBPyConnection, figure: Figure) -> Sequence[Row] | None:
+    try:
+        return figures.rows(connection, figure.query)
+    except duckdb.CatalogException:
+        return None
+
+
+def _anchor(title: str) -> str:
+    return "section-" + title.lower().replace(" ", "-").replace(",", "")

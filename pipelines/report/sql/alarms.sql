@@ -1,0 +1,24 @@
+-- What a person should look at, of the last 28 published dates: unusual costs, and meters that two sources read differently.
+with
+newest as (
+    select max(date) as date from marts.fleet_daily
+)
+
+select
+    date,
+    'unusual cost' as alarm,
+    concat_ws(', ', nullif(model, '__all__'), nullif(part, '__all__')) as what,
+    format('{:,.2f} USD instead of {:,.2f} USD', cost_usd::double, usual_usd) as found,
+    abs(difference_usd) as size
+from marts.cost_anomalies_daily
+where is_anomaly and date > (select date - 28 from newest)
+union all
+select
+    date,
+    'two sources differ' as alarm,
+    meter as what,
+    format('{} measured {:+,.1f} % against {}', cross_check_source, 100 * cross_check_ratio, source) as found,
+    abs(cross_check_joules - metered_joules) as size
+from marts.reconciliation_daily
+where abs(cross_check_ratio) > 0.05 and date > (select date - 28 from newest)
+order by date desc, alarm, size desc, what

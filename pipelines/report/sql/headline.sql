@@ -1,0 +1,55 @@
+-- The newest published date, the date before and the same weekday of the week before: one row each, the newest first.
+with
+newest as (
+    select max(date) as date from marts.fleet_daily
+),
+
+compared as (
+    select unnest([date, date - interval 1 day, date - interval 7 days])::date as date from newest
+),
+
+-- A board's joules and a whole node's are two quantities: joules per token are of the scope with the most energy.
+main_scope as (
+    select meter_scope from marts.fleet_daily group by meter_scope order by sum(energy_joules) desc nulls last limit 1
+),
+
+fleet as (
+    select
+        date,
+        sum(facility_energy_kwh) as facility_kwh,
+        sum(location_gco2e) / 1000 as location_kgco2e,
+        bool_and(is_carbon_complete) as is_carbon_complete,
+        sum(output_tokens) / 1e6 as output_mtok,
+        sum(matched_joules) filter (meter_scope = (from main_scope))
+        / nullif(sum(matched_output_tokens) filter (meter_scope = (from main_scope)), 0) as joules_per_output_token,
+        sum(idle_joules) filter (meter_scope = (from main_scope))
+        / nullif(sum(productive_joules + idle_joules) filter (meter_scope = (from main_scope)), 0) as idle_energy_ratio
+    from marts.fleet_daily
+    group by date
+),
+
+-- Every basis with its remainder is the whole cost of the fleet, so any one of them gives it.
+costs as (
+    select date, sum(cost_usd) as cost_usd, bool_and(is_complete) as is_cost_complete
+    from marts.cost_daily
+    where basis = 'fully_loaded'
+    group by date
+)
+
+select
+    compared.date,
+    costs.cost_usd,
+    1.0 * costs.cost_usd / nullif(fleet.output_mtok, 0) as cost_usd_per_output_mtok,
+    coalesce(costs.is_cost_complete, false) as is_cost_complete,
+    fleet.output_mtok,
+    fleet.facility_kwh,
+    fleet.joules_per_output_token,
+    fleet.idle_energy_ratio,
+    fleet.location_kgco2e,
+    coalesce(fleet.is_carbon_complete, false) as is_carbon_complete,
+    (select meter_scope from main_scope) as meter_scope
+from compared
+left join fleet using (date)
+left join costs using (date)
+where compared.date is not null
+order by compared.date desc

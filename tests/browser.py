@@ -1,0 +1,156 @@
+"""A real browser without a window: Chromium, driven through its DevTools pipe, with no package between.
+
+Add here a thing that a test or a screenshot asks of a browser. Keep out what a page should show.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def found() -> str | None:
+    """The program of a browser on this machine."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def required() -> str:
+    """The same; without one the test is skipped, but fails where CI=true."""
+    program = found()
+    if program is None:
+        message = "needs a browser: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return program
+
+
+@dataclass
+class Page:
+    """One tab. `requests` has the address of everything that it asked for, `messages` what its console shows."""
+
+    to_browser: int
+    from_browser: int
+    session: str = ""
+    requests: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    _last: int = 0
+    _read: bytes = b""
+    _loaded: bool = False
+
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The answer of the browser to a DevTools command."""
+        self._last += 1
+        question: dict[str, Any] = {"id": self._last, "method": method, "params": parameters}
+        if self.session:
+            question["sessionId"] = self.session
+        os.write(self.to_browser, json.dumps(question).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._last:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+
+    def open(self, url: str) -> None:
+        """Open an address and wait until it is loaded."""
+        self._loaded = False
+        self.ask("Page.navigate", url=url)
+        while not self._loaded:
+            self._next()
+
+    def look(
+        self, *, width: int, height: int = 900, is_dark: bool = False, is_phone: bool = False, is_print: bool = False
+    ) -> None:
+        """Give the page a window of this size in CSS pixels, a colour scheme and a medium."""
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=2 if is_phone else 1, mobile=is_phone,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        self.ask("Emulation.setEmulatedMedia", media="print" if is_print else "screen", features=[scheme])
+
+    def value(self, expression: str) -> Any:
+        """The value of a JavaScript expression, which the page's own policy does not forbid to DevTools."""
+        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def photograph(self, at: Path) -> None:
+        """The whole page, not only its window, as PNG."""
+        shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        at.write_bytes(base64.b64decode(shot["data"]))
+
+    def printed(self, at: Path) -> None:
+        """The page as it is printed on A4, as PDF."""
+        made = self.ask("Page.printToPDF", preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69)
+        at.write_bytes(base64.b64decode(made["data"]))
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._read:
+            more = os.read(self.from_browser, 1 << 20)
+            if not more:
+                raise RuntimeError("the browser ended")
+            self._read += more
+        text, _, self._read = self._read.partition(b"\0")
+        answer: dict[str, Any] = json.loads(text)
+        parameters = answer.get("params", {})
+        match answer.get("method"):
+            case "Page.loadEventFired":
+                self._loaded = True
+            case "Network.requestWillBeSent":
+                self.requests.append(parameters["request"]["url"])
+            case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
+                self.messages.append(json.dumps(parameters))
+            case "Log.entryAdded":
+                self.messages.append(parameters["entry"]["text"])
+            case "Page.javascriptDialogOpening":
+                self.messages.append(f"dialog: {parameters['message']}")
+                self.ask("Page.handleJavaScriptDialog", accept=True)
+        return answer
+
+
+@contextmanager
+def browsing(program: str, profile: Path) -> Iterator[Page]:
+    """A tab of a browser that can reach no network: no name has an address, and every proxy is a closed port."""
+    its_input, our_output = os.pipe()
+    our_input, its_output = os.pipe()
+    command = [
+        *(program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"),
+        *("--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9", f"--user-data-dir={profile}"),
+        *("--disable-background-networking", "--disable-component-update", "about:blank"),
+    ]
+    # DevTools reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.
+    started = subprocess.Popen(
+        ["bash", "-c", f'exec "$@" 3<&{its_input} 4>&{its_output}', "bash", *command],
+        pass_fds=(its_input, its_output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    os.close(its_input)
+    os.close(its_output)
+    page = Page(our_output, our_input)
+    try:
+        target = page.ask("Target.createTarget", url="about:blank")["targetId"]
+        session = page.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page.session = session
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            page.ask(f"{domain}.enable")
+        yield page
+        page.session = ""
+        page.ask("Browser.close")
+    finally:
+        os.close(our_output)
+        os.close(our_input)
+        try:
+            started.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            started.kill()

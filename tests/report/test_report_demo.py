@@ -1,0 +1,28 @@
+"""The fleet report of the bundled demo: what it advises, what that saves, and that it is right."""
+
+from __future__ import annotations
+
+from tests.books import Book
+from tests.report.test_report import section
+
+
+def test_the_demo_report_names_what_to_do_next_and_what_it_saves(four_weeks: tuple[Book, str]) -> None:
+    made = (four_weeks[0].fleet.published / "report.html").read_text(encoding="utf-8")
+    top = section(made, "next")
+    # Two models without a request on 8 and 4 GPUs at 1.20 USD, and 4 of 8 GPUs too many: 16 × 1.20 × 730 = 14,016 USD;
+    # their electricity is 68.52 USD. The first two are 12 × 1.20 × 730 + 60.04 = 10,572 USD.
+    assert "3 changes would save up to 14,085 USD a month and 456 kWh (88 kg CO2e)." in top
+    assert "10,572 USD of it has at least medium confidence: begin there." in top
+    assert (
+        "Stop all engines of llm-research/Kimi-K2.5: saves 201 kWh (30.21 USD) a month, and 7,008 USD more once the 8"
+        " freed GPUs are handed back. It served no token since 2026-10-01. Confidence: high. Do it now."
+    ) in top
+    assert "handing them back saves 657 USD more a month" in top
+    # The same totals as in docs/finance.md.
+    assert (
+        "The fleet cost 21,374 USD in the last 28 dates, 84 % of it capacity; what no model pays of it is 21,272 USD on"
+        " marginal, 15,448 USD on usage, 814 USD on allocation and 0 USD on fully loaded."
+    ) in section(made, "cost-parts")
+    assert "the biggest difference is electricity at west: 20.61 USD (3.0 %)" in section(made, "bills")
+    assert "28 of 28 dates are published" in section(made, "quality")
+    assert "nan" not in made.lower().replace("unallocated", "").split()
