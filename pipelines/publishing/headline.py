@@ -15,7 +15,7 @@ import duckdb
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing import advice_headline, model_headline
-from pipelines.publishing.publication import DATABASE, REPORT, current
+from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK, current
 from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.warehouse import database
 
@@ -92,10 +92,12 @@ def _windows(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
-    """Where to go on from here: the report, where this publication has one, the tables, and a first query."""
+    """Where to go on from here: the report and the workbook, where this publication has them, the tables, and a first
+    query."""
     folder = current(fleet)
-    if folder is not None and (folder / REPORT).exists():
-        yield f"report: {_shown(fleet.published / REPORT)}"
+    for name, file in (("report", REPORT), ("workbook", WORKBOOK)):
+        if folder is not None and (folder / file).exists():
+            yield f"{name}: {_shown(fleet.published / file)}"
     yield f"tables: {_shown(path)} (schemas marts, published)"
     yield _in_sql(fleet)
 

@@ -9,12 +9,13 @@ from pipelines.booking import project
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing.workbook_questions import QUESTIONS
 
-PUBLISHING = PROJECT / "pipelines" / "publishing"
+PIPELINES = PROJECT / "pipelines"
 
 
-def named_in(*files: str) -> set[str]:
-    """The marts that queries in these files name."""
-    text = "".join((PUBLISHING / file).read_text(encoding="utf-8") for file in files)
+def named_in(*patterns: str) -> set[str]:
+    """The marts that queries in these files of `pipelines` name."""
+    files = [path for pattern in patterns for path in PIPELINES.glob(pattern) if path.suffix in (".py", ".sql")]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
     return set(re.findall(r"\bmarts\.(\w+)", text))
 
 
@@ -27,10 +28,11 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
     } == {
         name: sorted(tables & dbt_marts)
         for name, tables in {
-            "printed_page": named_in("headline.py", "model_headline.py", "advice_headline.py"),
+            "printed_page": named_in("publishing/*headline.py"),
+            "fleet_report": named_in("report/**/*"),
             "workbook": {table for one in QUESTIONS for table in re.findall(r"\bmarts\.(\w+)", one.query)},
             "focus_files": {"focus_cost_and_usage"},
-            "history_guard": named_in("history.py"),
+            "history_guard": named_in("publishing/history.py"),
         }.items()
     }
     assert all(one["owner"]["name"] and one["description"] for one in exposures.values())

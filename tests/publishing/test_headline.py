@@ -11,8 +11,9 @@ import pytest
 from pipelines.advice import consolidation_table, right_sizing_table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.publishing.advice_headline import _KINDS
-from pipelines.publishing.headline import _in_sql
+from pipelines.publishing.headline import _ways_in
 from pipelines.publishing.model_headline import _inputs
+from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK
 
 FLEET = """
 fleet: priced
@@ -52,16 +53,29 @@ def test_every_kind_of_advice_has_its_meaning() -> None:
     assert set(_KINDS) == set(re.findall(r"`([a-z_]+)`", described)) - {"shares_with"}
 
 
-def test_the_page_ends_with_the_command_that_answers_sql_on_this_fleet(
+def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(PROJECT)
+    data = {"WATTLEDGER_DATA": str(tmp_path / "data"), "WATTLEDGER_VALIDATION_DATA": "/x"}
     command = ".venv/bin/python -m pipelines sql"
-    assert _in_sql(load_fleet(DEFAULT_FLEET)) == f'in SQL: {command} "select * from marts.fleet_daily"'
-    folder = tmp_path / "my fleets"
-    folder.mkdir()
-    path = folder / "priced.yaml"
+    demo, mlperf = load_fleet(DEFAULT_FLEET, data), load_fleet(PROJECT / "fleets" / "mlperf.yaml", data)
+    assert list(_ways_in(demo, Path("t.duckdb"))) == [
+        "tables: t.duckdb (schemas marts, published)",
+        f'in SQL: {command} "select * from marts.fleet_daily"',
+    ]
+    assert list(_ways_in(mlperf, Path("t")))[-1].startswith(f"in SQL: {command} --fleet fleets/mlperf.yaml ")
+    (tmp_path / "my fleets").mkdir()
+    path = tmp_path / "my fleets" / "priced.yaml"
     path.write_text(FLEET, encoding="utf-8")
-    assert _in_sql(load_fleet(path)) == f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\""
-    mlperf = PROJECT / "fleets" / "mlperf.yaml"
-    assert f"{command} --fleet fleets/mlperf.yaml " in _in_sql(load_fleet(mlperf, {"WATTLEDGER_VALIDATION_DATA": "/x"}))
+    fleet = load_fleet(path, data)
+    (fleet.published / "one").mkdir(parents=True)
+    for name in (DATABASE, WORKBOOK, REPORT):
+        (fleet.published / "one" / name).touch()
+    (fleet.published / "latest").symlink_to("one")
+    assert list(_ways_in(fleet, fleet.published / DATABASE)) == [
+        f"report: {tmp_path}/data/priced/published/report.html",
+        f"workbook: {tmp_path}/data/priced/published/wattledger.xlsx",
+        f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas marts, published)",
+        f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\"",
+    ]

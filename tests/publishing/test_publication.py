@@ -404,6 +404,28 @@ def test_a_reader_keeps_what_it_opened_while_ten_more_publications_come(fleet: F
     assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 12.0}
 
 
+def test_a_new_column_breaks_no_query_of_a_reader(fleet: Fleet) -> None:
+    """It comes before the others, and only 2 October is booked with it: both dates' Parquet files have it."""
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    publish(fleet, "2026-10-01", "2026-10-03")
+    query = "select date::varchar, energy_joules::double from marts.energy_ledger order by 1"
+    before = read(fleet, query)
+    with closing(database.connect(fleet.warehouse)) as connection:
+        connection.execute(
+            "create or replace table marts.energy_ledger as"
+            " select if(date = '2026-10-02', 'r1', null) as rack, * from marts.energy_ledger"
+        )
+    publish(fleet, "2026-10-02", "2026-10-03", 1)
+    assert read(fleet, query) == before == [("2026-10-01", 1.0), ("2026-10-02", 2.0)]
+    assert read(fleet, "select rack from marts.energy_ledger order by date") == [(None,), ("r1",)]
+    files = (fleet.published / "latest").resolve() / "parquet" / "marts" / "energy_ledger" / "*.parquet"
+    for on in ("2026-10-01", "2026-10-02"):
+        one = str(files).replace("*", f"date={on}")
+        ((named,),) = duckdb.sql(f"select list(name order by name) from parquet_schema('{one}')").fetchall()
+        assert {"rack", "energy_joules"} <= set(named)
+    assert parquet_sum((fleet.published / "latest").resolve()) == 3.0
+
+
 def minutes_kept(fleet: Fleet) -> list[int]:
     """The minutes after midnight of the publications that are still there."""
     names = sorted(path.name for path in fleet.published.iterdir() if path.name.startswith("2026"))
