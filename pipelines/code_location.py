@@ -15,8 +15,9 @@ from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
 from pipelines.landing import bill_assets, request_assets, telemetry_assets
-from pipelines.publishing import publication, published_tables
+from pipelines.publishing import postgresql_asset, publication, published_tables
 from pipelines.report import fleet_report
+from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
 
 JOB = "daily_ledger"
@@ -42,6 +43,12 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         consolidation_table.consolidation_asset(fleet, telemetry_assets.POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
+    targets = []
+    if fleet.publication.postgresql is not None:
+        known = contracts.contracts_of(project.manifest_path, project.project_dir).marts
+        targets.append(
+            postgresql_asset.postgresql_asset(fleet, fleet.publication.postgresql, known, telemetry_assets.POOL)
+        )
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
@@ -58,6 +65,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             *ledger.step_specs(fleet, project),
             publication.publication_asset(fleet, marts, telemetry_assets.POOL),
             fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
+            *targets,
         ],
         asset_checks=[
             invariants.invariant_checks(fleet, project.manifest_path),

@@ -56,6 +56,7 @@ SLOW = (
     books.advice_models,
     books.create_advice_models,
     planted.plant,
+    servers.Postgresql,
     servers.postgresql,
     servers.prometheus_scraping,
     servers.prometheus_with_history,

@@ -157,27 +157,69 @@ def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
 @contextlib.contextmanager
 def postgresql() -> Iterator[str]:
     """The connection URI of an empty PostgreSQL on loopback, whose user has the password `s3cret`."""
-    initdb, postgres = binaries("initdb", "postgres", package="postgresql")
-    # It refuses to run as root, and other users may not read root's own folders.
-    user = "postgres" if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
-        folder = Path(name)
-        password = folder / "password"
-        password.write_text("s3cret")
-        if user is not None:
-            for path in (folder, password):
-                shutil.chown(path, user)
-        data, log, port = folder / "data", folder / "log", free_port()
-        options = ["--username=wattledger", f"--pwfile={password}", "--auth=scram-sha-256", "--no-sync"]
-        subprocess.run([initdb, "-D", data, *options], check=True, capture_output=True, timeout=60, user=user, cwd="/")
+    with Postgresql.installed() as server:
+        server.start()
+        yield server.uri
+
+
+class Postgresql:
+    """A PostgreSQL on loopback that a test may stop, or kill as a power cut would, and start again on the same data."""
+
+    def __init__(self, folder: Path, postgres: str, user: str | None) -> None:
+        self.folder = folder
+        self.user = user
+        self.port = free_port()
+        self.uri = f"postgresql://wattledger:s3cret@127.0.0.1:{self.port}/postgres"
         settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
-        command = [postgres, "-D", data, "-p", str(port), *settings]
-        with (
-            log.open("wb") as output,
-            running(command, stdout=output, stderr=subprocess.STDOUT, user=user, cwd="/") as process,
-        ):
-            wait_until(lambda: b"ready to accept connections" in log.read_bytes(), process, log)
-            yield f"postgresql://wattledger:s3cret@127.0.0.1:{port}/postgres"
+        self._command = [postgres, "-D", folder / "data", "-p", str(self.port), *settings]
+        self._running = contextlib.ExitStack()
+        self._process: subprocess.Popen | None = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def installed(cls) -> Iterator[Postgresql]:
+        """A server with an empty database, not started yet."""
+        initdb, postgres = binaries("initdb", "postgres", package="postgresql")
+        # It refuses to run as root, and other users may not read root's own folders.
+        user = "postgres" if os.geteuid() == 0 else None
+        with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
+            folder = Path(name)
+            password = folder / "password"
+            password.write_text("s3cret")
+            if user is not None:
+                for path in (folder, password):
+                    shutil.chown(path, user)
+            options = ["--username=wattledger", f"--pwfile={password}", "--auth=scram-sha-256", "--no-sync"]
+            command = [initdb, "-D", folder / "data", *options]
+            subprocess.run(command, check=True, capture_output=True, timeout=60, user=user, cwd="/")
+            server = cls(folder, postgres, user)
+            try:
+                yield server
+            finally:
+                server.stop()
+
+    def start(self) -> None:
+        """Start it; after a kill it first mends its data."""
+        log = self.folder / "log"
+        output = self._running.enter_context(log.open("wb"))
+        self._process = self._running.enter_context(
+            running(self._command, stdout=output, stderr=subprocess.STDOUT, user=self.user, cwd="/")
+        )
+        wait_until(lambda: b"ready to accept connections" in log.read_bytes(), self._process, log)
+
+    def stop(self) -> None:
+        """Stop it, if it runs."""
+        self._running.close()
+
+    def kill(self) -> None:
+        """kill -9 of the server and of all its sessions at once."""
+        main = self._process.pid
+        sessions = map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())
+        for pid in (main, *sessions):  # each session leads a process group of its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        self.stop()
 
 
 @contextlib.contextmanager

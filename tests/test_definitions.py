@@ -271,6 +271,22 @@ def test_the_publication_waits_for_every_mart(definitions: dg.Definitions, manif
     assert blocking == set()  # what breaks an invariant is held back, date by date, before anything is published
 
 
+def test_a_fleet_with_postgresql_publishes_there_after_the_snapshot(
+    definitions: dg.Definitions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATTLEDGER_POSTGRESQL", "postgresql://127.0.0.1:1/absent")
+    contents = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(contents | {"publication": {"postgresql": {"dsn_env": "WATTLEDGER_POSTGRESQL"}}}))
+    graph = definitions_of(load_fleet(path)).resolve_asset_graph()
+    added = set(graph.get_all_asset_keys()) - set(definitions.resolve_asset_graph().get_all_asset_keys())
+    assert [key.to_user_string() for key in added] == ["published/postgresql"]
+    (node,) = [graph.get(key) for key in added]
+    assert {key.to_user_string() for key in node.parent_keys} == {"published/publication"}
+    assert node.pools == {POOL}
+    assert node.description
+
+
 def test_only_a_fleet_without_an_end_is_kept_fresh(definitions: dg.Definitions, tmp_path: Path) -> None:
     open_file = tmp_path / "open.yaml"
     open_file.write_text(

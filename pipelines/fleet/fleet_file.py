@@ -39,6 +39,7 @@ from pipelines.fleet.fleet_errors import FleetError, problems
 from pipelines.fleet.grid_sources import GridIntensity
 from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
 from pipelines.fleet.price_files import Prices
+from pipelines.fleet.publication_targets import PublicationTargets
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
 from pipelines.fleet.run_windows import RunWindows
 from pipelines.fleet.site_charges import double_charges
@@ -250,6 +251,7 @@ class Fleet(Part):
     bills: Bills = Bills()
     budgets: tuple[Budget, ...] = ()
     assignments: tuple[Assignment, ...] = ()
+    publication: PublicationTargets = PublicationTargets()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)
 

@@ -110,9 +110,12 @@ def _untouched(folder: Path, dates: Dates) -> Iterator[Path]:
 
 
 def _share(path: Path, at: Path) -> None:
-    """Put the same file into another publication: as a hard link, or as a copy where the file system has no links."""
+    """Put the same file into another publication: as a hard link, or as a copy where the file system has no links.
+
+    A copy keeps its time: that shows PostgreSQL's publisher that its rows are loaded already.
+    """
     at.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(path, at)
     except OSError:
-        shutil.copyfile(path, at)
+        shutil.copy2(path, at)

@@ -19,16 +19,20 @@ import yaml
 
 # String literals first: `--` inside one is no comment.
 _COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
+_MAXIMUM = re.compile(r"^max\((\w+)\)$")
 
 
 @dataclass(frozen=True)
 class Mart:
     """A public table of dbt: its contract, what of it a run replaces (the config `replaces`), and its
-    description and its columns' (by the column's name, "" for the table)."""
+    description and its columns' (by the column's name, "" for the table). `grain` are the columns that identify a row,
+    `never_null` those that always have a value."""
 
     columns: tuple[tuple[str, str], ...]
     replaces: str = "dates"
     descriptions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    grain: tuple[str, ...] = ()
+    never_null: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
             node["config"].get("replaces", "dates"),
             {"": node.get("description", "")}
             | {name: column.get("description", "") for name, column in node["columns"].items()},
+            *_grain(node["config"].get("meta", {})),
         )
         for node in models.values()
     }
@@ -75,6 +80,13 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
     reached = _reached(parsed, lasting)
     seeds = frozenset(unique_id.rpartition(".")[2] for unique_id in reached if unique_id.startswith("seed."))
     return Contracts(marts, _formulas(parsed, reached), seeds, str(stated["vars"]["method_version"]))
+
+
+def _grain(meta: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The columns that identify a row, and those that always have a value: `never_null` has a column that is no part of
+    the grain as max(column)."""
+    grain = tuple(meta.get("grain", ()))
+    return grain, frozenset(_MAXIMUM.sub(r"\1", column) for column in meta.get("never_null", grain))
 
 
 def _reached(parsed: Mapping[str, Any], models: list[str]) -> set[str]:

@@ -161,6 +161,18 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "landing: {target: lake, path: lake/, engine: sparks}",
             "landing.engine: got 'sparks', expected 'duckdb' or 'spark'",
         ),
+        (
+            "publication: {postgresql: {dsn_env: postgresql://me:hunter2@db/x}}",
+            "publication.postgresql.dsn_env: must be the name of an environment variable, never the secret itself",
+        ),
+        (
+            "publication: {postgresql: {dsn_env: ABSENT_DSN}}",
+            "publication.postgresql.dsn_env: environment variable ABSENT_DSN is not set",
+        ),
+        (
+            "publication: {postgres: {uri: postgresql://me:hunter2@db/x}}",
+            "publication.postgres: unknown key, did you mean 'postgresql'?",
+        ),
         ("root: /etc", "root: unknown key"),
     ],
 )

@@ -1,0 +1,329 @@
+"""The publication in PostgreSQL: what changed since the one that is there, replaced in one transaction.
+
+Rows are deleted and inserted, tables are never swapped: so a session with an open connection sees the old publication
+or the new one, a transaction that began before sees the old one to its end, and no reader waits
+(docs/decisions/0023-publication-to-postgresql.md). Add here what is loaded, and when. Keep out what a table looks like
+(`postgresql_tables`) and what is ours there (`postgresql_registry`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.publishing import postgresql_registry as registry
+from pipelines.publishing import postgresql_tables as shapes
+from pipelines.publishing import publication, published_tables
+from pipelines.publishing.postgresql_registry import Held
+from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, quoted
+from pipelines.publishing.postgresql_tables import Wanted
+from pipelines.publishing.published_tables import Table
+from pipelines.warehouse import database
+from pipelines.warehouse.contracts import Mart
+from pipelines.warehouse.database import literal
+
+BATCH_ROWS = 2**16
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Loaded:
+    """What one run changed on the server: rows per table, the dates, and what a person should know."""
+
+    publication_id: str
+    place: str
+    previous_id: str | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    dates: set[date] = field(default_factory=set)
+    notices: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """The publication that is loaded, opened in its own folder: the link may point to the next one by now."""
+
+    connection: duckdb.DuckDBPyConnection
+    folder: Path
+    publication_id: str
+    published_at: datetime
+    fleet: str
+    code_version: str
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A table whose rows, columns, key or comments are to change."""
+
+    wanted: Wanted
+    held: Held | None
+    fresh: registry.Fingerprints
+    dates: list[date | None]
+    has_key: bool
+    retyped: list[str]
+
+
+def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded | None:
+    """Bring the target up to the fleet's current publication, whatever it has missed; None before the first one.
+
+    PostgresqlError where the server is away or refuses; it then has its old publication, whole.
+    """
+    folder = publication.current(fleet)
+    if folder is None:
+        return None
+    began = time.monotonic()
+    try:
+        with _opened(folder) as snapshot, connected(target) as server:
+            done = _publish(snapshot, server, target, marts)
+    except PostgresqlError as refusal:
+        raise PostgresqlError(
+            f"publication.postgresql: {refusal}. The snapshot {folder.name} is published; PostgreSQL keeps what it has,"
+            " and the next run loads all that is missing"
+        ) from None
+    done.seconds = time.monotonic() - began
+    return done
+
+
+def _publish(snapshot: _Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded:
+    prefix = target.schema_prefix
+    registry.prepare(server, prefix, [f"{prefix}{schema}" for schema in published_tables.SCHEMAS])
+    held = registry.read(server, prefix)
+    done = Loaded(snapshot.publication_id, server.place, _previous(server, target, held, snapshot))
+    changes = list(_changes(snapshot, server, target, marts, held))
+    for change in changes:
+        _shape(server, change)
+    # The last are those that keep readers out of a table until the end.
+    for change in sorted(changes, key=lambda one: bool(one.retyped)):
+        _load(snapshot, server, prefix, change, done)
+    gone = held.keys() - {(change.wanted.schema, change.wanted.table.name) for change in changes}
+    for name in sorted(gone):
+        _deprecate_table(server, prefix, name, held[name], snapshot.code_version)
+    _grant(server, target, done)
+    server.commit()
+    _tidy(server, prefix, registry.read(server, prefix), snapshot.code_version, done)
+    for change in changes:
+        if change.held is None:
+            server.execute(f"analyze {change.wanted.name}")
+    server.commit()
+    return done
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[_Snapshot]:
+    """A publication, read-only."""
+    with database.connect(folder / publication.DATABASE, read_only=True) as connection:
+        ((publication_id, published_at, fleet, code_version),) = connection.execute(
+            "select publication_id, published_at, fleet, code_version from published.publication"
+        ).fetchall()
+        yield _Snapshot(connection, folder, publication_id, published_at, fleet, code_version)
+
+
+def _previous(
+    server: Server, target: PostgresqlTarget, held: Mapping[registry.Name, Held], snapshot: _Snapshot
+) -> str | None:
+    """The publication that the server has. PostgresqlError where it is another fleet's."""
+    schema = f"{target.schema_prefix}published"
+    if (schema, "publication") not in held:
+        return None
+    rows = server.rows(
+        f"select publication_id, fleet, published_at > {literal(snapshot.published_at.isoformat())}::timestamptz"
+        f" from {quoted(schema, 'publication')}"
+    )
+    server.commit()
+    for publication_id, fleet, is_newer in rows:
+        if fleet != snapshot.fleet:
+            raise PostgresqlError(
+                f"{server.place}: the schemas {target.schema_prefix}marts and {schema} hold the fleet {fleet!r},"
+                f" expected {snapshot.fleet!r}. Give this fleet its own schemas: publication.postgresql.schema_prefix"
+            )
+        if is_newer:
+            raise PostgresqlError(
+                f"{server.place}: it has the later publication {publication_id}, which another run made. Run again"
+            )
+        return str(publication_id)
+    return None
+
+
+def _changes(
+    snapshot: _Snapshot,
+    server: Server,
+    target: PostgresqlTarget,
+    marts: Mapping[str, Mart],
+    held: Mapping[registry.Name, Held],
+) -> Iterator[_Change]:
+    """Every table of the snapshot with what is to change of it. Writes nothing."""
+    connection = snapshot.connection
+    ((own,),) = connection.execute("select current_database()").fetchall()
+    tables = [*published_tables.tables(connection, own).values(), _publication_table(connection)]
+    present = set(
+        server.rows("select n.nspname, c.relname from pg_class as c join pg_namespace as n on n.oid = relnamespace")
+    )
+    for wanted in shapes.wanted_tables(connection, tables, target.schema_prefix, marts):
+        name = (wanted.schema, wanted.table.name)
+        before = held.get(name)
+        if before is None and name in present:
+            raise PostgresqlError(
+                f"{server.place}: {wanted.name} is there and Wattledger did not make it. Rename it, or set"
+                " publication.postgresql.schema_prefix"
+            )
+        fresh = registry.fingerprints(connection, snapshot.folder, wanted.table)
+        retyped = [] if before is None else shapes.retyped_columns(wanted, shapes.columns_of(server, *name))
+        dates = list({**(before.loaded if before else {}), **fresh}) if retyped else []
+        dates = dates or registry.changed(fresh, before.loaded if before else {})
+        has_key = before.has_key if before is not None and before.key == str(wanted.key) else bool(wanted.key.columns)
+        if has_key and dates:
+            has_key = shapes.keeps_its_key(connection, wanted, _chosen(wanted, dates))
+        yield _Change(wanted, before, fresh, dates, has_key, retyped)
+    server.commit()
+
+
+def _publication_table(connection: duckdb.DuckDBPyConnection) -> Table:
+    columns = connection.execute(
+        "select column_name, data_type from duckdb_columns() where database_name = current_database()"
+        " and schema_name = 'published' and table_name = 'publication' order by column_index"
+    ).fetchall()
+    return Table("published", "publication", tuple(columns))
+
+
+def _shape(server: Server, change: _Change) -> None:
+    """Make room for the rows of a table that is there: in short transactions that change nothing that readers see."""
+    held, wanted = change.held, change.wanted
+    if held is None:
+        return
+    if held.has_key and (held.key != str(wanted.key) or not change.has_key):
+        shapes.unkey(server, wanted.schema, wanted.table.name)
+    present = shapes.columns_of(server, wanted.schema, wanted.table.name)
+    server.commit()
+    theirs = sorted((present.keys() & wanted.types.keys()) - held.columns.keys())
+    if theirs:
+        raise PostgresqlError(
+            f"{server.place}: {wanted.name} has a column {theirs[0]!r} that Wattledger did not make. Rename it"
+        )
+    shapes.missing_columns(server, wanted, present)
+
+
+def _load(snapshot: _Snapshot, server: Server, prefix: str, change: _Change, done: Loaded) -> None:
+    """Replace the rows of the changed dates; nothing of it is visible before the commit."""
+    wanted, held = change.wanted, change.held
+    if held is None:
+        shapes.create(server, wanted)
+    elif change.dates:
+        server.execute(f"delete from {wanted.name} where {_chosen(wanted, change.dates)}")
+    if change.retyped:
+        shapes.retype(server, wanted, change.retyped)
+    arriving = [on for on in change.dates if on in change.fresh]
+    # A date of intervals at a time keeps memory flat through a first load of months.
+    portions = [[on] for on in arriving] if wanted.table.is_fine_grained else [arriving] if arriving else []
+    rows = sum(_copy(snapshot.connection, server, wanted, portion) for portion in portions)
+    had_key = held is not None and held.has_key and held.key == str(wanted.key)
+    had_key = had_key and not set(change.retyped) & set(wanted.key.columns)
+    shapes.finish(server, wanted, is_new=held is None, has_key=change.has_key and not had_key)
+    server.together(shapes.comment_statements(server, wanted))
+    columns: dict[str, str | None] = dict.fromkeys(wanted.types)
+    for column, since in (held.columns if held else {}).items():
+        if column not in columns:
+            columns[column] = since or snapshot.code_version
+            if since is None:
+                comment = shapes.deprecated_comment(wanted.table.name, snapshot.code_version)
+                server.execute(f"comment on column {wanted.name}.{quoted(column)} is {literal(comment)}")
+    after = Held(str(wanted.key), change.has_key, None, columns, change.fresh)
+    if after != held:
+        registry.record(server, prefix, (wanted.schema, wanted.table.name), after)
+    if change.dates:
+        done.rows[f"{wanted.table.schema}.{wanted.table.name}"] = rows
+        done.dates |= {on for on in change.dates if on is not None}
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, server: Server, wanted: Wanted, dates: Collection[date | None]) -> int:
+    query = f"select {wanted.selected()} from {wanted.table} where {_chosen(wanted, dates)}"
+    # A reader that an error leaves open would keep this process from ever opening the file again.
+    with closing(connection.sql(query).to_arrow_reader(BATCH_ROWS)) as batches:
+        return server.copy(wanted.schema, wanted.table.name, batches)
+
+
+def _chosen(wanted: Wanted, dates: Collection[date | None]) -> str:
+    """The rows of these dates, in SQL of both sides; all rows of a table without dates."""
+    if not wanted.date_column:
+        return "true"
+    listed = ", ".join(f"date '{on.isoformat()}'" for on in dates if on is not None)
+    parts = [f"date in ({listed})"] if listed else []
+    return " or ".join([*parts, *(["date is null"] if None in dates else [])]) or "false"
+
+
+def _deprecate_table(server: Server, prefix: str, name: registry.Name, held: Held, version: str) -> None:
+    """A table that the publication has no more stays for a version, empty."""
+    if held.deprecated_in is not None:
+        return
+    comment = f"Deprecated: no publication has this table since version {version}. The next minor version drops it."
+    server.execute(f"delete from {quoted(*name)}", f"comment on table {quoted(*name)} is {literal(comment)}")
+    registry.record(server, prefix, name, Held(held.key, held.has_key, version, held.columns, {}))
+
+
+def _grant(server: Server, target: PostgresqlTarget, done: Loaded) -> None:
+    """Let the reader select from every table of ours, those that this user will make included."""
+    reader = target.reader
+    if reader is None:
+        return
+    if not server.rows(f"select 1 from pg_roles where rolname = {literal(reader)}"):
+        done.notices.append(
+            f"publication.postgresql.reader: there is no role {reader!r}, so nothing is granted. Create it:"
+            f" create role {quoted(reader)} login password '…'; the next run grants"
+        )
+        return
+    for schema in published_tables.SCHEMAS:
+        name = f"{target.schema_prefix}{schema}"
+        ungranted = server.rows(
+            f"select table_name from {quoted(f'{target.schema_prefix}{registry.SCHEMA}')}.tables as t"
+            f" where schema_name = {literal(name)} and not has_table_privilege({literal(reader)},"
+            " format('%I.%I', schema_name, table_name), 'select')"
+        )
+        server.together(
+            [
+                f"grant usage on schema {quoted(name)} to {quoted(reader)}",
+                f"alter default privileges in schema {quoted(name)} grant select on tables to {quoted(reader)}",
+                *(f"grant select on {quoted(name, table)} to {quoted(reader)}" for (table,) in ungranted),
+            ]
+        )
+
+
+def _tidy(server: Server, prefix: str, held: Mapping[registry.Name, Held], version: str, done: Loaded) -> None:
+    """Drop what an older minor version deprecated. What others still use, such as a view on it, stays."""
+    for name, table in held.items():
+        relation = quoted(*name)
+        if table.deprecated_in is not None:
+            is_over = _minor(table.deprecated_in) != _minor(version)
+            if is_over and _dropped(server, relation, f"drop table {relation}", done):
+                registry.forget(server, prefix, name)
+            continue
+        for column, since in list(table.columns.items()):
+            statement = f"alter table {relation} drop column {quoted(column)}"
+            is_over = since is not None and _minor(since) != _minor(version)
+            if is_over and _dropped(server, relation, statement, done):
+                del table.columns[column]
+                registry.record(server, prefix, name, table)
+    server.commit()
+
+
+def _dropped(server: Server, relation: str, statement: str, done: Loaded) -> bool:
+    try:
+        server.briefly(relation, statement)
+    except Exception as refusal:
+        if not isinstance(refusal, PostgresqlError) and getattr(refusal, "sqlstate", None) != "2BP01":
+            raise
+        done.notices.append(f"{statement}: not done, because others use it. Drop it yourself when they do not")
+        return False
+    return True
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split(".")[:2])

@@ -1,0 +1,148 @@
+"""What of a PostgreSQL database is ours, and which rows it has: kept beside the tables, in the schema `wattledger`.
+
+    tables     each table that Wattledger made, its key, and since which version no publication has it
+    columns    the same for each column
+    loaded     per table and date (NULL for a table without dates) the fingerprint of the rows that were loaded
+
+Add here what a publisher must know about the last one. Keep out the tables that readers open. A table or column that
+is not in the registry is another person's: nothing here changes or drops it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+from pipelines.publishing.postgresql_server import Server, quoted
+from pipelines.publishing.published_tables import Table
+from pipelines.warehouse.database import literal
+
+SCHEMA = "wattledger"
+Name = tuple[str, str]  # schema (with the prefix) and table
+Fingerprints = dict[date | None, str]
+
+
+@dataclass
+class Held:
+    """A table of ours as the server has it: its columns with the version that deprecated each, and its fingerprints."""
+
+    key: str
+    has_key: bool
+    deprecated_in: str | None = None
+    columns: dict[str, str | None] = field(default_factory=dict)
+    loaded: Fingerprints = field(default_factory=dict)
+
+
+def prepare(server: Server, prefix: str, schemas: Collection[str]) -> None:
+    """Create the schemas and the registry where they are missing."""
+    present = {name for (name,) in server.rows("select nspname from pg_namespace")}
+    own = f"{prefix}{SCHEMA}"
+    for schema in (*schemas, own):
+        if schema not in present:
+            server.execute(f"create schema {quoted(schema)}")
+    if not server.rows(f"select 1 from pg_tables where schemaname = {literal(own)} and tablename = 'loaded'"):
+        name = "schema_name text not null, table_name text not null"
+        version = "deprecated_in text"
+        server.execute(
+            f"create table {quoted(own)}.tables"
+            f" ({name}, key text not null, has_key boolean not null, {version}, primary key (schema_name, table_name))",
+            f"create table {quoted(own)}.columns"
+            f" ({name}, column_name text, {version}, primary key (schema_name, table_name, column_name))",
+            f"create table {quoted(own)}.loaded ({name}, date date, fingerprint text not null)",
+            f"comment on table {quoted(own)}.loaded is 'What Wattledger loaded. Delete rows of a table here, and the"
+            " next publication loads their dates again.'",
+        )
+    server.commit()
+
+
+def read(server: Server, prefix: str) -> dict[Name, Held]:
+    """Our tables that exist. What a person dropped is forgotten."""
+    own = quoted(f"{prefix}{SCHEMA}")
+    server.execute(
+        *(
+            f"delete from {own}.{table} as r where not exists (select from pg_tables as t"
+            " where t.schemaname = r.schema_name and t.tablename = r.table_name)"
+            for table in ("tables", "columns", "loaded")
+        )
+    )
+    found = {
+        (schema, table): Held(key, has_key, deprecated_in)
+        for schema, table, key, has_key, deprecated_in in server.rows(
+            f"select schema_name, table_name, key, has_key, deprecated_in from {own}.tables"
+        )
+    }
+    for schema, table, column, deprecated_in in server.rows(
+        f"select schema_name, table_name, column_name, deprecated_in from {own}.columns"
+    ):
+        if (schema, table) in found:
+            found[schema, table].columns[column] = deprecated_in
+    for schema, table, on, fingerprint in server.rows(
+        f"select schema_name, table_name, date, fingerprint from {own}.loaded"
+    ):
+        if (schema, table) in found:
+            found[schema, table].loaded[on] = fingerprint
+    server.commit()
+    return found
+
+
+def record(server: Server, prefix: str, name: Name, held: Held) -> None:
+    """Write what the server now has of a table, in the transaction that loads it."""
+    own = quoted(f"{prefix}{SCHEMA}")
+    named = f"{literal(name[0])}, {literal(name[1])}"
+    forget(server, prefix, name)
+    columns = ", ".join(f"({named}, {literal(column)}, {_or_null(since)})" for column, since in held.columns.items())
+    server.execute(
+        f"insert into {own}.tables values"
+        f" ({named}, {literal(held.key)}, {str(held.has_key).lower()}, {_or_null(held.deprecated_in)})",
+        f"insert into {own}.columns values {columns}",
+    )
+    if held.loaded:
+        loaded = ", ".join(f"({named}, {_or_null(on)}, {literal(seen)})" for on, seen in held.loaded.items())
+        server.execute(f"insert into {own}.loaded values {loaded}")
+
+
+def forget(server: Server, prefix: str, name: Name) -> None:
+    """Remove a table from the registry."""
+    own = quoted(f"{prefix}{SCHEMA}")
+    chosen = f"schema_name = {literal(name[0])} and table_name = {literal(name[1])}"
+    server.execute(*(f"delete from {own}.{table} where {chosen}" for table in ("tables", "columns", "loaded")))
+
+
+def fingerprints(snapshot: duckdb.DuckDBPyConnection, folder: Path, table: Table) -> Fingerprints:
+    """A fingerprint of the rows of each date, which differs where they do; of None in a table without dates.
+
+    Of tables of intervals it is the date's Parquet file, which publications share as long as its rows stay: so a day
+    costs the same after years. Of all others it is a hash of the rows.
+    """
+    shape = hashlib.blake2b(repr(table.columns).encode(), digest_size=4).hexdigest()
+    if table.is_fine_grained:
+        files = sorted((folder / "parquet" / table.schema / table.name).glob("date=*.parquet"))
+        if files:
+            return {
+                date.fromisoformat(path.stem.removeprefix("date=")): f"{shape} file {_identity(path)}" for path in files
+            }
+    on = "date" if ("date", "DATE") in table.columns else "cast(null as date)"
+    rows = snapshot.execute(
+        f"select {on}, format('{{}} {{}} {{}}', count(*), bit_xor(hash(t)), sum(cast(hash(t) as hugeint)))"
+        f" from {table} as t group by 1"
+    ).fetchall()
+    return {on: f"{shape} rows {seen}" for on, seen in rows}
+
+
+def _identity(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _or_null(value: object) -> str:
+    return "null" if value is None else literal(value)
+
+
+def changed(new: Mapping[date | None, str], old: Mapping[date | None, str]) -> list[date | None]:
+    """The dates whose rows differ, came or went."""
+    return [on for on in {**old, **new} if new.get(on) != old.get(on)]
