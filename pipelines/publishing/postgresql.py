@@ -239,6 +239,11 @@ def _load(snapshot: _Snapshot, server: Server, prefix: str, change: _Change, don
     after = Held(str(wanted.key), change.has_key, None, columns, change.fresh)
     if after != held:
         registry.record(server, prefix, (wanted.schema, wanted.table.name), after)
+    if wanted.key.columns and not change.has_key and (held is None or held.has_key):
+        done.notices.append(
+            f"{wanted.table.schema}.{wanted.table.name} has no key any more in PostgreSQL: two rows share it, a part of"
+            f" it is NULL, or a name is longer than {shapes.KEY_BYTES:,} bytes. Its rows are all there"
+        )
     if change.dates:
         done.rows[f"{wanted.table.schema}.{wanted.table.name}"] = rows
         done.dates |= {on for on in change.dates if on is not None}

@@ -164,13 +164,17 @@ def _key(table: Table, marts: Mapping[str, Mart]) -> Key:
 
 
 def keeps_its_key(snapshot: duckdb.DuckDBPyConnection, wanted: Wanted, chosen: str) -> bool:
-    """Whether the chosen rows fit into an index by their key: names may be longer than an entry of an index."""
-    types = wanted.types
-    texts = [f"coalesce(strlen({quoted(name)}), 0)" for name in wanted.key.columns if types[name] == TEXT]
-    missing = [f"{quoted(name)} is null" for name in wanted.key.columns] if wanted.key.is_primary else []
-    query = f"select max({' + '.join(texts) or '0'}), count(*) filter ({' or '.join(missing) or 'false'})"
-    ((longest, unknown),) = snapshot.execute(f"{query} from {wanted.table} where {chosen}").fetchall()
-    return (longest or 0) <= KEY_BYTES and unknown == 0
+    """Whether the chosen rows can have the key: each has its own, none is NULL where it is primary, and their names fit
+    into an entry of an index. A row that breaks its key should be in the table, as it is in the snapshot."""
+    types, columns = wanted.types, wanted.key.columns
+    texts = [f"coalesce(strlen({quoted(name)}), 0)" for name in columns if types[name] == TEXT]
+    missing = [f"{quoted(name)} is null" for name in columns] if wanted.key.is_primary else []
+    row = f"row({', '.join(map(quoted, columns))})"
+    ((longest, unknown, double),) = snapshot.execute(
+        f"select max({' + '.join(texts) or '0'}), count(*) filter ({' or '.join(missing) or 'false'}),"
+        f" count(*) - count(distinct {row}) from {wanted.table} where {chosen}"
+    ).fetchall()
+    return (longest or 0) <= KEY_BYTES and unknown == 0 and double == 0
 
 
 def create(server: Server, wanted: Wanted) -> None:

@@ -29,6 +29,7 @@ class Line:
     is_emphasised: bool = False
     is_dotted: bool = False  # points alone, no line between them
     has_markers: bool = True
+    is_staircase: bool = False  # down at a point, level to the next: nothing was measured between the two
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def lines(drawn: Sequence[Line], x: Axis, y: Axis, *, x_title: str, y_title: str
             if line.has_markers:
                 dots.append(_marker(series, *point, _shown(line.name, shown), style))
         if not line.is_dotted:
-            paths = "".join("M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in piece) for piece in pieces if len(piece) > 1)
+            paths = "".join(_path(piece, line.is_staircase) for piece in pieces if len(piece) > 1)
             body.append(f'<path class="line {style} d{series % SERIES}" d="{paths}"/>' if paths else "")
         body.append("".join(dots))
     for mark in marks:
@@ -155,6 +156,12 @@ def _marker(series: int, x: float, y: float, shown: str, style: str) -> str:
         f"M{x - 1:.1f} {y - 3:.1f}h2v6h-2z",
     )
     return f'<path class="dot {style}" d="{forms[series % SERIES]}"><title>{text(shown)}</title></path>'
+
+
+def _path(points: Sequence[tuple[float, float]], is_staircase: bool) -> str:
+    (x, y), *rest = points
+    steps = (f"V{b:.1f}H{a:.1f}" if is_staircase else f"L{a:.1f} {b:.1f}" for a, b in rest)
+    return f"M{x:.1f} {y:.1f}{''.join(steps)}"
 
 
 def _shown(name: str, value: str) -> str:

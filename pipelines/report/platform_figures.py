@@ -27,7 +27,10 @@ def _platforms(found: Sequence[Row]) -> Drawn:
     (left, right), (bottom, top) = plot()
     x = numeric([row["output_tokens_per_second_per_user"] for row in found], left, right, may_be_log=False)
     y = numeric([row["total_tokens_per_second_per_gpu"] for row in found], bottom, top)
-    drawn = [Line(platform, [_point(row) for row in others if row["platform"] == platform]) for platform in shown]
+    drawn = [
+        Line(platform, [_point(row) for row in others if row["platform"] == platform], is_staircase=True)
+        for platform in shown
+    ]
     marks = []
     if own:
         drawn.append(Line(OWN, [_point(row) for row in own], is_dotted=True))
@@ -35,7 +38,7 @@ def _platforms(found: Sequence[Row]) -> Drawn:
     picture = lines(
         drawn, x, y, marks=marks, x_title="output tokens per second for a user",
         y_title="tokens per second per GPU" + (", log scale" if y.is_log else ""),
-        description="Lines: the best published results of each platform, and the own load tests as circles. The table"
+        description="Steps: the best published results of each platform, and the own load tests as circles. The table"
         " has the same numbers.",
     )  # fmt: skip
     columns = {
@@ -57,11 +60,7 @@ def _platforms(found: Sequence[Row]) -> Drawn:
 
 def _platforms_sentence(own: Sequence[Row], others: Sequence[Row]) -> str:
     first = (own or others)[0]
-    work = (
-        f"For {named(first['model'])} ({text(first['precision'] or 'precision unknown')}),"
-        f" {first['input_tokens']:,.0f} input and"
-        f" {first['output_tokens']:,.0f} output tokens,"
-    )
+    work = f"For {_work(first)}"
     on_frontier = [row for row in others if row["is_on_frontier"]] or list(others)
     if not on_frontier:
         return f"{work} {counted(len(own), 'own load test')} can be compared with no published result."
@@ -82,6 +81,13 @@ def _platforms_sentence(own: Sequence[Row], others: Sequence[Row]) -> str:
     )
 
 
+def _work(row: Row) -> str:
+    """The work that is compared: `DeepSeek-R1 (fp8), 1,024 input and 1,024 output tokens,`."""
+    precision = text(row["precision"] or "precision unknown")
+    lengths = f"{row['input_tokens']:,.0f} input and {row['output_tokens']:,.0f} output tokens"
+    return f"{named(row['model'])} ({precision}), {lengths},"
+
+
 def _point(row: Row) -> tuple[float, float, str]:
     x, y = row["output_tokens_per_second_per_user"], row["total_tokens_per_second_per_gpu"]
     return x, y, f"{y:,.4g} tokens/s per GPU at {x:,.4g} tokens/s for a user"
@@ -90,18 +96,14 @@ def _point(row: Row) -> tuple[float, float, str]:
 def _crossover(found: Sequence[Row]) -> Drawn:
     works = [list(of_work) for _, of_work in groupby(found, key=lambda row: [row[key] for key in WORK])]
     longest = max(works, key=len)
-    steps = ", ".join(
-        f"{named(row['to_platform'])} above {number(row['at_output_tokens_per_second_per_user'], 1)}" for row in longest
-    )
     first = longest[0]
+    nearby = sum(bool(row["has_nearby_points"]) for row in longest)
     sentence = (
-        f"For {named(first['model'])} ({text(first['precision'] or 'precision unknown')}),"
-        f" {first['input_tokens']:,.0f} input and"
-        f" {first['output_tokens']:,.0f} output tokens, {named(first['from_platform'])} is the cheapest platform for"
-        " slow"
-        f" answers, then {steps} tokens/s for a user ({amount(first['from_usd_per_mtok'], 'USD')} per million tokens"
-        " before"
-        " the first change)."
+        f"For {_work(first)} the cheapest platform changes {counted(len(longest), 'time')} as users ask for more speed,"
+        f" first from {named(first['from_platform'])} to {named(first['to_platform'])} above"
+        f" {number(first['at_output_tokens_per_second_per_user'], 1)} tokens/s for a user (from"
+        f" {amount(first['from_usd_per_mtok'], 'USD', 3)} to {amount(first['to_usd_per_mtok'], 'USD', 3)} per million"
+        f" tokens); at {nearby:,} of them both platforms were measured nearby."
     )
     columns = {
         "model": NAME, "precision": TEXT, "input tokens": 0, "output tokens": 0, "cheapest until then": NAME,
@@ -126,7 +128,8 @@ PLATFORMS = Figure(
     "results that others published (benchmarks of the fleet file) and the fleet's own load tests of about the same"
     " lengths:"
     " input and output tokens per second and accelerator. A published price contains power and colocation. Production"
-    " windows are not in it, because their lengths are not known. Lines are the best results of each platform.",
+    " windows are not in it, because their lengths are not known. Steps are the best results of each platform:"
+    " between two of them nothing was measured.",
     "No published result is in the fleet file (key benchmarks), and no load test can be compared.",
     _platforms,
 )

@@ -156,9 +156,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "platform-crossover",
-            "For DeepSeek-R1 (fp8), 1,024 input and 1,024 output tokens, gb300 is the cheapest platform for slow"
-            " answers, then mi355x above 84.1 tokens/s for a user (0.178 USD per million tokens before the first"
-            " change).",
+            "For DeepSeek-R1 (fp8), 1,024 input and 1,024 output tokens, the cheapest platform changes 1 time as users"
+            " ask for more speed, first from gb300 to mi355x above 84.1 tokens/s for a user (from 0.178 USD to 1.240"
+            " USD"
+            " per million tokens); at 1 of them both platforms were measured nearby.",
         ),
         (
             "estimates",
