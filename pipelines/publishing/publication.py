@@ -26,6 +26,7 @@ from typing import Any
 import dagster as dg
 import duckdb
 
+from collectors.durable_files import sync_folder
 from pipelines.fleet.fleet_file import PROJECT, Fleet
 from pipelines.publishing import history, pictures, published_files, published_tables, retention, workbook
 from pipelines.warehouse import database, due_dates, findings
@@ -153,7 +154,7 @@ def _publish(
     _write_workbook(fleet, building)
     retention.sync(building)
     building.rename(folder / publication_id)
-    retention.sync_names(folder)
+    sync_folder(folder)
     _link(folder / "latest", publication_id)
     for name in (DATABASE, WORKBOOK):
         if not (folder / name).is_symlink():
@@ -299,4 +300,4 @@ def _link(at: Path, target: str) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.replace(at)
-    retention.sync_names(at.parent)
+    sync_folder(at.parent)

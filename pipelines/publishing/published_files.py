@@ -47,7 +47,7 @@ def write_parquet(
             continue
         is_same = str(table) in same
         for path in _untouched(previous / place, dates) if previous is not None and is_same else ():
-            _share(path, building / place / path.name)
+            share(path, building / place / path.name)
         found = connection.execute(
             f"select distinct date from target.{table}" + (" where date >= ? and date < ?" if is_same else ""),
             list(dates) if is_same else [],
@@ -74,7 +74,7 @@ def write_focus(
         place = Path("focus", f"cost_and_usage_{month:%Y-%m}.csv")
         old = previous / place if previous is not None and str(table) in same else None
         if old is not None and old.exists() and not first <= month <= last:
-            _share(old, building / place)
+            share(old, building / place)
             continue
         query = (
             f"select {listed} from target.{table} where billing_month = date '{month.isoformat()}'"
@@ -109,7 +109,7 @@ def _untouched(folder: Path, dates: Dates) -> Iterator[Path]:
             yield path
 
 
-def _share(path: Path, at: Path) -> None:
+def share(path: Path, at: Path) -> None:
     """Put the same file into another publication: as a hard link, or as a copy where the file system has no links.
 
     A copy keeps its time: that shows PostgreSQL's publisher that its rows are loaded already.

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from collectors.durable_files import sync_folder
 from pipelines.warehouse.refusals import QuestionError
 
 KEPT = 5  # the newest, whatever their age
@@ -52,12 +53,7 @@ def sync(folder: Path) -> None:
             path = Path(at, name)
             if path.stat().st_nlink == 1:
                 _fsync(path)
-        _fsync(Path(at))
-
-
-def sync_names(folder: Path) -> None:
-    """Write the names in a folder to the disk: what was renamed or linked there."""
-    _fsync(folder)
+        sync_folder(Path(at))
 
 
 def remove(path: Path) -> None:

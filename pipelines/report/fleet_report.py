@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from pathlib import Path
 
 import dagster as dg
 
+from collectors.durable_files import write_whole
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.publication import DATABASE, REPORT, current
+from pipelines.publishing.published_files import share
 from pipelines.report.page import page
 from pipelines.warehouse.asset_keys import asset_key
 
@@ -35,13 +36,9 @@ def write_report(fleet: Fleet) -> Path | None:
     made, latest = folder / REPORT, fleet.published / REPORT
     # In the publication's own folder: what a crash leaves there is removed with it.
     fresh = folder / f".{os.getpid()}-{REPORT}"
+    write_whole(made, page(folder / DATABASE).encode())
     try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(page(folder / DATABASE))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(made)
-        _link(made, fresh)
+        share(made, fresh)
         fresh.replace(latest)
     finally:
         fresh.unlink(missing_ok=True)
@@ -79,11 +76,3 @@ def fleet_report_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
         )
 
     return fleet_report
-
-
-def _link(made: Path, at: Path) -> None:
-    """The same file under another name; a copy where the file system has no hard links."""
-    try:
-        os.link(made, at)
-    except OSError:
-        shutil.copyfile(made, at)
