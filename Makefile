@@ -20,7 +20,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint types docs focus metrics report-shots bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark lint types docs focus metrics report-shots report-picture bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ metrics: $(METRICS_READY)  ## MetricFlow in .venv: ratios at any grain by name (
 
 report-shots: $(READY)  ## the newest fleet report of FLEET on a desktop, a phone, in the dark and on paper, in data/report-shots (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots $(FLEET) data/report-shots
+
+report-picture: $(READY)  ## the picture of the report in README, from the demo as it was published last (needs Chromium)
+	@$(BIN)/python -m tests.report.screenshots fleets/demo.yaml docs/pictures/fleet_report.png
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)

@@ -44,7 +44,7 @@ def _parts(found: Sequence[Row]) -> Drawn:
     sentence = (
         f"The fleet cost <b>{amount(total, 'USD', 0)}</b> in the last 28 dates, {percent(totals[ranked[0]] / total)}"
         " of it"
-        f" {_words(ranked[0])}; what no model pays of it is {listed(remainders)}."
+        f" {_words(ranked[0])}. How much of it no model pays depends on the basis: {listed(remainders)}."
     )
     if not all(row["is_complete"] for row in found):
         sentence += " A price is missing for a part of it, so it is at least that."

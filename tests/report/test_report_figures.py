@@ -114,8 +114,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         (
             "cost-parts",
-            "The fleet cost 100 USD in the last 28 dates, 90 % of it capacity; what no model pays of it is 20 USD on"
-            " allocation and 0 USD on fully loaded.",
+            "The fleet cost 100 USD in the last 28 dates, 90 % of it capacity. How much of it no model pays depends on"
+            " the basis: 20 USD on allocation and 0 USD on fully loaded.",
         ),
         (
             "efficiency-curves",
@@ -124,8 +124,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "idle-energy",
-            "Idle accelerators drew 40 kWh in the last 28 dates, 4 USD of electricity and 40 USD of accelerator hours;"
-            " most of it was of busy (40 kWh, 75 % of it parked).",
+            "Idle energy was 40 kWh in the last 28 dates, 4 USD of electricity, and the hours in which nothing ran cost"
+            " 40 USD; the largest part was of busy (40 kWh, 75 % of it parked).",
         ),
         (
             "free-boards",
