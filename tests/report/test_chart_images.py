@@ -12,7 +12,7 @@ import pytest
 from matplotlib.image import imread
 
 from pipelines.report import fleet_report, page
-from pipelines.report.pictures import pictures
+from pipelines.report.chart_images import images
 from tests.report import publications
 from tests.report.publications import NEWEST, advice, cost, fleet_day, model_day
 from tests.report.test_report import NAMES
@@ -47,7 +47,7 @@ def of(colour: tuple[int, int, int], pixels: np.ndarray) -> int:
 
 
 def test_a_chart_has_the_colours_the_sizes_and_the_text_of_the_page(report: str) -> None:
-    ((title, pixels),) = drawn(pictures(report, "advice"))
+    ((title, pixels),) = drawn(images(report, "advice"))
     assert title == "Advice with savings and next steps"
     assert pixels.shape[1] == round(1.6 * (460 + 16))
     # Electricity is a quarter of each bar, so its colour has about a third of the pixels of the other.
@@ -57,13 +57,13 @@ def test_a_chart_has_the_colours_the_sizes_and_the_text_of_the_page(report: str)
 
 
 def test_two_charts_of_a_section_are_two_pictures(report: str) -> None:
-    titles = [title for title, _ in drawn(pictures(report, "cost_and_energy_over_time"))]
+    titles = [title for title, _ in drawn(images(report, "cost_and_energy_over_time"))]
     assert titles == ["Cost per million output tokens", "Energy per million output tokens"]
 
 
 def test_a_section_without_a_chart_has_no_picture(report: str) -> None:
-    assert pictures(report, "headline") == ""
-    assert pictures(report, "no_such_section") == ""
+    assert images(report, "headline") == ""
+    assert images(report, "no_such_section") == ""
 
 
 def test_what_the_asset_shows_are_sections_of_the_page() -> None:
@@ -79,5 +79,5 @@ def test_a_chart_that_cannot_be_drawn_is_named(report: str) -> None:
 
 def test_every_chart_of_the_page_can_be_a_picture(report: str) -> None:
     names = {figure.query for section in page.SECTIONS.values() for figure in section}
-    charts = sum(len(drawn(pictures(report, name))) for name in names)
+    charts = sum(len(drawn(images(report, name))) for name in names)
     assert charts == report.count('<svg class="chart"') > 3

@@ -26,7 +26,7 @@ _SIGN = re.compile(r'<li><svg width="(\d+)"[^>]*>(.*?)</svg>([^<]*)</li>', re.DO
 _OF_CHARTS = re.compile(r"^\.(?:chart|grid|axis|line|dot|part|today|s\d|d\d)\b.*$", re.MULTILINE)
 
 
-def pictures(page: str, section: str) -> str:
+def images(page: str, section: str) -> str:
     """Markdown images of the charts in a section of the report, by the name of its query; empty text without charts.
 
     Raises ValueError where a chart cannot be drawn.
