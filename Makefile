@@ -20,7 +20,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint types docs focus metrics report-shots report-picture bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark test-spark-whole lint types docs focus metrics report-shots report-picture bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS
 
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
+
+test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
+test-spark-whole: test-spark  ## test-spark with all of the demo's 28 days and all of dbt's unit tests (twice as long)
 
 # Types and SQL side by side: each takes one core. Of SQL only models that changed are read again, all after a macro.
 lint: $(READY)  ## ruff (rules, format), then mypy beside sqlfluff, which reads what changed since it last passed

@@ -34,11 +34,11 @@ from tests.ledger import (
 )
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
-from tests.spark import cluster, parity
+from tests.spark import IS_WHOLE, cluster, parity
 from tests.spark.parity import lake_of
 
-# Of the demo's 28 days; WATTLEDGER_SPARK_DAYS sets another number.
-DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
+# Of the demo's days.
+DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28" if IS_WHOLE else "8"))
 
 
 def building(
