@@ -149,7 +149,7 @@ def _span(table: Table, on: date | None) -> str:
         return ALL
     if on is None:
         return _WITHOUT_DATE
-    return on.isoformat() if table.is_fine_grained else f"{on:%Y-%m}"
+    return on.isoformat() if table.is_fine_grained else on.isoformat()[:7]
 
 
 def _chosen(span: str) -> str:

@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+import pyarrow.fs
+from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from collectors.durable_files import sync_folder, write_whole
@@ -76,17 +77,29 @@ class Place:
         """A path as the file system knows it."""
         return f"{self.root}/{relative}"
 
-    def files(self, folder: str) -> dict[str, int]:
-        """The files below a folder, with their bytes."""
+    def files(self, folder: str) -> list[str]:
+        """The files below a folder, sorted. A listing that fails is an error: fsspec's own `find` would return less."""
         with self.refusals("cannot be listed"):
-            self.fs.invalidate_cache()
-            found: dict[str, dict[str, Any]] = self.fs.find(self.path(folder), detail=True)
+            path = self.path(folder)
+            if isinstance(self.fs, ArrowFSWrapper):
+                chosen = pyarrow.fs.FileSelector(path, allow_not_found=True, recursive=True)
+                found = [one.path for one in self.fs.fs.get_file_info(chosen) if one.is_file]
+            else:
+                self.fs.invalidate_cache()
+                found = list(self._listed(path)) if self._has_folders else self.fs.find(path)
         start = len(self.root.lstrip("/")) + 1
-        return {
-            path.lstrip("/")[start:]: int(one.get("size") or 0)
-            for path, one in found.items()
-            if one.get("type") != "directory" and not path.endswith("/")
-        }
+        return sorted(one.lstrip("/")[start:] for one in found if not one.endswith("/"))
+
+    def _listed(self, path: str) -> Iterator[str]:
+        try:
+            entries = self.fs.ls(path, detail=True)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry["type"] == "directory":
+                yield from self._listed(entry["name"])
+            else:
+                yield entry["name"]
 
     def get(self, relative: str) -> bytes | None:
         """A small file; None where there is none."""
