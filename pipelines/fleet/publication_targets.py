@@ -47,7 +47,10 @@ class ObjectStoreTarget(Part):
 
     @model_validator(mode="after")
     def _delta_reaches_the_store(self) -> ObjectStoreTarget:
-        scheme = urlsplit(self.url).scheme
+        parts = urlsplit(self.url)
+        if parts.password is not None:
+            raise ValueError("the URL holds a password. Take it out: the store's own environment variables have it")
+        scheme = parts.scheme
         if self.tables == "delta" and len(scheme) != 1 and scheme not in DELTA_SCHEMES:
             known = ", ".join(sorted(DELTA_SCHEMES - {""}))
             raise ValueError(f"tables: delta reaches {known} and folders, got {scheme}://. Set tables: parquet")

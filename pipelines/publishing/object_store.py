@@ -1,8 +1,8 @@
 """The publication in an object store: files that are new, one commit per table, and a manifest that names them all.
 
 Files are never changed and only deleted when no publication that is kept has them, so a reader who holds a manifest
-reads one publication, whatever is published meanwhile; `latest.json` is written last (docs/decisions/
-0025-publication-to-an-object-store.md). Add here what is written, and when. Keep out what a file holds
+reads one publication, whatever is published meanwhile; `latest.json` is written last
+(docs/decisions/0025-publication-to-an-object-store.md). Add here what is written, and when. Keep out what a file holds
 (`object_store_files`) and how the store is reached (`object_store_place`).
 
     latest.json                                         each table's files, columns and version: one publication

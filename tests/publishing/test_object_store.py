@@ -621,10 +621,13 @@ def test_a_missing_package_and_a_wrong_key_are_named_with_the_remedy(
     book(fleet, {"2026-10-01": 1})
     publish(fleet)
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
-    with pytest.raises(ObjectStoreError, match=r"deltalake is not installed. Install it \(pip install 'deltalake>=1\.6'\)"):
+    with pytest.raises(ObjectStoreError, match=r"not installed. Install it \(pip install 'deltalake>=1\.6'\), or set"):
         store(fleet)
     with pytest.raises(FleetError, match=r"tables: delta reaches .* got sftp://\. Set tables: parquet"):
         tiny(tmp_path, "sftp://host/path")
+    with pytest.raises(FleetError, match="the URL holds a password") as refusal:
+        tiny(tmp_path, "sftp://user:s3cret@host/path", "parquet")
+    assert "s3cret" not in str(refusal.value)
     unknown = tiny(tmp_path, "nosuch://host/path", "parquet")
     with pytest.raises(ObjectStoreError, match="nosuch://host/path: no such kind of store"):
         store(unknown)
