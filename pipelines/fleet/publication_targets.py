@@ -50,6 +50,8 @@ class ObjectStoreTarget(Part):
         parts = urlsplit(self.url)
         if parts.password is not None:
             raise ValueError("the URL holds a password. Take it out: the store's own environment variables have it")
+        if self.tables == "delta" and "%" in self.url:
+            raise ValueError("tables: delta finds no URL with a % in it. Choose another prefix, or tables: parquet")
         scheme = parts.scheme
         if self.tables == "delta" and len(scheme) != 1 and scheme not in DELTA_SCHEMES:
             known = ", ".join(sorted(DELTA_SCHEMES - {""}))

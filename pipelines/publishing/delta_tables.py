@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -54,7 +55,9 @@ def commit(place: Place, table: StoredTable, publication_id: str, keep_days: flo
         create_table_with_add_actions,
     )
 
-    url, options = f"{place.url}/{table.folder}", storage_options()
+    # As a URL, a folder may have any character in its name.
+    url = Path(place.path(table.folder)).as_uri() if place.is_local else f"{place.url}/{table.folder}"
+    options = storage_options()
     now = int(time.time() * 1000)
     wanted = {file.name: file for file in table.files}
     schema = _schema(table)

@@ -181,7 +181,7 @@ def _forget_old(place: Place, current: Manifest, present: set[str], limit: datet
     found.sort(key=lambda one: one.published_at)
     old = [
         one
-        for one, successor in list(pairwise(found))[: 1 - KEPT]
+        for one, successor in list(pairwise(found))[: max(0, len(found) - KEPT)]
         if successor.stored_at < limit and one.publication_id != current.publication_id
     ]
     for one in old:

@@ -114,11 +114,11 @@ class Place:
         """Write a small file so that a reader sees the old or the new one, whole."""
         with self.refusals("cannot be written"):
             path = self.path(relative)
+            self._make_folder(path)
             if self.is_local:
                 write_whole(Path(path), payload)
-                return
-            self._make_folder(path)
-            self.fs.pipe_file(path, payload)
+            else:
+                self.fs.pipe_file(path, payload)
 
     def upload(self, file: Path, relative: str) -> None:
         """Copy a file of this machine; on the disk when this returns, where the place is one."""
@@ -143,8 +143,15 @@ class Place:
             self.fs.rm_file(self.path(relative))
 
     def _make_folder(self, path: str) -> None:
-        if self._has_folders:
-            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        folder = path.rpartition("/")[0]
+        if not self.is_local:
+            if self._has_folders:
+                self.fs.makedirs(folder, exist_ok=True)
+            return
+        made = [one for one in (Path(folder), *Path(folder).parents) if not one.exists()]
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for one in made:
+            sync_folder(one.parent)
 
 
 class Turn:
