@@ -61,6 +61,7 @@ SLOW = (
     servers.prometheus_scraping,
     servers.prometheus_with_history,
     servers.running,
+    servers.s3_bucket,
     servers.victoria_metrics_scraping,
     servers.victoria_metrics_with_history,
 )

@@ -155,6 +155,31 @@ def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def s3_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty bucket in an S3 server of this process, with its credentials in the environment."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 (seconds that few tests need)
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        url = f"http://{host}:{port}"
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "AKIAWATTLEDGER",
+            "AWS_SECRET_ACCESS_KEY": "s3cret",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": url,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }.items():
+            monkeypatch.setenv(name, value)
+        urllib.request.urlopen(urllib.request.Request(f"{url}/wattledger", method="PUT"), timeout=10).close()
+        yield "s3://wattledger"
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
 def postgresql() -> Iterator[str]:
     """The connection URI of an empty PostgreSQL on loopback, whose user has the password `s3cret`."""
     with Postgresql.installed() as server:

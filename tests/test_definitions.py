@@ -271,16 +271,19 @@ def test_the_publication_waits_for_every_mart(definitions: dg.Definitions, manif
     assert blocking == set()  # what breaks an invariant is held back, date by date, before anything is published
 
 
-def test_a_fleet_with_postgresql_publishes_there_after_the_snapshot(
-    definitions: dg.Definitions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "keys"), [("postgresql", {"dsn_env": "WATTLEDGER_POSTGRESQL"}), ("object_store", {"url": "store/"})]
+)
+def test_a_fleet_with_a_target_publishes_there_after_the_snapshot(
+    definitions: dg.Definitions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, keys: dict[str, str]
 ) -> None:
     monkeypatch.setenv("WATTLEDGER_POSTGRESQL", "postgresql://127.0.0.1:1/absent")
     contents = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
     path = tmp_path / "fleet.yaml"
-    path.write_text(yaml.safe_dump(contents | {"publication": {"postgresql": {"dsn_env": "WATTLEDGER_POSTGRESQL"}}}))
+    path.write_text(yaml.safe_dump(contents | {"publication": {name: keys}}))
     graph = definitions_of(load_fleet(path)).resolve_asset_graph()
     added = set(graph.get_all_asset_keys()) - set(definitions.resolve_asset_graph().get_all_asset_keys())
-    assert [key.to_user_string() for key in added] == ["published/postgresql"]
+    assert [key.to_user_string() for key in added] == [f"published/{name}"]
     (node,) = [graph.get(key) for key in added]
     assert {key.to_user_string() for key in node.parent_keys} == {"published/publication"}
     assert node.pools == {POOL}

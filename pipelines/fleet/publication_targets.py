@@ -6,11 +6,12 @@ file, only names of environment variables. Keep out what a publication holds.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from pipelines.fleet.sources import Name, Part, Variable
+from pipelines.fleet.sources import Name, Part, SpoolPath, Variable
 
 # With the longest schema behind it, a name keeps within PostgreSQL's 63 bytes.
 SchemaPrefix = Annotated[str, Field(pattern=r"^([a-z_][a-z0-9_]{0,39})?$")]
@@ -28,7 +29,38 @@ class PostgresqlTarget(Part):
     reader: Name | None = None
 
 
+# Where the package `deltalake` can write; '' and one letter (of a Windows drive) are folders.
+DELTA_SCHEMES = frozenset({"", "file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss"})
+
+
+class ObjectStoreTarget(Part):
+    """A folder or a prefix in an object store: Parquet files with a manifest, and a Delta log per table unless `tables`
+    is `parquet`.
+
+    `url` is any URL that fsspec or pyarrow know, or a folder; credentials come from the store's own environment
+    variables. An old publication stays readable for `keep_days` after the next one took its place.
+    """
+
+    url: SpoolPath
+    tables: Literal["delta", "parquet"] = "delta"
+    keep_days: Annotated[float, Field(strict=True, ge=0, le=3650)] = 30
+
+    @model_validator(mode="after")
+    def _delta_reaches_the_store(self) -> ObjectStoreTarget:
+        parts = urlsplit(self.url)
+        if parts.password is not None:
+            raise ValueError("the URL holds a password. Take it out: the store's own environment variables have it")
+        if self.tables == "delta" and "%" in self.url:
+            raise ValueError("tables: delta finds no URL with a % in it. Choose another prefix, or tables: parquet")
+        scheme = parts.scheme
+        if self.tables == "delta" and len(scheme) != 1 and scheme not in DELTA_SCHEMES:
+            known = ", ".join(sorted(DELTA_SCHEMES - {""}))
+            raise ValueError(f"tables: delta reaches {known} and folders, got {scheme}://. Set tables: parquet")
+        return self
+
+
 class PublicationTargets(Part):
     """The key `publication` of the fleet file. Without it a publication is the fleet's folder alone."""
 
     postgresql: PostgresqlTarget | None = None
+    object_store: ObjectStoreTarget | None = None

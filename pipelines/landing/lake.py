@@ -23,18 +23,14 @@ from functools import partial
 from pathlib import Path
 
 import duckdb
-import fsspec
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
-from fsspec import AbstractFileSystem
-from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from collectors.durable_files import write_whole
 from collectors.samples import url_without_secrets
 from pipelines.landing.parquet_files import ROW_GROUP_ROWS, Writer
-from pipelines.warehouse import database
+from pipelines.warehouse import database, file_systems
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 
 SAMPLE_TABLES = ("power_samples", "token_samples")
@@ -106,7 +102,7 @@ class Lake:
     def __init__(self, path: str | Path) -> None:
         self.shown = url_without_secrets(str(path))
         with _refusals(f"{self.shown}: no such kind of store", str(path)):
-            self.fs, root = _file_system(str(path))
+            self.fs, root = file_systems.file_system(str(path))
         self.root = root.rstrip("/")
         self.is_local = isinstance(self.fs, LocalFileSystem)
 
@@ -280,22 +276,6 @@ _NO_SAMPLES = (
     "select cast(null as bigint) as series_id, cast(null as timestamptz) as observed_at, cast(null as double) as value"
     " where false"
 )
-
-
-def _file_system(path: str) -> tuple[AbstractFileSystem, str]:
-    """The file system behind a path or URL, and the path on it.
-
-    Where fsspec's own package for a protocol is not installed, pyarrow carries one for S3, Google Cloud, Azure, HDFS.
-    """
-    try:
-        system, root = fsspec.core.url_to_fs(path)
-        return system, root
-    except ImportError as missing:
-        try:
-            found, root = pyarrow.fs.FileSystem.from_uri(path)
-        except pa.ArrowInvalid as refusal:
-            raise missing if "Unrecognized filesystem" in str(refusal) else refusal from None
-        return ArrowFSWrapper(found), root
 
 
 def _manifest_path(source: str, on: date) -> str:

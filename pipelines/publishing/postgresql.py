@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from pathlib import Path
+from datetime import date
 
 import duckdb
 
@@ -22,12 +21,11 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.publishing import postgresql_registry as registry
 from pipelines.publishing import postgresql_tables as shapes
-from pipelines.publishing import publication, published_tables
+from pipelines.publishing import publication, published_tables, snapshots
 from pipelines.publishing.postgresql_registry import Held
 from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, quoted
 from pipelines.publishing.postgresql_tables import Wanted
-from pipelines.publishing.published_tables import Table
-from pipelines.warehouse import database
+from pipelines.publishing.snapshots import Fingerprints, Snapshot
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.database import literal
 
@@ -50,24 +48,12 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class _Snapshot:
-    """The publication that is loaded, opened in its own folder: the link may point to the next one by now."""
-
-    connection: duckdb.DuckDBPyConnection
-    folder: Path
-    publication_id: str
-    published_at: datetime
-    fleet: str
-    code_version: str
-
-
-@dataclass(frozen=True)
 class _Change:
     """A table whose rows, columns, key or comments are to change."""
 
     wanted: Wanted
     held: Held | None
-    fresh: registry.Fingerprints
+    fresh: Fingerprints
     dates: list[date | None]
     has_key: bool
     retyped: list[str]
@@ -83,7 +69,7 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
         return None
     began = time.monotonic()
     try:
-        with _opened(folder) as snapshot, connected(target) as server:
+        with snapshots.opened(folder) as snapshot, connected(target) as server:
             done = _publish(snapshot, server, target, marts)
     except PostgresqlError as refusal:
         raise PostgresqlError(
@@ -94,7 +80,7 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
     return done
 
 
-def _publish(snapshot: _Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded:
+def _publish(snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded:
     prefix = target.schema_prefix
     registry.prepare(server, prefix, [f"{prefix}{schema}" for schema in published_tables.SCHEMAS])
     held = registry.read(server, prefix)
@@ -118,18 +104,8 @@ def _publish(snapshot: _Snapshot, server: Server, target: PostgresqlTarget, mart
     return done
 
 
-@contextmanager
-def _opened(folder: Path) -> Iterator[_Snapshot]:
-    """A publication, read-only."""
-    with database.connect(folder / publication.DATABASE, read_only=True) as connection:
-        ((publication_id, published_at, fleet, code_version),) = connection.execute(
-            "select publication_id, published_at, fleet, code_version from published.publication"
-        ).fetchall()
-        yield _Snapshot(connection, folder, publication_id, published_at, fleet, code_version)
-
-
 def _previous(
-    server: Server, target: PostgresqlTarget, held: Mapping[registry.Name, Held], snapshot: _Snapshot
+    server: Server, target: PostgresqlTarget, held: Mapping[registry.Name, Held], snapshot: Snapshot
 ) -> str | None:
     """The publication that the server has. PostgresqlError where it is another fleet's."""
     schema = f"{target.schema_prefix}published"
@@ -155,7 +131,7 @@ def _previous(
 
 
 def _changes(
-    snapshot: _Snapshot,
+    snapshot: Snapshot,
     server: Server,
     target: PostgresqlTarget,
     marts: Mapping[str, Mart],
@@ -164,7 +140,7 @@ def _changes(
     """Every table of the snapshot with what is to change of it. Writes nothing."""
     connection = snapshot.connection
     ((own,),) = connection.execute("select current_database()").fetchall()
-    tables = [*published_tables.tables(connection, own).values(), _publication_table(connection)]
+    tables = [*published_tables.tables(connection, own).values(), snapshots.publication_table(connection)]
     present = set(
         server.rows("select n.nspname, c.relname from pg_class as c join pg_namespace as n on n.oid = relnamespace")
     )
@@ -176,23 +152,15 @@ def _changes(
                 f"{server.place}: {wanted.name} is there and Wattledger did not make it. Rename it, or set"
                 " publication.postgresql.schema_prefix"
             )
-        fresh = registry.fingerprints(connection, snapshot.folder, wanted.table)
+        fresh = snapshots.fingerprints(connection, snapshot.folder, wanted.table)
         retyped = [] if before is None else shapes.retyped_columns(wanted, shapes.columns_of(server, *name))
         dates = list({**(before.loaded if before else {}), **fresh}) if retyped else []
-        dates = dates or registry.changed(fresh, before.loaded if before else {})
+        dates = dates or snapshots.changed(fresh, before.loaded if before else {})
         has_key = before.has_key if before is not None and before.key == str(wanted.key) else bool(wanted.key.columns)
         if has_key and dates:
             has_key = shapes.keeps_its_key(connection, wanted, _chosen(wanted, dates))
         yield _Change(wanted, before, fresh, dates, has_key, retyped)
     server.commit()
-
-
-def _publication_table(connection: duckdb.DuckDBPyConnection) -> Table:
-    columns = connection.execute(
-        "select column_name, data_type from duckdb_columns() where database_name = current_database()"
-        " and schema_name = 'published' and table_name = 'publication' order by column_index"
-    ).fetchall()
-    return Table("published", "publication", tuple(columns))
 
 
 def _shape(server: Server, change: _Change) -> None:
@@ -212,7 +180,7 @@ def _shape(server: Server, change: _Change) -> None:
     shapes.missing_columns(server, wanted, present)
 
 
-def _load(snapshot: _Snapshot, server: Server, prefix: str, change: _Change, done: Loaded) -> None:
+def _load(snapshot: Snapshot, server: Server, prefix: str, change: _Change, done: Loaded) -> None:
     """Replace the rows of the changed dates; nothing of it is visible before the commit."""
     wanted, held = change.wanted, change.held
     if held is None:

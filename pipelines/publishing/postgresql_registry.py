@@ -10,21 +10,15 @@ is not in the registry is another person's: nothing here changes or drops it.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import date
-from pathlib import Path
-
-import duckdb
 
 from pipelines.publishing.postgresql_server import Server, quoted
-from pipelines.publishing.published_tables import Table
+from pipelines.publishing.snapshots import Fingerprints
 from pipelines.warehouse.database import literal
 
 SCHEMA = "wattledger"
 Name = tuple[str, str]  # schema (with the prefix) and table
-Fingerprints = dict[date | None, str]
 
 
 @dataclass
@@ -113,36 +107,5 @@ def forget(server: Server, prefix: str, name: Name) -> None:
     server.execute(*(f"delete from {own}.{table} where {chosen}" for table in ("tables", "columns", "loaded")))
 
 
-def fingerprints(snapshot: duckdb.DuckDBPyConnection, folder: Path, table: Table) -> Fingerprints:
-    """A fingerprint of the rows of each date, which differs where they do; of None in a table without dates.
-
-    Of tables of intervals it is the date's Parquet file, which publications share as long as its rows stay: so a day
-    costs the same after years. Of all others it is a hash of the rows.
-    """
-    shape = hashlib.blake2b(repr(table.columns).encode(), digest_size=4).hexdigest()
-    if table.is_fine_grained:
-        files = sorted((folder / "parquet" / table.schema / table.name).glob("date=*.parquet"))
-        if files:
-            return {
-                date.fromisoformat(path.stem.removeprefix("date=")): f"{shape} file {_identity(path)}" for path in files
-            }
-    on = "date" if ("date", "DATE") in table.columns else "cast(null as date)"
-    rows = snapshot.execute(
-        f"select {on}, format('{{}} {{}} {{}}', count(*), bit_xor(hash(t)), sum(cast(hash(t) as hugeint)))"
-        f" from {table} as t group by 1"
-    ).fetchall()
-    return {on: f"{shape} rows {seen}" for on, seen in rows}
-
-
-def _identity(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
-
-
 def _or_null(value: object) -> str:
     return "null" if value is None else literal(value)
-
-
-def changed(new: Mapping[date | None, str], old: Mapping[date | None, str]) -> list[date | None]:
-    """The dates whose rows differ, came or went."""
-    return [on for on in {**old, **new} if new.get(on) != old.get(on)]

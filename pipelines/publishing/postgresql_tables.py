@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 
+from pipelines.publishing import snapshots
 from pipelines.publishing.postgresql_server import NULLS_NOT_DISTINCT_VERSION, PostgresqlError, Server, quoted
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse.contracts import Mart
@@ -126,17 +127,7 @@ def wanted_tables(
     snapshot: duckdb.DuckDBPyConnection, tables: Collection[Table], prefix: str, marts: Mapping[str, Mart]
 ) -> list[Wanted]:
     """What PostgreSQL should have of each table; PostgresqlError for a name that it would cut."""
-    comments: dict[tuple[str, str], dict[str, str]] = {}
-    for schema, table, column, comment in snapshot.execute(
-        """
-        select schema_name, table_name, '', comment from duckdb_tables()
-        where database_name = current_database() and comment is not null
-        union all
-        select schema_name, table_name, column_name, comment from duckdb_columns()
-        where database_name = current_database() and comment is not null
-        """
-    ).fetchall():
-        comments.setdefault((schema, table), {})[column] = comment.replace("\0", NUL_SIGN)
+    comments = snapshots.comments(snapshot)
     found = []
     for table in tables:
         for name in (f"{prefix}{table.schema}", table.name, *(name for name, _ in table.columns)):
@@ -145,7 +136,10 @@ def wanted_tables(
                     f"{table.schema}.{table.name}: the name {name!r} cannot be one of PostgreSQL, expected at most"
                     f" {NAME_BYTES} bytes without NUL. Rename it in the project, or shorten schema_prefix"
                 )
-        described = comments.get((table.schema, table.name), {})
+        described = {
+            column: comment.replace("\0", NUL_SIGN)
+            for column, comment in comments.get((table.schema, table.name), {}).items()
+        }
         found.append(Wanted(table, f"{prefix}{table.schema}", _key(table, marts), described))
     return found
 
