@@ -70,15 +70,15 @@ focus: $(FOCUS_READY)  ## the validator of FOCUS files in .venv/focus, for its t
 superset: $(SUPERSET_READY)  ## Apache Superset in .venv/superset (Python 3.11 or 3.12: SUPERSET_PYTHON=/path/to/python3.12); then bi/README.md
 
 superset-bundle:  ## the Superset dashboards as data/superset.zip: DATABASE=path/of/wattledger.duckdb, or DATABASE=postgresql://…
-	@python3 bi/superset/bundle.py --database '$(DATABASE)' --schema-prefix '$(SCHEMA_PREFIX)' --output data/superset.zip
+	@python3 bi/superset/bundle.py --schema-prefix '$(SCHEMA_PREFIX)' --output data/superset.zip
 
 metrics: $(METRICS_READY)  ## MetricFlow in .venv: ratios at any grain by name (docs/metrics.md)
 
 report-shots: $(READY)  ## the newest fleet report of FLEET on a desktop, a phone, in the dark and on paper, in data/report-shots (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots $(FLEET) data/report-shots
 
-bi-shots: $(READY) $(SUPERSET_READY)  ## the three Superset dashboards on the newest snapshot of FLEET, in data/bi-shots (needs Chromium)
-	@$(BIN)/python -m tests.bi.dashboards $(FLEET) data/bi-shots
+bi-shots: $(READY) $(SUPERSET_READY)  ## the three Superset dashboards on the newest snapshot of FLEET, in SHOTS, data/bi-shots (needs Chromium)
+	@$(BIN)/python -m tests.bi.dashboards $(FLEET) $(or $(SHOTS),data/bi-shots)
 
 report-picture: $(READY)  ## the picture of the report in README, from the demo as it was published last (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots fleets/demo.yaml docs/pictures/fleet_report.png

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -59,6 +60,8 @@ def files(database: str, schema_prefix: str = "") -> dict[str, str]:
 def write(output: Path, database: str, schema_prefix: str = "") -> None:
     """Write the bundle as a zip file that Superset imports."""
     output.parent.mkdir(parents=True, exist_ok=True)
+    output.unlink(missing_ok=True)
+    output.touch(mode=0o600)  # the URI may have a password
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, text in files(database, schema_prefix).items():
             bundle.writestr(f"wattledger/{name}", text)
@@ -68,11 +71,18 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Write bi/superset as a zip file that Superset imports.")
     parser.add_argument(
-        "--database", required=True, help="path of wattledger.duckdb, or a duckdb:/// or postgresql:// URI"
+        "--database",
+        default=os.environ.get("DATABASE"),
+        help="path of wattledger.duckdb, or a duckdb:/// or postgresql:// URI; by default the environment's DATABASE,"
+        " which keeps a password out of the list of processes",
     )
     parser.add_argument("--schema-prefix", default="", help="publication.postgresql.schema_prefix of the fleet file")
     parser.add_argument("--output", type=Path, required=True, help="the zip file; it has the password of the URI")
     given = parser.parse_args()
+    if not given.database:
+        parser.error(
+            "no database: expected --database or DATABASE, the path of wattledger.duckdb or a postgresql:// URI"
+        )
     try:
         write(given.output, given.database, given.schema_prefix)
     except ValueError as error:

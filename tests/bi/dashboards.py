@@ -33,7 +33,7 @@ BOTTOM = """Math.max(...[...document.querySelectorAll('.dashboard-component-char
 
 
 def photograph(page: browser.Page, url: str, board: str, charts: int, to: Path) -> str:
-    """Open a dashboard, write it as PNG once its charts are drawn, and return its text.
+    """Open a dashboard, write it as PNG or WebP once its charts are drawn, and return its text.
 
     AssertionError where they are not all there in READY_SECONDS.
     """
@@ -46,7 +46,7 @@ def photograph(page: browser.Page, url: str, board: str, charts: int, to: Path) 
         time.sleep(0.3)
     time.sleep(1.5)  # the pictures are drawn in motion
     part = {"x": 0, "y": 0, "width": WIDTH, "height": page.value(BOTTOM) + 16, "scale": 1}
-    shot = page.ask("Page.captureScreenshot", format="png", clip=part)
+    shot = page.ask("Page.captureScreenshot", format=to.suffix[1:], clip=part)
     to.write_bytes(base64.b64decode(shot["data"]))
     return page.value("document.body.innerText")
 
@@ -57,7 +57,7 @@ def asked(page: browser.Page) -> list[Mapping[str, Any]]:
 
 
 def main(fleet: str, folder: Path) -> None:
-    """Write operator.png, finance.png and sustainability.png of a fleet's newest snapshot to `folder`."""
+    """Write superset_operator.webp and those of the other dashboards, on a fleet's newest snapshot, to `folder`."""
     snapshot = load_fleet(Path(fleet)).snapshot
     if not snapshot.exists():
         raise SystemExit(f"no snapshot at {snapshot}: run `make run` first")
@@ -70,8 +70,8 @@ def main(fleet: str, folder: Path) -> None:
             browser.browsing(browser.required(), Path(name) / "profile", reaches="127.0.0.1") as page,
         ):
             for board, charts in BOARDS.items():
-                photograph(page, server.url, board, len(charts), folder / f"{board}.png")
-                print(folder / f"{board}.png")
+                photograph(page, server.url, board, len(charts), folder / f"superset_{board}.webp")
+                print(folder / f"superset_{board}.webp")
 
 
 if __name__ == "__main__":
