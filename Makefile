@@ -9,6 +9,7 @@ SPARK_READY := $(VENV)/ready-spark
 DOCS_READY := $(VENV)/ready-docs
 FOCUS := $(VENV)/focus
 FOCUS_READY := $(FOCUS)/ready
+METRICS_READY := $(VENV)/ready-metrics
 SQL_READ := $(VENV)/sql-read
 MODELS := $(shell find dbt_project/models dbt_project/tests -name '*.sql')
 MACROS := dbt_project/dbt_project.yml $(shell find dbt_project/macros -name '*.sql')
@@ -19,7 +20,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark lint types docs focus report-shots bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark test-spark-whole lint types docs focus metrics report-shots report-picture bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -37,6 +38,9 @@ test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS
 
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
+
+test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
+test-spark-whole: test-spark  ## test-spark with all of the demo's 28 days and all of dbt's unit tests (twice as long)
 
 # Types and SQL side by side: each takes one core. Of SQL only models that changed are read again, all after a macro.
 lint: $(READY)  ## ruff (rules, format), then mypy beside sqlfluff, which reads what changed since it last passed
@@ -58,8 +62,13 @@ docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked
 
 focus: $(FOCUS_READY)  ## the validator of FOCUS files in .venv/focus, for its tests (needs Python 3.12: FOCUS_PYTHON=/path/to/python3.12)
 
+metrics: $(METRICS_READY)  ## MetricFlow in .venv: ratios at any grain by name (docs/metrics.md)
+
 report-shots: $(READY)  ## the newest fleet report of FLEET on a desktop, a phone, in the dark and on paper, in data/report-shots (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots $(FLEET) data/report-shots
+
+report-picture: $(READY)  ## the picture of the report in README, from the demo as it was published last (needs Chromium)
+	@$(BIN)/python -m tests.report.screenshots fleets/demo.yaml docs/pictures/fleet_report.png
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
@@ -82,13 +91,17 @@ lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 
 		--no-strip-extras --group docs --constraints requirements.lock --output-file $(VENV)/requirements.fresh
 	@(head -n 1 requirements-docs.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
 	@mv $(VENV)/requirements.headed requirements-docs.lock
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-strip-extras --group metrics --constraints requirements.lock --output-file $(VENV)/requirements.fresh
+	@(head -n 1 requirements-metrics.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements-metrics.lock
 	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header \
 		--no-strip-extras --group focus --output-file $(VENV)/requirements.fresh
 	@(head -n 1 requirements-focus.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
 	@mv $(VENV)/requirements.headed requirements-focus.lock && rm $(VENV)/requirements.fresh
 
-clean:  ## remove what was made here: .venv, caches, dbt's target, the site; data/ stays
-	@rm -rf $(VENV) dbt_project/target dbt_project/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+clean:  ## remove what was made here: .venv, caches, dbt's targets, the site; data/ stays
+	@rm -rf $(VENV) dbt_project/target dbt_project/logs bi/metricflow/target bi/metricflow/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.
@@ -119,6 +132,10 @@ $(SPARK_READY): $(READY) requirements-spark.lock
 $(DOCS_READY): $(READY) requirements-docs.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $(DOCS_READY)
+
+$(METRICS_READY): $(READY) requirements-metrics.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-metrics.lock
+	@touch $(METRICS_READY)
 
 # 3.12 alone: on 3.11 one of its lines is no Python, and for 3.13 its numpy has no wheel.
 $(FOCUS_READY): requirements-focus.lock

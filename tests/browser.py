@@ -86,9 +86,21 @@ class Page:
         """The value of a JavaScript expression, which the page's own policy does not forbid to DevTools."""
         return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def photograph(self, at: Path) -> None:
-        """The whole page, not only its window, as PNG."""
-        shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def press(self, key: str) -> None:
+        """Press and release a key: Tab or Enter."""
+        code = {"Tab": 9, "Enter": 13}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        self.ask("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, **text)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
+    def photograph(self, at: Path, above: str | None = None) -> None:
+        """The whole page, not only its window, as PNG; with the CSS selector `above`, what is above the end of it."""
+        clip = {}
+        if above is not None:
+            box = self.value(f"document.querySelector({json.dumps(above)}).getBoundingClientRect().bottom + scrollY")
+            width = self.value("document.documentElement.clientWidth")
+            clip = {"clip": {"x": 0, "y": 0, "width": width, "height": box + 16, "scale": 1}}
+        shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, **clip)
         at.write_bytes(base64.b64decode(shot["data"]))
 
     def printed(self, at: Path) -> None:

@@ -73,10 +73,12 @@ def plant(
     *,
     days: int = 1,
     marts: tuple[str, ...] = (),
+    more_sources: Sequence[Mapping[str, object]] = (),
     **fleet: object,
 ) -> Book:
     """Write the fleet file and the samples of each source (`cluster`, where there is one); nothing is landed.
 
+    `more_sources` of the fleet file read what the test wrote itself.
     Keys of `fleet` are written into the fleet file as they are. `Book.run()` lands and books it; see Book for `marts`.
     """
     by_source = series if isinstance(series, Mapping) else {"cluster": series}
@@ -85,7 +87,7 @@ def plant(
     stated = {
         "fleet": "planted",
         "period": {"start": DAY, "end": DAY + timedelta(days=days)},
-        "sources": [files_source(source, f"recorded/{source}/*.parquet") for source in by_source],
+        "sources": [files_source(source, f"recorded/{source}/*.parquet") for source in by_source] + list(more_sources),
         "sites": [{"name": "west", "zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
         **fleet,
     }

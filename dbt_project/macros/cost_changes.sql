@@ -11,10 +11,12 @@
 {# The name of the row of the whole fleet in the place of a site, model and part. #}
 {% macro whole_fleet() %}'__all__'{% endmacro %}
 
-{# What makes a cost unusual: over 5 % and over 3.5 spreads from what is usual, with at least 14 earlier dates to compare with. The spread is
-   1.4826 × the median absolute deviation, which is the standard deviation of a normal law. #}
+{# What makes a cost unusual: over 5 % and over 3.5 spreads from what is usual, with at least 14 earlier dates to compare with, and a difference
+   of at least 1 % of what the fleet usually costs, whatever that is: it mutes cents of a big fleet and none of a small one. The spread is 1.4826 × the median absolute deviation, which is
+   the standard deviation of a normal law. #}
 {% macro least_history_days() %}14{% endmacro %}
 {% macro least_difference_ratio() %}0.05{% endmacro %}
+{% macro least_fleet_ratio() %}0.01{% endmacro %}
 {% macro least_robust_z() %}3.5{% endmacro %}
 {% macro spreads_per_deviation() %}1.4826{% endmacro %}
 

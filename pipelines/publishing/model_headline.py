@@ -78,6 +78,16 @@ select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), s
     sum(fully_loaded_cost_usd), null, null, null, bool_and(is_cost_complete), bool_and(is_carbon_complete)
 from by_scope
 """
+# All parts of the cost of the same dates; those that the table leaves out, each with its USD.
+_ALL_PARTS = """
+select part, sum(cost_usd) as usd, part in ('capacity', 'energy', 'cooling', 'overhead') as is_in_table,
+    bool_and(is_complete) as is_complete
+from marts.cost_daily
+where basis = 'fully_loaded'
+group by part
+having sum(cost_usd) <> 0
+order by usd desc, part
+"""
 # Device types with a metered energy cost and a rate, and the last date of it.
 _PRICED_TWICE = """
 select device_type, max(date)
@@ -135,8 +145,22 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
-    legend = explained({**_MEANINGS, **reserved, **_inputs(connection, fleet)})
+    legend = explained({**_MEANINGS, **_all_parts(connection), **reserved, **_inputs(connection, fleet)})
     return "\n".join([lines, *notes, legend, *filter(None, [seeded_rates(connection, fleet)])])
+
+
+def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """What the fleet cost with the parts that the table leaves out; nothing where there are none."""
+    parts = connection.execute(_ALL_PARTS).fetchall()
+    others = [f"{part.replace('_', ' ')} {usd:,.2f}" for part, usd, is_in_table, _ in parts if not is_in_table]
+    if not others:
+        return {}
+    least = "" if all(is_complete for *_, is_complete in parts) else "≥ "
+    total = sum(usd for _, usd, *_ in parts)
+    return {
+        "all parts": f"{least}{total:,.2f} USD, the cost in the fleet report and in cost_daily: USD fully loaded and"
+        f" {', '.join(others)}"
+    }
 
 
 def _inputs(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> dict[str, str]:

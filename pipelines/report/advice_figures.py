@@ -18,11 +18,12 @@ SAVINGS = (
     "saving_kwh_month", "saving_kgco2e_month", "saving_energy_usd_month", "saving_usd_month_if_released",
     "saving_kwh_month_if_nodes_off", "risk_ratio",
 )  # fmt: skip
+MONTH_DAYS = 730 / 24  # as in the savings
 STEPS = 5  # on top of the page; the table has all
 
 # What to do, and how; {deployment}, {now}, {then} and the like are filled in.
 WHAT_TO_DO = {
-    "spin_down": ("Stop all engines of {deployment}", "It served no token since {since}."),
+    "spin_down": ("Stop all engines of {deployment}", "It served no token from {since} to {until}."),
     "fewer_replicas": (
         "Run fewer engines of {deployment}: {then} GPUs instead of {now}",
         "The demand of the lookback fits.",
@@ -70,9 +71,10 @@ def saving(row: Row) -> str:
     )
 
 
-def next_steps(found: Sequence[Row], free: Sequence[Row] = ()) -> str:
-    """The top of the page, as HTML: what the fleet should do next and what that saves; `free` are free accelerators."""
-    return _steps(found) + _free_line(free)
+def next_steps(found: Sequence[Row], free: Sequence[Row] = (), day_usd: float | None = None) -> str:
+    """The top of the page, as HTML: what the fleet should do next and what that saves; `free` are free accelerators,
+    `day_usd` is the whole cost of the newest date."""
+    return _steps(found, day_usd) + _free_line(free)
 
 
 def _free_line(free: Sequence[Row]) -> str:
@@ -89,7 +91,7 @@ def _free_line(free: Sequence[Row]) -> str:
     )
 
 
-def _steps(found: Sequence[Row]) -> str:
+def _steps(found: Sequence[Row], day_usd: float | None) -> str:
     changes = [row for row in found if row["kind"] not in NO_CHANGE]
     if not found:
         return "<p>No deployment was booked in the lookback, so there is no advice.</p>"
@@ -103,7 +105,8 @@ def _steps(found: Sequence[Row]) -> str:
     more = (
         f'<p><a href="#advice">{counted(len(changes) - STEPS, "more change")}</a></p>' if len(changes) > STEPS else ""
     )
-    return f"<p>{_summary(changes)}</p><ol>{steps}</ol>{more}"
+    scale = f" A month like the newest date costs {amount(day_usd * MONTH_DAYS, 'USD', 0)}." if day_usd else ""
+    return f"<p>{_summary(changes)}{scale}</p><ol>{steps}</ol>{more}"
 
 
 def _no_change(found: Sequence[Row]) -> str:
@@ -221,6 +224,7 @@ def _filled(row: Row) -> dict[str, str]:
         "watts": number(row["recommended_power_limit_watts"], 0),
         "others": named(row["shares_with"] or "others"),
         "since": f"{row['lookback_start_at']:%Y-%m-%d}",
+        "until": f"{row['as_of_date']:%Y-%m-%d}",
         "reason": (row["reason_code"] or "reason unknown").replace("_", " ").capitalize(),
     }
 

@@ -46,7 +46,8 @@ def _headline(found: Sequence[Row]) -> Drawn:
         )
     price = "cost_usd_per_output_mtok"
     sentence = (
-        f"On {now['date']} the fleet cost {_least(now)}<b>{amount(now['cost_usd'], 'USD')}</b> and served"
+        f"On {now['date']} the fleet cost {_least(now)}<b>{amount(now['cost_usd'], 'USD')}</b>{_without_others(now)}"
+        " and served"
         f" {amount(now['output_mtok'], 'million output tokens', 1)}: <b>{amount(now[price], 'USD')}</b> per million,"
         f" {change(now[price], day.get(price), 'the day before')} and"
         f" {change(now[price], week.get(price), 'a week before')};"
@@ -57,6 +58,14 @@ def _headline(found: Sequence[Row]) -> Drawn:
         (title, unit or "share of 1", *(row[column] for row in found)) for title, (column, unit, _, _) in TILES.items()
     ]
     return Drawn(sentence, f'<ul class="tiles">{"".join(tiles)}</ul>', table("Headline figures", columns, numbers))
+
+
+def _without_others(row: Row) -> str:
+    """The part of the cost that `make run` prints, where hosting and the like come on top."""
+    cost, accelerators = row["cost_usd"], row["accelerator_cost_usd"]
+    if not cost or not accelerators or abs(cost - accelerators) < 0.005:
+        return ""
+    return f" ({amount(accelerators, 'USD')} of it for accelerators and their electricity)"
 
 
 def _least(row: Row) -> str:
@@ -162,7 +171,8 @@ def _models(found: Sequence[Row]) -> Drawn:
     silent = [row for row in found if not row["output_mtok"] and not row["model"].startswith("__")]
     lost = total(silent, "cost_usd")
     sentence = (
-        f"In the last 28 dates the fleet cost <b>{amount(cost, 'USD', 0)}</b>, most of it for {named(first['model'])}"
+        f"In the last 28 dates the fleet cost <b>{amount(cost, 'USD', 0)}</b>, the largest part for"
+        f" {named(first['model'])}"
         f" ({amount(first['cost_usd'], 'USD', 0)})"
         if cost
         else f"What the fleet cost in the last 28 dates is {UNKNOWN}"
@@ -204,10 +214,11 @@ HEADLINE = Figure(
     "headline",
     "The newest date against the day and the week before",
     "cost: every part of the fleet's cost that has a price (accelerators, electricity, cooling, hosting, operations and"
-    " the like), also of what served nothing, over all output tokens. Electricity and CO2e: accelerators and hosts,"
-    " × PUE. Energy per token and idle energy: the booked meters of the scope with the most energy (accelerators"
-    " alone, or whole servers), idle time included. A week before is"
-    " the same weekday.",
+    " the like), also of what served nothing, over all output tokens. The tables of make run and model_daily have"
+    " accelerators and their electricity alone (capacity, energy, cooling, overhead); here the other parts come on top."
+    " Electricity, and CO2e by the grid's factor: accelerators and hosts, × PUE. Energy per token and idle energy: the"
+    " booked meters of the scope with the most energy (accelerators alone, or whole servers), idle time included. A"
+    " week before is the same weekday.",
     "No date is published yet.",
     _headline,
 )
@@ -224,7 +235,8 @@ OVER_TIME = Figure(
 MODELS = Figure(
     "models",
     "Models in the last 28 dates",
-    "cost: fully loaded, so the cost of free accelerators is in it by GPU-time. kWh and CO2e: accelerators and hosts,"
+    "cost: fully loaded, so the cost of free accelerators is in it by GPU-time, and all parts, so it is more than what"
+    " make run prints (accelerators and their electricity). kWh and CO2e: accelerators and hosts,"
     " × PUE. J per token and idle energy: the booked meters (accelerators alone, or whole servers).",
     "No model was booked.",
     _models,

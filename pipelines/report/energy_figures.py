@@ -112,9 +112,9 @@ def _idle(found: Sequence[Row]) -> Drawn:
     if kwh is None:
         return Drawn("The idle electricity is unknown: no site has a PUE.", "")
     sentence = (
-        f"Idle accelerators drew <b>{amount(kwh, 'kWh', 0)}</b> in the last 28 dates, {amount(energy, 'USD', 0)} of"
-        f" electricity and <b>{amount(capacity, 'USD', 0)}</b> of accelerator hours; most of it was of"
-        f" {named(biggest[0])} ({amount(biggest[1], 'kWh', 0)}, {biggest[2]})."
+        f"Idle energy was <b>{amount(kwh, 'kWh', 0)}</b> in the last 28 dates, {amount(energy, 'USD', 0)} of"
+        f" electricity, and the hours in which nothing ran cost <b>{amount(capacity, 'USD', 0)}</b>; the largest part"
+        f" was of {named(biggest[0])} ({amount(biggest[1], 'kWh', 0)}, {biggest[2]})."
     )
     columns = {
         "model": NAME, "account": TEXT, "kWh": 1, "GPU-hours": 1, "kg CO2e": 1, "USD electricity": 2,

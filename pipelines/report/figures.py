@@ -68,7 +68,7 @@ def html(figure: Figure, connection: duckdb.DuckDBPyConnection) -> str:
         drawn.picture,
         f'<p class="boundary"><b>Includes:</b> {text(figure.boundary)}</p>',
         opened("Numbers of this picture", drawn.numbers) if drawn.numbers else "",
-        opened("SQL query", f"<pre><code>{text_of(figure.query)}</code></pre>"),
+        opened("SQL query", _query(figure)),
     ]
     return _section(figure, "".join(parts))
 
@@ -76,6 +76,12 @@ def html(figure: Figure, connection: duckdb.DuckDBPyConnection) -> str:
 def text_of(query: str) -> str:
     """A query as HTML; its line breaks stay."""
     return "\n".join(text(line) for line in statements.read(__file__, query).rstrip().split("\n"))
+
+
+def _query(figure: Figure) -> str:
+    # A long line scrolls sideways: by the keyboard, too.
+    name = f'tabindex="0" role="region" aria-label="SQL query: {text(figure.title)}"'
+    return f"<pre {name}><code>{text_of(figure.query)}</code></pre>"
 
 
 def _section(figure: Figure, contents: str) -> str:

@@ -44,7 +44,7 @@ def _parts(found: Sequence[Row]) -> Drawn:
     sentence = (
         f"The fleet cost <b>{amount(total, 'USD', 0)}</b> in the last 28 dates, {percent(totals[ranked[0]] / total)}"
         " of it"
-        f" {_words(ranked[0])}; what no model pays of it is {listed(remainders)}."
+        f" {_words(ranked[0])}. How much of it no model pays depends on the basis: {listed(remainders)}."
     )
     if not all(row["is_complete"] for row in found):
         sentence += " A price is missing for a part of it, so it is at least that."
@@ -87,12 +87,18 @@ def _bills(found: Sequence[Row]) -> Drawn:
     numbers = [
         (
             f"{row['billing_month']:%Y-%m}", row["site"], _words(row["kind"]), row["billed_usd"],
-            row["computed_cost_usd"], row["difference_usd"], row["difference_ratio"], row["billed_hours"],
+            row["computed_cost_usd"], row["difference_usd"], _share_of_difference(row), row["billed_hours"],
             row["booked_hours"], row["is_complete"],
         )
         for row in found
     ]  # fmt: skip
     return Drawn(sentence, table("Bills against what is computed", columns, numbers))
+
+
+def _share_of_difference(row: Row) -> float | None:
+    """The difference as a share; none where it is no cent, which is what the table shows beside it."""
+    is_none = row["difference_usd"] is not None and abs(row["difference_usd"]) < 0.005
+    return 0.0 if is_none else row["difference_ratio"]
 
 
 def _partial_load(found: Sequence[Row]) -> Drawn:

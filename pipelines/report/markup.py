@@ -116,7 +116,7 @@ def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]
     more = len(rows) - SHOWN_ROWS
     note = f"<p>… and {more:,} more rows: the query gives them all.</p>" if more > 0 else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption, quote=True)}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Table: {escape(caption, quote=True)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
         f"{note}"
     )

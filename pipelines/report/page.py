@@ -39,11 +39,14 @@ def page(path: Path) -> str:
     """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes."""
     with database.connect(path, read_only=True) as connection:
         (made,) = figures.rows(connection, "publication")
-        advice, free = (_rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS))
+        advice, free, days = (_rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS, HEADLINE))
         sections = [_section(title, contents, connection) for title, contents in SECTIONS.items()]
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
     fleet = text(made["fleet"])
-    steps = "<p>No advice in this publication.</p>" if advice is None else advice_figures.next_steps(advice, free or ())
+    day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
+    steps = "<p>No advice in this publication.</p>"
+    if advice is not None:
+        steps = advice_figures.next_steps(advice, free or (), day_usd)
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

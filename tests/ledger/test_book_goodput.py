@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -58,7 +59,7 @@ def minutes() -> list[int]:
 
 def board(engine: str, activity: float | None = None) -> Rows:
     """A board that the engine's pod holds all day."""
-    labels = {"UUID": f"GPU-{engine}", "Hostname": "n1", "modelName": "NVIDIA A100-SXM4-80GB", **pod(engine)}
+    labels = {"UUID": f"GPU-{engine}", "Hostname": "promised-1", "modelName": "NVIDIA A100-SXM4-80GB", **pod(engine)}
     for second in minutes()[::5]:
         at = MIDNIGHT + timedelta(seconds=second)
         yield "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, at, 1e9 + WATTS * 1000.0 * second
@@ -127,6 +128,21 @@ def write_log(path: Path, model: str, asked: list[Asked]) -> None:
 
 def book_of(folder: Path, rows: Rows, models: list[dict[str, object]], *logs: str) -> Book:
     """The day, landed and booked."""
+    fleet = {
+        "fleet": "promised",
+        "period": {"start": DAY, "end": DAY + timedelta(days=1)},
+        "sites": [{"name": "west", "zone": "unknown", "pue": 1.2}],
+        **entries(folder, rows, models, *logs),
+    }
+    path = folder / "fleet.yaml"
+    path.write_text(yaml.safe_dump(fleet, sort_keys=False), encoding="utf-8")
+    made = Book.of(path, folder / "data")
+    made.run()
+    return made
+
+
+def entries(folder: Path, rows: Rows, models: list[dict[str, object]], *logs: str) -> dict[str, Any]:
+    """The keys of a fleet file that name these samples, models and logs; the samples are written into `folder`."""
     held = list(rows)
     table = pa.table(
         {
@@ -136,21 +152,13 @@ def book_of(folder: Path, rows: Rows, models: list[dict[str, object]], *logs: st
             "value": [value for *_, value in held],
         }
     )
-    record(table, folder / "recorded")
+    record(table, folder / "recorded" / "promised")
     columns = {"duration_seconds": "seconds", "ttft_seconds": "ttft", "status": "status"}
-    fleet = {
-        "fleet": "promised",
-        "period": {"start": DAY, "end": DAY + timedelta(days=1)},
-        "sources": [files_source("cluster", "recorded/*.parquet")],
+    return {
+        "sources": [files_source("promised", "recorded/promised/*.parquet")],
         "requests": [{"name": log, "kind": "access_log", "path": f"{log}.jsonl", "columns": columns} for log in logs],
-        "sites": [{"name": "west", "zone": "unknown", "pue": 1.2}],
         "models": models,
     }
-    path = folder / "fleet.yaml"
-    path.write_text(yaml.safe_dump(fleet, sort_keys=False), encoding="utf-8")
-    made = Book.of(path, folder / "data")
-    made.run()
-    return made
 
 
 # --- a day by hand ----------------------------------------------------------------------------------------------------
@@ -215,6 +223,11 @@ def stepped_tokens() -> Rows:
 
 def goodput_book(folder: Path) -> Book:
     """All of these engines and logs, landed and booked in a folder of its own."""
+    return book_of(folder, *goodput_day(folder))
+
+
+def goodput_day(folder: Path) -> tuple[Rows, list[dict[str, object]], str, str]:
+    """All of these engines' samples and models, and the names of their logs, which are written into `folder`."""
     write_log(folder / "edge.jsonl", "logged", LOGGED)
     write_log(folder / "edge.jsonl", "stepped", STEPPED)
     write_log(folder / "edge.jsonl", "sampled", LOGGED[:3])
@@ -251,7 +264,7 @@ def goodput_book(folder: Path) -> Book:
             for kind in ("exact", "bounds")
         ),
     ]
-    return book_of(folder, rows(), models, "edge", "audit")
+    return rows(), models, "edge", "audit"
 
 
 @pytest.fixture(scope="module")

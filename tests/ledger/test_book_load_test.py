@@ -10,14 +10,15 @@ import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from tests.books import Book
 
-START = datetime(2026, 10, 1, 12, tzinfo=UTC)
+DAY = date(2026, 10, 15)
+START = datetime(2026, 10, 15, 12, tzinfo=UTC)
 SECONDS = 180
 TTFT_SECONDS = 0.5
 
@@ -70,7 +71,7 @@ def write_artifacts(folder: Path) -> None:
         run.mkdir(parents=True)
         config = {
             "models": {"items": [{"name": "meta/llama-3.3-70b"}]},
-            "endpoint": {"urls": ["http://n1:8000"]},
+            "endpoint": {"urls": ["http://lab-1:8000"]},
             "phases": [{"name": "profiling", "kind": "profiling", "concurrency": phase.concurrency}],
         }
         (run / "profile_export_aiperf.json").write_text(json.dumps({"input_config": config}))
@@ -104,7 +105,7 @@ def write_power(path: Path) -> None:
             (p.board_watts for p, s in zip(PHASES, starts(), strict=True) if 0 <= (at - s).total_seconds() <= SECONDS),
             100,
         )
-        lines += [f"{at.isoformat()},n1,GPU-{board},NVIDIA H100 80GB HBM3,{watts}" for board in ("a", "b")]
+        lines += [f"{at.isoformat()},lab-1,GPU-{board},NVIDIA H100 80GB HBM3,{watts}" for board in ("a", "b")]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -116,7 +117,7 @@ def write_tokens(path: Path) -> None:
         at = START + timedelta(seconds=after)
         done = [min(max((at - start).total_seconds() / SECONDS, 0), 1) for start in starts()]
         tokens = sum(phase.requests * 1000 * part for phase, part in zip(PHASES, done, strict=True))
-        lines.append(f"{at.isoformat()},n1:8000,meta/llama-3.3-70b,{tokens}")
+        lines.append(f"{at.isoformat()},lab-1:8000,meta/llama-3.3-70b,{tokens}")
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -141,30 +142,37 @@ def sweep_book(folder: Path, **more: object) -> Book:
         {"name": "engine", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [tokens]},
     ]
     boards = [
-        {"device_uuid": f"GPU-{board}", "engine": "n1:8000", "start_at": "2026-10-01T00:00:00Z"} for board in ("a", "b")
+        {"device_uuid": f"GPU-{board}", "engine": "lab-1:8000", "start_at": f"{DAY}T00:00:00Z"} for board in ("a", "b")
     ]
     return load_test_book(folder, grid_seconds=10, sources=sources, assignments=boards, **more)
 
 
-def load_test_book(folder: Path, **more: object) -> Book:
-    """The load test, landed and booked in a folder of its own; `more` keys are written into its fleet file."""
+def entries(folder: Path) -> dict[str, Any]:
+    """The load test's keys of a fleet file, and the files that they name, written into `folder`."""
     write_artifacts(folder / "artifacts")
     write_power(folder / "power.csv")
     power = {
         "path": "power.csv",
         "time": "at",
         "labels": {"Hostname": "node", "UUID": "uuid", "modelName": "kind"},
-        "values": {"watts": "DCGM_FI_DEV_POWER_USAGE"},
+        "values": {"DCGM_FI_DEV_POWER_USAGE": "watts"},
     }
+    return {
+        "sources": [{"name": "boards", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [power]}],
+        "requests": [{"name": "load", "kind": "aiperf", "path": "artifacts", "node": "lab-1"}],
+        "sites": [{"name": "lab", "zone": "unknown", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
+        "nodes": [{"name": "lab-1", "site": "lab", "host_watts": 100}],
+        "models": [{"name": "llama-3.3-70b", "aliases": ["meta/llama-3.3-70b"]}],
+    }
+
+
+def load_test_book(folder: Path, **more: object) -> Book:
+    """The load test, landed and booked in a folder of its own; `more` keys are written into its fleet file."""
     fleet = {
         "fleet": "bench",
         "grid_seconds": 60,
-        "period": {"start": date(2026, 10, 1), "end": date(2026, 10, 2)},
-        "sources": [{"name": "boards", "kind": "files", "interval_seconds": 10, "site": "lab", "files": [power]}],
-        "requests": [{"name": "load", "kind": "aiperf", "path": "artifacts", "node": "n1"}],
-        "sites": [{"name": "lab", "zone": "unknown", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
-        "nodes": [{"name": "n1", "site": "lab", "host_watts": 100}],
-        "models": [{"name": "llama-3.3-70b", "aliases": ["meta/llama-3.3-70b"]}],
+        "period": {"start": DAY, "end": DAY + timedelta(days=1)},
+        **entries(folder),
         "cost_rates": [{"device_type": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.0, "source": "the lab's contract"}],
         **more,
     }
@@ -210,11 +218,11 @@ def test_a_phase_has_all_its_columns(book: Book) -> None:
     )
     start_at = START + timedelta(minutes=24)
     assert found == (
-        date(2026, 10, 1),
+        DAY,
         "load/concurrency64",
         start_at,
         start_at + timedelta(seconds=SECONDS),
-        "n1",
+        "lab-1",
         None,
         "llama-3.3-70b",
         "h100-sxm5-80gb",

@@ -10,6 +10,8 @@ from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing.workbook_questions import QUESTIONS
 
 PIPELINES = PROJECT / "pipelines"
+METRICS = PROJECT / "bi/metricflow/models"
+SOURCE = re.compile(r"source\('marts', '(\w+)'\)")
 
 
 def named_in(*patterns: str) -> set[str]:
@@ -32,6 +34,7 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
             "fleet_report": named_in("report/**/*"),
             "workbook": {table for one in QUESTIONS for table in re.findall(r"\bmarts\.(\w+)", one.query)},
             "focus_files": {"focus_cost_and_usage"},
+            "metrics": {name for path in METRICS.glob("*.sql") for name in SOURCE.findall(path.read_text("utf-8"))},
             "history_guard": named_in("publishing/history.py"),
         }.items()
     }

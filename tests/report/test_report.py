@@ -86,21 +86,36 @@ def test_the_headline_is_compared_with_the_day_and_the_week_before(small: str) -
     assert "Cost of the day 5.00 USD day before: ▲ +150 % week before: same" in section(small, "headline")
 
 
+def test_the_headline_names_what_of_the_cost_make_run_prints(tmp_path: Path) -> None:
+    def headline(*costs: dict) -> str:
+        made = publications.write(
+            tmp_path / str(len(costs)), marts_fleet_daily=[fleet_day(NEWEST)], marts_cost_daily=costs
+        )
+        return section(page.page(made), "headline")
+
+    own = [cost(NEWEST, "busy", 3), cost(NEWEST, "busy", 1, "energy"), cost(NEWEST, "busy", 0.5, "cooling")]
+    assert "the fleet cost 4.50 USD and served" in headline(*own)
+    hosting = cost(NEWEST, "busy", 2, "hosting")
+    assert "cost 6.50 USD (4.50 USD of it for accelerators and their electricity) and served" in headline(*own, hosting)
+
+
 def test_the_top_names_what_to_do_and_what_it_saves_the_surest_first(small: str) -> None:
     top = section(small, "next")
     # 15 + 985 + 10 + 990 USD, of which the first two are of high confidence.
     assert "2 changes would save up to 2,000 USD a month and 150 kWh (30 kg CO2e). 1,000 USD of it has" in top
     assert (
         "Stop all engines of llm/silent: saves 100 kWh (15.00 USD) a month, and 985 USD more once the 8 freed GPUs are"
-        " handed back. It served no token since 2026-10-01. Confidence: high. Do it now."
+        " handed back. It served no token from 2026-10-01 to 2026-10-28. Confidence: high. Do it now."
     ) in top
+    # 5 USD × 730 / 24 hours.
+    assert "A month like the newest date costs 152 USD." in top
     assert top.index("llm/silent") < top.index("Run llm/busy on 4 GPUs instead of 8")
 
 
 def test_a_model_without_tokens_has_a_cost_and_no_price(small: str) -> None:
     assert (
-        "In the last 28 dates the fleet cost 12 USD, most of it for busy (11 USD); 1 model served no token and cost 1"
-        " USD, 8.3 % of all."
+        "In the last 28 dates the fleet cost 12 USD, the largest part for busy (11 USD); 1 model served no token and"
+        " cost 1 USD, 8.3 % of all."
     ) in section(small, "models")
     assert "silent 1.00 0.000 0.500 50.0 %" in section(small, "models")
 
@@ -168,7 +183,7 @@ def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> No
     assert "50.0 % of the servers' energy was idle" in section(made, "headline")
     assert "What the fleet cost in the last 28 dates is unknown. Models" in section(made, "models")
     assert "remainder" not in section(made, "models").partition("SQL query")[0]
-    assert "drew 2 kWh in the last 28 dates, unknown USD of electricity" in section(made, "idle-energy")
+    assert "was 2 kWh in the last 28 dates, unknown USD of electricity" in section(made, "idle-energy")
     for name in ("cost-parts", "carbon-by-hour"):
         assert "unknown: no" in section(made, name)
         assert "<svg" not in re.findall(rf'<section[^>]* id="{name}".*?</section>', made, re.DOTALL)[0]

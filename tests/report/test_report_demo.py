@@ -15,14 +15,20 @@ def test_the_demo_report_names_what_to_do_next_and_what_it_saves(four_weeks: tup
     assert "10,572 USD of it has at least medium confidence: begin there." in top
     assert (
         "Stop all engines of llm-research/Kimi-K2.5: saves 201 kWh (30.21 USD) a month, and 7,008 USD more once the 8"
-        " freed GPUs are handed back. It served no token since 2026-10-01. Confidence: high. Do it now."
+        " freed GPUs are handed back. It served no token from 2026-10-01 to 2026-10-28. Confidence: high. Do it now."
     ) in top
     assert "handing them back saves 657 USD more a month" in top
     # The same totals as in docs/finance.md.
     assert (
-        "The fleet cost 21,374 USD in the last 28 dates, 84 % of it capacity; what no model pays of it is 21,272 USD on"
-        " marginal, 15,448 USD on usage, 814 USD on allocation and 0 USD on fully loaded."
+        "The fleet cost 21,374 USD in the last 28 dates, 84 % of it capacity. How much of it no model pays depends on"
+        " the basis: 21,272 USD on marginal, 15,448 USD on usage, 814 USD on allocation and 0 USD on fully loaded."
     ) in section(made, "cost-parts")
     assert "the biggest difference is electricity at west: 20.61 USD (3.0 %)" in section(made, "bills")
     assert "28 of 28 dates are published" in section(made, "quality")
+    # 763.51 USD a day, of which model_daily has 662.17; × 730 / 24.
+    assert "A month like the newest date costs 23,223 USD." in top
+    assert "the fleet cost 763.51 USD (662.17 USD of it for accelerators and their electricity)" in section(
+        made, "headline"
+    )
+    assert "No alarm" in section(made, "alarms")
     assert "nan" not in made.lower().replace("unallocated", "").split()

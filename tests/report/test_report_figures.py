@@ -69,7 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
             {"billing_month": NEWEST.replace(day=1), "site": "west", "kind": kind, "billed_usd": billed,
                 "computed_cost_usd": 100, "difference_usd": billed - 100, "difference_ratio": (billed - 100) / 100,
                 "is_complete": True}
-            for kind, billed in (("electricity", 103), ("rental", 101))
+            for kind, billed in (("electricity", 103), ("rental", 101), ("hosting", 99.999))
         ],
         # 2 and 4 kWh at 100 and 400 g: 1,800 g over 6 kWh are 300 g each; the mean hour of the grid has 250.
         marts_model_hourly=[
@@ -114,8 +114,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         (
             "cost-parts",
-            "The fleet cost 100 USD in the last 28 dates, 90 % of it capacity; what no model pays of it is 20 USD on"
-            " allocation and 0 USD on fully loaded.",
+            "The fleet cost 100 USD in the last 28 dates, 90 % of it capacity. How much of it no model pays depends on"
+            " the basis: 20 USD on allocation and 0 USD on fully loaded.",
         ),
         (
             "efficiency-curves",
@@ -124,8 +124,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "idle-energy",
-            "Idle accelerators drew 40 kWh in the last 28 dates, 4 USD of electricity and 40 USD of accelerator hours;"
-            " most of it was of busy (40 kWh, 75 % of it parked).",
+            "Idle energy was 40 kWh in the last 28 dates, 4 USD of electricity, and the hours in which nothing ran cost"
+            " 40 USD; the largest part was of busy (40 kWh, 75 % of it parked).",
         ),
         (
             "free-boards",
@@ -139,7 +139,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "bills",
-            "Bills of October 2026 are 204.00 USD, 4.00 USD more than what is computed for the same hours; the biggest"
+            "Bills of October 2026 are 304.00 USD, 4.00 USD more than what is computed for the same hours; the biggest"
             " difference is electricity at west: 3.00 USD (3.0 %).",
         ),
         (
@@ -175,6 +175,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
 )  # fmt: skip
 def test_sentences_follow_from_their_rows(made: str, figure: str, sentence: str) -> None:
     assert sentence in section(made, figure)
+
+
+def test_a_bill_that_differs_by_no_cent_differs_by_no_percent(made: str) -> None:
+    shown = section(made, "bills")
+    assert "west electricity 103.00 100.00 3.00 3.0 %" in shown
+    assert "west hosting 100.00 100.00 0.00 0.0 %" in shown
 
 
 def test_axes_mark_round_values() -> None:

@@ -22,6 +22,8 @@ from pipelines.spark.committed_marts import Committed, committed_rows
 from tests import messy
 from tests.books import Book, command, validation_data
 from tests.ledger import (
+    test_book_goodput,
+    test_book_load_test,
     test_claims,
     test_engines_identity,
     test_free_boards,
@@ -30,15 +32,13 @@ from tests.ledger import (
     test_money,
     test_scrape_copies,
 )
-from tests.ledger.test_book_goodput import DAY, goodput_book
-from tests.ledger.test_book_load_test import PHASES, load_test_book
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
-from tests.spark import cluster, parity
+from tests.spark import IS_WHOLE, cluster, parity
 from tests.spark.parity import lake_of
 
-# Of the demo's 28 days; WATTLEDGER_SPARK_DAYS sets another number.
-DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28"))
+# Of the demo's days.
+DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28" if IS_WHOLE else "8"))
 
 
 def building(
@@ -106,47 +106,28 @@ def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_no
     assert Committed.of(lake).run_id != first.run_id
 
 
-def test_a_load_test_beside_published_results_is_the_same_on_both_engines(
-    spark_driver: cluster.Driver, tmp_path: Path
-) -> None:
-    """Results that were really published, of now and earlier, and the lab's own phases."""
-    validation_data()
-    entry = {"kind": "inferencex", "as_of": "2026-06-11"}
-    published = [
-        {"name": name, "path": f"${{WATTLEDGER_VALIDATION_DATA}}/inferencex/{name}.json", **entry}
-        for name in ("benchmarks", "history")
-    ]
-    book, lake = load_test_book(tmp_path, benchmarks=published), tmp_path / "lake"
-    dates = (date(2026, 10, 1), date(2026, 10, 2))
-    raw = lake_of(book, lake)
-    building(spark_driver, book, lake, dates, raw, master=cluster.LOCAL).result(timeout=2400)
-    assert compared(book, lake, "load test", *dates) == 0
-    assert book.query("select count(*) from marts.load_test_phases") == [(len(PHASES),)]
-    origins = "select origin, count(*) > 400 from marts.platform_results group by origin order by origin"
-    assert book.query(origins) == [("own_window", False), ("published", True)]
-
-
-def test_a_days_goodput_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
-    book, lake = goodput_book(tmp_path), tmp_path / "lake"
-    dates = (DAY, DAY + timedelta(days=1))
-    raw = lake_of(book, lake)
-    building(spark_driver, book, lake, dates, raw, master=cluster.LOCAL).result(timeout=2400)
-    assert compared(book, lake, "goodput", *dates) == 0
-    bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
-    assert book.query(bases) == [("histograms",), ("requests",), (None,)]
-
-
 def test_ordinary_mess_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
-    """What the tests of identity, handovers, claims, silences, money and free boards planted, in one fleet."""
+    """What the tests of identity, handovers, claims, silences, money and free boards planted, a day's goodput and a
+    load test beside published results, in one fleet: each build on Spark plans the same 180 models."""
     book, lake = planted_book(tmp_path), tmp_path / "lake"
     dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
     raw = lake_of(book, lake)
     building(spark_driver, book, lake, dates, raw, master=cluster.LOCAL).result(timeout=2400)
     assert compared(book, lake, "ordinary mess", *dates) == 0
 
+    # Nothing that was planted is missing from both.
+    assert book.query("select count(*) from marts.load_test_phases") == [(len(test_book_load_test.PHASES),)]
+    origins = "select origin, count(*) > 400 from marts.platform_results group by origin order by origin"
+    assert book.query(origins) == [("own_window", False), ("published", True)]
+    bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
+    assert book.query(bases) == [("histograms",), ("requests",), (None,)]
+
 
 def planted_book(folder: Path) -> Book:
     """Three days of every planted fleet at once, booked on DuckDB."""
+    validation_data()
+    load_test = test_book_load_test.entries(folder)
+    goodput = test_book_goodput.entries(folder, *test_book_goodput.goodput_day(folder))
     free = [*test_free_boards.west(), *test_free_boards.east(), *test_free_boards.elsewhere()]
     series = {
         "messy": messy.series(),
@@ -167,15 +148,24 @@ def planted_book(folder: Path) -> Book:
     entries: dict[str, Any] = {
         **money,
         "sites": [*money["sites"], *others],
-        "nodes": [*money["nodes"], *test_free_boards.PLACES],
+        "nodes": [*money["nodes"], *test_free_boards.PLACES, *load_test["nodes"]],
         "devices": [*test_claims.LISTED, *money["devices"], test_free_boards.SPARE],
-        "models": test_engines_identity.MODELS,
+        "models": [*test_engines_identity.MODELS, *goodput["models"], *load_test["models"]],
+        "requests": [*goodput["requests"], *load_test["requests"]],
+        "benchmarks": [published(name) for name in ("benchmarks", "history")],
         "engines": [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}],
         "max_spread_days": 0.25,
     }
-    book = plant(folder, series, days=3, **entries)
+    sources = [*goodput["sources"], *load_test["sources"]]
+    book = plant(folder, series, days=3, more_sources=sources, **entries)
     book.run()
     return book
+
+
+def published(name: str) -> dict[str, str]:
+    """Results that were really published, of now and earlier."""
+    path = f"${{WATTLEDGER_VALIDATION_DATA}}/inferencex/{name}.json"
+    return {"name": name, "path": path, "kind": "inferencex", "as_of": "2026-06-11"}
 
 
 def of_namespace(name: str, series: Iterable[Series]) -> list[Series]:

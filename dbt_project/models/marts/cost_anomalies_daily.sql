@@ -122,6 +122,17 @@ compared as (
 
 ),
 
+-- What a difference is to the fleet: a part of few dollars may double without anything to look at.
+fleet_days as (
+
+    select
+        date,
+        usual_usd
+    from compared
+    where scope = 'fleet'
+
+),
+
 movers as (
 
     select
@@ -149,6 +160,7 @@ final as (
         cast(compared.usual_usd as double) as usual_usd,
         cast(cast(compared.cost_usd as double) - compared.usual_usd as double) as difference_usd,
         {{ ratio('cast(compared.cost_usd as double) - compared.usual_usd', 'compared.usual_usd') }} as difference_ratio,
+        {{ ratio('cast(compared.cost_usd as double) - compared.usual_usd', 'fleet_days.usual_usd') }} as fleet_difference_ratio,
         {{ ratio('cast(compared.cost_usd as double) - compared.usual_usd', 'compared.spread_usd') }} as robust_z,
         cast(compared.history_days as integer) as history_days,
         case
@@ -156,6 +168,7 @@ final as (
             else
                 abs(cast(compared.cost_usd as double) - compared.usual_usd) > {{ least_difference_ratio() }} * abs(compared.usual_usd)
                 and abs(cast(compared.cost_usd as double) - compared.usual_usd) > {{ least_robust_z() }} * coalesce(compared.spread_usd, 0)
+                and abs(cast(compared.cost_usd as double) - compared.usual_usd) >= {{ least_fleet_ratio() }} * coalesce(abs(fleet_days.usual_usd), 0)
         end as is_anomaly,
         case when compared.scope = 'fleet' then movers.site end as moved_site,
         case when compared.scope = 'fleet' then movers.model end as moved_model,
@@ -164,6 +177,7 @@ final as (
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
     from compared
     cross join lookback
+    left join fleet_days on compared.date = fleet_days.date
     left join movers on compared.date = movers.date and compared.scope = 'fleet' and movers.place = 1
     where compared.cost_usd is not null
 

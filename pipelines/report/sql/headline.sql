@@ -30,7 +30,12 @@ fleet as (
 
 -- Every basis with its remainder is the whole cost of the fleet, so any one of them gives it.
 costs as (
-    select date, sum(cost_usd) as cost_usd, bool_and(is_complete) as is_cost_complete
+    select
+        date,
+        sum(cost_usd) as cost_usd,
+        -- What model_daily and `make run` show.
+        sum(cost_usd) filter (part in ('capacity', 'energy', 'cooling', 'overhead')) as accelerator_cost_usd,
+        bool_and(is_complete) as is_cost_complete
     from marts.cost_daily
     where basis = 'fully_loaded'
     group by date
@@ -39,6 +44,7 @@ costs as (
 select
     compared.date,
     costs.cost_usd,
+    costs.accelerator_cost_usd,
     1.0 * costs.cost_usd / nullif(fleet.output_mtok, 0) as cost_usd_per_output_mtok,
     coalesce(costs.is_cost_complete, false) as is_cost_complete,
     fleet.output_mtok,
