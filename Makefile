@@ -9,6 +9,8 @@ SPARK_READY := $(VENV)/ready-spark
 DOCS_READY := $(VENV)/ready-docs
 FOCUS := $(VENV)/focus
 FOCUS_READY := $(FOCUS)/ready
+SUPERSET := $(VENV)/superset
+SUPERSET_READY := $(SUPERSET)/ready
 METRICS_READY := $(VENV)/ready-metrics
 SQL_READ := $(VENV)/sql-read
 MODELS := $(shell find dbt_project/models dbt_project/tests -name '*.sql')
@@ -20,7 +22,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark test-spark-whole lint types docs focus metrics report-shots report-picture bench bench-spark lock clean
+.PHONY: help setup run dev test test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -38,6 +40,9 @@ test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS
 
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
+
+test-bi: $(READY) $(SUPERSET_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium); ARGS="-k grafana"
+	@$(BIN)/python -m pytest -o addopts=-ra tests/bi $(ARGS)
 
 test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
 test-spark-whole: test-spark  ## test-spark with all of the demo's 28 days and all of dbt's unit tests (twice as long)
@@ -62,10 +67,18 @@ docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked
 
 focus: $(FOCUS_READY)  ## the validator of FOCUS files in .venv/focus, for its tests (needs Python 3.12: FOCUS_PYTHON=/path/to/python3.12)
 
+superset: $(SUPERSET_READY)  ## Apache Superset in .venv/superset (Python 3.11 or 3.12: SUPERSET_PYTHON=/path/to/python3.12); then bi/README.md
+
+superset-bundle:  ## the Superset dashboards as data/superset.zip: DATABASE=path/of/wattledger.duckdb, or DATABASE=postgresql://…
+	@python3 bi/superset/bundle.py --schema-prefix '$(SCHEMA_PREFIX)' --output data/superset.zip
+
 metrics: $(METRICS_READY)  ## MetricFlow in .venv: ratios at any grain by name (docs/metrics.md)
 
 report-shots: $(READY)  ## the newest fleet report of FLEET on a desktop, a phone, in the dark and on paper, in data/report-shots (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots $(FLEET) data/report-shots
+
+bi-shots: $(READY) $(SUPERSET_READY)  ## the three Superset dashboards on the newest snapshot of FLEET, in SHOTS, data/bi-shots (needs Chromium)
+	@$(BIN)/python -m tests.bi.dashboards $(FLEET) $(or $(SHOTS),data/bi-shots)
 
 report-picture: $(READY)  ## the picture of the report in README, from the demo as it was published last (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots fleets/demo.yaml docs/pictures/fleet_report.png
@@ -98,7 +111,11 @@ lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 
 	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header \
 		--no-strip-extras --group focus --output-file $(VENV)/requirements.fresh
 	@(head -n 1 requirements-focus.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
-	@mv $(VENV)/requirements.headed requirements-focus.lock && rm $(VENV)/requirements.fresh
+	@mv $(VENV)/requirements.headed requirements-focus.lock
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-strip-extras --group superset --output-file $(VENV)/requirements.fresh
+	@(head -n 1 requirements-superset.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements-superset.lock && rm $(VENV)/requirements.fresh
 
 clean:  ## remove what was made here: .venv, caches, dbt's targets, the site; data/ stays
 	@rm -rf $(VENV) dbt_project/target dbt_project/logs bi/metricflow/target bi/metricflow/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
@@ -152,3 +169,19 @@ $(FOCUS_READY): requirements-focus.lock
 	rm -rf $(FOCUS); $$found -m venv $(FOCUS); \
 	$(FOCUS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-focus.lock
 	@touch $(FOCUS_READY)
+
+# 3.11 or 3.12: for 3.13 its numpy has no wheel.
+$(SUPERSET_READY): requirements-superset.lock
+	@set -e; found=; \
+	for python in $(SUPERSET_PYTHON) $(PYTHON) python3.11 python3.12 python3 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.1[12]*/bin/python3; do \
+		if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; then \
+			found=$$python; break; \
+		fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "Superset 6.1 needs Python 3.11 or 3.12, and found neither on the PATH nor in pyenv." >&2; \
+		echo "Install one, or name it: make SUPERSET_PYTHON=/path/to/python3.12 superset" >&2; exit 1; \
+	fi; \
+	rm -rf $(SUPERSET); $$found -m venv $(SUPERSET); \
+	$(SUPERSET)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-superset.lock
+	@touch $(SUPERSET_READY)

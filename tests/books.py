@@ -155,6 +155,16 @@ def command(fleet: Path, data: Path, *options: object, **more: str) -> subproces
     )
 
 
+# Who used which joules and tokens, and the balances: two fifths of the models, for tests that book a fleet many times.
+LEDGER = (
+    "energy_ledger",
+    "token_ledger",
+    "model_hourly",
+    "reconciliation_daily",
+    "token_reconciliation_daily",
+    "series_daily",
+)
+
 # What dbt keeps of a parsed project, in its folder `target`.
 PARSED = "partial_parse.msgpack"
 

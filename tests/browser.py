@@ -39,12 +39,14 @@ def required() -> str:
 
 @dataclass
 class Page:
-    """One tab. `requests` has the address of everything that it asked for, `messages` what its console shows."""
+    """One tab. `requests` has the address of everything that it asked for, `posted` address and body of what it sent,
+    `messages` what its console shows."""
 
     to_browser: int
     from_browser: int
     session: str = ""
     requests: list[str] = field(default_factory=list)
+    posted: list[tuple[str, str]] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     _last: int = 0
     _read: bytes = b""
@@ -121,7 +123,10 @@ class Page:
             case "Page.loadEventFired":
                 self._loaded = True
             case "Network.requestWillBeSent":
-                self.requests.append(parameters["request"]["url"])
+                request = parameters["request"]
+                self.requests.append(request["url"])
+                if "postData" in request:
+                    self.posted.append((request["url"], request["postData"]))
             case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown":
                 self.messages.append(json.dumps(parameters))
             case "Log.entryAdded":
@@ -133,13 +138,17 @@ class Page:
 
 
 @contextmanager
-def browsing(program: str, profile: Path) -> Iterator[Page]:
-    """A tab of a browser that can reach no network: no name has an address, and every proxy is a closed port."""
+def browsing(program: str, profile: Path, *, reaches: str = "") -> Iterator[Page]:
+    """A tab of a browser that can reach no network: no name has an address, and every proxy is a closed port.
+
+    With `reaches`, that address of this machine alone: a server that a test started.
+    """
+    rules = "MAP * ~NOTFOUND" + (f", EXCLUDE {reaches}" if reaches else "")
     its_input, our_output = os.pipe()
     our_input, its_output = os.pipe()
     command = [
         *(program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"),
-        *("--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9", f"--user-data-dir={profile}"),
+        *(f"--host-resolver-rules={rules}", "--proxy-server=127.0.0.1:9", f"--user-data-dir={profile}"),
         *("--disable-background-networking", "--disable-component-update", "about:blank"),
     ]
     # DevTools reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.

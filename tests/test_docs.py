@@ -19,7 +19,7 @@ PAGES = sorted(
     [
         *DOCS.rglob("*.md"),
         *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-        *(PROJECT / folder / "README.md" for folder in ("fleets", "dbt_project/seeds")),
+        *(PROJECT / folder / "README.md" for folder in ("bi", "fleets", "dbt_project/seeds")),
     ]
 )
 MARTS = sorted((PROJECT / "dbt_project" / "models" / "marts").rglob("*.sql"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.books import (
+    LEDGER,
     Book,
     at,
     day,
@@ -86,7 +87,7 @@ def test_an_engine_that_starts_before_midnight_is_booked_alike_in_any_order(tmp_
     )
     found = []
     for name, order in {"forward": (1, 2, 3), "backward": (3, 2, 1)}.items():
-        book = Book.of(fleet, tmp_path / name)
+        book = Book.of(fleet, tmp_path / name, marts=LEDGER)
         for number in order:
             book.run(on(f"10-0{number}"), on(f"10-0{number}") + timedelta(days=1))
         found.append((book.hashes(), book.query("select sum(tokens)::double from marts.token_ledger")))

@@ -10,6 +10,7 @@ from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing.workbook_questions import QUESTIONS
 
 PIPELINES = PROJECT / "pipelines"
+BI = PROJECT / "bi"
 METRICS = PROJECT / "bi/metricflow/models"
 SOURCE = re.compile(r"source\('marts', '(\w+)'\)")
 
@@ -36,6 +37,12 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
             "focus_files": {"focus_cost_and_usage"},
             "metrics": {name for path in METRICS.glob("*.sql") for name in SOURCE.findall(path.read_text("utf-8"))},
             "history_guard": named_in("publishing/history.py"),
+            "superset_dashboards": {path.stem for path in (BI / "superset" / "datasets").rglob("*.yaml")},
+            "grafana_dashboards": {
+                table
+                for path in (BI / "grafana").glob("*.json")
+                for table in re.findall(r"\bmarts\.(\w+)", path.read_text())
+            },
         }.items()
     }
     assert all(one["owner"]["name"] and one["description"] for one in exposures.values())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.books import Book, broken_project
+from tests.books import LEDGER, Book, broken_project
 from tests.planted import (
     A100,
     DAY,
@@ -377,7 +377,7 @@ def apart(folder: Path) -> Book:
     for metric, labels, samples in boards():
         if labels.get("UUID", "GPU-resume") in ("GPU-resume", "GPU-part", "GPU-dead", "GPU-wall-gauge", "GPU-noon"):
             (counters if metric == ENERGY else gauges).append((metric, labels, samples))
-    return plant(folder, {"counters": counters, "gauges": gauges}, days=2, max_spread_days=0.25)
+    return plant(folder, {"counters": counters, "gauges": gauges}, days=2, marts=LEDGER, max_spread_days=0.25)
 
 
 def test_day_by_day_gives_the_same_book(at_once: Book, tmp_path: Path) -> None:

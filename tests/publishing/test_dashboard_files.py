@@ -1,0 +1,97 @@
+"""The files of `bi/superset` and `bi/grafana` name tables and columns that there are; the bundle has the right address.
+
+Quick, without a Superset: what they return is tested by `make test-bi`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+
+from bi.superset import bundle
+from pipelines.fleet.fleet_file import PROJECT
+from tests.report import publications
+
+SUPERSET = PROJECT / "bi" / "superset"
+DATASETS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(SUPERSET.rglob("datasets/*/*.yaml"))}
+CHARTS = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(SUPERSET.glob("charts/*.yaml"))]
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A publication without rows, with every table and column of the contracts."""
+    return publications.write(tmp_path_factory.mktemp("empty"))
+
+
+def test_each_metric_runs_on_the_published_tables(empty: Path) -> None:
+    with closing(duckdb.connect(str(empty), read_only=True)) as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        for name, dataset in DATASETS.items():
+            computed = [one["expression"] for one in dataset["columns"] if one.get("expression")]
+            plain = [f'"{one["column_name"]}"' for one in dataset["columns"] if not one.get("expression")]
+            for asked in (", ".join(plain + computed), ", ".join(one["expression"] for one in dataset["metrics"])):
+                connection.execute(f"select {asked} from {dataset['schema']}.{name}")
+
+
+def test_each_metric_divides_sums() -> None:
+    metrics = {
+        (name, one["metric_name"]): one["expression"] for name, all_ in DATASETS.items() for one in all_["metrics"]
+    }
+    # One grid factor per hour and site: the average of it is it.
+    averages = {key for key, expression in metrics.items() if re.search(r"\bavg\(|_ratio\)|_per_\w+\)", expression)}
+    assert averages == {("site_carbon_hourly", "grid_gco2e_per_kwh")}
+    divided = [expression for expression in metrics.values() if re.search(r"/ (?!3\.6e6|1e\d)", expression)]
+    assert len(divided) > 20
+    assert [one for one in divided if "sum(" not in one or "/ nullif(sum(" not in one] == []
+
+
+def test_each_chart_names_what_its_dataset_has() -> None:
+    by_uuid = {dataset["uuid"]: dataset for dataset in DATASETS.values()}
+    for chart in CHARTS:
+        dataset = by_uuid[chart["dataset_uuid"]]
+        (query,) = json.loads(chart["query_context"])["queries"]
+        columns = [one["sqlExpression"] if isinstance(one, dict) else one for one in query["columns"]]
+        filtered = [one["col"] for one in query["filters"]]
+        assert {*columns, *filtered} <= {one["column_name"] for one in dataset["columns"]}, chart["slice_name"]
+        assert {*(query.get("metrics") or [])} <= {one["metric_name"] for one in dataset["metrics"]}, chart[
+            "slice_name"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        (
+            "/srv/published/wattledger.duckdb",
+            "duckdb:////srv/published/wattledger.duckdb?access_mode=READ_ONLY&timezone=UTC",
+        ),
+        ("duckdb:////srv/x.duckdb?timezone=UTC", "duckdb:////srv/x.duckdb?timezone=UTC&access_mode=READ_ONLY"),
+        ("postgres://bi:x@db/l", "postgresql://bi:x@db/l?options=-c%20timezone%3DUTC"),
+        (
+            "postgresql+psycopg2://bi:x@db/l?sslmode=require",
+            "postgresql+psycopg2://bi:x@db/l?sslmode=require&options=-c%20timezone%3DUTC",
+        ),
+    ],
+)
+def test_an_address_is_read_only_and_in_utc(given: str, address: str) -> None:
+    assert bundle.address(given) == address
+
+
+def test_the_bundle_takes_an_address_and_a_schema_prefix() -> None:
+    password = "a'b\"c\\1: #%40"
+    files = bundle.files(f"postgresql://bi:{password}@db/ledger", "mine_")
+    assert len(files) == len(CHARTS) + len(DATASETS) + 5
+    database = yaml.safe_load(files["databases/Wattledger.yaml"])
+    assert database["sqlalchemy_uri"] == f"postgresql://bi:{password}@db/ledger?options=-c%20timezone%3DUTC"
+    assert yaml.safe_load(files["datasets/Wattledger/model_daily.yaml"])["schema"] == "mine_marts"
+
+
+def test_another_kind_of_database_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"database mysql: expected the path of wattledger\.duckdb"):
+        bundle.address("mysql://bi@db/ledger")
