@@ -12,6 +12,8 @@ FOCUS_READY := $(FOCUS)/ready
 SUPERSET := $(VENV)/superset
 SUPERSET_READY := $(SUPERSET)/ready
 METRICS_READY := $(VENV)/ready-metrics
+GRAFANA := $(VENV)/grafana
+GRAFANA_READY := $(GRAFANA)/ready
 SQL_READ := $(VENV)/sql-read
 MODELS := $(shell find dbt_project/models dbt_project/tests -name '*.sql')
 MACROS := dbt_project/dbt_project.yml $(shell find dbt_project/macros -name '*.sql')
@@ -41,7 +43,7 @@ test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS
 test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
 
-test-bi: $(READY) $(SUPERSET_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium); ARGS="-k grafana"
+test-bi: $(READY) $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium and npm); ARGS="-k grafana"
 	@$(BIN)/python -m pytest -o addopts=-ra tests/bi $(ARGS)
 
 test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
@@ -185,3 +187,9 @@ $(SUPERSET_READY): requirements-superset.lock
 	rm -rf $(SUPERSET); $$found -m venv $(SUPERSET); \
 	$(SUPERSET)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-superset.lock
 	@touch $(SUPERSET_READY)
+
+# Grafana's published types of a dashboard, and the compiler that checks its files against them.
+$(GRAFANA_READY): tests/bi/grafana_schema/package.json tests/bi/grafana_schema/package-lock.json
+	@mkdir -p $(GRAFANA) && cp $^ $(GRAFANA)
+	@npm ci --prefix $(GRAFANA) --ignore-scripts --no-audit --no-fund --silent
+	@touch $(GRAFANA_READY)
