@@ -23,16 +23,19 @@ STEPS = 5  # on top of the page; the table has all
 
 # What to do, and how; {deployment}, {now}, {then} and the like are filled in.
 WHAT_TO_DO = {
-    "spin_down": ("Stop all engines of {deployment}", "It served no token from {since} to {until}."),
+    "spin_down": ("Stop {deployment}", "It served no token from {since} to {until}."),
     "fewer_replicas": (
         "Run fewer engines of {deployment}: {then} GPUs instead of {now}",
-        "The demand of the lookback fits.",
+        "They carry all demand seen from {since} to {until}.",
     ),
     "fewer_gpus": (
         "Run {deployment} on {then} GPUs instead of {now}",
-        "The demand of the lookback fits on fewer GPUs per engine.",
+        "Fewer GPUs per engine carry all demand seen from {since} to {until}.",
     ),
-    "smaller_device": ("Move {deployment} to {device}", "The demand of the lookback fits on a smaller accelerator."),
+    "smaller_device": (
+        "Move {deployment} to {device}",
+        "A smaller accelerator carries all demand seen from {since} to {until}.",
+    ),
     "newer_device": ("Move {deployment} to {device}", "It takes fewer joules there."),
     "power_cap": ("Lower the power limit of {deployment} to {watts} W", "It worked under that limit before."),
     "sleep_outside_hours": ("Unload {deployment} in the hours without requests", "The same hours were idle each week."),
@@ -46,6 +49,16 @@ NEXT_STEP = {
     "medium": "Do it for one engine first, and look at its waiting requests for a day.",
     "low": "Try it before you rely on it: run one engine that way for a week and compare with its SLO.",
 }
+# Where there is no other engine that serves meanwhile.
+ONE_ENGINE = {
+    "medium": "It is the only engine: change it when few requests come, and look at its waiting requests for a day.",
+    "low": "Try it before you rely on it. It is the only engine: start the new one beside it and compare with its SLO.",
+}
+# What a size rests on where no load was measured on it.
+THEORY = {
+    "bandwidth_floor": "computed from their memory bandwidth, not measured",
+    "published_benchmark": "by a published benchmark, not measured here",
+}
 
 
 def what_to_do(row: Row) -> str:
@@ -55,18 +68,39 @@ def what_to_do(row: Row) -> str:
 
 def why(row: Row) -> str:
     """Why, as a sentence, as HTML."""
-    return WHAT_TO_DO[row["kind"]][1].format(**_filled(row))
+    reason = WHAT_TO_DO[row["kind"]][1].format(**_filled(row))
+    theory = THEORY.get(row["evidence_basis"])
+    return f"{reason.removesuffix('.')}: {theory}." if theory else reason
+
+
+def next_step(row: Row) -> str:
+    """How to go about it, by the confidence of the advice."""
+    steps = NEXT_STEP | ONE_ENGINE if row["current_replicas"] == 1 else NEXT_STEP
+    return steps.get(row["confidence"], "")
+
+
+def _is_now(row: Row) -> str:
+    """What runs now, as HTML: `1 engine, 8 × a100-sxm4-80gb`."""
+    engines = f"{counted(round(row['current_replicas']), 'engine')}, " if row["current_replicas"] else ""
+    return f"{engines}{number(row['current_gpus'], 0)} × {named(row['device_type'] or 'accelerators')}"
 
 
 def saving(row: Row) -> str:
     """What a month of the change saves, as HTML: the electricity at once, then what handing back accelerators adds."""
     if row["saving_kwh_month"] is None and not row["saving_usd_month_if_released"]:
         return "what it saves is unknown"
-    energy = f"{number(row['saving_kwh_month'], 0)} kWh ({amount(row['saving_energy_usd_month'], 'USD')})"
+    span = (
+        f"{number(row['saving_low'], 0)} to {number(row['saving_high'], 0)} kWh, "
+        if row["saving_low"] is not None and row["saving_high"] is not None
+        else ""
+    )
+    energy = (
+        f"{number(row['saving_kwh_month'], 0)} kWh a month ({span}{amount(row['saving_energy_usd_month'], 'USD', 0)})"
+    )
     if not row["saving_usd_month_if_released"]:
-        return f"saves {energy} a month"
+        return f"saves {energy}"
     return (
-        f"saves {energy} a month, and <b>{amount(row['saving_usd_month_if_released'], 'USD', 0)} more</b>"
+        f"saves {energy}, and <b>{amount(row['saving_usd_month_if_released'], 'USD', 0)} more</b>"
         f" once the {number(row['freed_gpus'], 0)} freed GPUs are handed back"
     )
 
@@ -94,18 +128,23 @@ def _free_line(free: Sequence[Row]) -> str:
 def _steps(found: Sequence[Row], day_usd: float | None) -> str:
     changes = [row for row in found if row["kind"] not in NO_CHANGE]
     if not found:
-        return "<p>No deployment was booked in the lookback, so there is no advice.</p>"
+        return "<p>No deployment was booked in the last 28 dates, so there is no advice.</p>"
     if not changes:
         return f"<p>{_no_change(found)}</p>"
     steps = "".join(
-        f"<li><b>{what_to_do(row)}</b>: {saving(row)}. {why(row)} Confidence: {row['confidence'] or 'unknown'}."
-        f" {NEXT_STEP.get(row['confidence'], '')}</li>"
+        f"<li><b>{what_to_do(row)}</b> (now {_is_now(row)}): {saving(row)}. {why(row)} Confidence:"
+        f" {row['confidence'] or 'unknown'}. {next_step(row)}</li>"
         for row in changes[:STEPS]
     )
     more = (
         f'<p><a href="#advice">{counted(len(changes) - STEPS, "more change")}</a></p>' if len(changes) > STEPS else ""
     )
-    scale = f" A month like the newest date costs {amount(day_usd * MONTH_DAYS, 'USD', 0)}." if day_usd else ""
+    month = amount((day_usd or 0) * MONTH_DAYS, "USD", 0)
+    scale = (
+        f" A month like the newest date costs {month}; of that, hosting and operations are not counted as saved."
+        if day_usd
+        else ""
+    )
     return f"<p>{_summary(changes)}{scale}</p><ol>{steps}</ol>{more}"
 
 
@@ -125,18 +164,28 @@ def _summary(changes: Sequence[Row]) -> str:
     sure = [row for row in changes if row["confidence"] in SURE]
     if total(changes, "most_usd_month") is None:
         return f"{counted(len(changes), 'change')} would help; what that saves is unknown."
+    kwh = total(changes, "saving_kwh_month")
     summary = (
-        f"{counted(len(changes), 'change')} would save up to"
-        f" <b>{amount(total(changes, 'most_usd_month'), 'USD', 0)}</b> a month and"
-        f" {amount(total(changes, 'saving_kwh_month'), 'kWh', 0)}"
-        f" ({amount(total(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})."
+        f"{counted(len(changes), 'change')} would save"
+        f" <b>{amount(total(changes, 'saving_energy_usd_month'), 'USD', 0)}</b> of electricity a month at once"
+        f" ({amount(kwh, 'kWh', 0)}, {amount(total(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})"
     )
-    if sure and len(sure) < len(changes):
-        most = amount(total(sure, "most_usd_month"), "USD", 0)
-        summary += f" <b>{most}</b> of it has at least medium confidence: begin there."
-    if total(changes, "saving_usd_month_if_released"):
-        energy = amount(total(changes, "saving_energy_usd_month"), "USD", 0)
-        summary += f" Until the freed GPUs are handed back, it is the electricity alone: {energy} a month."
+    if total(changes, "saving_kwh_month_if_nodes_off") is not None:
+        column = "saving_kwh_month_if_nodes_off"
+        off = sum((row["saving_kwh_month"] if row[column] is None else row[column]) or 0 for row in changes)
+        summary += f"; {amount(off, 'kWh', 0)} where emptied nodes are switched off as well"
+    summary += "."
+    released = total(changes, "saving_usd_month_if_released")
+    if released:
+        freed = round(sum(row["freed_gpus"] or 0 for row in changes if row["saving_usd_month_if_released"]))
+        summary += f" Handing back {counted(freed, 'freed GPU')} saves <b>{amount(released, 'USD', 0)} more</b> a month"
+        of_sure = total(sure, "saving_usd_month_if_released")
+        if len(sure) < len(changes):
+            summary += f", {amount(of_sure or 0, 'USD', 0)} of it with at least medium confidence: begin there"
+        summary += "."
+    elif sure and len(sure) < len(changes):
+        of_sure = total(sure, "saving_energy_usd_month")
+        summary += f" {amount(of_sure, 'USD', 0)} of it has at least medium confidence: begin there."
     return summary
 
 
@@ -167,16 +216,16 @@ def _advice(found: Sequence[Row]) -> Drawn:
         description="Bars: what each change saves in a month, in USD. The table has the same numbers.",
     ) if drawn else ""  # fmt: skip
     columns = {
-        "deployment": NAME, "what to do": TEXT, "GPUs now": 0, "GPUs then": 0, "kWh": 0, "kg CO2e": 0,
-        "USD for electricity": MONEY, "USD if handed back": 0, "kWh if nodes off": 0, "time short": RATIO,
-        "confidence": TEXT,
+        "deployment": NAME, "what to do": TEXT, "accelerator": NAME, "GPUs now": 0, "GPUs then": 0, "kWh": 0,
+        "kg CO2e": 0, "USD for electricity": MONEY, "USD if handed back": 0, "kWh with nodes off": 0,
+        "time short": RATIO, "enough because": TEXT, "confidence": TEXT,
     }  # fmt: skip
     lines = [
         (
             row["deployment"], f"{row['kind']}: {row['reason_code'] or 'unknown'}".replace("_", " "),
-            row["current_gpus"], _saved(row, "recommended_gpus"),
+            row["device_type"], row["current_gpus"], _saved(row, "recommended_gpus"),
             *(_saved(row, column) for column in SAVINGS),
-            row["confidence"] or "",
+            (row["evidence_basis"] or "").replace("_", " "), row["confidence"] or "",
         )
         for row in found
     ]  # fmt: skip
@@ -194,19 +243,23 @@ def _saved(row: Row, column: str) -> object:
 def _free_boards(found: Sequence[Row]) -> Drawn:
     gpus = sum(row["gpus_now"] for row in found)
     cost, released = total(found, "cost_usd_month"), total(found, "saving_usd_month_if_released")
+    mean = total(found, "gpus_mean")
+    on_average = "" if mean is None else f" ({mean:,.1f} on average in the last 28 dates)"
     sentence = (
-        f"{counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free and cost"
-        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are no spares"
-        f" saves {amount(released, 'USD', 0)} a month, switching them off"
+        f"{counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free{on_average} and cost"
+        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are not kept as"
+        f" spares saves {amount(released, 'USD', 0)} a month, switching them off"
         f" {amount(total(found, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
     )
     columns = {
-        "accelerator": NAME, "site": NAME, "free now": 0, "since (UTC)": TEXT, "W each": 1, "USD/month": MONEY,
-        "kept as spares": TEXT, "fits on them": NAME, "kWh/month if switched off": 1, "USD/month if handed back": MONEY,
+        "accelerator": NAME, "site": NAME, "free now": 0, "mean free": 1, "these since (UTC)": TEXT, "W each": 1,
+        "USD/month": MONEY, "kept as spares": TEXT, "fits on them": NAME, "kWh/month if switched off": 1,
+        "USD/month if handed back": MONEY,
     }  # fmt: skip
     lines = [
         (
-            row["device_type"], row["site"], row["gpus_now"], row["all_free_since_at"], row["watts_per_gpu"],
+            row["device_type"], row["site"], row["gpus_now"], row["gpus_mean"], row["all_free_since_at"],
+            row["watts_per_gpu"],
             row["cost_usd_month"], "yes" if row["is_spare"] else "no", row["fitting_deployment"] or "none",
             row["saving_kwh_month_if_switched_off"], row["saving_usd_month_if_released"],
         )
@@ -232,11 +285,13 @@ def _filled(row: Row) -> dict[str, str]:
 ADVICE = Figure(
     "advice",
     "Advice with savings and next steps",
-    "one change per deployment, from the days of the lookback; a month has 730 hours. kWh are at the facility's meter"
-    " (× PUE). Freed GPUs stay on until they are handed back, which saves the USD of that column on top. kWh if nodes"
-    " off are saved instead of kWh, where nodes are left without a pod and are switched off. Time short is the share of"
-    " those days in which the smaller size would have been too small.",
-    "No advice: no deployment was booked in the lookback.",
+    "one change per deployment, from the last 28 dates; a month has 730 hours. kWh are at the facility's meter (× PUE);"
+    " in brackets on top of the page, what they are in 95 of 100 such months. Freed GPUs stay on until they are handed"
+    " back, which saves the USD of that column on top. kWh with nodes off are saved instead of kWh, where nodes are"
+    " left without a pod and are switched off. Time short is the share of those dates in which the smaller size would"
+    " have been too small; a bandwidth floor is computed, not seen. Confidence is that the smaller size is enough, not"
+    " that of the amount. Hosting and operations are not counted as saved.",
+    "No advice: no deployment was booked in the last 28 dates.",
     _advice,
 )
 FREE_BOARDS = Figure(

@@ -159,7 +159,7 @@ def _over_time_sentence(found: Sequence[Row], fleet: Sequence[Row]) -> str:
     if len(newest) > 1:
         cheap, dear = (choose(newest, key=lambda row: row[price]) for choose in (min, max))
         text += (
-            f"; by model it is from {amount(cheap[price], 'USD')} ({named(cheap['model'])}) to"
+            f"; on {last['date']} by model from {amount(cheap[price], 'USD')} ({named(cheap['model'])}) to"
             f" {amount(dear[price], 'USD')} ({named(dear['model'])})"
         )
     return text + "."
@@ -213,9 +213,10 @@ def _of_tokens(row: Row) -> tuple[object, object, object]:
 HEADLINE = Figure(
     "headline",
     "The newest date against the day and the week before",
-    "cost: every part of the fleet's cost that has a price (accelerators, electricity, cooling, hosting, operations and"
-    " the like), also of what served nothing, over all output tokens. The tables of make run and model_daily have"
-    " accelerators and their electricity alone (capacity, energy, cooling, overhead); here the other parts come on top."
+    "cost: every part of the fleet's cost that has a price (accelerators, electricity, cooling, hosting, operations,"
+    " demand charge, and an internal carbon price where one is stated, which is on no bill), also of what served"
+    " nothing, over all output tokens. The tables of make run and model_daily have accelerators and their electricity"
+    " alone (capacity, energy, cooling, overhead); here the other parts come on top."
     " Electricity, and CO2e by the grid's factor: accelerators and hosts, × PUE. Energy per token and idle energy: the"
     " booked meters of the scope with the most energy (accelerators alone, or whole servers), idle time included. A"
     " week before is the same weekday.",
@@ -225,18 +226,18 @@ HEADLINE = Figure(
 OVER_TIME = Figure(
     "cost_and_energy_over_time",
     "Cost and energy per million output tokens",
-    "cost: fully loaded, all parts with a price. Energy: the booked meters (accelerators alone, or whole servers),"
-    " idle time included, of the meter"
-    " scope with the most energy, where tokens were counted. The six models with the highest cost have lines of their"
-    " own; the whole fleet includes models without tokens. At most 28 dates.",
+    "cost: all parts with a price, and what no model holds by GPU-time. Energy: the booked meters (accelerators alone,"
+    " or whole servers), idle time included, of the meter scope with the most energy, where tokens were counted. The"
+    " six models with the highest cost have lines of their own; the whole fleet includes models without tokens. At"
+    " most 28 dates.",
     "No date is published yet.",
     _over_time,
 )
 MODELS = Figure(
     "models",
     "Models in the last 28 dates",
-    "cost: fully loaded, so the cost of free accelerators is in it by GPU-time, and all parts, so it is more than what"
-    " make run prints (accelerators and their electricity). kWh and CO2e: accelerators and hosts,"
+    "cost: all parts with a price, and free accelerators by GPU-time; so it is more than what make run prints"
+    " (accelerators and their electricity). kWh and CO2e: accelerators and hosts,"
     " × PUE. J per token and idle energy: the booked meters (accelerators alone, or whole servers).",
     "No model was booked.",
     _models,

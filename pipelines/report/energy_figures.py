@@ -1,4 +1,4 @@
-"""Where the joules go: J/token against load, idle energy by model and account, and the carbon of each hour.
+"""Where the joules go: J/token against load, idle energy by model and kind, and the carbon of each hour.
 
 Add here a figure in joules, kWh or CO2e. Keep out dollars, unless they are of the same kWh.
 """
@@ -45,7 +45,7 @@ def _curves(found: Sequence[Row]) -> Drawn:
     )  # fmt: skip
     newest = next((row["date"] for row in found if row["is_newest_date"]), None)
     sentence = (
-        f"On {newest}, {'; '.join(phrases[:NAMED_CURVES])}."
+        f"On {newest}, while it served, {'; '.join(phrases[:NAMED_CURVES])}."
         if phrases
         else "No model served tokens on the newest date, so no curve has a point of it."
     )
@@ -77,9 +77,9 @@ def _against_best(row: Row, best: Row | None) -> str:
         return f"{now} (no load was seen long enough to be its best)"
     times = row["joules_per_token"] / best["joules_per_token"]
     if times <= 1.005:
-        return f"{now}, its best load"
+        return f"{now}, the best load seen"
     return (
-        f"{now}, {times:,.2f} times the {amount(best['joules_per_token'], 'J')} of its best load"
+        f"{now}, {times:,.2f} times the {amount(best['joules_per_token'], 'J')} of the best load seen"
         f" ({number(best['tokens_per_second_per_gpu'], 1)} tokens/s per GPU)"
     )
 
@@ -106,18 +106,20 @@ def _idle(found: Sequence[Row]) -> Drawn:
         )
     picture = bars(
         drawn, list(ACCOUNTS.values()), unit="idle kWh in the last 28 dates",
-        description="Bars: idle electricity in kWh, per model and account. The table has the same numbers.",
+        description="Bars: idle electricity in kWh, per model and kind. The table has the same numbers.",
     )  # fmt: skip
     kwh, energy, capacity = (total(found, column) for column in ("idle_kwh", "energy_usd", "capacity_usd"))
     if kwh is None:
         return Drawn("The idle electricity is unknown: no site has a PUE.", "")
+    whole = found[0]["fleet_kwh"]
+    share = f", {percent(kwh / whole)} of the fleet's {amount(whole, 'kWh', 0)} with hosts and cooling" if whole else ""
     sentence = (
-        f"Idle energy was <b>{amount(kwh, 'kWh', 0)}</b> in the last 28 dates, {amount(energy, 'USD', 0)} of"
-        f" electricity, and the hours in which nothing ran cost <b>{amount(capacity, 'USD', 0)}</b>; the largest part"
-        f" was of {named(biggest[0])} ({amount(biggest[1], 'kWh', 0)}, {biggest[2]})."
+        f"Idle energy was <b>{amount(kwh, 'kWh', 0)}</b> in the last 28 dates{share}: {amount(energy, 'USD', 0)} of"
+        f" electricity. The hours in which nothing ran cost <b>{amount(capacity, 'USD', 0)}</b> besides. The model with"
+        f" the most is {named(biggest[0])} ({amount(biggest[1], 'kWh', 0)}, {biggest[2]})."
     )
     columns = {
-        "model": NAME, "account": TEXT, "kWh": 1, "GPU-hours": 1, "kg CO2e": 1, "USD electricity": 2,
+        "model": NAME, "kind": TEXT, "kWh": 1, "GPU-hours": 1, "kg CO2e": 1, "USD electricity": 2,
         "USD accelerator hours": 2,
     }  # fmt: skip
     numbers = [
@@ -206,22 +208,18 @@ CURVES = Figure(
     "efficiency_curves",
     "Energy per token against load",
     "intervals with tokens only; the joules of the deployment's own meters (accelerators, or whole servers), over the"
-    " tokens that the table names (output, or"
-    " output and"
-    " computed input). Lines are the load levels of the lookback, circles the newest date. At most seven curves, those"
-    " with the most energy.",
-    "No curve: no deployment served tokens with its power metered in the lookback.",
+    " tokens that the table names (output, or output and computed input). Lines are the load levels of the last 28"
+    " dates, circles the newest date. At most seven curves, those with the most energy.",
+    "No curve: no deployment served tokens with its power metered in the last 28 dates.",
     _curves,
 )
 IDLE = Figure(
     "idle_energy",
-    "Idle energy by model and account",
-    "electricity at the facility's meter (hosts, × PUE) in the last 28 dates. Idle floor: what the loaded model draws"
-    " while"
-    " it works, whatever it serves. Parked: model loaded, nothing to do. Asleep: weights unloaded. No model: free"
-    " accelerators. Accelerator hours: the price of the hours in which nothing ran; for the idle floor that of the"
-    " inactive"
-    " part of active intervals.",
+    "Idle energy by model and kind",
+    "electricity at the facility's meter (hosts, × PUE) in the last 28 dates. Idle floor: of a model that works, the"
+    " power that it would draw without requests. Parked: model loaded, nothing to do. Asleep: weights unloaded. No"
+    " model: free accelerators. Accelerator hours: the price of the hours in which nothing ran; for the idle floor"
+    " that of the inactive part of active intervals.",
     "No idle energy is booked in the last 28 dates.",
     _idle,
 )

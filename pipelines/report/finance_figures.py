@@ -30,21 +30,22 @@ def _parts(found: Sequence[Row]) -> Drawn:
     series.append(REMAINDER)
     if not any(totals.values()):
         return Drawn("What the fleet cost is unknown: no part of it has a price.", "")
-    drawn, remainders = [], []
+    drawn, charges = [], []
     for basis, of_basis in groupby(found, key=lambda row: row["basis"]):
         amounts = dict.fromkeys(range(len(series)), 0.0)
         for row in of_basis:
             own = ranked.index(row["part"]) if row["part"] in ranked else len(ranked)
             place = len(series) - 1 if row["is_remainder"] else min(own, OWN_PARTS)
             amounts[place] += row["cost_usd"] or 0
-        remainders.append(f"{amount(amounts[len(series) - 1], 'USD', 0)} on {_words(basis)}")
+        charged = sum(amounts.values()) - amounts[len(series) - 1]
+        charges.append(f"{amount(charged, 'USD', 0)} on {_words(basis)}")
         parts = [(place, value, f"{value:,.2f} USD") for place, value in amounts.items()]
         drawn.append(Bar(_words(basis), parts, f"{sum(amounts.values()):,.0f}"))
     total = sum(totals.values())
     sentence = (
         f"The fleet cost <b>{amount(total, 'USD', 0)}</b> in the last 28 dates, {percent(totals[ranked[0]] / total)}"
         " of it"
-        f" {_words(ranked[0])}. How much of it no model pays depends on the basis: {listed(remainders)}."
+        f" {_words(ranked[0])}. What models are charged of it depends on the basis: {listed(charges)}."
     )
     if not all(row["is_complete"] for row in found):
         sentence += " A price is missing for a part of it, so it is at least that."
@@ -69,12 +70,13 @@ def _bills(found: Sequence[Row]) -> Drawn:
     if compared:
         first = compared[0]
         billed, computed = (sum(row[column] for row in compared) for column in ("billed_usd", "computed_cost_usd"))
+        so_far = "" if all(row["is_complete"] for row in compared) else " so far"
         more = "more" if billed >= computed else "less"
         sentence = (
-            f"Bills of {month:%B %Y} are <b>{amount(billed, 'USD')}</b>, {amount(abs(billed - computed), 'USD')}"
-            f" {more} than"
-            f" what is computed for the same hours; the biggest difference is {_words(first['kind'])} at"
-            f" {named(first['site'])}: {amount(first['difference_usd'], 'USD')}"
+            f"Bills of {month:%B %Y}{so_far} are <b>{amount(billed, 'USD')}</b>,"
+            f" {amount(abs(billed - computed), 'USD')} {more} than what is computed for the same hours; the biggest"
+            f" difference is {_words(first['kind'])} at {named(first['site'])}:"
+            f" {amount(first['difference_usd'], 'USD')}"
             + (f" ({percent(first['difference_ratio'])})" if first["difference_ratio"] is not None else "")
             + "."
         )
@@ -116,24 +118,26 @@ def _partial_load(found: Sequence[Row]) -> Drawn:
         drawn.append(Line(rows[0]["name"], points))
         for row in rows:
             if row["is_actual"]:
-                shown = f"{row['name']}, the lookback: {_load(row)}"
+                shown = f"{row['name']}, the last 28 dates: {_load(row)}"
                 marks.append(Mark(row["capacity_ratio"], row["effective_cost_usd_per_mtok"], series, shown))
                 if row["price_ratio"] is not None and (worst is None or row["price_ratio"] > worst["price_ratio"]):
                     worst = row
-    sentence = "No deployment had a load in the lookback that its capacity is known for."
+    sentence = "No deployment had a load in the last 28 dates that its capacity is known for."
     if worst is not None:
+        at_least = " (at least: the highest load seen)" if worst["is_capacity_lower_bound"] else ""
         full = worst["effective_cost_usd_per_mtok"] / worst["price_ratio"]
         sentence = (
-            f"{named(worst['name'])} paid most for unused capacity: at {percent(worst['capacity_ratio'])} of its load a"
-            f" million {_words(worst['tokens_basis'])} tokens cost"
-            f" <b>{amount(worst['effective_cost_usd_per_mtok'], 'USD')}</b>,"
-            f" {worst['price_ratio']:,.1f} times the {amount(full, 'USD')} of full accelerators."
+            f"{named(worst['name'])} paid most for unused capacity: in the last 28 dates, at"
+            f" {percent(worst['capacity_ratio'])} of the load that its accelerators could carry{at_least}, a million"
+            f" {_words(worst['tokens_basis'])} tokens cost"
+            f" <b>{amount(worst['effective_cost_usd_per_mtok'], 'USD')}</b>, {worst['price_ratio']:,.1f} times the"
+            f" {amount(full, 'USD')} of full accelerators (hours and electricity)."
         )
     picture = lines(
         drawn, x, y, marks=marks, x_title="share of the load that its accelerators could carry",
         y_title="USD per million tokens" + (", log scale" if y.is_log else ""),
-        description="Lines: USD per million tokens by load, one line per model; circles are the load of the lookback."
-        " The table has the same numbers.",
+        description="Lines: USD per million tokens by load, one line per model; circles are the last 28 dates. The"
+        " table has the same numbers.",
     )  # fmt: skip
     columns = {
         "model": NAME, "load": RATIO, "USD per million tokens": 3, "times the full price": 2, "tokens": TEXT,
@@ -144,7 +148,7 @@ def _partial_load(found: Sequence[Row]) -> Drawn:
             row["name"], row["capacity_ratio"], row["effective_cost_usd_per_mtok"], row["price_ratio"],
             row["tokens_basis"], _words(row["watts_basis"]),
             _words(row["capacity_basis"]) + (" (at least)" if row["is_capacity_lower_bound"] else ""),
-            "the lookback" if row["is_actual"] else "stated load",
+            "the last 28 dates" if row["is_actual"] else "stated load",
         )
         for row in found
     ]  # fmt: skip
@@ -164,11 +168,9 @@ def _words(name: str | None) -> str:
 PARTS = Figure(
     "cost_parts",
     "Cost by part and basis, with its remainder",
-    "all sites, every part that has a price. Marginal: the energy of the work alone. Usage: also the hours in which a"
-    " model"
-    " worked. Allocation: all hours that it claimed. Fully loaded: also its share of what no model holds. Each bar is"
-    " the"
-    " same total; docs/finance.md has the formulas.",
+    "all sites, every part that has a price, an internal carbon price included. Marginal: the energy of the work"
+    " alone. Usage: also the hours in which a model worked. Allocation: all hours that it claimed. Fully loaded: also"
+    " its share of what no model holds. Each bar is the same total; docs/finance.md has the formulas.",
     "No cost: no accelerator has a price in the last 28 dates.",
     _parts,
 )
@@ -186,7 +188,7 @@ PARTIAL_LOAD = Figure(
     "What a token costs at part of the load",
     "accelerator hours and their electricity, at the load that the deployment's accelerators could carry by its SLO,"
     " or by"
-    " the highest load seen (at least). Circles are the load of the lookback. At most seven deployments.",
+    " the highest load seen (at least). Circles are the load of the last 28 dates. At most seven deployments.",
     "No deployment has a known capacity and tokens, so no load can be compared with it.",
     _partial_load,
 )

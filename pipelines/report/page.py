@@ -76,7 +76,8 @@ def _about(made: Row) -> str:
     if made["last_date"] is None:
         return f'<p class="about">{kind} No date is published yet.{held}</p>'
     return (
-        f'<p class="about">{kind} Published dates {made["first_date"]} to {made["last_date"]} (UTC);'
+        f'<p class="about">{kind} Data of {made["first_date"]} to {made["last_date"]} (UTC), published'
+        f" {made['published_at']:%Y-%m-%d %H:%M};"
         f" {made['sites']} site{'' if made['sites'] == 1 else 's'},"
         f" {made['models']} model{'' if made['models'] == 1 else 's'}.{held}</p>"
     )

@@ -139,6 +139,6 @@ CROSSOVER = Figure(
     "prices per GPU-hour of hyperscaler-owned accelerators, power included, over published throughput; the cheapest"
     " result"
     " that is as fast or faster, without interpolation.",
-    "No change: fewer than two platforms have comparable published results.",
+    "Not compared: fewer than two platforms have comparable published results.",
     _crossover,
 )

@@ -8,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.report.figures import Drawn, Figure, Row
-from pipelines.report.markup import NAME, RATIO, TEXT, ratio, table, text
+from pipelines.report.markup import NAME, RATIO, TEXT, named, ratio, table, text
 from pipelines.report.sentences import counted
 
 WHAT_IS_KNOWN = {
     "coverage_ratio": "accelerator time with power readings, of the time that models held",
-    "matched_ratio": "energy in intervals whose tokens were counted too",
+    "matched_ratio": "energy in intervals whose tokens were counted too (that of free accelerators is not)",
     "unknown_energy_ratio": "energy whose use is unknown",
     "priced_ratio": "accelerator time with all its prices",
     "carbon_known_ratio": "energy with a grid factor",
     "hourly_carbon_ratio": "electricity with the hour's own grid factor (the rest: a yearly one)",
     "energy_error_ratio": "error of the meters, ±",
 }
-WHAT = {"meter": "read from", "idle floor": "idle floor from", "host power": "host power from", "claim": "claimed by"}
+WHAT = {
+    "meter": "read from",
+    "idle floor": "idle floor from",
+    "host power": "host power from",
+    "claim": "user known by",
+}
 
 
 def _coverage(found: Sequence[Row]) -> Drawn:
@@ -65,7 +70,8 @@ def _alarms(found: Sequence[Row]) -> Drawn:
     counts = " and ".join(f"{sum(row['alarm'] == kind for row in found):,} × {text(kind)}" for kind in kinds)
     columns = {"date": TEXT, "alarm": TEXT, "where": NAME, "found": TEXT}
     numbers = [(row["date"], row["alarm"], row["what"] or "the fleet", row["found"]) for row in found]
-    newest = f"the newest is of {found[0]['date']}"
+    first = found[0]
+    newest = f"the newest is of {first['date']}: {named(first['what'] or 'the fleet')}, {text(first['found'])}"
     return Drawn(f"In the last 28 dates: {counts}; {newest}.", table("Alarms", columns, numbers))
 
 
@@ -73,9 +79,9 @@ def _estimates(found: Sequence[Row]) -> Drawn:
     share = {(row["what"], row["basis"]): row["energy_ratio"] for row in found}
     sentence = (
         f"{ratio(share.get(('meter', 'counter'), 0))} of the newest date's energy was read from energy counters; for"
-        f" {ratio(share.get(('idle floor', 'device_type_reference'), 0))} the idle floor is a reference of the device"
-        f" type, for {ratio(share.get(('host power', 'stated_watts'), 0))} the power of the host is stated instead of"
-        " measured."
+        f" {ratio(share.get(('idle floor', 'device_type_reference'), 0))} the idle floor (the power without requests)"
+        f" is a reference of the device type, for {ratio(share.get(('host power', 'stated_watts'), 0))} the power of"
+        " the host is stated instead of measured."
     )
     columns = {"what": TEXT, "basis": TEXT, "kWh": 2, "share": RATIO}
     numbers = [
@@ -95,15 +101,17 @@ HELD_BACK = Figure(
     "held_back",
     "Held-back dates",
     "dates and tables that break a rule of the book; readers see their earlier rows, or none.",
-    "No date and no table is held back: every rule of the book holds.",
+    "No date and no table is held back: every check of the book passed.",
     _held_back,
 )
 ALARMS = Figure(
     "alarms",
     "Alarms",
-    "costs far from their usual ones, and meters that two sources read more than 5 % apart. What a run warned about its"
-    " sources is in its output and in Dagster.",
-    "No alarm in the last 28 dates: no unusual cost, and no two sources that read a meter differently.",
+    "budgets that this month's forecast exceeds, costs far from their usual ones, and meters that two sources read more"
+    " than 5 % apart. A cost has a usual one after 14 dates, and a meter is compared where it has two sources. What a"
+    " run warned about its sources is in its output and in Dagster.",
+    "No alarm in the last 28 dates: no budget that will be exceeded, no unusual cost where 14 dates are before it, and"
+    " no meter that its two sources read differently.",
     _alarms,
 )
 ESTIMATES = Figure(

@@ -101,15 +101,62 @@ def test_the_headline_names_what_of_the_cost_make_run_prints(tmp_path: Path) -> 
 
 def test_the_top_names_what_to_do_and_what_it_saves_the_surest_first(small: str) -> None:
     top = section(small, "next")
-    # 15 + 985 + 10 + 990 USD, of which the first two are of high confidence.
-    assert "2 changes would save up to 2,000 USD a month and 150 kWh (30 kg CO2e). 1,000 USD of it has" in top
+    # 15 + 10 USD of electricity; 985 + 990 USD for 8 + 4 GPUs, of which the first is of high confidence.
+    assert "2 changes would save 25 USD of electricity a month at once (150 kWh, 30 kg CO2e)." in top
     assert (
-        "Stop all engines of llm/silent: saves 100 kWh (15.00 USD) a month, and 985 USD more once the 8 freed GPUs are"
+        "Handing back 12 freed GPUs saves 1,975 USD more a month, 985 USD of it with at least medium confidence: begin"
+        " there."
+    ) in top
+    assert (
+        "Stop llm/silent (now 8 × a6000): saves 100 kWh a month (15 USD), and 985 USD more once the 8 freed GPUs are"
         " handed back. It served no token from 2026-10-01 to 2026-10-28. Confidence: high. Do it now."
     ) in top
     # 5 USD × 730 / 24 hours.
-    assert "A month like the newest date costs 152 USD." in top
+    assert (
+        "A month like the newest date costs 152 USD; of that, hosting and operations are not counted as saved." in top
+    )
     assert top.index("llm/silent") < top.index("Run llm/busy on 4 GPUs instead of 8")
+
+
+def test_the_only_engine_is_not_tried_on_and_a_computed_size_is_named(tmp_path: Path) -> None:
+    """56 kWh, between 0 and 114, and 1,130 instead of them with the emptied node off."""
+    steps = {"current_replicas": 1, "confidence": "low", "recommended_gpus": 4, "freed_gpus": 4}
+    theory = advice(
+        "busy", "fewer_gpus", **steps, evidence_basis="bandwidth_floor", saving_kwh_month=56, saving_low=0,
+        saving_high=114, saving_energy_usd_month=8, saving_kwh_month_if_nodes_off=1130,
+    )  # fmt: skip
+    seen = advice("seen", "fewer_gpus", **steps | {"current_replicas": 2}, evidence_basis="highest_observed")
+    top = section(page.page(publications.write(tmp_path, published_right_sizing=[theory, seen])), "next")
+    assert "(56 kWh, unknown kg CO2e); 1,130 kWh where emptied nodes are switched off as well." in top
+    assert (
+        "Run llm/busy on 4 GPUs instead of 8 (now 1 engine, 8 × a6000): saves 56 kWh a month (0 to 114 kWh, 8 USD)."
+        " Fewer GPUs per engine carry all demand seen from 2026-10-01 to 2026-10-28: computed from their memory"
+        " bandwidth, not measured. Confidence: low. Try it before you rely on it. It is the only engine: start the new"
+        " one beside it and compare with its SLO."
+    ) in top
+    assert (
+        "carry all demand seen from 2026-10-01 to 2026-10-28. Confidence: low. Try it before you rely on it: run" in top
+    )
+
+
+def test_a_budget_that_the_forecast_exceeds_is_an_alarm_and_one_that_it_keeps_is_none(tmp_path: Path) -> None:
+    def budget(name: str, forecast_usd: float, **changes: object) -> dict[str, object]:
+        return {
+            "as_of_date": NEWEST, "billing_month": NEWEST.replace(day=1), "budget": name, "scope": "team",
+            "scope_name": "a", "basis": "allocation", "budget_usd": 20000, "forecast_usd": forecast_usd,
+            "expected_overrun_usd": max(forecast_usd - 20000, 0), "is_in_progress": True, **changes,
+        }  # fmt: skip
+
+    kept, over = budget("kept", 19999), budget("research", 20807.25)
+    past = budget("past", 30000, is_in_progress=False, billing_month=NEWEST.replace(month=9, day=1))
+    days = {"marts_fleet_daily": [fleet_day(NEWEST)]}
+    made = page.page(publications.write(tmp_path / "over", **days, marts_budget_monthly=[kept, over, past]))
+    assert (
+        "In the last 28 dates: 1 × budget will be exceeded; the newest is of 2026-10-28: research (team a), 20,807.25"
+        " USD expected in October 2026 instead of 20,000.00 USD."
+    ) in section(made, "alarms")
+    made = page.page(publications.write(tmp_path / "kept", **days, marts_budget_monthly=[kept, past]))
+    assert "No alarm in the last 28 dates" in section(made, "alarms")
 
 
 def test_a_model_without_tokens_has_a_cost_and_no_price(small: str) -> None:
@@ -135,8 +182,8 @@ def test_every_kind_of_advice_has_its_words() -> None:
 def test_an_empty_publication_gives_a_page_of_reasons(tmp_path: Path) -> None:
     made = page.page(publications.write(tmp_path))
     assert "No date is published yet." in section(made, "headline")
-    assert "No advice: no deployment was booked in the lookback." in section(made, "advice")
-    assert "every rule of the book holds" in section(made, "held-back")
+    assert "No advice: no deployment was booked in the last 28 dates." in section(made, "advice")
+    assert "every check of the book passed" in section(made, "held-back")
     assert "nan" not in Reader(made).text.lower().split()
 
 
@@ -154,7 +201,7 @@ def test_unknown_is_never_shown_as_zero(tmp_path: Path) -> None:
     shown = section(made, "headline")
     assert "the fleet cost unknown USD and served unknown million output tokens: unknown USD per million" in shown
     assert "Electricity unknown kWh" in shown
-    assert "Stop all engines of llm/busy: what it saves is unknown." in section(made, "next")
+    assert "Stop llm/busy (now 8 × a6000): what it saves is unknown." in section(made, "next")
 
 
 def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> None:
@@ -164,7 +211,7 @@ def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> No
     made = page.page(
         publications.write(
             tmp_path,
-            marts_fleet_daily=[fleet_day(NEWEST, **of_node, **no_carbon)],
+            marts_fleet_daily=[fleet_day(NEWEST, **of_node, **no_carbon, facility_energy_kwh=4)],
             marts_model_daily=[model_day(NEWEST, "busy", **of_node, location_gco2e=None)],
             marts_cost_daily=[cost(NEWEST, "busy", None, **of_node), cost(NEWEST, "__remainder__", None, **of_node)],
             marts_idle_power=[{"date": NEWEST, "model": "busy", "account": "parked", "idle_facility_kwh": 2}],
@@ -183,7 +230,9 @@ def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> No
     assert "50.0 % of the servers' energy was idle" in section(made, "headline")
     assert "What the fleet cost in the last 28 dates is unknown. Models" in section(made, "models")
     assert "remainder" not in section(made, "models").partition("SQL query")[0]
-    assert "was 2 kWh in the last 28 dates, unknown USD of electricity" in section(made, "idle-energy")
+    assert "was 2 kWh in the last 28 dates, 50 % of the fleet's 4 kWh with hosts and cooling: unknown USD" in section(
+        made, "idle-energy"
+    )
     for name in ("cost-parts", "carbon-by-hour"):
         assert "unknown: no" in section(made, name)
         assert "<svg" not in re.findall(rf'<section[^>]* id="{name}".*?</section>', made, re.DOTALL)[0]

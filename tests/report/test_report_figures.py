@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
     hours = [MIDNIGHT + timedelta(hours=n) for n in range(2)]
     path = publications.write(
         tmp_path_factory.mktemp("figures"),
-        marts_fleet_daily=[fleet_day(NEWEST)],
+        marts_fleet_daily=[fleet_day(NEWEST, facility_energy_kwh=50)],
         marts_model_daily=[model_day(NEWEST, "busy")],
         # 80 USD are paid by models on allocation, all 100 fully loaded; 90 of the 100 are capacity.
         marts_cost_daily=[
@@ -54,10 +54,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
             for account, kwh in (("parked", 30), ("idle_floor", 10))
         ],
         marts_free_boards=[
-            {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 2, "cost_usd_month": 660,
-                "is_spare": False, "saving_usd_month_if_released": 600, "saving_kwh_month_if_switched_off": 40},
-            {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 1, "cost_usd_month": 330,
-                "is_spare": True},
+            {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 2, "gpus_mean": 1.5,
+                "cost_usd_month": 660, "is_spare": False,
+                "saving_usd_month_if_released": 600, "saving_kwh_month_if_switched_off": 40},
+            {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 1, "gpus_mean": 1,
+                "cost_usd_month": 330, "is_spare": True},
         ],
         marts_partial_load_cost=[
             {**CURVE, "cost_part": part, "capacity_ratio": load, "is_actual": is_actual, "price_ratio": 1 / load,
@@ -114,28 +115,30 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         (
             "cost-parts",
-            "The fleet cost 100 USD in the last 28 dates, 90 % of it capacity. How much of it no model pays depends on"
-            " the basis: 20 USD on allocation and 0 USD on fully loaded.",
+            "The fleet cost 100 USD in the last 28 dates, 90 % of it capacity. What models are charged of it depends on"
+            " the basis: 80 USD on allocation and 100 USD on fully loaded.",
         ),
         (
             "efficiency-curves",
-            "On 2026-10-28, busy took 4.50 J per token at 20.0 tokens/s per GPU, 2.25 times the 2.00 J of its best load"
-            " (40.0 tokens/s per GPU).",
+            "On 2026-10-28, while it served, busy took 4.50 J per token at 20.0 tokens/s per GPU, 2.25 times the 2.00 J"
+            " of the best load seen (40.0 tokens/s per GPU).",
         ),
         (
             "idle-energy",
-            "Idle energy was 40 kWh in the last 28 dates, 4 USD of electricity, and the hours in which nothing ran cost"
-            " 40 USD; the largest part was of busy (40 kWh, 75 % of it parked).",
+            "Idle energy was 40 kWh in the last 28 dates, 80 % of the fleet's 50 kWh with hosts and cooling: 4 USD of"
+            " electricity. The hours in which nothing ran cost 40 USD besides. The model with the most is busy (40 kWh,"
+            " 75 % of it parked).",
         ),
         (
             "free-boards",
-            "3 accelerators are free and cost 990 USD a month; handing back those that are no spares saves 600 USD a"
-            " month, switching them off 40 kWh.",
+            "3 accelerators are free (2.5 on average in the last 28 dates) and cost 990 USD a month; handing back those"
+            " that are not kept as spares saves 600 USD a month, switching them off 40 kWh.",
         ),
         (
             "partial-load",
-            "busy paid most for unused capacity: at 25 % of its load a million output tokens cost 8.00 USD, 4.0 times"
-            " the 2.00 USD of full accelerators.",
+            "busy paid most for unused capacity: in the last 28 dates, at 25 % of the load that its accelerators could"
+            " carry, a million output tokens cost 8.00 USD, 4.0 times the 2.00 USD of full accelerators (hours and"
+            " electricity).",
         ),
         (
             "bills",
@@ -163,8 +166,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "estimates",
-            "75.0 % of the newest date's energy was read from energy counters; for 25.0 % the idle floor is a reference"
-            " of the device type, for 0.0 % the power of the host is stated instead of measured.",
+            "75.0 % of the newest date's energy was read from energy counters; for 25.0 % the idle floor (the power"
+            " without requests) is a reference of the device type, for 0.0 % the power of the host is stated instead"
+            " of measured.",
         ),
         (
             "held-back",

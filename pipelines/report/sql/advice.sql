@@ -1,17 +1,17 @@
 -- One row per deployment: the one change to follow, the surest and most valuable first. A month has 730 hours.
 with advice as (
     select
-        site, deployment, model, device_type, kind, reason_code, null as shares_with, current_gpus, recommended_gpus,
-        recommended_gpus_per_replica, recommended_replicas, recommended_device_type, recommended_power_limit_watts,
-        freed_gpus, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month, saving_usd_month_if_released,
+        site, deployment, model, device_type, kind, reason_code, null as shares_with, current_gpus, current_replicas,
+        recommended_gpus, recommended_device_type, recommended_power_limit_watts, evidence_basis,
+        saving_low, saving_high, freed_gpus, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month, saving_usd_month_if_released,
         saving_kwh_month_if_nodes_off, risk_ratio, confidence, lookback_start_at, as_of_date
     from published.right_sizing
     where is_preferred
     union all
     select
-        site, deployment, model, device_type, kind, reason_code, shares_with, current_gpus, recommended_gpus,
-        null, null, null, null,
-        freed_gpus, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month, saving_usd_month_if_released,
+        site, deployment, model, device_type, kind, reason_code, shares_with, current_gpus, current_replicas,
+        recommended_gpus, null, null, null,
+        saving_low, saving_high, freed_gpus, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month, saving_usd_month_if_released,
         saving_kwh_month_if_nodes_off, risk_ratio, confidence, lookback_start_at, as_of_date
     from published.consolidation
     where is_preferred

@@ -1,4 +1,5 @@
--- What a person should look at, of the last 28 published dates: unusual costs, and meters that two sources read differently.
+-- What a person should look at, of the last 28 published dates: budgets that this month will exceed, unusual costs, and
+-- meters that two sources read differently.
 with
 newest as (
     select max(date) as date from marts.fleet_daily
@@ -21,4 +22,16 @@ select
     abs(cross_check_joules - metered_joules) as size
 from marts.reconciliation_daily
 where abs(cross_check_ratio) > 0.05 and date > (select date - 28 from newest)
+union all
+select
+    as_of_date as date,
+    'budget will be exceeded' as alarm,
+    concat(budget, ' (', scope, ' ', scope_name, ')') as what,
+    format(
+        '{:,.2f} USD expected in {} instead of {:,.2f} USD',
+        forecast_usd::double, strftime(billing_month, '%B %Y'), budget_usd::double
+    ) as found,
+    expected_overrun_usd as size
+from marts.budget_monthly
+where expected_overrun_usd > 0 and is_in_progress and as_of_date = (select date from newest)
 order by date desc, alarm, size desc, what
