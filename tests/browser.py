@@ -81,6 +81,7 @@ class Page:
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=2 if is_phone else 1, mobile=is_phone,
         )  # fmt: skip
+        self.ask("Emulation.setScrollbarsHidden", hidden=True)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media="print" if is_print else "screen", features=[scheme])
 

@@ -38,11 +38,9 @@ class Axis:
         return value is not None and math.isfinite(value) and (value > 0 or not self.is_log)
 
 
-def numeric(
-    values: Iterable[float], start: float, end: float, *, may_be_log: bool = True, ticks: int = 4, is_full: bool = True
-) -> Axis:
-    """An axis over the values: from 0, or in equal ratios where they differ by more than WIDE_RANGE. It ends at a mark
-    if `is_full`, else at the highest value."""
+def numeric(values: Iterable[float], start: float, end: float, *, may_be_log: bool = True, ticks: int = 4) -> Axis:
+    """An axis over the values: from 0, or in equal ratios where they differ by more than WIDE_RANGE. It ends at a
+    mark."""
     found = [value for value in values if math.isfinite(value)]
     positive = [value for value in found if value > 0]
     if may_be_log and positive and max(positive) / min(positive) > WIDE_RANGE:
@@ -52,21 +50,21 @@ def numeric(
     step = _step((high - low) / ticks)
     low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
     marks = [low + n * step for n in range(round((high - low) / step) + 1)]
-    if not is_full:
-        high = max([*found, 0]) or high
-    return Axis(low, high, start, end, tuple((mark, short(mark)) for mark in marks if mark <= high))
+    return Axis(low, high, start, end, tuple((mark, short(mark)) for mark in marks))
 
 
 def _logarithmic(low: float, high: float, start: float, end: float, ticks: int) -> Axis:
-    low, high = low / 1.2, high * 1.2
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    """Its ends are marks: the next ones below the lowest and above the highest value."""
+    powers = range(math.floor(math.log10(low)) - 3, math.ceil(math.log10(high)) + 4)
     # The finest marks that are not too many: 1 2 5 10, or 1 3 10, or powers of ten, or every second or third of them.
     for steps, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
         found = [step * 10.0**power for power in powers[::every] for step in steps]
-        marks = [mark for mark in found if low <= mark <= high]
-        if len(marks) <= ticks + 2:
+        first = max(mark for mark in found if mark <= low * (1 + 1e-9))
+        last = min(mark for mark in found if mark >= high * (1 - 1e-9))
+        marks = [mark for mark in found if first <= mark <= last]
+        if len(marks) <= 2 * ticks + 1:
             break
-    return Axis(low, high, start, end, tuple((mark, short(mark)) for mark in marks), is_log=True)
+    return Axis(marks[0], marks[-1], start, end, tuple((mark, short(mark)) for mark in marks), is_log=True)
 
 
 def of_dates(dates: Sequence[date], start: float, end: float, ticks: int = 5) -> Axis:

@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from html import escape
 
 from pipelines.report.axes import Axis, numeric
-from pipelines.report.markup import NAME_CHARACTERS, label, shortened, text
+from pipelines.report.markup import BAR_CHARACTERS, NAME_CHARACTERS, label, shortened, text
 
 WIDTH, HEIGHT = 460, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 22, 10, 40
-BAR, GAP = 20, 8
-NAMES = 178  # width of the names beside bars
+NAME, BAR, GAP = 17, 15, 9  # heights of a bar's name, of the bar below it, and of the space to the next one
+VALUES = 124  # width of what is written after bars
+SLIVER = 3  # the least width of a part: one that is there is seen
 SERIES = 7
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points (x, y) with the text that a pointer shows; y is None where it is unknown, and the line is interrupted."""
+    """Points (x, y) with the text that a pointer shows; y is None where it is unknown, and the line is interrupted.
+
+    `series` is the number of its colour and form, where the page has one for its name; else the chart chooses.
+    """
 
     name: str
     points: Sequence[tuple[float, float | None, str]]
@@ -30,11 +34,12 @@ class Line:
     is_dotted: bool = False  # points alone, no line between them
     has_markers: bool = True
     is_staircase: bool = False  # down at a point, level to the next: nothing was measured between the two
+    series: int | None = None
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A single point that the reader should see first; `series` is the number of the line that it belongs to."""
+    """A single point that the reader should see first; `series` is the place of its line among the lines drawn."""
 
     x: float
     y: float
@@ -44,18 +49,23 @@ class Mark:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of several parts: amounts by the number of their series, with the text that a pointer shows."""
+    """A bar of several parts: amounts by the number of their series, with the text that a pointer shows.
+
+    `note` follows the name above the bar, `total` the bar.
+    """
 
     name: str
     parts: Sequence[tuple[int, float, str]]
     total: str = ""
+    note: str = ""
 
 
 def lines(drawn: Sequence[Line], x: Axis, y: Axis, *, x_title: str, y_title: str, description: str,
           marks: Sequence[Mark] = ()) -> str:  # fmt: skip
     """A chart of lines, with a legend where there are several. `description` is plain text for a screen reader."""
     body = [_frame(x, y, x_title, y_title)]
-    for series, line in enumerate(drawn):
+    chosen = _series(drawn)
+    for series, line in zip(chosen, drawn, strict=True):
         style = f"s{series % SERIES}" + (" strong" if line.is_emphasised else "")
         pieces: list[list[tuple[float, float]]] = [[]]
         dots = []
@@ -74,47 +84,69 @@ def lines(drawn: Sequence[Line], x: Axis, y: Axis, *, x_title: str, y_title: str
     for mark in marks:
         if x.holds(mark.x) and y.holds(mark.y):
             body.append(
-                f'<circle class="today s{mark.series % SERIES}" cx="{x.place(mark.x):.1f}" cy="{y.place(mark.y):.1f}"'
-                f' r="6.5"><title>{text(mark.text)}</title></circle>'
+                f'<circle class="today s{chosen[mark.series] % SERIES}" cx="{x.place(mark.x):.1f}"'
+                f' cy="{y.place(mark.y):.1f}" r="6.5"><title>{text(mark.text)}</title></circle>'
             )
-    legend = _legend([line.name for line in drawn], is_lines=True) if len(drawn) > 1 else ""
+    legend = (
+        _legend([(series, line.name) for series, line in zip(chosen, drawn, strict=True)], is_lines=True)
+        if len(drawn) > 1
+        else ""
+    )
     return _picture(legend, "".join(body), HEIGHT, description)
 
 
 def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description: str) -> str:
-    """Horizontal bars from zero, one below the other, each with its total at the end."""
-    right = 76
-    height = TOP + len(drawn) * (BAR + GAP) + BOTTOM
+    """Horizontal bars from zero, one below the other, each below its name and with its total at the end.
+
+    A series of which no bar has a part is not in the legend.
+    """
+    left, right = 4, WIDTH - VALUES
+    height = TOP + len(drawn) * (NAME + BAR + GAP) + BOTTOM
     totals = [sum(max(amount, 0) for _, amount, _ in bar.parts) for bar in drawn]
-    x = numeric(totals, NAMES, WIDTH - right, may_be_log=False, ticks=3, is_full=False)
+    x = numeric(totals, left, right, may_be_log=False, ticks=5)
     body = [
         f'<line class="grid" x1="{x.place(at):.1f}" x2="{x.place(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
-        f'<text class="tick" x="{x.place(at):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{tick}</text>'
+        f'<text class="tick" x="{x.place(at):.1f}" y="{height - BOTTOM + 16}"'
+        f' text-anchor="{"middle" if at else "start"}">{tick}</text>'
         for at, tick in x.ticks
     ]
     for row, bar in enumerate(drawn):
-        y, at = TOP + row * (BAR + GAP), 0.0
-        body.append(
-            f'<text class="name" x="{NAMES - 8}" y="{y + BAR * 0.72:.1f}" text-anchor="end">{label(bar.name)}</text>'
-        )
-        for number, amount, shown in bar.parts:
-            if amount <= 0:
-                continue
-            left, end = x.place(at), x.place(at + amount)
-            at += amount
+        y = TOP + row * (NAME + BAR + GAP) + NAME
+        note = f" {escape(bar.note)}" if bar.note else ""
+        body.append(f'<text class="name" x="{left}" y="{y - 4}">{label(bar.name, BAR_CHARACTERS)}{note}</text>')
+        parts = [(number, amount, shown) for number, amount, shown in bar.parts if amount > 0]
+        at = float(left)
+        for (number, _, shown), width in zip(parts, _widths([part[1] for part in parts], x), strict=True):
             body.append(
-                f'<rect class="part s{number % SERIES}" x="{left:.1f}" y="{y}" width="{max(end - left, 0.6):.1f}"'
-                f' height="{BAR}"><title>{text(_shown(f"{bar.name}, {series[number]}", shown))}</title></rect>'
+                f'<rect class="part s{number % SERIES}" x="{at:.1f}" y="{y}" width="{width:.1f}" height="{BAR}">'
+                f"<title>{text(_shown(f'{bar.name}, {series[number]}', shown))}</title></rect>"
             )
-        body.append(
-            f'<text class="total" x="{x.place(at) + 6:.1f}" y="{y + BAR * 0.72:.1f}">{escape(bar.total)}</text>'
-        )
+            at += width
+        body.append(f'<text class="total" x="{at + 6:.1f}" y="{y + BAR * 0.78:.1f}">{escape(bar.total)}</text>')
     body.append(
-        f'<text class="title" x="{(NAMES + WIDTH - right) / 2:.0f}" y="{height - 6}" text-anchor="middle">'
-        f"{escape(unit)}</text>"
+        f'<text class="title" x="{(left + right) / 2:.0f}" y="{height - 6}" text-anchor="middle">{escape(unit)}</text>'
     )
-    legend = _legend(series, is_lines=False) if len(series) > 1 else ""
-    return _picture(legend, "".join(body), height, description)
+    seen = {number for bar in drawn for number, amount, _ in bar.parts if amount > 0}
+    named = [(number, name) for number, name in enumerate(series) if number in seen]
+    return _picture(_legend(named, is_lines=False) if len(series) > 1 else "", "".join(body), height, description)
+
+
+def _widths(amounts: Sequence[float], x: Axis) -> list[float]:
+    """The pixels of a bar's parts: none is too thin to be seen, and the widest gives way to that."""
+    exact = [x.place(amount) - x.place(0) for amount in amounts]
+    widths = [max(width, SLIVER) for width in exact]
+    if widths:
+        widest = widths.index(max(widths))
+        widths[widest] = max(widths[widest] - (sum(widths) - sum(exact)), SLIVER)
+    return widths
+
+
+def _series(drawn: Sequence[Line]) -> list[int]:
+    """The number of each line's colour and form: its own, else the lowest that no line has."""
+    taken = {line.series % SERIES for line in drawn if line.series is not None}
+    free = [number for number in range(SERIES) if number not in taken] or list(range(SERIES))
+    others = iter(free * len(drawn))
+    return [next(others) if line.series is None else line.series for line in drawn]
 
 
 def plot(height: int = HEIGHT) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -168,9 +200,10 @@ def _shown(name: str, value: str) -> str:
     return f"{shortened(name, NAME_CHARACTERS)}: {value}"
 
 
-def _legend(names: Sequence[str], *, is_lines: bool) -> str:
+def _legend(names: Sequence[tuple[int, str]], *, is_lines: bool) -> str:
+    """A sign and a name for each series, by its number."""
     items = []
-    for series, name in enumerate(names):
+    for series, name in names:
         style = f"s{series % SERIES}"
         dot = _marker(series, 11, 6, shortened(name, NAME_CHARACTERS), style)
         sign = f'<path class="line {style} d{series % SERIES}" d="M0 6H22"/>{dot}'

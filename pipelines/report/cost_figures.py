@@ -105,7 +105,10 @@ def _over_time(found: Sequence[Row]) -> Drawn:
             of_name = {row["date"]: row[column] for row in found if (row["line"], row["model"]) == (line, model)}
             every = [date.fromordinal(at) for at in range(dates[0].toordinal(), dates[-1].toordinal() + 1)]
             points = [(on.toordinal(), of_name.get(on), f"{of_name.get(on) or 0:,.4g} {unit} on {on}") for on in every]
-            drawn.append(Line(model or LINES[line], points, is_emphasised=line == "fleet"))
+            own = next((row["colour"] for row in found if model and row["model"] == model), None)
+            drawn.append(
+                Line(model or LINES[line], points, is_emphasised=line == "fleet", series=0 if line == "fleet" else own)
+            )
         y = numeric([value for line in drawn for _, value, _ in line.points if value is not None], bottom, top)
         scale = ", log scale" if y.is_log else ""
         pictures.append(

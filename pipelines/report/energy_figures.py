@@ -28,7 +28,7 @@ def _curves(found: Sequence[Row]) -> Drawn:
         rows = list(of_curve)
         levels = [row for row in rows if not row["is_newest_date"]]
         points = [(row["tokens_per_second_per_gpu"], row["joules_per_token"], _point(row)) for row in levels]
-        drawn.append(Line(rows[0]["name"], points))
+        drawn.append(Line(rows[0]["name"], points, series=rows[0]["colour"]))
         for row in rows[len(levels) :]:
             marks.append(
                 Mark(

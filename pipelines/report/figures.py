@@ -6,13 +6,13 @@ Add here what all figures have. Keep out single figures: `cost_figures`, `energy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
-from pipelines.report.markup import opened, text
+from pipelines.report.markup import opened, text, unbroken
 from pipelines.warehouse import statements
 
 Row = dict[str, Any]
@@ -54,14 +54,19 @@ def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
     ]
 
 
-def html(figure: Figure, connection: duckdb.DuckDBPyConnection) -> str:
-    """The figure as a section of the page; one line where it has no rows, or where the publication lacks its table."""
+def html(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int]) -> str:
+    """The figure as a section of the page; one line where it has no rows, or where the publication lacks its table.
+
+    `colours` has the number of a model's colour, which is the same in every chart.
+    """
     try:
         found = rows(connection, figure.query)
     except duckdb.CatalogException as refusal:
         return _section(figure, f'<p class="none">Not in this publication: {text(str(refusal).splitlines()[0])}</p>')
     if not found:
         return _section(figure, f'<p class="none">{text(figure.empty)}</p>')
+    for row in found:
+        row["colour"] = colours.get(str(row.get("model") or row.get("name")))
     drawn = figure.draw(found)
     parts = [
         f'<p class="sentence">{drawn.sentence}</p>',
@@ -87,4 +92,4 @@ def _query(figure: Figure) -> str:
 def _section(figure: Figure, contents: str) -> str:
     name = figure.query.replace("_", "-")
     title = f'<h3 id="{name}-title">{text(figure.title)}</h3>'
-    return f'<section id="{name}" aria-labelledby="{name}-title">{title}{contents}</section>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">{title}{unbroken(contents)}</section>'

@@ -40,7 +40,8 @@ def _parts(found: Sequence[Row]) -> Drawn:
         charged = sum(amounts.values()) - amounts[len(series) - 1]
         charges.append(f"{amount(charged, 'USD', 0)} on {_words(basis)}")
         parts = [(place, value, f"{value:,.2f} USD") for place, value in amounts.items()]
-        drawn.append(Bar(_words(basis), parts, f"{sum(amounts.values()):,.0f}"))
+        paid = f"({amounts[len(series) - 1]:,.0f} USD paid by no model)"
+        drawn.append(Bar(_words(basis), parts, f"{sum(amounts.values()):,.0f}", paid))
     total = sum(totals.values())
     sentence = (
         f"The fleet cost <b>{amount(total, 'USD', 0)}</b> in the last 28 dates, {percent(totals[ranked[0]] / total)}"
@@ -115,7 +116,7 @@ def _partial_load(found: Sequence[Row]) -> Drawn:
             for row in rows
             if not row["is_actual"]
         ]
-        drawn.append(Line(rows[0]["name"], points))
+        drawn.append(Line(rows[0]["name"], points, series=rows[0]["colour"]))
         for row in rows:
             if row["is_actual"]:
                 shown = f"{row['name']}, the last 28 dates: {_load(row)}"

@@ -5,6 +5,7 @@ Add here how a value is written on the page. Keep out what is written: that is `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from html import escape
@@ -13,7 +14,9 @@ from typing import Any
 from collectors.samples import printable
 
 UNKNOWN = '<span class="unknown">unknown</span>'
-LABEL_CHARACTERS = 26  # of a name in a chart: what fits beside a bar on a phone
+LABEL_CHARACTERS = 48  # of a name in a legend
+BAR_CHARACTERS = 44  # of a name above a bar: what fits on a phone
+ABSENT = '<abbr title="does not apply">–</abbr>'
 NAME_CHARACTERS = 80  # of a name in a table or a sentence; the whole name is in its title
 LONG = 30  # characters of a text that may take several lines of its cell
 SHOWN_ROWS = 200  # of a table: the others are in the published tables
@@ -76,11 +79,11 @@ def ratio(value: Any) -> str:
 
 
 def cell(value: Any, digits: int) -> str:
-    """A value as a table shows it. NULL is `unknown`, never 0; what does not apply to its row is the empty text."""
+    """A value as a table shows it. NULL is `unknown`, never 0; the empty text, which does not apply, is a dash."""
     if value is None:
         return UNKNOWN
     if value == "":
-        return ""
+        return ABSENT
     if digits in _FORMS:
         return _FORMS[digits](value)
     return number(value, digits)
@@ -102,6 +105,12 @@ _FORMS: dict[int, Callable[[Any], str]] = {
 }
 
 
+UNITS = "%|points|USD|kWh|kg|g|J|W|GPUs?|million|dates?"
+_UNIT = re.compile(rf"(?<=\d) (?=(?:{UNITS})\b|%)|(?<=[▲▼]) (?=[+−])")
+_DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d)?\b")
+_LEFT_ALONE = re.compile(r"(<pre\b.*?</pre>|<svg\b.*?</svg>|<[^>]*>)", re.DOTALL)
+
+
 def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]]) -> str:
     """Rows under their columns: name to digits, TEXT, NAME, RATIO, YES_NO or MONEY. The first one names its row.
 
@@ -110,9 +119,13 @@ def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]
     heads = "".join(f'<th scope="col"{_aligned(digits)}>{escape(name)}</th>' for name, digits in columns.items())
     lines = []
     for row in rows[:SHOWN_ROWS]:
-        first, *rest = zip(row, columns.values(), strict=True)
-        cells = "".join(f"<td{_style(value, digits)}>{cell(value, digits)}</td>" for value, digits in rest)
-        lines.append(f'<tr><th scope="row"{_style(*first)}>{cell(*first)}</th>{cells}</tr>')
+        first, *rest = zip(row, columns.values(), columns, strict=True)
+        # The label is shown where a phone has no room for the columns.
+        cells = "".join(
+            f'<td data-label="{escape(name, quote=True)}"{_style(value, digits)}>{cell(value, digits)}</td>'
+            for value, digits, name in rest
+        )
+        lines.append(f'<tr><th scope="row"{_style(*first[:2])}>{cell(*first[:2])}</th>{cells}</tr>')
     more = len(rows) - SHOWN_ROWS
     note = f"<p>… and {more:,} more rows: the query gives them all.</p>" if more > 0 else ""
     return (
@@ -120,6 +133,14 @@ def table(caption: str, columns: Mapping[str, int], rows: Sequence[Sequence[Any]
         f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
         f"{note}"
     )
+
+
+def unbroken(html: str) -> str:
+    """The same HTML, where no line ends inside a date or between a number and its unit. Queries and charts stay
+    as they are."""
+    pieces = _LEFT_ALONE.split(html)
+    pieces[::2] = [_DATE.sub(r"<time>\g<0></time>", _UNIT.sub("\u00a0", piece)) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def opened(summary: str, contents: str) -> str:

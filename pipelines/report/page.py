@@ -6,7 +6,7 @@ request: it looks the same on a disk, in a mail and on a machine without a netwo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -17,7 +17,7 @@ from pipelines.report.cost_figures import HEADLINE, MODELS, OVER_TIME
 from pipelines.report.energy_figures import CARBON, CURVES, IDLE
 from pipelines.report.figures import Figure, Row
 from pipelines.report.finance_figures import BILLS, PARTIAL_LOAD, PARTS
-from pipelines.report.markup import text
+from pipelines.report.markup import text, unbroken
 from pipelines.report.platform_figures import CROSSOVER, PLATFORMS
 from pipelines.report.quality_figures import ALARMS, COVERAGE, ESTIMATES, HELD_BACK
 from pipelines.warehouse import database
@@ -40,7 +40,8 @@ def page(path: Path) -> str:
     with database.connect(path, read_only=True) as connection:
         (made,) = figures.rows(connection, "publication")
         advice, free, days = (_rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS, HEADLINE))
-        sections = [_section(title, contents, connection) for title, contents in SECTIONS.items()]
+        colours = _colours(connection)
+        sections = [_section(title, contents, connection, colours) for title, contents in SECTIONS.items()]
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
     fleet = text(made["fleet"])
     day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
@@ -56,9 +57,9 @@ def page(path: Path) -> str:
             f"<title>Fleet report: {fleet}, {made['last_date']}</title>",
             f"<style>{(Path(__file__).parent / 'page.css').read_text(encoding='utf-8')}</style></head><body>",
             '<a class="skip" href="#next">Skip to what to do next</a>',
-            f"<header><h1>Fleet report: <bdi>{fleet}</bdi></h1>{_about(made)}</header><main>",
+            f"<header><h1>Fleet report: <bdi>{fleet}</bdi></h1>{unbroken(_about(made))}</header><main>",
             '<section class="next" id="next" aria-labelledby="next-title"><h2 id="next-title">What to do next</h2>'
-            f"{steps}</section>",
+            f"{unbroken(steps)}</section>",
             f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
             *sections,
             f"</main><footer>{_footer(made)}</footer></body></html>\n",
@@ -84,17 +85,29 @@ def _about(made: Row) -> str:
 
 
 def _footer(made: Row) -> str:
+    """What the page is of. Paper has neither queries nor the numbers of pictures, so it names where they are."""
     return (
         f"<p>Publication {text(made['publication_id'])}, published {made['published_at']:%Y-%m-%d %H:%M} UTC by"
-        f" Wattledger {text(made['code_version'])}. Every figure has the query that made it: it runs as it is on"
-        " <code>wattledger.duckdb</code> in the publication's folder. An unknown number is shown as unknown, never as"
-        " 0.</p>"
+        f" Wattledger {text(made['code_version'])}."
+        ' <span class="screen">Every figure has the query that made it: it runs as it is on'
+        " <code>wattledger.duckdb</code> in the publication's folder.</span>"
+        ' <span class="paper">The query of every figure and the numbers of every picture are on the screen page,'
+        " <code>report.html</code> in the publication's folder.</span>"
+        " An unknown number is shown as unknown, never as 0; – is what does not apply.</p>"
     )
 
 
-def _section(title: str, contents: Sequence[Figure], connection: duckdb.DuckDBPyConnection) -> str:
-    shown = "\n".join(figures.html(figure, connection) for figure in contents)
+def _section(
+    title: str, contents: Sequence[Figure], connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int]
+) -> str:
+    shown = "\n".join(figures.html(figure, connection, colours) for figure in contents)
     return f'<h2 id="{_anchor(title)}">{text(title)}</h2>\n{shown}'
+
+
+def _colours(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Model -> the number of its colour, in the order of the lines over time; 0 is the whole fleet's."""
+    names = [row["model"] for row in _rows_or_none(connection, OVER_TIME) or () if row["model"] is not None]
+    return {name: number for number, name in enumerate(dict.fromkeys(names), start=1)}
 
 
 def _rows_or_none(connection: duckdb.DuckDBPyConnection, figure: Figure) -> Sequence[Row] | None:

@@ -21,11 +21,12 @@ from pipelines.fleet.fleet_file import load_fleet
 from pipelines.publishing.publication import REPORT
 from tests import browser
 
+PAPER = 695  # CSS pixels between the margins of A4
 LOOKS = {
     "desktop": {"width": 1280},
     "phone": {"width": 390, "height": 844, "is_phone": True},
     "dark": {"width": 1280, "is_dark": True},
-    "print": {"width": 794, "is_print": True},
+    "print": {"width": PAPER, "is_print": True},
 }
 TOP = "#headline .tiles"  # the last thing that the picture of README shows
 
@@ -40,7 +41,7 @@ def photograph(report: Path, folder: Path) -> list[Path]:
             page.open(report.resolve().as_uri())
             made.append(folder / f"{name}.png")
             page.photograph(made[-1])
-        page.look(width=794, is_print=True)
+        page.look(width=PAPER, is_print=True)
         made.append(folder / "print.pdf")
         page.printed(made[-1])
     return made

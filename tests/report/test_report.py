@@ -164,7 +164,7 @@ def test_a_model_without_tokens_has_a_cost_and_no_price(small: str) -> None:
         "In the last 28 dates the fleet cost 12 USD, the largest part for busy (11 USD); 1 model served no token and"
         " cost 1 USD, 8.3 % of all."
     ) in section(small, "models")
-    assert "silent 1.00 0.000 0.500 50.0 %" in section(small, "models")
+    assert "silent 1.00 – 0.000 0.500 – 50.0 %" in section(small, "models")
 
 
 def test_every_figure_has_its_sentence_its_boundary_and_its_query(small: str) -> None:

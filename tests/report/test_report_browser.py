@@ -139,3 +139,26 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(hostile: Path,
         assert opened.value("document.querySelector('#headline details').open")
         opened.press("Tab")
         assert opened.value("document.activeElement.closest('#headline details') !== null")
+
+
+def test_a_phone_gets_a_card_per_row_that_a_screen_reader_still_reads_as_a_table(hostile: Path, tmp_path: Path) -> None:
+    with browser.browsing(browser.required(), tmp_path) as opened:
+        opened.look(width=390, is_phone=True)
+        opened.open(hostile.as_uri())
+        assert opened.value("getComputedStyle(document.querySelector('#advice tbody tr')).display") == "block"
+        # Nothing of a card is outside the screen.
+        assert opened.value(
+            "[...document.querySelectorAll('#advice tbody *, #advice caption, svg.chart text')]"
+            ".every(one => one.getBoundingClientRect().right <= 390 && one.getBoundingClientRect().left >= 0)"
+        )
+        roles = {role for role, _, _ in read_out(opened)}
+    assert {"table", "row", "cell", "columnheader", "rowheader"} <= roles
+
+
+def test_paper_is_as_wide_as_the_page_and_names_where_the_queries_are(hostile: Path, tmp_path: Path) -> None:
+    with browser.browsing(browser.required(), tmp_path) as opened:
+        opened.look(width=695, is_print=True)
+        opened.open(hostile.as_uri())
+        assert opened.value("document.documentElement.scrollWidth") <= 695
+        foot = opened.value("document.querySelector('footer').innerText")
+    assert "are on the screen page, report.html" in foot and "Every figure has the query" not in foot
