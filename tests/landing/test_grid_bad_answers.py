@@ -283,7 +283,6 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
         fleet = fleet.model_copy(update={"root": tmp_path / "data"})
         result = dg.materialize(
             [asset for asset in telemetry_assets.telemetry_assets(fleet) if asset.op.name == "grid_intensity"],
-            instance=dg.DagsterInstance.ephemeral(),
             tags={
                 "dagster/asset_partition_range_start": "2026-10-01",
                 "dagster/asset_partition_range_end": "2026-10-01",

@@ -44,7 +44,6 @@ def fleet_of(folder: Path, sources: str, more: str = "") -> Fleet:
 def materialize(fleet: Fleet, asset: str) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         [one for one in telemetry_assets.telemetry_assets(fleet) if one.op.name == asset],
-        instance=dg.DagsterInstance.ephemeral(),
         tags={"dagster/asset_partition_range_start": "2026-10-01", "dagster/asset_partition_range_end": "2026-10-02"},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         raise_on_error=False,

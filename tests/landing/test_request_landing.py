@@ -246,7 +246,7 @@ def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) ->
     asset = request_assets.request_assets(fleet)[0]
 
     def checks() -> dict[str, tuple[bool, str | None]]:
-        done = dg.materialize([asset], partition_key="2026-10-01", instance=dg.DagsterInstance.ephemeral())
+        done = dg.materialize([asset], partition_key="2026-10-01")
         assert done.success  # whatever depends on it goes on
         return {check.check_name: (check.passed, check.description) for check in done.get_asset_check_evaluations()}
 

@@ -156,7 +156,6 @@ def materialize(fleet: Fleet, first: str, last: str) -> dg.ExecuteInProcessResul
     assets = [asset for asset in telemetry_assets.telemetry_assets(fleet) if asset.op.name == "telemetry"]
     return dg.materialize(
         assets,
-        instance=dg.DagsterInstance.ephemeral(),
         tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         raise_on_error=False,
