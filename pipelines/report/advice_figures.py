@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
-from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table
+from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table, text
 from pipelines.report.sentences import amount, counted, listed, total
 
 SURE = ("high", "medium")
@@ -90,12 +90,12 @@ def saving(row: Row) -> str:
     if row["saving_kwh_month"] is None and not row["saving_usd_month_if_released"]:
         return "what it saves is unknown"
     span = (
-        f"{number(row['saving_low'], 0)} to {number(row['saving_high'], 0)} kWh, "
+        f", likely {number(row['saving_low'], 0)} to {number(row['saving_high'], 0)} kWh"
         if row["saving_low"] is not None and row["saving_high"] is not None
         else ""
     )
     energy = (
-        f"{number(row['saving_kwh_month'], 0)} kWh a month ({span}{amount(row['saving_energy_usd_month'], 'USD', 0)})"
+        f"{number(row['saving_kwh_month'], 0)} kWh ({amount(row['saving_energy_usd_month'], 'USD', 0)}) a month{span}"
     )
     if not row["saving_usd_month_if_released"]:
         return f"saves {energy}"
@@ -105,10 +105,22 @@ def saving(row: Row) -> str:
     )
 
 
-def next_steps(found: Sequence[Row], free: Sequence[Row] = (), day_usd: float | None = None) -> str:
+def next_steps(
+    found: Sequence[Row], free: Sequence[Row] = (), day_usd: float | None = None, alarms: Sequence[Row] = ()
+) -> str:
     """The top of the page, as HTML: what the fleet should do next and what that saves; `free` are free accelerators,
     `day_usd` is the whole cost of the newest date."""
-    return _steps(found, day_usd) + _free_line(free)
+    return _steps(found, day_usd) + _free_line(free) + _alarm_line(alarms)
+
+
+def _alarm_line(alarms: Sequence[Row]) -> str:
+    if not alarms:
+        return ""
+    first = alarms[0]
+    return (
+        f"<p><b>{counted(len(alarms), 'alarm')}</b>, the newest: {text(first['alarm'])},"
+        f' {named(first["what"] or "the fleet")}: {text(first["found"])} (<a href="#alarms">alarms</a>).</p>'
+    )
 
 
 def _free_line(free: Sequence[Row]) -> str:
@@ -141,7 +153,8 @@ def _steps(found: Sequence[Row], day_usd: float | None) -> str:
     )
     month = amount((day_usd or 0) * MONTH_DAYS, "USD", 0)
     scale = (
-        f" A month like the newest date costs {month}; of that, hosting and operations are not counted as saved."
+        f" For comparison, the whole fleet costs {month} in a month like the newest date. Of its hosting and operations"
+        " nothing is counted as saved."
         if day_usd
         else ""
     )
@@ -173,7 +186,7 @@ def _summary(changes: Sequence[Row]) -> str:
     if total(changes, "saving_kwh_month_if_nodes_off") is not None:
         column = "saving_kwh_month_if_nodes_off"
         off = sum((row["saving_kwh_month"] if row[column] is None else row[column]) or 0 for row in changes)
-        summary += f"; {amount(off, 'kWh', 0)} where emptied nodes are switched off as well"
+        summary += f". Switching off the nodes that become empty as well makes it {amount(off, 'kWh', 0)}"
     summary += "."
     released = total(changes, "saving_usd_month_if_released")
     if released:
@@ -285,12 +298,12 @@ def _filled(row: Row) -> dict[str, str]:
 ADVICE = Figure(
     "advice",
     "Advice with savings and next steps",
-    "one change per deployment, from the last 28 dates; a month has 730 hours. kWh are at the facility's meter (× PUE);"
-    " in brackets on top of the page, what they are in 95 of 100 such months. Freed GPUs stay on until they are handed"
-    " back, which saves the USD of that column on top. kWh with nodes off are saved instead of kWh, where nodes are"
-    " left without a pod and are switched off. Time short is the share of those dates in which the smaller size would"
-    " have been too small; a bandwidth floor is computed, not seen. Confidence is that the smaller size is enough, not"
-    " that of the amount. Hosting and operations are not counted as saved.",
+    "one change per deployment, from the last 28 dates; a month has 730 hours. kWh are at the facility's meter (×"
+    " PUE); likely is the 95 % interval, from how the dates differ. Freed GPUs stay on until they are handed back,"
+    " which saves the USD of that column on top. kWh with nodes off are saved instead of kWh, where nodes are left"
+    " without a pod and are switched off (–: no node becomes empty). Time short is the share of those dates in which"
+    " the smaller size would have been too small; a bandwidth floor is computed, not seen. Confidence is that the"
+    " smaller size is enough, not that of the amount. Hosting and operations are not counted as saved.",
     "No advice: no deployment was booked in the last 28 dates.",
     _advice,
 )

@@ -39,7 +39,9 @@ def page(path: Path) -> str:
     """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes."""
     with database.connect(path, read_only=True) as connection:
         (made,) = figures.rows(connection, "publication")
-        advice, free, days = (_rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS, HEADLINE))
+        advice, free, days, alarms = (
+            _rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS, HEADLINE, ALARMS)
+        )
         colours = _colours(connection)
         sections = [_section(title, contents, connection, colours) for title, contents in SECTIONS.items()]
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
@@ -47,7 +49,7 @@ def page(path: Path) -> str:
     day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
     steps = "<p>No advice in this publication.</p>"
     if advice is not None:
-        steps = advice_figures.next_steps(advice, free or (), day_usd)
+        steps = advice_figures.next_steps(advice, free or (), day_usd, alarms or ())
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

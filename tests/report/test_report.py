@@ -108,13 +108,11 @@ def test_the_top_names_what_to_do_and_what_it_saves_the_surest_first(small: str)
         " there."
     ) in top
     assert (
-        "Stop llm/silent (now 8 × a6000): saves 100 kWh a month (15 USD), and 985 USD more once the 8 freed GPUs are"
+        "Stop llm/silent (now 8 × a6000): saves 100 kWh (15 USD) a month, and 985 USD more once the 8 freed GPUs are"
         " handed back. It served no token from 2026-10-01 to 2026-10-28. Confidence: high. Do it now."
     ) in top
     # 5 USD × 730 / 24 hours.
-    assert (
-        "A month like the newest date costs 152 USD; of that, hosting and operations are not counted as saved." in top
-    )
+    assert "For comparison, the whole fleet costs 152 USD in a month like the newest date. Of its hosting" in top
     assert top.index("llm/silent") < top.index("Run llm/busy on 4 GPUs instead of 8")
 
 
@@ -127,10 +125,10 @@ def test_the_only_engine_is_not_tried_on_and_a_computed_size_is_named(tmp_path: 
     )  # fmt: skip
     seen = advice("seen", "fewer_gpus", **steps | {"current_replicas": 2}, evidence_basis="highest_observed")
     top = section(page.page(publications.write(tmp_path, published_right_sizing=[theory, seen])), "next")
-    assert "(56 kWh, unknown kg CO2e); 1,130 kWh where emptied nodes are switched off as well." in top
+    assert "(56 kWh, unknown kg CO2e). Switching off the nodes that become empty as well makes it 1,130 kWh." in top
     assert (
-        "Run llm/busy on 4 GPUs instead of 8 (now 1 engine, 8 × a6000): saves 56 kWh a month (0 to 114 kWh, 8 USD)."
-        " Fewer GPUs per engine carry all demand seen from 2026-10-01 to 2026-10-28: computed from their memory"
+        "Run llm/busy on 4 GPUs instead of 8 (now 1 engine, 8 × a6000): saves 56 kWh (8 USD) a month, likely 0 to 114"
+        " kWh. Fewer GPUs per engine carry all demand seen from 2026-10-01 to 2026-10-28: computed from their memory"
         " bandwidth, not measured. Confidence: low. Try it before you rely on it. It is the only engine: start the new"
         " one beside it and compare with its SLO."
     ) in top
@@ -155,8 +153,13 @@ def test_a_budget_that_the_forecast_exceeds_is_an_alarm_and_one_that_it_keeps_is
         "In the last 28 dates: 1 × budget will be exceeded; the newest is of 2026-10-28: research (team a), 20,807.25"
         " USD expected in October 2026 instead of 20,000.00 USD."
     ) in section(made, "alarms")
+    assert (
+        "1 alarm, the newest: budget will be exceeded, research (team a): 20,807.25 USD expected in October 2026"
+        " instead of 20,000.00 USD (alarms)."
+    ) in section(made, "next")
     made = page.page(publications.write(tmp_path / "kept", **days, marts_budget_monthly=[kept, past]))
     assert "No alarm in the last 28 dates" in section(made, "alarms")
+    assert "alarm" not in section(made, "next")
 
 
 def test_a_model_without_tokens_has_a_cost_and_no_price(small: str) -> None:

@@ -26,7 +26,10 @@ union all
 select
     as_of_date as date,
     'budget will be exceeded' as alarm,
-    concat(budget, ' (', scope, ' ', scope_name, ')') as what,
+    case
+        when budget = scope_name then concat(scope, ' ', scope_name)
+        else concat(budget, ' (', scope, ' ', scope_name, ')')
+    end as what,
     format(
         '{:,.2f} USD expected in {} instead of {:,.2f} USD',
         forecast_usd::double, strftime(billing_month, '%B %Y'), budget_usd::double
