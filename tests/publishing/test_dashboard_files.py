@@ -35,8 +35,14 @@ def test_each_metric_runs_on_the_published_tables(empty: Path) -> None:
         for name, dataset in DATASETS.items():
             computed = [one["expression"] for one in dataset["columns"] if one.get("expression")]
             plain = [f'"{one["column_name"]}"' for one in dataset["columns"] if not one.get("expression")]
-            for asked in (", ".join(plain + computed), ", ".join(one["expression"] for one in dataset["metrics"])):
-                connection.execute(f"select {asked} from {dataset['schema']}.{name}")
+            table, sums = f"{dataset['schema']}.{name}", [one["expression"] for one in dataset["metrics"]]
+            rows = connection.execute(f"select {', '.join(plain + computed)} from {table}")
+            assert len(rows.description or ()) == len(dataset["columns"]) > 0, name
+            assert rows.fetchall() == [], name
+            # Of no rows a sum is unknown and a count 0; no metric fails, and none makes a number of nothing.
+            (totals,) = connection.execute(f"select {', '.join(sums)} from {table}").fetchall()
+            assert len(totals) == len(sums) > 0, name
+            assert {value for value in totals if value is not None} <= {0}, name
 
 
 def test_each_metric_divides_sums() -> None:
