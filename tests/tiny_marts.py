@@ -12,6 +12,14 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import publication
 from pipelines.warehouse import database
 
+# What 0.2 does to them: it adds watts, gives energy_joules another type, and has neither coverage_ratio nor
+# model_monthly.
+NEXT_VERSION = (
+    "alter table marts.model_daily drop column coverage_ratio; drop table marts.model_monthly;"
+    " alter table marts.model_daily add column watts double; update marts.model_daily set watts = 5;"
+    " alter table marts.model_daily alter energy_joules type double"
+)
+
 
 def book(fleet: Fleet, joules: dict[str, float], *, model: str = "m", more: str = "") -> None:
     """Marts with two rows per date in a table of intervals, one in a daily table, and one undated row per month.

@@ -33,7 +33,7 @@ from pipelines.publishing import (
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn
 from tests.books import Book, on
 from tests.servers import free_port, s3_bucket
-from tests.tiny_marts import book, publish
+from tests.tiny_marts import NEXT_VERSION, book, publish
 
 FLEET = """
 fleet: tiny
@@ -519,14 +519,8 @@ def test_an_added_column_is_added_and_a_removed_one_stays_for_a_version(
     publish(fleet)
     store(fleet)
     before = Reader(fleet)
-    # 0.2 adds watts, gives energy_joules another type, and has neither coverage_ratio nor model_monthly.
     monkeypatch.setattr(publication, "code_version", lambda: "0.2.0")
-    change = (
-        "alter table marts.model_daily drop column coverage_ratio; drop table marts.model_monthly;"
-        " alter table marts.model_daily add column watts double; update marts.model_daily set watts = 5;"
-        " alter table marts.model_daily alter energy_joules type double"
-    )
-    book(fleet, {"2026-10-01": 1, "2026-10-02": 2}, more=change)
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2}, more=NEXT_VERSION)
     publish(fleet)
     store(fleet)
     query = "select date::varchar, energy_joules, watts, coverage_ratio from t order by 1"

@@ -26,7 +26,7 @@ from pipelines.publishing.postgresql_server import PostgresqlError, Server, quot
 from pipelines.warehouse import contracts, database
 from tests.books import Book, on
 from tests.servers import Postgresql, free_port
-from tests.tiny_marts import book, publish
+from tests.tiny_marts import NEXT_VERSION, book, publish
 
 DSN = "WATTLEDGER_TEST_POSTGRESQL"
 FLEET = """
@@ -538,14 +538,8 @@ def test_an_added_column_is_added_and_a_removed_one_stays_for_a_version(
     run(
         os.environ[DSN], f"create view {prefix}marts.seen as select date, coverage_ratio from {prefix}marts.model_daily"
     )
-    # 0.2 adds watts, gives energy_joules another type, and has neither coverage_ratio nor model_monthly.
     monkeypatch.setattr(publication, "code_version", lambda: "0.2.0")
-    change = (
-        "alter table marts.model_daily drop column coverage_ratio; drop table marts.model_monthly;"
-        " alter table marts.model_daily add column watts double; update marts.model_daily set watts = 5;"
-        " alter table marts.model_daily alter energy_joules type double"
-    )
-    book(fleet, {"2026-10-01": 1, "2026-10-02": 2}, more=change)
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2}, more=NEXT_VERSION)
     publish(fleet)
     load(fleet)
     assert ask(fleet, "select date::text, energy_joules, watts, coverage_ratio from marts.model_daily order by 1") == [
