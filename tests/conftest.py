@@ -4,50 +4,27 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
-from dbt_common.clients.jinja import MacroFuzzEnvironment
 from filelock import FileLock
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
-from tests import books, composed, planted, servers
+from tests import books, composed, planted, servers, templates
 from tests.books import Book, at, command, demo_fleet, on
 from tests.servers import openmetrics, prometheus_with_history
-
-# Where it is installed (`make test-spark`), pyspark takes xdist's workers for its own doctests and ends them.
-if sys.modules["__main__"].__spec__ is None:
-    sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
 
 # Dagster and dbt make millions of objects that live as long as the process (`pipelines/__main__.py`).
 gc.set_threshold(50_000, 20, 100)
 
 
-def _compile_once() -> None:
-    """dbt compiles each template anew in each of its runs, a sixth of booking a few rows: here once per process."""
-    compile_template, known = MacroFuzzEnvironment.compile, dict[tuple[object, ...], Any]()
-
-    def compile_or_recall(self: MacroFuzzEnvironment, source: Any, *more: Any, **named: Any) -> Any:
-        if not isinstance(source, str):
-            return compile_template(self, source, *more, **named)
-        key = (type(self), source, more, *sorted(named.items()))
-        if key not in known:
-            known[key] = compile_template(self, source, *more, **named)
-        return known[key]
-
-    MacroFuzzEnvironment.compile = compile_or_recall
-
-
-_compile_once()
+templates.compile_once()
 
 # A file that can book a fleet, run the command line or start a server takes seconds to minutes.
 SLOW = (

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pipelines.booking.dbt_shortcuts import take_shortcuts
 from pipelines.fleet.fleet_file import PROJECT
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def run_dbt(
             node.extra_ctes_injected, node.extra_ctes = False, []
     # What fails is in dbt's results; DBT_LOG_LEVEL_FILE=debug brings dbt.log back.
     level = os.environ.get("DBT_LOG_LEVEL_FILE", "none")
-    _make_messages_only_for_loggers()
+    take_shortcuts()
     arguments = ["--no-write-json", "--log-level", "none", "--log-level-file", level, *words]
     arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
     try:
@@ -88,27 +89,6 @@ def parse(project: Path, *options: str) -> Manifest:
 def _parsed(project: Path) -> Manifest:
     """The project as dbt has parsed it, once per process."""
     return parse(project, "--no-write-json")
-
-
-@cache
-def _make_messages_only_for_loggers() -> None:
-    """dbt makes a message of each of some 3,500 events before it looks for a logger: a twentieth of its time."""
-    from dbt_common.events.base_types import BaseEvent, EventLevel  # noqa: PLC0415
-    from dbt_common.events.event_manager import EventManager  # noqa: PLC0415
-    from dbt_common.events.event_manager_client import ctx_set_event_manager  # noqa: PLC0415
-
-    class LoggedEvents(EventManager):
-        def fire_event(
-            self,
-            e: BaseEvent,
-            level: EventLevel | None = None,
-            node: Any = None,
-            force_warn_or_error_handling: bool = False,
-        ) -> None:
-            if self.loggers or force_warn_or_error_handling:
-                super().fire_event(e, level, node, force_warn_or_error_handling)
-
-    ctx_set_event_manager(LoggedEvents())
 
 
 def _folders(project: Path, target: Path) -> list[str]:

@@ -18,6 +18,7 @@ import pytest
 from pipelines.command_line import mistakes
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.warehouse import database
+from tests import commands
 from tests.books import arguments, command, environment
 
 TINY = """
@@ -66,9 +67,7 @@ def log_of(line: str) -> str:
 
 
 def checked(path: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    command_line = [sys.executable, "-m", "pipelines", "fleet", "check", str(path)]
-    env = {**environment(path.parent / "data"), **more}
-    return subprocess.run(command_line, cwd=PROJECT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return commands.run(["fleet", "check", str(path)], environment(path.parent / "data", **more), timeout=60)
 
 
 # --- questions --------------------------------------------------------------------------------------------------------

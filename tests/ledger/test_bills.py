@@ -93,6 +93,7 @@ def planted(folder: Path, **fleet: object) -> Book:
         nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in SITES],
         cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
         **fleet,
+        marts=("cost_reconciliation_daily", "cost_reconciliation_monthly"),
     )
 
 

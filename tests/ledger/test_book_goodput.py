@@ -347,7 +347,7 @@ def test_utilisation_does_not_determine_goodput(book: Book) -> None:
 
 
 def test_the_tests_of_the_marts_hold(book: Book) -> None:
-    assert book.failed_tests("goodput_hourly", "slo_capacity") == set()
+    assert book.failed_tests() == set()
 
 
 def test_bounds_hold_what_is_exact(book: Book) -> None:

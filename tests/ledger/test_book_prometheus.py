@@ -16,7 +16,7 @@ import pytest
 
 from collectors.samples import Window
 from collectors.synthetic.demo_fleet import BOARDS
-from tests.books import Book, at, demo_fleet, files_source, on, record, recorded
+from tests.books import LEDGER, Book, at, demo_fleet, files_source, on, record, recorded
 from tests.servers import (
     http_server,
     openmetrics,
@@ -58,9 +58,8 @@ def test_servers_with_recorded_weeks_give_the_same_book_as_files(tmp_path: Path)
     days = Window(datetime.combine(START, datetime.min.time(), UTC), datetime.combine(END, datetime.min.time(), UTC))
     samples = as_prometheus_keeps_it(recorded(days, lambda labels: labels.get("Hostname") in NODES))
     record(samples, tmp_path / "recorded")
-    files = Book.of(
-        demo_fleet(tmp_path, START, END, sources=[files_source("cluster", "recorded/*.parquet")]), tmp_path / "files"
-    )
+    recordings = demo_fleet(tmp_path, START, END, sources=[files_source("cluster", "recorded/*.parquet")])
+    files = Book.of(recordings, tmp_path / "files", marts=LEDGER)
     files.run()
     for kind, server in (("prometheus", prometheus_with_history), ("victoria", victoria_metrics_with_history)):
         folder = tmp_path / kind
@@ -68,7 +67,7 @@ def test_servers_with_recorded_weeks_give_the_same_book_as_files(tmp_path: Path)
         with server(folder, openmetrics(series_of(samples))) as url:
             source = {"name": "cluster", "kind": "prometheus", "url": url, "interval_seconds": 60, "site": "west"}
             fleet = demo_fleet(tmp_path / f"{kind}-fleet", START, END, sources=[source])
-            book = Book.of(fleet, tmp_path / f"{kind}-data")
+            book = Book.of(fleet, tmp_path / f"{kind}-data", marts=LEDGER)
             book.run()
         assert book.query("select sum(rows) from raw.landings where outcome = 'landed'") == [(samples.num_rows,)]
         assert book.query("select distinct url from raw.landings") == [(url,)]
@@ -134,7 +133,7 @@ def test_a_live_exporter_is_booked_as_it_was_handed_out(tmp_path: Path) -> None:
             nodes=[{"name": "n1", "site": "west"}],
             models=[],
         )
-        book = Book.of(fleet, tmp_path / "data")
+        book = Book.of(fleet, tmp_path / "data", marts=(*LEDGER, "model_daily"))
         book.run()
     ((scraped, first, last),) = book.query(
         "select count(*), min(value), max(value) from raw.power_samples join raw.series using (series_id)"

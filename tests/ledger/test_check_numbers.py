@@ -80,6 +80,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
                 {"path": "grid.csv", "zone": "XX", "time": "at", "values": {"direct_gco2e_per_kwh": "g"}, "source": "g"}
             ]
         },
+        marts=("cost_daily", "model_daily"),
     )
     planted.run()
     return planted

@@ -160,6 +160,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
                 {"path": "grid.csv", "zone": "XX", "time": "at", "values": {"direct_gco2e_per_kwh": "g"}, "source": "g"}
             ]
         },
+        marts=("cost_daily", "focus_cost_and_usage", "model_daily", "token_class_cost_daily"),
     )
     planted.run()
     return planted

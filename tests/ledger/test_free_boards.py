@@ -132,6 +132,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         nodes=PLACES,
         devices=[SPARE],
         cost_rates=[rate],
+        marts=("free_boards",),
     )
     book.run()
     return book

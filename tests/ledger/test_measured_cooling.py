@@ -80,6 +80,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         + [{"name": "west", "zone": "unknown", "pue": 1.5}],
         nodes=[{"name": f"n-{of}-{site}", "site": site, "host_watts": 0} for site in SITES for of in ("a", "b")],
         cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+        marts=("cost_daily", "energy_ledger"),
     )
     planted.run()
     return planted

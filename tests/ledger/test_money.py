@@ -120,7 +120,7 @@ def fleet(folder: Path) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     folder = tmp_path_factory.mktemp("money")
-    planted = plant(folder, series(), days=2, **fleet(folder))
+    planted = plant(folder, series(), days=2, **fleet(folder), marts=("fleet_daily", "model_monthly"))
     planted.run()
     return planted
 

@@ -46,6 +46,7 @@ def book_of(folder: Path) -> Book:
         days=DAYS,
         nodes=[{"name": "n-a", "site": "west", "host_watts": 0}],
         cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+        marts=("phase_fit", "token_class_cost_daily"),
     )
 
 

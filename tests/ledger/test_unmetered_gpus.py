@@ -94,6 +94,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
                 "valid_from": DAY,
             }
         ],
+        marts=("cost_daily", "token_class_cost_daily"),
     )
     planted.run()
     return planted

@@ -19,6 +19,24 @@
     {{ return({'relations': [target]}) }}
 {% endmaterialization %}
 
+{% materialization view, adapter='duckdb' %}
+    {%- set existing = load_cached_relation(this) -%}
+    {%- set target = this.incorporate(type='view') -%}
+    {{ run_hooks(pre_hooks) }}
+    {%- call statement('main') %}
+        {%- if existing and not existing.is_view %}
+        drop table {{ existing }};
+        {%- endif %}
+        create or replace view {{ target }} as (
+            {{ compiled_code }}
+        );
+        {{ comments_on(target) }}
+    {%- endcall %}
+    {{ run_hooks(post_hooks) }}
+    {%- do adapter.commit() -%}
+    {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
 {# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows loses them in the mart
    too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
    is a function of all that is booked.
@@ -69,7 +87,7 @@
 {# What a reader of the database sees of a table and its columns: their descriptions. #}
 {% macro comments_on(target) %}
     {%- if model.description %}
-        comment on table {{ target }} is {{ duckdb_escape_comment(model.description) }};
+        comment on {{ target.type }} {{ target }} is {{ duckdb_escape_comment(model.description) }};
     {%- endif %}
     {%- for name in model.columns if model.columns[name].description %}
         comment on column {{ target }}.{{ adapter.quote(name) }} is {{ duckdb_escape_comment(model.columns[name].description) }};
