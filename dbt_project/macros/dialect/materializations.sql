@@ -41,8 +41,8 @@
    too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
    is a function of all that is booked.
 
-   The contract is proven where the table is created: in every new warehouse, so in every test that books. A table that exists has the columns
-   of today's contract, or the run does not begin (pipelines/booking/upgrades.py). #}
+   The contract is proven where the table is created: in every new warehouse, and once in each process of tests (tests/books.py). A table that
+   exists has the columns of today's contract, or the run does not begin (pipelines/booking/upgrades.py). #}
 {% materialization incremental, adapter='duckdb' %}
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type='table') -%}
