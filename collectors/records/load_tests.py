@@ -1,7 +1,7 @@
 """Requests of load tests: the per-request records of NVIDIA's AIPerf and of its predecessor GenAI-Perf.
 
-A run of either is a folder; each of its phases becomes a window (`window_id`), of which the requests' times are the
-ends. Add another load generator's files here. Keep out what is made of the requests: that is SQL.
+A run of either is a folder; each of its phases becomes a window (`window_id`) from the start of its first request to
+the end of its last. Add another load generator's files here. Keep out what is made of the requests: that is SQL.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _aiperf_request(run_name: str, run: Mapping[str, Any], line: bytes) -> dict[
     failed = bool(error) or metadata.get("was_cancelled") is True
     phase = metadata.get("phase_name") or metadata.get("benchmark_phase")
     is_warmup = "warmup" in (metadata.get("benchmark_phase"), metadata.get("phase_kind"))
-    # A run of one phase is called as its folder.
+    # A run whose phase has no name of its own has its folder's name.
     named = isinstance(phase, str) and phase != "profiling"
     return {
         "request_id": text(metadata.get("x_request_id"), "metadata.x_request_id"),

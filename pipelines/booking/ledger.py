@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 class LedgerConfig(dg.Config):
-    """`rebuild` books all booked dates again with the run's own, from what has landed. `adopt` keeps
-    published dates of which the sources have less. Both allow a run whose warehouse was lost."""
+    """`rebuild` books the run's dates, and again all dates that were booked before, from what has landed. `adopt` keeps
+    what is published of dates of which the sources hold less by now. Both allow a run whose warehouse was lost."""
 
     rebuild: bool = False
     adopt: bool = False
@@ -123,7 +123,7 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
 
 
 def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
-    """Stop before a warehouse that has lost its books takes the place of what is published."""
+    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over."""
     lost = history.lost_warehouse(fleet)
     if lost and not (config.rebuild or config.adopt):
         raise dg.Failure(lost, allow_retries=False)
@@ -175,7 +175,7 @@ def _build(
     all that the step could build. A model that fails ends the step, after the results of what was built."""
     chosen = kind
     if context.is_subset:
-        # A mart alone would be made of the steps that the last run left, for that run's dates.
+        # With `+`, the steps that a mart reads are built too: those in the warehouse are of the previous run's dates.
         names = [f"+{name}" if kind is MODELS else name for name in selected_names(context)]
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.

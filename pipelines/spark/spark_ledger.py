@@ -29,8 +29,8 @@ from pipelines.warehouse import database, due_dates, settings
 def dates_to_book(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date) -> tuple[date, date]:
     """The run's dates [start, end), widened to include every due date: half-open.
 
-    Without committed marts these are all dates that the warehouse has booked on DuckDB so far, because months are sums
-    of Spark's own hours. The dates stay due until their marts are back in the warehouse.
+    If Spark has committed no marts yet, every date that DuckDB has booked is among them: Spark sums months from hours
+    that it has computed itself. The dates stay due until their marts are back in the warehouse.
     """
     start, end = due_dates.dates_to_book(connection, start, end, on_spark=True)
     if not has_built(fleet) and "fleet_daily" in database.tables(connection, "marts"):

@@ -1,7 +1,8 @@
 -- What each engine did in each interval: one row per date, engine and interval with telemetry. `active_us` is the time in
--- which tokens moved or requests ran, at the samples' own resolution. `unknown_us` is silence: a gap of more than three of a series' own intervals
--- over which its counter moved, or its process started. A gap over which a counter did not move was idle. A restart in a silence, and the time
--- in which a process loads, do not show what the engine did: an interval of nothing else has no row.
+-- which tokens moved or requests ran, at the samples' own resolution. `unknown_us` is the time of gaps in which the engine may have worked: longer
+-- than three times the series' own sampling interval, and its counter moved or its process started in them. A gap over which the counter did
+-- not move was idle. A silence in which the process restarted, and the time in which it loads, do not show what the engine did: an interval of such
+-- time alone has no row.
 with engine_steps as (
 
     select * from {{ ref('int_engine_steps') }}
@@ -84,7 +85,8 @@ apart as (
 
 ),
 
--- What any series sampled is known; where all were silent, what one of them counted meanwhile makes the silence unknown.
+-- A segment in which any series was sampled is known. Where all were silent it is unknown, if a counter moved over the silence (`bridged`) or
+-- the process started or loaded in it (`lost`), and known if no counter moved.
 assessed as (
 
     select
@@ -161,7 +163,7 @@ final as (
         moved_tokens,
         least(active_us, {{ grid_us() }}) as active_us,
         unknown_us,
-        -- Tokens that a restart in a silence left are real; when they were written is unknown.
+        -- After a restart in a silence, the tokens that the counter shows are real, but when they were written is unknown.
         active_us > 0 or (coalesce(moved_tokens, 0) > 0 and lost_us = 0) as is_active,
         -- Asleep only if asleep all the time that was seen.
         asleep_us > 0 and asleep_us >= 0.99 * covered_us as is_asleep,

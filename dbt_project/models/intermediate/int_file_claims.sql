@@ -1,5 +1,6 @@
--- What the fleet file claims of the meters whose own labels name no claimant, in slices of a date; and the rest: one row per date, meter, slice and
--- member. A board that would be held if anything ran on its node is unallocated; the claimant of any other is unknown (`none`).
+-- Who holds a meter whose own labels name no claimant, by the fleet file: one row per date, meter, slice of the date and assignment. A slice
+-- without an assignment is `fleet_file_unallocated` where the fleet file assigns the board or its node at another time, `watched_unallocated`
+-- where the board is watched (below) and no engine served on its node on that date, else unknown (`none`).
 with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'

@@ -121,7 +121,8 @@ compared as (
 
 ),
 
--- What is claimed of another or an unknown type, or at the wall of the whole node, is one of those that the node has all the same.
+-- GPU seconds that are claimed under another or an unknown device type, or of a meter of the whole node, belong to accelerators that the fleet
+-- file lists for the node too. So they leave its missing seconds, from each type in proportion.
 weighed as (
 
     select

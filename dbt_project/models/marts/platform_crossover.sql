@@ -107,7 +107,7 @@ changes_of_leader as (
 
 ),
 
--- How fast the former leader's next point is: none nearby, and it might have led on had it been measured.
+-- The speed of the former leader's next faster point. If it has none nearby, it might still be the cheapest where it was not measured.
 next_points as (
 
     select
@@ -194,7 +194,7 @@ by_utilisation as (
 
 ),
 
--- Of two platforms, the one with less power per token becomes the cheaper one as electricity becomes dearer: `to`.
+-- As electricity becomes dearer, the platform with less power per token becomes the cheaper one: `to_platform` of the two.
 powered_pairs as (
 
     select

@@ -1,4 +1,5 @@
--- Who held the accelerators whose power no meter measures, and what they report of themselves. Beside the book, which has metered joules alone.
+-- Who held the accelerators whose power no meter measures, and what they report of themselves. The ledger has no row of them: its
+-- joules are metered.
 with boards as (
 
     select * from {{ ref('int_unmetered_boards') }}
@@ -89,7 +90,7 @@ held as (
 
 ),
 
--- No engine reports tokens under the name of a pod: then the pod names what it holds.
+-- Where no engine is known that works in the claiming pod, the pod's own name is that of engine and deployment.
 named as (
 
     select
