@@ -2,32 +2,23 @@
 -- fifteen statements per model, which cost more than the SQL of a usual day (docs/bench.md). Spark keeps those of its adapter.
 
 {% materialization table, adapter='duckdb' %}
-    {%- set existing = load_cached_relation(this) -%}
-    {%- set target = this.incorporate(type='table') -%}
-    {{ run_hooks(pre_hooks) }}
-    {%- call statement('main') %}
-        {%- if existing and existing.is_view %}
-        drop view {{ existing }};
-        {%- endif %}
-        create or replace table {{ target }} as (
-            {{ compiled_code }}
-        );
-        {{ comments_on(target) }}
-    {%- endcall %}
-    {{ run_hooks(post_hooks) }}
-    {%- do adapter.commit() -%}
-    {{ return({'relations': [target]}) }}
+    {{ return(made_anew('table', 'view')) }}
 {% endmaterialization %}
 
 {% materialization view, adapter='duckdb' %}
+    {{ return(made_anew('view', 'table')) }}
+{% endmaterialization %}
+
+{# A model as a table or view, in place of what has its name: of the other type too, where the project has changed it. #}
+{% macro made_anew(type, other_type) %}
     {%- set existing = load_cached_relation(this) -%}
-    {%- set target = this.incorporate(type='view') -%}
+    {%- set target = this.incorporate(type=type) -%}
     {{ run_hooks(pre_hooks) }}
     {%- call statement('main') %}
-        {%- if existing and not existing.is_view %}
-        drop table {{ existing }};
+        {%- if existing and existing.type == other_type %}
+        drop {{ other_type }} {{ existing }};
         {%- endif %}
-        create or replace view {{ target }} as (
+        create or replace {{ type }} {{ target }} as (
             {{ compiled_code }}
         );
         {{ comments_on(target) }}
@@ -35,7 +26,7 @@
     {{ run_hooks(post_hooks) }}
     {%- do adapter.commit() -%}
     {{ return({'relations': [target]}) }}
-{% endmaterialization %}
+{% endmacro %}
 
 {# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows loses them in the mart
    too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
