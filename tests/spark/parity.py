@@ -1,17 +1,25 @@
-"""The same raw tables for two engines, and a row-by-row comparison of their marts, printed as a table."""
+"""The same raw tables for two engines, a build of them on Spark, and a row-by-row comparison of the marts, printed as a
+table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import duckdb
 
 from pipelines.landing.lake import RAW_CONTROL_TABLES, SAMPLE_TABLES
+from pipelines.spark import driver
+from pipelines.spark.committed_marts import committed_rows
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 from tests.books import Book
+from tests.spark.cluster import Driver
+
+Raw = tuple[dict[str, list[str]], Path]  # the sample files by table, and the control folder
 
 # Fitted from the marts by the job itself, on whichever engine they were booked.
 FITTED = ("efficiency_fit", "budget_monthly", "cost_forecast")
@@ -28,7 +36,7 @@ class Difference:
     differing_rows: int
 
 
-def lake_of(book: Book, lake: Path) -> tuple[dict[str, list[str]], Path]:
+def lake_of(book: Book, lake: Path) -> Raw:
     """The warehouse's raw tables as a lake: one file per table and date; the sample files, and the control folder."""
     control = lake / "control" / "test"
     control.mkdir(parents=True)
@@ -49,6 +57,35 @@ def lake_of(book: Book, lake: Path) -> tuple[dict[str, list[str]], Path]:
                 ).fetchall()
                 files[name].append(str(path))
     return files, control
+
+
+def building(
+    running: Driver,
+    book: Book,
+    lake: Path,
+    dates: tuple[date, date],
+    raw: Raw,
+    *,
+    project: Path = driver.DBT_PROJECT,
+    master: str | None = None,
+) -> Future[driver.Build]:
+    """A build under way, on the cluster or on another `master`."""
+    dbt_vars = {
+        "grid_seconds": book.fleet.grid_seconds,
+        "max_spread_seconds": round(book.fleet.max_spread_days * 86400),
+    }
+    return running.submit(driver.build, lake, *raw, *dates, dbt_vars=dbt_vars, project=project, master=master)
+
+
+def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
+    """Print the table of differences; how many rows differ."""
+    with book.connection(read_only=True) as connection:
+        found = differences(connection, partial(committed_rows, lake))
+    print(f"\n{table(title, found, start, end)}")
+    assert {one.mart for one in found} == {
+        path.stem for path in (driver.DBT_PROJECT / "models" / "marts").glob("*.sql")
+    }
+    return sum(one.differing_rows for one in found)
 
 
 def differences(connection: duckdb.DuckDBPyConnection, rows_of: Callable[[str], str]) -> list[Difference]:

@@ -1,14 +1,9 @@
-"""The bundled fleets on a real cluster: every mart on Spark is DuckDB's, also when a worker dies during the build, and
-when the job itself books on Spark."""
+"""Every mart on Spark is DuckDB's: of ordinary mess, and of MLPerf when the job itself books on Spark."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterable
-from concurrent.futures import Future
-from datetime import date, timedelta
-from functools import partial
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +11,6 @@ import dagster as dg
 import duckdb
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
-from pipelines.spark import driver
-from pipelines.spark.cluster import SparkError
-from pipelines.spark.committed_marts import Committed, committed_rows
 from tests import messy
 from tests.books import Book, command, validation_data
 from tests.ledger import (
@@ -34,76 +26,8 @@ from tests.ledger import (
 )
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
-from tests.spark import IS_WHOLE, cluster, parity
-from tests.spark.parity import lake_of
-
-# Of the demo's days.
-DAYS = int(os.environ.get("WATTLEDGER_SPARK_DAYS", "28" if IS_WHOLE else "8"))
-
-
-def building(
-    running: cluster.Driver,
-    book: Book,
-    lake: Path,
-    dates: tuple[date, date],
-    raw: tuple[dict[str, list[str]], Path],
-    *,
-    master: str | None = None,
-) -> Future[driver.Build]:
-    """A build under way."""
-    dbt_vars = {
-        "grid_seconds": book.fleet.grid_seconds,
-        "max_spread_seconds": round(book.fleet.max_spread_days * 86400),
-    }
-    return running.submit(driver.build, lake, *raw, *dates, dbt_vars=dbt_vars, master=master)
-
-
-def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
-    """Print the table of differences; how many rows differ."""
-    with book.connection(read_only=True) as connection:
-        found = parity.differences(connection, partial(committed_rows, lake))
-    print(f"\n{parity.table(title, found, start, end)}")
-    assert {one.mart for one in found} == {
-        path.stem for path in (driver.DBT_PROJECT / "models" / "marts").glob("*.sql")
-    }
-    return sum(one.differing_rows for one in found)
-
-
-def test_the_demo_fleet_is_the_same_on_both_engines_and_a_workers_death_mixes_nothing(
-    spark_cluster: cluster.Cluster, spark_driver: cluster.Driver, tmp_path: Path
-) -> None:
-    book, lake = Book.of(DEFAULT_FLEET, tmp_path / "data"), tmp_path / "lake"
-    start, end = book.fleet.period.start, book.fleet.period.start + timedelta(days=DAYS)
-    last = end - timedelta(days=1)
-    book.run(start, end)
-    raw = lake_of(book, lake)
-
-    # Two runs: all days but one, then the last day beside them, during which a worker is killed.
-    first = building(spark_driver, book, lake, (start, last), raw).result(timeout=2400)
-    committed = (lake / "marts" / "_committed.json").read_bytes()
-    build = building(spark_driver, book, lake, (last, end), raw)
-    deadline = time.monotonic() + 1200
-    while not build.done() and time.monotonic() < deadline:
-        made = [path for path in (lake / "marts").glob("*/energy_ledger") if first.run_id not in str(path)]
-        if made and any(made[0].rglob("*.parquet")):
-            spark_cluster.kill_worker()
-            break
-        time.sleep(0.1)
-    assert spark_cluster.alive() <= 2
-    try:
-        build.result(timeout=2400)
-        finished = True
-    except SparkError as failure:
-        print(f"\nthe build failed whole: {failure}")
-        finished = False
-    spark_cluster.add_worker()
-
-    print(f"\na worker was killed during the second build: {'it finished' if finished else 'it failed whole'}")
-    if not finished:
-        assert (lake / "marts" / "_committed.json").read_bytes() == committed
-        building(spark_driver, book, lake, (last, end), raw).result(timeout=2400)
-    assert compared(book, lake, "demo", start, end) == 0
-    assert Committed.of(lake).run_id != first.run_id
+from tests.spark import cluster, parity
+from tests.spark.parity import building, compared, lake_of
 
 
 def test_ordinary_mess_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
