@@ -325,10 +325,17 @@ def _empty() -> tempfile.TemporaryDirectory:
 @cache
 def advice_models() -> dict[str, str]:
     """Name -> SQL of the models of advice, in order; in a warehouse that is called `warehouse`."""
-    prepared_project()
+    return compiled_models("tag:advice")
+
+
+def compiled_models(selection: str, project: Path = DBT_PROJECT) -> dict[str, str]:
+    """Name -> compiled SQL of the models of a selection, in order, without the ephemeral ones; in a warehouse that is
+    called `warehouse`."""
+    if project == DBT_PROJECT:
+        prepared_project()
     with tempfile.TemporaryDirectory() as folder:
         surroundings = {"WATTLEDGER_WAREHOUSE": f"{folder}/warehouse.duckdb"}
-        results = run_dbt(["compile", "--select", "tag:advice"], {}, surroundings, Path(folder))
+        results = run_dbt(["compile", "--select", selection], {}, surroundings, Path(folder), project=project)
     nodes = [one.node for one in results if one.node.config.materialized != "ephemeral"]
     return {f"{node.schema}.{node.name}": node.compiled_code for node in nodes}
 

@@ -198,6 +198,13 @@ class Assignment(Part):
         return self
 
 
+class FleetLimits(Part):
+    """What no healthy part of the fleet exceeds; a sample above it is refused and listed (`marts.unreadable_values`)."""
+
+    tokens_per_second: Positive = 2_000_000
+    """Tokens that one engine's counter can rise by in a second."""
+
+
 class LandingTarget(Part):
     """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
     from there (docs/scale.md)."""
@@ -228,6 +235,7 @@ class Fleet(Part):
     description: str = ""
     grid_seconds: Annotated[int, Field(strict=True, gt=0)] = 300
     max_spread_days: Positive = 3
+    limits: FleetLimits = FleetLimits()
     period: Period
     sources: list[AnySource] = Field(min_length=1)
     landing: LandingTarget = LandingTarget()

@@ -155,7 +155,7 @@ by_labels as (
         label_claims.pod,
         label_claims.container,
         label_claims.mig_instance,
-        label_claims.mig_profile,
+        label_claims.mig_slices,
         pod_owners.engine,
         cast(null as {{ dbt.type_string() }}) as model,
         pod_owners.deployment,
@@ -363,7 +363,7 @@ named as (
         coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
         held_by as held_by_labels,
         mig_instance,
-        mig_profile,
+        mig_slices,
         case when is_by_node then 'node' else claim_basis end as claim_basis,
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
         booked_days.is_unmetered

@@ -51,6 +51,7 @@ limited_series as (
                 case when meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end,
                 {{ ceiling_watts('meter_scope') }}
             ) / factor
+            when stream = 'tokens' and kind = 'counter' then {{ var('most_tokens_per_second') }} / factor
         end as possible_per_second
     from identified_series
     left join device_types on identified_series.device_type = device_types.device_type
