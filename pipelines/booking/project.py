@@ -60,7 +60,7 @@ def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> 
         "end_date": end.isoformat(),
         "grid_seconds": fleet.grid_seconds,
         "max_spread_seconds": round(fleet.max_spread_days * 86400),
-        "most_tokens_per_second": round(fleet.limits.tokens_per_second),
+        "most_tokens_per_second": fleet.limits.tokens_per_second,
     }
 
 

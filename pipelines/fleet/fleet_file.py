@@ -199,10 +199,10 @@ class Assignment(Part):
 
 
 class FleetLimits(Part):
-    """What no healthy part of the fleet exceeds; a sample above it is refused and listed (`marts.unreadable_values`)."""
+    """What no healthy part of the fleet exceeds; what is above it is refused and listed (`marts.unreadable_values`).
+    `tokens_per_second` is what one engine's counter can rise by."""
 
-    tokens_per_second: Positive = 2_000_000
-    """Tokens that one engine's counter can rise by in a second."""
+    tokens_per_second: Annotated[int, Field(strict=True, gt=0)] = 2_000_000
 
 
 class LandingTarget(Part):

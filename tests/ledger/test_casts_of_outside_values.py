@@ -133,4 +133,6 @@ def test_a_cast_of_a_sample_is_found(tmp_path: Path) -> None:
         "cast({{ seconds }} * 1e6 as bigint)",
     )
     found = casts_of_samples(compiled_models("int_token_glitches int_engine_steps", project))
-    assert set(found) == {(f"intermediate.{name}", "value * 1e6") for name in ("int_token_glitches", "int_engine_steps")}
+    assert set(found) == {
+        (f"intermediate.{name}", "value * 1e6") for name in ("int_token_glitches", "int_engine_steps")
+    }

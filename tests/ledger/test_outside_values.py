@@ -1,4 +1,4 @@
-"""Labels and samples that should be numbers and are not, beside healthy ones: what is booked of them, and what is listed.
+"""Labels and samples that should be numbers and are not, beside healthy ones: what is booked, and what is listed.
 
 Add here an odd label or value with its innocent twin. Keep out how a text is read (the unit tests of `stg_series`) and
 lines that a collector refuses. Boards are A100s that draw 300 W; an odd engine or board has a model and a node of its
@@ -281,8 +281,8 @@ def test_refused_steps_are_rejected_samples_of_the_balance(book: Book) -> None:
 
 def test_what_is_not_readable_is_listed(book: Book) -> None:
     found = book.query(
-        "select series.engine, odd.label, left(odd.value, 25), odd.outcome, count(*) from marts.unreadable_values as odd"
-        " join staging.stg_series as series using (series_id)"
+        "select series.engine, odd.label, left(odd.value, 25), odd.outcome, count(*)"
+        " from marts.unreadable_values as odd join staging.stg_series as series using (series_id)"
         " where odd.value is not null and series.stream = 'tokens' group by all order by all"
     )
     nanoseconds = f"{round(BORN)}000000000"
@@ -311,20 +311,22 @@ def test_what_is_not_readable_is_listed(book: Book) -> None:
 
 def test_a_sentinel_of_a_gauge_is_no_energy(book: Book) -> None:
     """300 W all day; of the minutes of an odd sample only what the samples around it show."""
-    (joules, watts), = book.query(
+    ((joules, watts),) = book.query(
         "select sum(energy_joules)::double, max(energy_joules::double / nullif(covered_seconds::double, 0))"
         " from marts.energy_ledger where device_uuid = 'GPU-gauge'"
     )
     assert joules == pytest.approx(DAY_JOULES, rel=0.005)
     assert watts == pytest.approx(300)
     assert book.query("select power_limit_watts_max from marts.power_limits_daily where deployment = 'gauge'") == []
-    pressure = "select max(running_requests_max), max(kv_cache_usage_ratio_max) from marts.pressure_hourly where model = 'gauge'"
-    assert book.query(pressure) == [(None, None)]
+    most = "select max(running_requests_max), max(kv_cache_usage_ratio_max) from marts.pressure_hourly"
+    assert book.query(f"{most} where model = 'gauge'") == [(None, None)]
 
 
 def test_a_bucket_without_a_bound_is_not_used(book: Book) -> None:
     """Three of four requests were answered within the second."""
-    rows = book.query("select sum(good_requests_low)::double, sum(requests)::double from marts.goodput_hourly where model = 'buckets'")
+    rows = book.query(
+        "select sum(good_requests_low)::double, sum(requests)::double from marts.goodput_hourly where model = 'buckets'"
+    )
     assert rows == [(0.75 * DAY_SECONDS, DAY_SECONDS)]
 
 
