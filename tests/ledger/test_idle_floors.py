@@ -70,7 +70,7 @@ def boards() -> Iterator[Board]:
         yield Board(f"healthy{n}", "ten", 75 + n / 10, 2, (BY_BOARD, (75 + n / 10) * AFTER_TWO_HOURS))
     yield Board("odd", "ten", 3.7, 2, (BY_BOARD, 3.7 * AFTER_TWO_HOURS))
     yield Board("busy", "ten", 0, 0, (BY_MODEL, 75.35 * ALL_DAY))
-    # Two boards only: neither outvotes the other, so the reference of 93 W tells which one others may follow.
+    # Two boards only: by themselves neither is odd, so the reference of 93 W decides which one others may follow.
     yield Board("healthy", "pair", 75, 2, (BY_BOARD, 75 * AFTER_TWO_HOURS))
     yield Board("odd", "pair", 3.7, 2, (BY_BOARD, 3.7 * AFTER_TWO_HOURS))
     yield Board("busy", "pair", 0, 0, (BY_MODEL, 75 * ALL_DAY))
@@ -87,7 +87,7 @@ def boards() -> Iterator[Board]:
     yield Board("healthy", "far", 75, 2, (BY_BOARD, 75 * AFTER_TWO_HOURS))
     yield Board("beside", "far", 0, 0, (BY_NODE, 75 * ALL_DAY), model="other")
     yield Board("away", "far", 0, 0, (BY_FLEET, 75 * ALL_DAY), model="third", node="n2")
-    # Three boards agree that the reference is wrong: they are believed.
+    # Three boards agree that the reference is wrong: they count.
     for n in range(3):
         yield Board(f"low{n}", "wrong", 22, 2, (BY_BOARD, 22 * AFTER_TWO_HOURS))
     yield Board("busy", "wrong", 0, 0, (BY_MODEL, 22 * ALL_DAY))
@@ -128,9 +128,7 @@ def floors(book: Book) -> dict[str, tuple[str, float]]:
 
 
 @pytest.mark.parametrize("kind", sorted({one.kind for one in boards()}))
-def test_a_board_has_its_own_idle_floor_before_that_of_others(
-    floors: dict[str, tuple[str, float]], kind: str
-) -> None:
+def test_a_board_has_its_own_idle_floor_before_that_of_others(floors: dict[str, tuple[str, float]], kind: str) -> None:
     expected = {f"{kind}-{one.name}": one.floor for one in boards() if one.kind == kind}
     found = {meter: floors[meter] for meter in expected}
     assert found == {meter: (basis, pytest.approx(joules, abs=1e-3)) for meter, (basis, joules) in expected.items()}

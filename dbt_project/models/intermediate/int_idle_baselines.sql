@@ -3,12 +3,12 @@
 -- of its device type and model, of its type on the node, of its type in the fleet. Else it has the type's reference. A function of the day's raw
 -- alone.
 --
--- Within a pool each board has one voice, its own p10, if it was parked for five minutes; all of them together for an hour. The median of three
--- boards outvotes an odd one. In a pool of one or two nothing does: there a board counts for others only if it draws between half and twice
--- what its type's reference says.
+-- In a pool each board counts once, with its own p10, if it was parked for five minutes, and all of them together for an hour. One odd board of
+-- three or more moves their median little. Of one or two boards nothing shows which is odd: there a board counts for others only if it draws
+-- between half and twice its type's reference watts.
 {% set enough_seconds = 3600 %}
-{% set enough_seconds_of_a_voice = 300 %}
-{% set enough_voices = 3 %}
+{% set enough_seconds_of_a_member = 300 %}
+{% set enough_boards = 3 %}
 {% set pools = ['date', 'meter_scope', 'device_type', 'pooled_by', 'pooled'] %}
 
 with attributed as (
@@ -72,13 +72,13 @@ boards as (
 
 ),
 
-voices as (
+members as (
 
     select
         {{ columns_of('boards', pools) }},
         boards.parked_seconds,
         boards.watts,
-        count(*) over (partition by {{ columns_of('boards', pools) }}) as voices_of_pool,
+        count(*) over (partition by {{ columns_of('boards', pools) }}) as boards_of_pool,
         -- The reference is a board's; what other meters read may hold several, and hosts.
         boards.meter_scope <> 'board'
         or device_types.idle_watts_loaded is null
@@ -86,7 +86,7 @@ voices as (
     from boards
     left join device_types on boards.device_type = device_types.device_type
     where
-        boards.parked_seconds >= {{ enough_seconds_of_a_voice }}
+        boards.parked_seconds >= {{ enough_seconds_of_a_member }}
         -- Meters of nodes and racks read what is behind them, of any size; and of an unknown type anything may be.
         and (boards.pooled_by <> 'fleet' or (boards.meter_scope in ('board', 'module') and boards.device_type <> {{ unknown() }}))
 
@@ -98,8 +98,8 @@ medians as (
         {{ pools | join(',\n        ') }},
         -- Of two boards the median may end between two millionths, where engines round apart; its double does not.
         cast({{ exact('2 * percentile_cont(0.5) within group (order by watts)') }} as double) / 2 as watts
-    from voices
-    where voices_of_pool >= {{ enough_voices }} or is_near_reference
+    from members
+    where boards_of_pool >= {{ enough_boards }} or is_near_reference
     group by {{ pools | join(', ') }}
     having sum(parked_seconds) >= {{ enough_seconds }}
 
