@@ -81,6 +81,11 @@ OWN_CHECKS = {
     "marts/energy_ledger:power_has_a_model",
     "marts/token_ledger:tokens_have_power",
     "marts/unmetered_devices:devices_have_power",
+    "marts/efficiency_fit:every_part_is_made",
+    "published/consolidation:every_part_is_made",
+    "published/fleet_report:every_part_is_made",
+    "published/publication:every_part_is_made",
+    "published/right_sizing:every_part_is_made",
 }
 
 
