@@ -24,8 +24,8 @@ from pipelines.warehouse import database, statements
 
 logger = logging.getLogger(__name__)
 
-# A build that fails shows one value, and is over soon. Three kinds of odd values that staging lets through in one booking
-# are more than were ever seen.
+# A build that fails shows one value, and is over soon. Three kinds of odd values that staging lets through in one
+# booking are more than were ever seen.
 BUILDS = 4
 
 # What DuckDB and Spark say of a text, and of a number, that a type cannot hold.

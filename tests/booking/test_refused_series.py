@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
+from pathlib import Path
 from types import SimpleNamespace
 
 import duckdb
@@ -186,7 +187,7 @@ def outcome(name: str, status: str, message: str = "") -> SimpleNamespace:
     ids=["built", "no value", "a series' value"],
 )
 def test_a_book_is_built_again_while_there_is_something_to_refuse(
-    tmp_path, first: SimpleNamespace, builds: int
+    tmp_path: Path, first: SimpleNamespace, builds: int
 ) -> None:
     path = tmp_path / "warehouse.duckdb"
     with closing(database.connect(path)) as connection:
