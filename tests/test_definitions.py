@@ -26,6 +26,7 @@ RAW = {
     "raw/landings",
     "raw/model_prices",
     "raw/power_samples",
+    "raw/refused_series",
     "raw/requests",
     "raw/run_windows",
     "raw/series",
@@ -75,12 +76,18 @@ OWN_CHECKS = {
     "marts/fleet_daily:dates_use_todays_settings",
     "marts/model_daily:ratios_lie_between_zero_and_one",
     "raw/series:families_stay",
+    "raw/series:no_series_is_refused",
     "raw/series_chunks:sources_speak",
     "raw/power_samples:energy_counters_move",
     "raw/token_samples:clocks_agree",
     "marts/energy_ledger:power_has_a_model",
     "marts/token_ledger:tokens_have_power",
     "marts/unmetered_devices:devices_have_power",
+    "marts/efficiency_fit:every_part_is_made",
+    "published/consolidation:every_part_is_made",
+    "published/fleet_report:every_part_is_made",
+    "published/publication:every_part_is_made",
+    "published/right_sizing:every_part_is_made",
 }
 
 

@@ -34,6 +34,14 @@ class Alarm(NamedTuple):
 ALARMS = (
     Alarm(
         ("raw", "series"),
+        "no_series_is_refused",
+        "No series was left out of the book because a model cannot take a value of its labels or samples.",
+        "values that every model can take",
+        "mend this label or value at its exporter, and report the row to the maintainers; the next booking tries the"
+        " series again",
+    ),
+    Alarm(
+        ("raw", "series"),
         "families_stay",
         "No metric family of a source vanished or appeared from one day to the next.",
         "the same metric families as on the day before",

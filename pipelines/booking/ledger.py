@@ -3,9 +3,12 @@
 Add here what decides how dbt is run. Keep out what a model computes, and every number: that is `dbt_project`.
 """
 
+import json
 import logging
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -17,8 +20,16 @@ from dagster_dbt import (
     dbt_assets,
 )
 
-from pipelines.booking import checks, dbt_run, upgrades
-from pipelines.booking.dbt_results import FAILED, WARNED, errors_of, results_of, rows_found, selected_names
+from pipelines.booking import checks, dbt_run, refused_series, upgrades
+from pipelines.booking.dbt_results import (
+    FAILED,
+    WARNED,
+    errors_of,
+    is_error,
+    results_of,
+    rows_found,
+    selected_names,
+)
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing.telemetry_assets import POOL, daily
@@ -180,15 +191,27 @@ def _build(
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
-    results = dbt_run.run_dbt(words, variables_of(fleet, first, end), environment_of(fleet), fleet.root / "dbt")
-    rows = {}
+    variables = variables_of(fleet, first, end)
+    build = partial(dbt_run.run_dbt, words, variables, environment_of(fleet), fleet.root / "dbt")
+    results = refused_series.built(fleet.warehouse, first, end, context.run_id, build) if kind is MODELS else build()
+    rows = {one.node.unique_id: one.message for one in results if is_error(one)}
     failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
     if failed:
         with database.connect(fleet.warehouse, read_only=True) as connection:
-            rows = {test.unique_id: rows_found(connection, test) for test in failed}
+            rows |= {test.unique_id: rows_found(connection, test) for test in failed}
     yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
     if errors := errors_of(results):
-        raise dg.Failure(errors, allow_retries=False)
+        raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
+
+
+def _how_to_see(fleet: Fleet, results: Sequence[Any], variables: Mapping[str, Any]) -> str:
+    """What stays, and the command that builds what failed alone."""
+    model = next(one.node.name for one in results if is_error(one))
+    command = [
+        *("env", f"WATTLEDGER_WAREHOUSE={fleet.warehouse}", ".venv/bin/dbt", "build", "--project-dir", "dbt_project"),
+        *("--profiles-dir", "dbt_project", "--select", model, "--vars", json.dumps(variables)),
+    ]
+    return f"What was published before stays. To see it fail alone: {shlex.join(command)}"
 
 
 def _is_loaded(fleet: Fleet, digest: str) -> bool:

@@ -140,12 +140,14 @@ def _default_fleet() -> Path:
 
 def _table(fleet: Fleet) -> int:
     from pipelines.publishing.headline import headline  # noqa: PLC0415
+    from pipelines.publishing.parts import Parts  # noqa: PLC0415
 
+    parts = Parts()
     try:
-        print(headline(fleet))
+        print(headline(fleet, parts))
     except FileNotFoundError as missing:
         raise refusals.QuestionError(missing) from None
-    return 0
+    return 1 if parts.failed else 0
 
 
 def _show_progress() -> None:

@@ -17,8 +17,8 @@ import hashlib
 import logging
 import shutil
 import tomllib
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ import duckdb
 
 from collectors.durable_files import sync_folder
 from pipelines.fleet.fleet_file import PROJECT, Fleet
-from pipelines.publishing import history, pictures, published_files, published_tables, retention, workbook
+from pipelines.publishing import history, parts, pictures, published_files, published_tables, retention, workbook
+from pipelines.publishing.parts import Parts
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
@@ -42,7 +43,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Publication:
-    """One publication: its row in published.publication. The run booked the dates [start_date, end_date)."""
+    """One publication: its row in published.publication. The run booked the dates [start_date, end_date). `parts` has
+    what could not be made beside its tables."""
 
     publication_id: str
     published_at: datetime
@@ -55,6 +57,7 @@ class Publication:
     rows: dict[str, int]
     held_back: dict[date, str]
     forced: tuple[str, ...] = ()
+    parts: Parts = field(default_factory=Parts, compare=False)
 
 
 def publish(
@@ -147,11 +150,11 @@ def _publish(
             "publication_id": publication_id,
         }
         published_files.write_parquet(connection, building, previous, (start, end), same, labels=labels)
-        published_files.write_focus(connection, building, previous, (start, end), same)
+        published_files.write_focus(connection, building, previous, (start, end), same, parts=publication.parts)
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
-    _write_workbook(fleet, building)
+    workbook.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
     retention.sync(building)
     building.rename(folder / publication_id)
     sync_folder(folder)
@@ -196,35 +199,45 @@ class PublicationConfig(dg.Config):
 def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.AssetsDefinition:
     """published/publication, after every mart and its blocking checks."""
 
+    key = asset_key(fleet, "published", "publication")
+
     @dg.asset(
-        key=asset_key(fleet, "published", "publication"),
+        key=key,
         deps=marts,
+        check_specs=[parts.spec(key)],
         group_name="published",
         kinds={"duckdb", "parquet"},
         pool=pool,
     )
-    def publication(config: PublicationConfig) -> dg.MaterializeResult[None]:
+    def publication(config: PublicationConfig) -> Iterator[Any]:
         """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
-        with database.writing(fleet.warehouse, "publication"):
-            with database.connect(fleet.warehouse) as connection:
-                create_tables(connection)
-                start, end = due_dates.dates_to_publish(connection, date.max, date.min)
-                due = due_dates.due(connection, due_dates.PUBLICATION)
-                own = due_dates.due(connection, due_dates.PUBLISHED)
-            if start >= end and current(fleet) is not None:
-                return dg.MaterializeResult(metadata={"unchanged": str(current(fleet))})
-            try:
-                made = publish(fleet, start, end, due=due, own=own, force=config.force)
-            except history.HistoryWouldShrink as refusal:
-                raise dg.Failure(str(refusal)) from None
-            if made is None:
-                return dg.MaterializeResult(metadata={"nothing_published": "every date is held back"})
-            with database.connect(fleet.warehouse) as connection:
-                due_dates.published(connection, start, end)
-        logger.info("published %s", made.publication_id)
-        return dg.MaterializeResult(metadata=_metadata(fleet, made))
+        metadata, made_parts = _published(fleet, config)
+        yield dg.MaterializeResult(metadata=metadata)
+        yield made_parts.result(key)
 
     return publication
+
+
+def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any], Parts]:
+    """Publish what waits for it; what Dagster shows of it, and its parts."""
+    with database.writing(fleet.warehouse, "publication"):
+        with database.connect(fleet.warehouse) as connection:
+            create_tables(connection)
+            start, end = due_dates.dates_to_publish(connection, date.max, date.min)
+            due = due_dates.due(connection, due_dates.PUBLICATION)
+            own = due_dates.due(connection, due_dates.PUBLISHED)
+        if start >= end and current(fleet) is not None:
+            return {"unchanged": str(current(fleet))}, Parts()
+        try:
+            made = publish(fleet, start, end, due=due, own=own, force=config.force)
+        except history.HistoryWouldShrink as refusal:
+            raise dg.Failure(str(refusal)) from None
+        if made is None:
+            return {"nothing_published": "every date is held back"}, Parts()
+        with database.connect(fleet.warehouse) as connection:
+            due_dates.published(connection, start, end)
+    logger.info("published %s", made.publication_id)
+    return _metadata(fleet, made), made.parts
 
 
 def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
@@ -238,7 +251,7 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         "workbook": dg.MetadataValue.path(str(fleet.published / WORKBOOK)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(findings.markdown(["table", "rows"], made.rows.items())),
-        "energy": dg.MarkdownMetadataValue(pictures.attempted("energy", lambda: _energy_picture(fleet, made))),
+        "energy": dg.MarkdownMetadataValue(made.parts.picture("energy", lambda: _energy_picture(fleet, made))),
     }
 
 
@@ -281,17 +294,6 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
     connection.execute(f"create or replace table target.published.publication ({', '.join(row)})")
     values = ", ".join("?" for _ in row)
     connection.execute(f"insert into target.published.publication values ({values})", list(row.values()))
-
-
-def _write_workbook(fleet: Fleet, folder: Path) -> None:
-    """Write the workbook of the publication in `folder`. What makes one sheet impossible must not stop the figures; a
-    full disk does, and so does a lack of memory."""
-    try:
-        workbook.write(folder / DATABASE, folder / WORKBOOK, fleet.fleet, fleet.synthetic)
-    except (OSError, MemoryError):
-        raise
-    except Exception:  # whatever a name or a number does to the workbook
-        logger.warning("the workbook could not be written; the tables are complete. Please report it.", exc_info=True)
 
 
 def _link(at: Path, target: str) -> None:

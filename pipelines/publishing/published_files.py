@@ -10,11 +10,13 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import duckdb
 
 from pipelines.publishing import published_tables
+from pipelines.publishing.parts import Parts
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse.database import literal
 
@@ -58,11 +60,18 @@ def write_parquet(
 
 
 def write_focus(
-    connection: duckdb.DuckDBPyConnection, building: Path, previous: Path | None, dates: Dates, same: set[str]
+    connection: duckdb.DuckDBPyConnection,
+    building: Path,
+    previous: Path | None,
+    dates: Dates,
+    same: set[str],
+    *,
+    parts: Parts,
 ) -> None:
     """Write focus/cost_and_usage_<month>.csv for each billing month, with the columns of FOCUS 1.2 and `x_` ones.
 
-    Months that the run did not restate are the files of the previous publication.
+    A month that cannot be written has no file, and a line of `parts`; the next publication writes it. Months
+    that the run did not restate are the files of the previous publication.
     """
     table = published_tables.tables(connection, "target").get(FOCUS)
     if table is None:
@@ -80,7 +89,11 @@ def write_focus(
             f"select {listed} from target.{table} where billing_month = date '{month.isoformat()}'"
             f" order by date, {', '.join(_ordered(table))}"
         )
-        _copy(connection, query, building / place, "format csv, header")
+        parts.attempt(
+            f"file {place}",
+            partial(_copy, connection, query, building / place, "format csv, header"),
+            partial(_remove, building / place),
+        )
 
 
 def _as_focus(name: str, kind: str) -> str:
@@ -101,6 +114,11 @@ def _ordered(table: Table) -> Iterator[str]:
 def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection.execute(f"copy ({query}) to {literal(path)} ({options})").fetchall()
+
+
+def _remove(path: Path, _: str) -> None:
+    """Remove what is half written."""
+    path.unlink(missing_ok=True)
 
 
 def _untouched(folder: Path, dates: Dates) -> Iterator[Path]:

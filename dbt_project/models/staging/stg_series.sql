@@ -3,6 +3,7 @@
 with series as (
 
     select * from {{ source('raw', 'series') }}
+    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
 
 ),
 
