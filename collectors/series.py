@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from collectors.facts import ALWAYS, Facts
 from collectors.limits import DEFAULTS
+from collectors.rows import Rejects
 from collectors.samples import OBSERVED_AT, Family, SourceError, Window
 
 _IDENTITY = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
@@ -57,9 +58,8 @@ class SeriesRegister:
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
         self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
         self._unknown: dict[str, int] = {}
-        # Rows that belong to no series because they could not be parsed, and what is wrong with the first.
-        self.unreadable_rows = 0
-        self.first_unreadable: str | None = None
+        # Rows that could not become samples, whether or not they belong to a series, and what is wrong with the first.
+        self.rejects = Rejects()
         self._runs: list[np.ndarray] = []  # closed ascending runs
         self._facts = Facts(0)
 
@@ -113,11 +113,6 @@ class SeriesRegister:
         """Count rows of a registered series that could not become samples at all, such as one without a time."""
         self._facts.grow(len(self._identities))
         self._facts.rejects[self._rows[series_id]] += rows
-
-    def unreadable(self, rows: int, first: str) -> None:
-        """Count rows that belong to no series; `first` names the place of one, its content and what was expected."""
-        self.unreadable_rows += rows
-        self.first_unreadable = self.first_unreadable or first
 
     def unknown(self, metric: str, series: int) -> None:
         """Remember that the source holds a metric which the catalogue does not know, with its number of series."""

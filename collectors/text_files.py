@@ -5,16 +5,19 @@ Add here what any reader of logs and results needs of a file. Keep out what is i
 
 from __future__ import annotations
 
+import csv
 import glob
 import gzip
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
 
+from collectors.rows import Rejects
 from collectors.samples import SourceError
 
 BLOCK_BYTES = 1 << 20
@@ -25,6 +28,10 @@ MOST_EXPANSION = 200
 ALWAYS_EXPANDED_BYTES = 64 << 20
 _WILDCARD = re.compile(r"[*?\[]")
 _LINE = re.compile(rb"[^\n]+")
+# A line of a CSV file as the csv module takes it: its ends may be carriage returns alone.
+_RETURNS = re.compile(r"[^\r]*\r|[^\r]+")
+_OPEN_QUOTE = "unexpected end of data"  # as the csv module says it
+QUOTED_LINES = 20
 
 
 def paths_of(pattern: str, inside: str = "*") -> list[str]:
@@ -56,12 +63,21 @@ def before_glob(path: Path) -> Path:
     return Path(*path.parts[:first])
 
 
-def lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """(number from 1, line) of every line that is not blank. SourceError for a file that breaks off or has no end."""
-    number, rest = 1, b""
+def lines(path: str, rejects: Rejects) -> Iterator[tuple[int, bytes]]:
+    """(number from 1, line) of every line that is not blank.
+
+    A line that is too long is a reject, and so is the place where a file breaks off, is damaged or has no end: the
+    lines before it are given.
+    """
+    number, rest, is_too_long = 1, b"", False
     try:
         with _opened(path) as file:
             while block := file.read(BLOCK_BYTES):
+                if is_too_long:
+                    _, end_of_line, block = block.partition(b"\n")
+                    if not end_of_line:
+                        continue
+                    number, is_too_long = number + 1, False
                 held = rest + block
                 end = held.rfind(b"\n") + 1
                 last = 0
@@ -74,18 +90,65 @@ def lines(path: str) -> Iterator[tuple[int, bytes]]:
                 number += held.count(b"\n", last, end)
                 rest = held[end:]
                 if len(rest) > LINE_BYTES:
-                    raise SourceError(path, None, f"line {number} is longer than {LINE_BYTES >> 20} MiB")
+                    rejects.add(f"{path}:{number}", f"is longer than {LINE_BYTES >> 20} MiB")
+                    rest, is_too_long = b"", True
     except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(path, None, f"cannot be read: {error}") from error
-    if rest.strip():
-        yield number, rest
+        rejects.add(path, f"cannot be read from line {number} on: {error}")
+    except SourceError as refusal:
+        rejects.add(path, f"{refusal.reason}; read up to line {number}")
+    else:
+        if rest.strip():
+            yield number, rest
+
+
+def csv_rows(path: str, rejects: Rejects) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
+    """The columns of a CSV file, and its rows by column name, each with its place. A row that is not CSV or has more
+    cells than there are columns is a reject; one that has fewer lacks the last ones."""
+    records = _records(path, rejects)
+    _, columns = next(records, ("", []))
+    columns[:1] = [name.removeprefix("\ufeff") for name in columns[:1]]
+    return columns, _rows_of(columns, records, rejects)
+
+
+def _rows_of(
+    columns: list[str], records: Iterator[tuple[str, list[str]]], rejects: Rejects
+) -> Iterator[tuple[str, dict[str, str]]]:
+    for place, cells in records:
+        if any(cells[len(columns) :]):
+            rejects.add(place, f"has {len(cells)} cells, the header {len(columns)}: is a comma in a cell not quoted?")
+        else:
+            yield place, dict(zip(columns, cells, strict=False))
+
+
+def _records(path: str, rejects: Rejects) -> Iterator[tuple[str, list[str]]]:
+    """(place, cells) of each record of a CSV file. A quoted cell may go on over QUOTED_LINES; where it does not end by
+    then, its first line is a reject and the next one begins a record."""
+    held = lines(path, rejects)
+    again: deque[tuple[int, bytes]] = deque()
+    record: list[tuple[int, bytes]] = []
+    while (line := again.popleft() if again else next(held, None)) or record:
+        record += [line] if line else []
+        place = f"{path}:{record[0][0]}"
+        try:
+            text = b"\n".join(part for _, part in record).decode("utf-8")
+            cells = list(csv.reader(_RETURNS.findall(text), strict=True))
+        except (csv.Error, UnicodeDecodeError) as error:
+            if str(error) == _OPEN_QUOTE and line and len(record) < QUOTED_LINES:
+                continue
+            rejects.add(place, f"is not CSV: {error}")
+            again.extendleft(reversed(record[1:]))
+        else:
+            yield from ((place, row) for row in cells)
+        record = []
 
 
 def document(path: str) -> Any:
     """The JSON of a file. SourceError names the place where it stops being JSON."""
+    held = bytearray()
     try:
         with _opened(path) as file:
-            held = file.read(DOCUMENT_BYTES + 1)
+            while len(held) <= DOCUMENT_BYTES and (block := file.read(BLOCK_BYTES)):
+                held += block
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(path, None, f"cannot be read: {error}") from error
     if len(held) > DOCUMENT_BYTES:
@@ -93,7 +156,7 @@ def document(path: str) -> Any:
     return parsed(path, held)
 
 
-def parsed(where: str, held: bytes) -> Any:
+def parsed(where: str, held: bytes | bytearray) -> Any:
     """The JSON in these bytes. SourceError names what is wrong, and what is there instead."""
     try:
         return orjson.loads(held)
@@ -117,11 +180,58 @@ class _Expanding:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        held = self._file.read(min(size, self._left + 1))
+        # What one read unpacked is given before the next one finds that the file breaks off.
+        held = self._file.read1(min(size, self._left + 1))
         self._left -= len(held)
         if self._left < 0:
             raise SourceError(self._path, None, f"expands to more than {MOST_EXPANSION} times its size")
         return held
+
+
+class WholeLines:
+    """A text file for who reads blocks: as far as it can be read, to the end of a line, and what is not UTF-8 as U+FFFD.
+    `damage` is why it ends before its end, if it does."""
+
+    def __init__(self, path: str) -> None:
+        self.damage: str | None = None
+        self.closed = False
+        self._file = gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")  # noqa: SIM115 (by close)
+        self._ready, self._tail, self._is_over = b"", b"", False
+
+    def __enter__(self) -> WholeLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; none at the end."""
+        while not self._ready and not self._is_over:
+            self._ready = self._lines()
+        given, self._ready = self._ready[:size], self._ready[size:]
+        return given
+
+    def _lines(self) -> bytes:
+        try:
+            block = self._file.read1(BLOCK_BYTES)
+        except (OSError, EOFError, zlib.error) as error:
+            # The line in which it breaks off is not whole.
+            self.damage, self._is_over = str(error), True
+            return b""
+        held = self._tail + block
+        self._is_over = not block
+        end = len(held) if self._is_over or len(held) > LINE_BYTES else held.rfind(b"\n") + 1
+        found, self._tail = held[:end], held[end:]
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            return found.decode("utf-8", "replace").encode()
+        return found
 
 
 def _opened(path: str) -> BinaryIO | _Expanding:

@@ -7,8 +7,8 @@ which column is what.
 from __future__ import annotations
 
 import csv
-import gzip
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 
 from collectors import cells
 from collectors.cells import NO_TIME
+from collectors.rows import BAD_ROWS_RATIO, SHOWN_ROWS, Rejects
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
-from collectors.text_files import paths_of
+from collectors.text_files import WholeLines, paths_of
 
 CSV_BLOCK_BYTES = 8 << 20
 HEADER_CHARACTERS = 1 << 16
+HEADER_BYTES = 4 * HEADER_CHARACTERS
 PARQUET_BATCH_ROWS = 1 << 18
 
 _LABEL = pa.dictionary(pa.int32(), pa.string())
@@ -77,34 +79,70 @@ class FilesCollector:
     """Reads the mapped files in the order given, in record batches: memory does not grow with the files.
 
     Rows without a readable time are counted as rejects of their series in the window of the row before them; text
-    where a number belongs is landed as NaN, which is a reject too; an empty value is no sample. Rows that cannot be
-    given to a series (a wrong number of fields, labels that are no JSON) are counted in `register.unreadable_rows`.
-    A missing file or column is a SourceError, as is a file that breaks off, and one that does not hold what its mapping
-    states: no time in any row, text in every cell of a column of values, no metric of the catalogue.
+    where a number belongs is landed as NaN, which is a reject too; an empty value is no sample.
+
+    Rows without a time, with a wrong number of fields or with labels that are no JSON are also counted in
+    `register.rejects`, and so is a file that breaks off (what came before is kept) or that does not hold what its
+    mapping states: no such column, no time in any row, text in every cell of a column of values. SourceError where more
+    than `bad_rows_ratio` of the rows, or every file, is refused, and where no metric is of the catalogue.
     """
 
-    def __init__(self, source: str, files: Sequence[FileMapping]) -> None:
+    def __init__(self, source: str, files: Sequence[FileMapping], bad_rows_ratio: float = BAD_ROWS_RATIO) -> None:
         self.source = source
         self.files = tuple(files)
+        self.bad_rows_ratio = bad_rows_ratio
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of the samples in the window, in file order; SourceError names file, column and what there is."""
         unknown: dict[str, set[_Key]] = {}
-        files = []
+        files: list[_File] = []
+        refusals: list[SourceError] = []
+        rejects = register.rejects = Rejects(self.bad_rows_ratio)
         for mapping in self.files:
             for path in paths_of(mapping.path):
                 file = _File(path, mapping, window, families=families, register=register, unknown=unknown)
-                try:
-                    for batch in _record_batches(file):
-                        yield from file.batches(batch)
-                except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
-                    raise SourceError(path, None, f"cannot be read: {error}") from error
-                file.check()
                 files.append(file)
+                refusal = yield from _samples_of(file, rejects)
+                refusals += [refusal] if refusal else []
+        if refusals and len(refusals) == len(files):
+            raise refusals[0]
+        rejects.check(", ".join(dict.fromkeys(mapping.path for mapping in self.files)))
         for metric, series in unknown.items():
             register.unknown(metric, len(series))
         if unknown and not any(file.has_known_metric for file in files):
             raise _nothing_known(files, next(iter(unknown)))
+
+
+def _samples_of(file: _File, rejects: Rejects) -> Generator[Batch, None, SourceError | None]:
+    """The samples of a file, as far as it can be read; why it was refused, if it was. What else goes wrong, such as too
+    many series in the window, is no fault of the file."""
+    batches = _timed_batches(file)
+    while True:
+        try:
+            found = next(batches, None)
+            if found is None:
+                file.check()
+                return None
+        except SourceError as failure:
+            refusal = failure
+            break
+        try:
+            yield from file.batches(*found)
+        except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+            refusal = SourceError(file.path, None, f"cannot be read: {error}")
+            break
+    # Rows without a time are counted already.
+    rejects.add(refusal.url, refusal.reason, rows=0 if file.is_untimed else 1)
+    return refusal
+
+
+def _timed_batches(file: _File) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """The rows of a file with their times. SourceError where it cannot be read, also when some rows were."""
+    try:
+        for rows in _record_batches(file):
+            yield rows, file.times_us(rows)
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, ValueError, KeyError) as error:
+        raise SourceError(file.path, None, f"cannot be read: {error}") from error
 
 
 def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
@@ -146,15 +184,16 @@ class _File:
         self._unreadable: set[_Key] = set()
         self._last_us = NO_TIME
         self._has_rows = False
+        self._rows = 0  # given so far
         self._first_time: object = None
         # Column -> its first cell that is no number, of the columns in which no number was found so far.
         self._numberless: dict[str, str | None] = dict.fromkeys(mapping.value_columns)
 
-    def batches(self, rows: pa.RecordBatch) -> Iterator[Batch]:
+    def batches(self, rows: pa.RecordBatch, times_us: np.ndarray) -> Iterator[Batch]:
         mapping = self.mapping
-        times_us = self._times_us(rows.column(mapping.time))
         self._look_for_numbers(rows)
         is_timed = times_us != NO_TIME
+        self._reject_untimed(rows.column(mapping.time), is_timed)
         placed_us = times_us if is_timed.all() else self._placed(times_us, is_timed)
         self._last_us = int(placed_us[-1])
         is_inside = (placed_us >= self.window.start_us) & (placed_us < self.window.end_us)
@@ -175,7 +214,14 @@ class _File:
             first = (
                 f"column {mapping.labels_json!r} holds {cells.shown(key[mapping.labels_json])}, expected a JSON object"
             )
-            self.register.unreadable(int(np.isin(codes, unreadable).sum()), f"{self.path}: {first}")
+            rejected = int(np.isin(codes, unreadable).sum())
+            self.register.rejects.add(self.path, first, rejected)
+            self.register.rejects.read -= rejected
+
+    @property
+    def is_untimed(self) -> bool:
+        """Whether there were rows, and none with a readable time."""
+        return self._rows > 0 and self._last_us == NO_TIME
 
     def check(self) -> None:
         """SourceError where the whole file holds no time, or a column of values text and no number."""
@@ -192,14 +238,26 @@ class _File:
                 fix = "Correct `value` in the fleet file" if mapping.value else "Correct `values` in the fleet file"
                 raise SourceError(self.path, None, f"{reason}, expected a number such as 312.5. {fix}")
 
-    def _times_us(self, column: pa.Array) -> np.ndarray:
+    def times_us(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Microseconds since the epoch (n,), NO_TIME where a row has no readable time."""
+        column = rows.column(self.mapping.time)
         if not self._has_rows:
-            self._has_rows, self._first_time = True, column[0].as_py()
+            self._has_rows, self._first_time = True, cells.cell(column, 0)
         try:
             return cells.times_us(column, self.mapping.time_unit)
         except TypeError as unreadable:
             reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms or us)"
             raise SourceError(self.path, None, reason) from unreadable
+
+    def _reject_untimed(self, column: pa.Array, is_timed: np.ndarray) -> None:
+        rejects, untimed = self.register.rejects, np.flatnonzero(~is_timed)
+        for row in untimed[:SHOWN_ROWS].tolist():
+            held = cells.shown(cells.cell(column, row))
+            place = f"{self.path}, row {self._rows + row + 1}"
+            rejects.add(place, f"column {self.mapping.time!r} holds {held}, expected a time of this century")
+        rejects.rows += max(0, len(untimed) - SHOWN_ROWS)
+        rejects.read += len(is_timed) - len(untimed)
+        self._rows += len(is_timed)
 
     def _look_for_numbers(self, rows: pa.RecordBatch) -> None:
         """In every row, also outside the window: a meter may be silent for a day, a column of names stays one."""
@@ -288,6 +346,11 @@ def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
 
 def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
     """Column of the mapping -> the file's own, which may have spaces around it; SourceError where one is missing."""
+    for column in file.mapping.columns:
+        if present.count(column) > 1:
+            raise SourceError(
+                file.path, None, f"column {column!r} is there {present.count(column)} times, expected once"
+            )
     by_bare_name = {name.strip(): name for name in reversed(present)}
     found: dict[str, str] = {}
     for column in file.mapping.columns:
@@ -300,13 +363,13 @@ def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
 
 def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
     path, mapping = file.path, file.mapping
-    opened = gzip.open if path.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        file.columns = _found_columns(file, _header(path, text.read(HEADER_CHARACTERS + 1)))
+    with WholeLines(path) as text:
+        opening = text.read(HEADER_BYTES).decode("utf-8-sig", "replace")
+    file.columns = _found_columns(file, _header(path, opening))
 
     def skip(row: pa_csv.InvalidRow) -> str:
         got = f"{cells.shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
-        file.register.unreadable(1, f"{path}: {got}")
+        file.register.rejects.add(path if row.number is None else f"{path}:{row.number}", got)
         return "skip"
 
     # Everything is read as text: one bad cell must lose its row, not the file.
@@ -314,9 +377,9 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
     types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
     spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]
     with (
-        pa.input_stream(path, compression="gzip" if path.endswith(".gz") else None) as stream,
+        WholeLines(path) as whole,
         pa_csv.open_csv(
-            stream,
+            pa.PythonFile(whole, "r"),
             read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
             parse_options=pa_csv.ParseOptions(invalid_row_handler=skip),
             convert_options=pa_csv.ConvertOptions(
@@ -330,6 +393,8 @@ def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
         for batch in reader:
             if batch.num_rows:
                 yield _unspaced(batch.rename_columns(mapping.columns), spaced)
+    if whole.damage is not None:
+        raise SourceError(path, None, f"cannot be read any further: {whole.damage}")
 
 
 def _header(path: str, opening: str) -> list[str]:
@@ -362,7 +427,7 @@ def _parquet_batches(file: _File) -> Iterator[pa.RecordBatch]:
     path, mapping = file.path, file.mapping
     with pq.ParquetFile(path) as opened:
         metadata, schema = opened.metadata, opened.schema_arrow
-    missing = [column for column in mapping.columns if column not in schema.names]
+    missing = [column for column in mapping.columns if schema.names.count(column) != 1]
     if missing:
         raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}")
     texts = [column for column in mapping.text_columns if not pa.types.is_nested(schema.field(column).type)]
@@ -382,7 +447,13 @@ def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Wi
     kind = file.schema_arrow.field(mapping.time).type
     if not pa.types.is_timestamp(kind) and (mapping.time_unit is None or pa.types.is_string(kind)):
         return True
-    first_us, last_us = cells.times_us(pa.array([times.statistics.min, times.statistics.max], kind), mapping.time_unit)
+    try:
+        bounds = pa.array([times.statistics.min, times.statistics.max], kind)
+    except (ValueError, OverflowError):  # a time that Python does not have
+        return True
+    first_us, last_us = cells.times_us(bounds, mapping.time_unit)
+    if last_us == NO_TIME:
+        return True
     # Rows without a time do not show in the bounds, so a group that has some is read.
     is_whole = times.statistics.has_null_count and times.statistics.null_count == 0
     return not is_whole or (first_us < window.end_us and last_us >= window.start_us)

@@ -12,21 +12,20 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from collectors.cells import shown
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.request_records import (
     Batches,
     FileCollector,
-    Reject,
-    Rejects,
-    amount,
     between,
     checked_tokens,
     instant_us,
     key_hash,
-    requests_of,
     text,
     tokens,
+    usd,
 )
+from collectors.rows import Reject, Rejects, readable
 from collectors.samples import SourceError, Window, url_without_secrets
 
 TABLE = '"LiteLLM_SpendLogs"'
@@ -43,9 +42,11 @@ class LiteLLMFileCollector(FileCollector):
 
     source_kind, inside = "litellm", "*.jsonl*"
 
-    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+    def read(
+        self, path: str, rejects: Rejects
+    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines of a file."""
-        return numbered_lines(path), lambda line: litellm_request(json_object(line))
+        return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line))
 
 
 class LiteLLMPostgresCollector:
@@ -80,12 +81,13 @@ class LiteLLMPostgresCollector:
                     for batch in cursor.fetch_record_batch()
                     for held in batch.to_pylist()
                 )
-                for request in requests_of(self.url, rows, litellm_request, rejects):
+                for request in readable(rows, litellm_request, rejects):
                     yield from batches.add(request)
         except Error as refusal:
             reason = str(refusal).replace(os.environ[self.dsn_env], "<the connection URI>")[:1000]
             raise SourceError(self.url, None, reason) from None
         yield from batches.rest()
+        rejects.check(self.url)
 
     def _select(self, present: list[str], window: Window) -> str:
         if not present:
@@ -126,7 +128,7 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
     is_cached = str(held.get("cache_hit")).lower() == "true"
     counted = _tokens(held, metadata)
     # LiteLLM writes 0 for a model that it has no price for; only its own cache answers for nothing.
-    spend = amount(_either(held, "spend", "response_cost"), "spend")
+    spend = usd(_either(held, "spend", "response_cost"), "spend")
     return {
         "request_id": text(_either(held, "request_id", "id"), "request_id"),
         "started_at": started_us,
@@ -180,7 +182,7 @@ def _metadata(held: Any) -> Mapping[str, Any]:
         try:
             held = orjson.loads(held)
         except orjson.JSONDecodeError:
-            raise Reject(f"metadata: is not JSON: {held[:40]!r}") from None
+            raise Reject(f"metadata: is not JSON: {shown(held, 40)}") from None
     return held if isinstance(held, dict) else {}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from collectors.records.access_logs import Column
-from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, SourceName, Variable
+from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, RowLimits, SourceName, Variable
 
 if TYPE_CHECKING:
     from collectors.records.benchmark_files import BenchmarkFile
@@ -28,6 +28,7 @@ class RequestSource(Part):
     model: GivenName | None = None
     team: GivenName | None = None
     tenant: Name | None = None
+    limits: RowLimits = RowLimits()
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -118,6 +119,7 @@ class Benchmark(Part):
     accelerators: Positive | None = None
     model: Name | None = None
     precision: Name | None = None
+    limits: RowLimits = RowLimits()
 
     def files(self) -> BenchmarkFile:
         """The files of this publisher."""

@@ -154,7 +154,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
         for name, sources in _grid_checks(fleet).items():
             mine = [result for result in results if result.source in sources]
-            yield answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
+            yield answered(name, grid_key, mine)
 
     prices_key = asset_key(fleet, "raw", "model_prices")
 
@@ -313,10 +313,10 @@ def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
     return {**checks, **({"grid_files_are_sound": files} if files else {})}
 
 
-def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
-    """Passes where every window was answered; an answer with rejected rows is a warning."""
+def answered(check: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
+    """Passes where every window was answered in full; an answer of which rows were rejected is a warning."""
     unanswered = [result for result in results if not result.is_answered]
-    wrong = unanswered or ([] if is_sound else [result for result in results if result.detail])
+    wrong = unanswered or [result for result in results if result.detail]
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
     if wrong:
         metadata["unanswered"] = dg.MarkdownMetadataValue(
@@ -330,7 +330,7 @@ def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound
         asset_key=asset,
         check_name=check,
         severity=dg.AssetCheckSeverity.ERROR if unanswered or not wrong else dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{_shown(r.window)} {r.outcome}: {_why(r)}" for r in wrong[:3]) or None,
+        description="; ".join(_by_reason(wrong)[:3]) or None,
         metadata=metadata,
     )
 
@@ -369,6 +369,17 @@ def _telemetry_metadata(
             findings.markdown(["source", "metric", "series"], unknown)
         )
     return tables
+
+
+def _by_reason(results: list[Landing]) -> list[str]:
+    """The outcomes with their reasons; where several windows have the same one, the first and how many more."""
+    windows: dict[str, list[str]] = {}
+    for result in results:
+        windows.setdefault(f"{result.outcome}: {_why(result)}", []).append(_shown(result.window))
+    return [
+        f"{same[0]} {reason}{f' (and {len(same) - 1} more windows)' if len(same) > 1 else ''}"
+        for reason, same in windows.items()
+    ]
 
 
 def _why(result: Landing) -> str:

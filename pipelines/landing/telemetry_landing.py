@@ -243,16 +243,14 @@ class _Unit:
     def _empty(self) -> Landing:
         """Nothing to land: an empty source, or one of which nothing can be read."""
         if (unreadable := self._unreadable()) and not self.is_neighbour:
-            first = self.register.first_unreadable
-            reason = "; the first: ".join(filter(None, [unreadable, first]))
-            raise SourceError(getattr(self.collector, "url", ""), None, reason)
+            raise SourceError(getattr(self.collector, "url", ""), None, unreadable)
         return self._landing("empty", 0)
 
     def _unreadable(self) -> str:
-        """What could not be read of the source: the number of rows, the names of files."""
-        rows = self.register.unreadable_rows
+        """What could not be read of the source: how many rows, and where the first are; the names of files."""
+        rejected = str(self.register.rejects)
         problems = getattr(self.collector, "problems", [])[self.problems_before :]
-        return "; ".join([*([f"{rows} rows cannot be read"] if rows else []), *problems])
+        return "; ".join([*([rejected] if rejected else []), *problems])
 
     def _stream(self) -> None:
         """Insert the source's batches as they come, a group of one stream at a time."""

@@ -123,11 +123,19 @@ def test_bad_rows_are_counted_and_the_day_goes_on(tmp_path):
     ]
     assert [row[3] for row in rows if math.isnan(row[4])] == [1_000_000]
     (chunk,) = register.chunk_table().to_pylist()
-    assert (chunk["samples"], chunk["rejects"], register.unreadable_rows) == (2, 6, 1)
+    assert (chunk["samples"], chunk["rejects"]) == (2, 6)
+    # Without a time, or a field short.
+    assert (register.rejects.rows, register.rejects.read) == (4, 6)
+    assert [reason.partition("p.csv")[2] for reason in register.rejects.first] == [
+        ": 'n1,2026-10-01T00:00:04Z' has 2 fields, expected 3",
+        ", row 4: column 'at' holds 'yesterday', expected a time of this century",
+        ", row 5: column 'at' holds '2026-02-30T00:00:00Z', expected a time of this century",
+    ]
 
 
 def test_rows_without_a_time_count_in_the_window_of_the_row_before(tmp_path):
     text = "node,at,watts\nn1,?,0\nn1,2026-10-01T00:00:00Z,1\nn1,?,2\nn1,2026-10-02T00:00:00Z,3\nn1,?,4\nn1,?,5\n"
+    text += "n1,2026-10-03T00:00:00Z,6\nn1,2026-10-03T00:00:01Z,7\n"
     mapping = FileMapping(written(tmp_path / "p.csv", text), **WALL)
     next_day = Window(DAY.end_at, datetime(2026, 10, 3, tzinfo=UTC))
     assert collected(mapping)[1].chunk_table()["rejects"].to_pylist() == [2]
@@ -191,8 +199,8 @@ def test_labels_that_are_no_json_are_unreadable_rows(tmp_path):
         ("nvml_power_watts", "{}", 0, 300.5),
         ("nvml_power_watts", "{}", 1_000_000, 301.5),
     ]
-    assert register.unreadable_rows == 2
-    assert register.first_unreadable.endswith("column 'labels' holds 'oops', expected a JSON object")
+    assert (register.rejects.rows, register.rejects.read) == (2, 3)
+    assert register.rejects.first[0].endswith("column 'labels' holds 'oops', expected a JSON object")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ import pytest
 from adbc_driver_postgresql import dbapi
 
 from collectors.records.litellm import LiteLLMPostgresCollector
-from collectors.records.request_records import REQUEST_SCHEMA, Rejects
+from collectors.records.request_records import REQUEST_SCHEMA
+from collectors.rows import Rejects
 from collectors.samples import SourceError, Window
 from pipelines.fleet.fleet_file import PROJECT
 from tests.collectors.test_requests import REQUEST, SPEND_LOG
@@ -160,7 +161,7 @@ def test_memory_does_not_grow_with_the_table(server: str, tmp_path: Path) -> Non
         "import json, resource\n"
         "from datetime import UTC, datetime, timedelta\n"
         "from collectors.records.litellm import LiteLLMPostgresCollector\n"
-        "from collectors.records.request_records import Rejects\n"
+        "from collectors.rows import Rejects\n"
         "from collectors.samples import Window\n"
         "start = datetime(2026, 10, 7, tzinfo=UTC)\n"
         "peaks = []\n"

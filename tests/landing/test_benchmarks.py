@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from collectors.records.benchmark_files import BenchmarkFile
+from collectors.rows import Rejects
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import benchmark_landing, request_assets
@@ -201,7 +202,7 @@ AA = (
 
 def results(kind: str, folder: Path, text: str, name: str = "file.json", **constants: Any) -> list[dict[str, Any]]:
     (folder / name).write_text(text)
-    return BenchmarkFile(kind, str(folder / name), constants).results()
+    return BenchmarkFile(kind, str(folder / name), constants).results(Rejects())
 
 
 def test_mlperf_is_of_the_whole_system_at_the_wall(tmp_path: Path) -> None:
@@ -505,9 +506,9 @@ def test_whatever_a_file_does_to_its_reader_costs_its_own_check(
     )
     right = BenchmarkFile.results
 
-    def trips(file: BenchmarkFile) -> list[dict]:
+    def trips(file: BenchmarkFile, rejects: Rejects) -> list[dict]:
         if file.kind != "mlperf":
-            return right(file)
+            return right(file, rejects)
         if rows is None:
             raise TypeError("a reader tripped")
         return rows
@@ -532,9 +533,9 @@ def broken(**changes: Any) -> str:
         ("mlperf", "", "is not JSON"),
         ("mlperf", "[]", "holds no result of mlperf"),
         ("mlperf", '{"ID": 1}', "is a dict, expected a list of results"),
-        ("mlperf", "[7]", "[0] is a int, expected an object"),
+        ("mlperf", "[7]", "[0]: is a int, expected an object"),
         ("mlperf", broken(Performance_Result=None), "file.json[0]: Performance_Result: missing"),
-        ("mlperf", broken(Performance_Result=-1), "Performance_Result: got -1, expected a number, 0 or more"),
+        ("mlperf", broken(Performance_Result=-1), "Performance_Result: got -1, expected a number, 0 to 1e+15"),
         ("mlperf", broken(Power_Result="many"), "Power_Result: got 'many'"),
         ("mlperf", '[{"Performance_Result": NaN}]', "is not JSON"),
         ("inferencex", json.dumps({"hw": "h200"}), "tput_per_gpu: missing; there are hw"),
@@ -545,13 +546,13 @@ def broken(**changes: Any) -> str:
             "date: got 'soon', expected a date such as 2026-05-18",
         ),
         ("vllm_bench", json.dumps({"completed": 2}), "output_throughput: missing; there are completed"),
-        ("vllm_bench", "[1]", "[0] is a int, expected an object"),
+        ("vllm_bench", "[1]", "[0]: is a int, expected an object"),
         ("sglang_bench", '{"completed": 1, "output_throughput": "fast"}', "output_throughput: got 'fast'"),
         ("sglang_bench", "not json", "is not JSON"),
         ("inferencex", json.dumps(INFERENCEX | {"tput_per_gpu": None}), "tput_per_gpu: missing"),
         ("inferencex", json.dumps(INFERENCEX | {"tput_per_gpu": "inf"}), "tput_per_gpu: got 'inf'"),
         ("artificial_analysis", "a,b\n1,2\n", "no column for concurrency; there are 'a', 'b'"),
-        ("artificial_analysis", AA + "8xH100,NVIDIA\n", "line 3 has 2 columns, the header 9"),
+        ("artificial_analysis", AA + "8xH100,NVIDIA\n" * 2, "file.json:3: has 2 cells, the header 9"),
         ("artificial_analysis", AA.replace("33.9", "-1"), "file.json:2: output_tokens_per_second_per_user: got '-1'"),
         ("artificial_analysis", AA.splitlines()[0], "holds no result"),
         ("ml_energy", "task,model_id\nchat,m\n", "gpu_model: missing; there are task, model_id"),
@@ -573,4 +574,4 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     for kind, write in bad:
         write(tmp_path / "file")
         with pytest.raises(SourceError, match=r"is not (JSON|CSV)"):
-            BenchmarkFile(kind, str(tmp_path / "file"), {}).results()
+            BenchmarkFile(kind, str(tmp_path / "file"), {}).results(Rejects())

@@ -62,7 +62,12 @@ def test_litellms_prices_per_token_become_prices_per_million(tmp_path: Path) -> 
         ("groq/openai/gpt-oss-120b", "groq", 0.3, None, 0.75),
         ("ollama/llama3", "ollama", 0.0, None, None),
     ]
-    assert read.rejects == {"outside 0 to 10000 USD per million tokens": 3}
+    assert (read.rejects.rows, read.rejects.read) == (3, 4)  # one of them has no price of tokens
+    assert [reason.removeprefix(f"{tmp_path}/prices.json: ") for reason in read.rejects.first] == [
+        "'wrong': input_usd_per_mtok: got 2.5, expected 0 to 10000 USD per million tokens",
+        "'negative': input_usd_per_mtok: got -1e-06, expected 0 to 10000 USD per million tokens",
+        "'text': input_usd_per_mtok: got 'free', expected 0 to 10000 USD per million tokens",
+    ]
 
 
 def test_a_csv_in_this_projects_columns_is_read(tmp_path: Path) -> None:
@@ -72,11 +77,12 @@ def test_a_csv_in_this_projects_columns_is_read(tmp_path: Path) -> None:
         ("a", None, 1, None, 2),
         ("b", None, None, None, 3),
     ]
-    assert read.rejects == {
-        "repeated": 1,
-        "without a model": 1,
-        "outside 0 to 10000 USD per million tokens": 1,
-    }
+    assert (read.rejects.rows, read.rejects.read) == (3, 3)  # half of them
+    assert [reason.removeprefix(f"{tmp_path}/prices.csv:") for reason in read.rejects.first] == [
+        "4: 'a' is there already",
+        "5: model: got an empty cell, expected a name of at most 1,000 characters",
+        "6: input_usd_per_mtok: got 'nan', expected 0 to 10000 USD per million tokens",
+    ]
 
 
 def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnection) -> None:
@@ -95,16 +101,16 @@ def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("cut.json", orjson.dumps(LITELLM)[:-9], "is not JSON, or breaks off"),
+        ("cut.json", orjson.dumps(LITELLM)[:-9], "is not JSON"),
         (
             "nan.json",
             b'{"m": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": NaN}}',
-            "is not JSON, or breaks off",
+            "is not JSON",
         ),
-        ("login.json", b"<html>log in</html>", "is not JSON, or breaks off"),
+        ("login.json", b"<html>log in</html>", "is not JSON"),
         ("other.json", b'{"data": [1, 2]}', "is not LiteLLM's list of prices"),
         ("other.csv", b"name,price\nx,1\n", "no column ['input_usd_per_mtok', 'model', 'output_usd_per_mtok']"),
-        ("latin.csv", "model,input_usd_per_mtok,output_usd_per_mtok\né,1,1\n".encode("latin-1"), "cannot be read"),
+        ("latin.csv", "model,input_usd_per_mtok,output_usd_per_mtok\né,1,1\n".encode("latin-1"), "is not CSV: 'utf-8'"),
         ("empty.csv", b"model,input_usd_per_mtok,output_usd_per_mtok\n", "holds no price"),
         ("prices.xlsx", b"PK", "not a .json or .csv file"),
     ],

@@ -136,16 +136,18 @@ def test_a_source_that_fails_leaves_its_rows_and_the_other_source(
     ]
     assert rows(held, "source, request_id") == [("log", "r1"), ("other", "r2"), ("other", "r3")]
     detail = held.execute("select detail from raw.landings where outcome = 'failed'").fetchall()[0][0]
-    assert detail.startswith("no row is a request: 1 rows rejected; the first: ")
+    assert detail.startswith("1 of 1 rows rejected, expected at most 0.5 of all (limits.bad_rows_ratio): ")
     assert "log.jsonl:1: is not JSON" in detail
 
 
 def test_rejected_rows_are_reported(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
-    write(tmp_path / "log.jsonl", answer(1), answer(2, tokens=-1), {"id": "r3"})
-    assert land(held, fleet_of(tmp_path, LOG), 1, 2) == [("log", 1, "landed", 1, 0)]
+    write(tmp_path / "log.jsonl", answer(1), answer(2, tokens=-1), {"id": "r3"}, answer(4))
+    assert land(held, fleet_of(tmp_path, LOG), 1, 2) == [("log", 1, "landed", 2, 0)]
     (detail,) = held.execute("select detail from raw.landings").fetchall()[0]
+    log = f"{tmp_path}/log.jsonl"
     assert detail == (
-        f"2 rows rejected; the first: {tmp_path}/log.jsonl:2: input tokens: got -1, expected a count of tokens"
+        f"2 of 4 rows rejected: {log}:2: input tokens: got -1, expected a count of tokens, at most 10,000,000,000;"
+        f" {log}:3: started_at: there is nothing at created"
     )
 
 

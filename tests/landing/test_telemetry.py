@@ -212,7 +212,7 @@ def test_a_file_whose_rows_lie_on_other_days_is_empty_and_no_failure(
     assert [(r.outcome, r.detail) for r in results] == [("empty", None), ("empty", None)]
 
 
-def test_a_few_unreadable_rows_land_with_the_others_and_are_noted_as_before(
+def test_a_few_unreadable_rows_land_with_the_others_and_are_named(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
     fleet = fleet_of(tmp_path, WALL)
@@ -220,10 +220,12 @@ def test_a_few_unreadable_rows_land_with_the_others_and_are_noted_as_before(
     results = telemetry_assets.land_days(
         held, fleet, date(2026, 10, 7), date(2026, 10, 8), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
-    assert [(r.outcome, r.rows, r.detail) for r in results] == [
-        ("landed", 25, "1 rows cannot be read"),
-        ("empty", 0, "1 rows cannot be read"),
-    ]
+    file = f"{tmp_path}/power.csv"
+    detail = (
+        f"2 of 170 rows rejected: {file}: '2026-10-01T12:00:00Z' has 1 fields, expected 3;"
+        f" {file}, row 169: column 'at' holds 'soon', expected a time of this century"
+    )
+    assert [(r.outcome, r.rows, r.detail) for r in results] == [("landed", 25, detail), ("empty", 0, detail)]
 
 
 def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:
