@@ -52,7 +52,7 @@ class Secrets:
 
 def _spelled(secret: str) -> str:
     """A pattern of a secret in which each character may be escaped or not."""
-    pattern = "".join(map(_character, secret))
+    pattern = re.escape(secret)
     if len(secret) >= FEWEST_CHARACTERS:
         return pattern
     return rf"(?:(?<=[:='\"])|(?<=%3[aAdD])){pattern}(?![\w.-])"
