@@ -183,7 +183,8 @@ class ExpositionPage:
             return [self._reading(sample, observed_us) for sample in samples]
         except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
             # For some garbage the library's parser raises exceptions of any type.
-            raise SourceError(self.url, None, str(error) or "the page cannot be parsed") from error
+            reason = self._server.masked(str(error)) or "the page cannot be parsed"
+            raise SourceError(self.url, None, reason) from error
 
     def _reading(self, sample: PageSample, observed_us: int) -> Reading:
         if sample.timestamp_seconds is not None:

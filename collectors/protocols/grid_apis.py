@@ -69,7 +69,7 @@ class GridCollector:
         return answer
 
     def _failed(self, path: str, reason: str) -> SourceError:
-        return SourceError(self.url + path, 200, reason)
+        return SourceError(self.url + path, 200, self.server.masked(reason))
 
     def _entries(self, path: str, answer: Any, key: str) -> list[dict[str, Any]]:
         entries = answer.get(key) if isinstance(answer, dict) else None
@@ -111,6 +111,7 @@ class ElectricityMapsCollector(GridCollector):
 
     def collect(self, window: Window) -> pa.Table:
         """Two questions, one per emission factor: the API answers one at a time."""
+        self.server.start_window()
         hours: dict[tuple[datetime | None, int], Row] = {}
         for factor in ("direct", "lifecycle"):
             # Hours that repeat stay apart, the n-th beside the n-th.
@@ -148,6 +149,7 @@ class UkCarbonIntensityCollector(GridCollector):
 
     def collect(self, window: Window) -> pa.Table:
         """One question; the half-hour that ends where the window begins is answered too, and left out."""
+        self.server.start_window()
         period = f"{window.start_at.astimezone(UTC):%Y-%m-%dT%H:%MZ}/{window.end_at.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
         if self._region_id is None:
             path = f"/intensity/{period}"
@@ -192,6 +194,7 @@ class WattTimeCollector(GridCollector):
 
     def collect(self, window: Window) -> pa.Table:
         """The user's name and password give a token for half an hour, which the request carries."""
+        self.server.start_window()
         self._log_in()
         path = "/v3/historical"
         answer = self._get(

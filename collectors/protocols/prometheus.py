@@ -89,7 +89,8 @@ class PrometheusCollector:
             if names is not None:
                 self._count_unknown(window, names - families.keys(), register)
         except SourceError as error:
-            raise type(error)(error.url, error.status, f"{error.reason}; window {window}") from error
+            reason = f"{self.server.masked(error.reason)}; window {window}"
+            raise type(error)(error.url, error.status, reason) from error
         finally:
             self.server.close()
 
