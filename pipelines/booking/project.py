@@ -16,6 +16,7 @@ from pipelines.booking import dbt_run
 from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import publication
+from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import contracts, settings
 
 
@@ -68,7 +69,7 @@ def environment_of(fleet: Fleet) -> dict[str, str]:
     published = publication.current(fleet)
     return {
         "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
-        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / publication.DATABASE) if published else "",
+        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / DATABASE) if published else "",
     }
 
 

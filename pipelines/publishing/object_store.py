@@ -30,6 +30,7 @@ from pipelines.publishing import delta_tables, object_store_files, object_store_
 from pipelines.publishing.object_store_files import Wanted
 from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
+from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
 from pipelines.warehouse import database
@@ -67,9 +68,12 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
         if target.tables == "delta":
             delta_tables.check_installed()
         place = Place(target.url)
-        with snapshots.opened(folder) as snapshot, taking_turns(place, database.lock_timeout_seconds()) as turn:
+        with (
+            snapshots.opened(fleet.published, folder) as snapshot,
+            taking_turns(place, database.lock_timeout_seconds()) as turn,
+        ):
             done = _publish(snapshot, place, turn, target, now or datetime.now(UTC))
-    except ObjectStoreError as refusal:
+    except (ObjectStoreError, PublicationDamaged) as refusal:
         raise ObjectStoreError(
             f"publication.object_store: {refusal}. The snapshot {folder.name} is published; the object store keeps what"
             " it has, and the next run writes all that is missing"

@@ -83,6 +83,7 @@ def test_a_first_publication_has_everything(fleet: Fleet) -> None:
     assert made.rows == {"marts.energy_ledger": 2, "marts.model_daily": 2, "marts.model_monthly": 1}
     files = sorted(str(p.relative_to(fleet.published / "latest")) for p in (fleet.published / "latest").rglob("*.*"))
     assert files == [
+        "manifest.json",
         "parquet/marts/energy_ledger/date=2026-10-01.parquet",
         "parquet/marts/energy_ledger/date=2026-10-02.parquet",
         "parquet/marts/model_daily.parquet",
@@ -573,6 +574,7 @@ def test_everything_is_on_the_disk_before_readers_are_sent_to_it(fleet: Fleet, m
         [
             "",
             "sync date=2026-10-02.parquet",
+            "sync manifest.json",
             "sync model_daily.parquet",
             "sync model_monthly.parquet",
             "sync publication.parquet",
