@@ -26,10 +26,11 @@ from typing import Any
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, publication, snapshots
+from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, snapshots
 from pipelines.publishing.object_store_files import Wanted
 from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
+from pipelines.publishing.publication_manifest import current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
@@ -60,7 +61,7 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
 
     ObjectStoreError where the store is away or refuses; its readers then have the old publication, whole.
     """
-    folder = publication.current(fleet)
+    folder = current(fleet)
     if folder is None:
         return None
     began = time.monotonic()

@@ -21,10 +21,11 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.publishing import postgresql_registry as registry
 from pipelines.publishing import postgresql_tables as shapes
-from pipelines.publishing import publication, published_tables, snapshots
+from pipelines.publishing import published_tables, snapshots
 from pipelines.publishing.postgresql_registry import Held
 from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, quoted
 from pipelines.publishing.postgresql_tables import Wanted
+from pipelines.publishing.publication_manifest import current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.snapshots import Fingerprints, Snapshot
 from pipelines.warehouse.contracts import Mart
@@ -65,7 +66,7 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
 
     PostgresqlError where the server is away or refuses; it then has its old publication, whole.
     """
-    folder = publication.current(fleet)
+    folder = current(fleet)
     if folder is None:
         return None
     began = time.monotonic()

@@ -38,7 +38,7 @@ from pipelines.publishing import (
     retention,
     workbook,
 )
-from pipelines.publishing.publication_manifest import DATABASE, Manifest
+from pipelines.publishing.publication_manifest import DATABASE, Manifest, current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
@@ -200,12 +200,6 @@ def held_back_dates(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date
         f" from {of}.marts.held_back_dates group by date order by date"
     )
     return dict(rows.fetchall())
-
-
-def current(fleet: Fleet) -> Path | None:
-    """The folder of the publication that readers see; None before the first one."""
-    latest = fleet.published / "latest"
-    return latest.resolve() if latest.is_symlink() and latest.is_dir() else None
 
 
 def code_version() -> str:

@@ -17,8 +17,8 @@ import dagster as dg
 from collectors.durable_files import write_whole
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.pictures import attempted
-from pipelines.publishing.publication import REPORT, current
-from pipelines.publishing.publication_manifest import DATABASE
+from pipelines.publishing.publication import REPORT
+from pipelines.publishing.publication_manifest import DATABASE, current
 from pipelines.publishing.published_files import share
 from pipelines.report.chart_images import images
 from pipelines.report.page import page
