@@ -33,7 +33,8 @@ from pipelines.booking.dbt_results import (
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing.telemetry_assets import POOL, daily
-from pipelines.publishing import history
+from pipelines.publishing import history, restoring
+from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
@@ -134,8 +135,17 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
 
 
 def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
-    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over."""
-    lost = history.lost_warehouse(fleet)
+    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over.
+
+    A date that is held back gets its published rows, so the publication is compared with its manifest first.
+    """
+    try:
+        folder = current(fleet)
+        if folder is not None:
+            restoring.checked(fleet.published, folder)
+        lost = history.lost_warehouse(fleet)
+    except restoring.PublicationDamaged as damage:
+        raise dg.Failure(str(damage), allow_retries=False) from None
     if lost and not (config.rebuild or config.adopt):
         raise dg.Failure(lost, allow_retries=False)
     if config.adopt:

@@ -32,7 +32,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import stores
 from pipelines.publishing.headline import headline
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.publication import current
+from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key, table_of
 

@@ -27,17 +27,12 @@ from typing import Any
 from collectors.samples import url_without_secrets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import (
-    delta_tables,
-    object_store_files,
-    object_store_manifest,
-    publication,
-    snapshots,
-    step_deadline,
-)
+from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, snapshots, step_deadline
 from pipelines.publishing.object_store_files import Wanted
 from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
+from pipelines.publishing.publication_manifest import current
+from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
 from pipelines.warehouse import database
@@ -67,7 +62,7 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
 
     ObjectStoreError where the store is away or refuses; its readers then have the old publication, whole.
     """
-    folder = publication.current(fleet)
+    folder = current(fleet)
     if folder is None:
         return None
     began = time.monotonic()
@@ -75,9 +70,12 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
         if target.tables == "delta":
             delta_tables.check_installed()
         place = Place(target.url)
-        with snapshots.opened(folder) as snapshot, taking_turns(place, database.lock_timeout_seconds()) as turn:
+        with (
+            snapshots.opened(fleet.published, folder) as snapshot,
+            taking_turns(place, database.lock_timeout_seconds()) as turn,
+        ):
             done = _publish(snapshot, place, turn, target, now or datetime.now(UTC))
-    except ObjectStoreError as refusal:
+    except (ObjectStoreError, PublicationDamaged) as refusal:
         raise ObjectStoreError(
             f"publication.object_store: {refusal}. The snapshot {folder.name} is published; the object store keeps what"
             " it has, and the next run writes all that is missing"

@@ -1,0 +1,79 @@
+"""Damage to the files of a publication, of each kind that a disk or a person does, and what is wrong afterwards.
+
+Add here a kind of damage. Keep out what a run makes of it: that is in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+
+# Bytes of another date of the same table, or of another table, of the same publication; equal size, and equal size and
+# time as a failing disk has it.
+KINDS = ("deleted", "cut", "emptied", "swapped", "corrupted")
+
+
+def damage(path: Path, kind: str) -> None:
+    """Damage one file as a person or a disk does; files of other publications that share it (hard links) too, unless
+    it is deleted or swapped."""
+    path.parent.chmod(0o755)
+    content = path.read_bytes()
+    if kind == "deleted":
+        path.unlink()
+        return
+    path.chmod(0o644)
+    if kind == "cut":
+        os.truncate(path, len(content) // 2)
+    elif kind == "emptied":
+        os.truncate(path, 0)
+    elif kind == "swapped":
+        other = next(one for one in _alike(path) if one.read_bytes() != content)
+        path.unlink()
+        shutil.copyfile(other, path)
+    elif kind == "corrupted":
+        path.write_bytes(corrupted(content))
+    else:
+        raise ValueError(kind)
+
+
+def corrupted(content: bytes) -> bytes:
+    """As many bytes, those in the middle inverted."""
+    start, end = len(content) // 3, len(content) // 3 + max(1, len(content) // 10)
+    return content[:start] + bytes(255 - one for one in content[start:end]) + content[end:]
+
+
+def _alike(path: Path) -> list[Path]:
+    """Files of the same publication that could be in the place of this one: other dates of its table, else others."""
+    near = sorted(path.parent.glob(f"*{path.suffix}"))
+    return near + sorted(one for one in path.parents[0].rglob("*") if one.is_file() and one not in near)
+
+
+def differing_files(folder: Path) -> list[str]:
+    """The tables of a publication whose Parquet files have other rows than its DuckDB file, or that lack one."""
+    found = []
+    with closing(duckdb.connect(str(folder / "wattledger.duckdb"), read_only=True)) as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        for schema, table in connection.execute("select schema_name, table_name from duckdb_tables()").fetchall():
+            place = folder / "parquet" / schema / table
+            files = [str(one) for one in sorted(place.glob("*.parquet"))] or [str(place.with_suffix(".parquet"))]
+            names = connection.execute(
+                "select column_name, data_type from duckdb_columns() where schema_name = ? and table_name = ?"
+                " order by column_index",
+                [schema, table],
+            ).fetchall()
+            typed = ", ".join(f'cast("{name}" as {kind}) as "{name}"' for name, kind in names)
+            ours, theirs = f"from {schema}.{table}", f"select {typed} from read_parquet({json.dumps(files)})"
+            if not place.is_dir() and not Path(files[0]).exists():
+                ((rows,),) = connection.execute(f"select count(*) {ours}").fetchall()
+                found += [f"{schema}.{table}"] if rows else []
+                continue
+            ((count,),) = connection.execute(
+                f"select count(*) from (({ours} except all {theirs}) union all ({theirs} except all {ours}))"
+            ).fetchall()
+            found += [f"{schema}.{table}"] if count else []
+    return found
