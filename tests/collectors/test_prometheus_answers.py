@@ -13,8 +13,9 @@ import pytest
 from collectors.limits import Limits
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import SourceError, Window
+from tests import optional
 from tests.collectors.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
-from tests.servers import binaries, fields_of, http_server, reply
+from tests.servers import fields_of, http_server, reply
 
 
 def matrix(*series):
@@ -83,10 +84,11 @@ def test_basic_authentication_from_the_environment_or_the_url(monkeypatch, optio
     assert set(seen) == {"Basic Ym9iOnBAc3M="}
 
 
+@pytest.mark.needs("openssl")
 def test_tls_trusts_the_named_authority_only_and_shows_the_named_certificate(tmp_path, monkeypatch):
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"]
-    (openssl,) = binaries("openssl", package="openssl")
+    (openssl,) = optional.required("openssl")
     command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]
     subprocess.run(command, check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "cert.pem")
