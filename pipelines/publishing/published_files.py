@@ -13,8 +13,10 @@ from datetime import date
 from pathlib import Path
 
 import duckdb
+from duckdb.func import PythonUDFType
+from duckdb.sqltypes import VARCHAR
 
-from pipelines.publishing import published_tables
+from pipelines.publishing import published_tables, spreadsheet_cells
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse.database import literal
 
@@ -62,11 +64,15 @@ def write_focus(
 ) -> None:
     """Write focus/cost_and_usage_<month>.csv for each billing month, with the columns of FOCUS 1.2 and `x_` ones.
 
-    Months that the run did not restate are the files of the previous publication.
+    A text that a spreadsheet would run has an apostrophe in front (`spreadsheet_cells`). Months that the run did not
+    restate are the files of the previous publication.
     """
     table = published_tables.tables(connection, "target").get(FOCUS)
     if table is None:
         return
+    connection.create_function(
+        "harmless", spreadsheet_cells.harmless_column, [VARCHAR], VARCHAR, type=PythonUDFType.ARROW
+    )
     listed = ", ".join(_as_focus(name, kind) for name, kind in table.columns if name not in NOT_OF_FOCUS)
     first, last = published_tables.restated_months(*dates)
     months = connection.execute(f"select distinct billing_month from target.{table} order by 1").fetchall()
@@ -84,7 +90,9 @@ def write_focus(
 
 
 def _as_focus(name: str, kind: str) -> str:
-    """A column as FOCUS writes it: times are UTC with a Z."""
+    """A column as FOCUS writes it: times are UTC with a Z, texts do nothing in a spreadsheet."""
+    if kind == "VARCHAR":
+        return f'harmless("{name}") as "{name}"'
     if kind != "TIMESTAMP WITH TIME ZONE":
         return f'"{name}"'
     return f"strftime(\"{name}\" at time zone 'UTC', '%Y-%m-%dT%H:%M:%SZ') as \"{name}\""
