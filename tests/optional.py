@@ -1,7 +1,7 @@
 """What some tests and targets need beside Python and make: how each part is found, and the command that installs it.
 
-A test that needs a part says so, `@pytest.mark.needs("prometheus")`, and gets it by `required`. Without the part it is
-skipped with that command, and fails where CI=true (`tests/conftest.py`); `pytest -m needs` selects all of them. As a
+A test that needs a part is marked, `@pytest.mark.needs("prometheus")`, and gets it by `required`. Without the part it
+is skipped with that command, and fails where CI=true (`tests/conftest.py`); `pytest -m needs` selects all of them. As a
 program (`python -m tests.optional java chromium`, which the Makefile runs) it prints what is missing and exits 1.
 
 Add here a further part. Keep out how it is used.
@@ -139,7 +139,7 @@ PARTS = {
     "victoria-metrics": Part("VictoriaMetrics", "apt-get install victoria-metrics", _programs("victoria-metrics")),
 }
 
-# The parts that the running test says it needs; None outside of a test.
+# The parts that the running test is marked with; None outside of a test.
 declared: frozenset[str] | None = None
 
 
@@ -158,7 +158,7 @@ def missing(*parts: str) -> str:
 def required(part: str) -> tuple[Path, ...]:
     """The paths of a part; NotInstalled where it is not there, AssertionError in a test that is not marked."""
     if declared is not None and part not in declared:
-        raise AssertionError(f'the test uses {part} and does not say so: @pytest.mark.needs("{part}")')
+        raise AssertionError(f'the test uses {part} and is not marked: @pytest.mark.needs("{part}")')
     if line := missing(part):
         raise NotInstalled(line)
     return found(part)
