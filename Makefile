@@ -43,7 +43,7 @@ test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS
 test-spark: has-java $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
 
-test-bi: has-chromium has-npm has-postgresql $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium, npm and PostgreSQL); ARGS="-k grafana"
+test-bi: has-chromium+npm+postgresql $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium, npm and PostgreSQL); ARGS="-k grafana"
 	@$(BIN)/python -m pytest -o addopts=-ra tests/bi $(ARGS)
 
 test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
@@ -123,9 +123,9 @@ clean:  ## remove what was made here: .venv, caches, dbt's targets, the site; da
 	@rm -rf $(VENV) dbt_project/target dbt_project/logs bi/metricflow/target bi/metricflow/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Before anything is installed for a target: the program that it needs and that make cannot install.
+# Before anything is installed for a target: the programs that it needs and that make cannot install.
 has-%: $(READY)
-	@$(BIN)/python -m tests.optional $*
+	@$(BIN)/python -m tests.optional $(subst +, ,$*)
 
 # Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.
 $(READY): requirements.lock pyproject.toml
