@@ -24,7 +24,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import yaml
 
 from collectors.collector import Collector
@@ -49,7 +48,7 @@ from pipelines.landing import (
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests import commands
+from tests import commands, optional
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)  # every day of the demo is over
 
@@ -71,14 +70,9 @@ def day(of: date) -> Window:
 
 
 def validation_data() -> Path:
-    """The folder of real data. Without it the test is skipped, but fails where CI=true."""
-    root = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", PROJECT / "../shared/data")).resolve()
-    if not root.is_dir():
-        message = f"no validation data at {root}: set WATTLEDGER_VALIDATION_DATA"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return root
+    """The folder of real recordings."""
+    (folder,) = optional.required("validation-data")
+    return folder
 
 
 # --- what is given ----------------------------------------------------------------------------------------------------

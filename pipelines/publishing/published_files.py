@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 
 import duckdb
+from duckdb.func import PythonUDFType
+from duckdb.sqltypes import VARCHAR
 
-from pipelines.publishing import publication_manifest, published_tables
+from pipelines.publishing import publication_manifest, published_tables, spreadsheet_cells
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import File, Manifest, TableName
 from pipelines.publishing.published_tables import Table
@@ -140,7 +142,10 @@ def write_focus(
 def export_focus(
     connection: duckdb.DuckDBPyConnection, of: str, table: Table, folder: Path, month: date, *, name: str = ""
 ) -> File:
-    """Write the FOCUS file of a billing month from a table of an attached database; with another `name`, there."""
+    """Write the FOCUS file of a billing month from a table of an attached database; with another `name`, there.
+
+    A text that a spreadsheet would run has an apostrophe in front (`spreadsheet_cells`).
+    """
     path = focus_path(month)
     path = path.with_name(name) if name else path
     listed = ", ".join(_as_focus(column, kind) for column, kind in table.columns if column not in NOT_OF_FOCUS)
@@ -148,12 +153,20 @@ def export_focus(
         f"select {listed} from {of}.{table} where billing_month = date '{month.isoformat()}'"
         f" order by {', '.join(['date', *_ordered(table)])}"
     )
-    rows = _copy(connection, query, folder / path, "format csv, header")
+    connection.create_function(
+        "harmless", spreadsheet_cells.harmless_column, [VARCHAR], VARCHAR, type=PythonUDFType.ARROW
+    )
+    try:
+        rows = _copy(connection, query, folder / path, "format csv, header")
+    finally:
+        connection.remove_function("harmless")
     return publication_manifest.file_of(folder, path.as_posix(), rows, month)
 
 
 def _as_focus(name: str, kind: str) -> str:
-    """A column as FOCUS writes it: times are UTC with a Z."""
+    """A column as FOCUS writes it: times are UTC with a Z, texts do nothing in a spreadsheet."""
+    if kind == "VARCHAR":
+        return f'harmless("{name}") as "{name}"'
     if kind != "TIMESTAMP WITH TIME ZONE":
         return f'"{name}"'
     return f"strftime(\"{name}\" at time zone 'UTC', '%Y-%m-%dT%H:%M:%SZ') as \"{name}\""

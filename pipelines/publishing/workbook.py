@@ -22,7 +22,7 @@ from xlsxwriter.utility import xl_col_to_name
 
 from collectors.samples import printable
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.query_results import FORMULA_BEGINS
+from pipelines.publishing.spreadsheet_cells import FORMULA_BEGINS
 from pipelines.publishing.workbook_questions import QUESTIONS, Column, Question
 from pipelines.warehouse import database
 

@@ -16,6 +16,8 @@ from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
 from tests.given import nothing_is_held_back
 
+NEEDED_BY = {"ml_energy": ("validation-data",)}
+
 
 def curve(*points: tuple[float, float], name: str = "m") -> pd.DataFrame:
     """Load levels of one model."""

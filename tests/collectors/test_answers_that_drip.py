@@ -122,6 +122,7 @@ def test_a_tls_handshake_that_never_ends_ends_at_the_time_limit(part):
     assert isinstance(failure, SourceError)
 
 
+@pytest.mark.needs("openssl")
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_an_answer_through_tls_ends_at_its_time_limit(part, monkeypatch, tmp_path):
     certificate, context = own_certificate(tmp_path)

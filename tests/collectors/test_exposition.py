@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import json
 import math
-import os
 import time
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from hypothesis import strategies as st
 from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionPage, parse_page
 from collectors.samples import SourceError
+from tests import optional
 from tests.servers import free_port, http_server
 
 ROOT = Path(__file__).parents[2]
-PAGES = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", ROOT / "../shared/data")) / "metrics_pages"
 
 VLLM = {
     "vllm:prompt_tokens_total": "vllm",
@@ -54,13 +53,9 @@ other 1.0
 
 
 def recorded(name):
-    """A page of the validation data. Skips where it is absent, but fails where CI=true."""
-    if not (PAGES / name).is_file():
-        message = f"set WATTLEDGER_VALIDATION_DATA to a folder that holds metrics_pages/{name}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return (PAGES / name).read_text()
+    """A page of the validation data."""
+    (data,) = optional.required("validation-data")
+    return (data / "metrics_pages" / name).read_text()
 
 
 def answering(body, content_type="text/plain; version=0.0.4; charset=utf-8", status=200, headers=()):
@@ -83,6 +78,7 @@ def totals(readings):
     return {(r.metric, json.loads(r.labels).get("source", "")): r.value for r in readings}
 
 
+@pytest.mark.needs("validation-data")
 def test_the_real_vllm_pages_give_the_clients_own_totals():
     looks = []
     for name in ("vllm_0_32_cpu_before.prom", "vllm_0_32_cpu_after.prom"):
@@ -101,6 +97,7 @@ def test_the_real_vllm_pages_give_the_clients_own_totals():
     assert after["vllm:generation_tokens_created", ""] == 1.7952027215700235e09
 
 
+@pytest.mark.needs("validation-data")
 def test_the_filter_and_the_whole_parse_agree_on_the_real_page():
     text = recorded("vllm_0_32_cpu_after.prom")
     everything, unwanted_of_everything = parse_page(text)
@@ -112,6 +109,7 @@ def test_the_filter_and_the_whole_parse_agree_on_the_real_page():
     assert len(some) + sum(unwanted.values()) == 425
 
 
+@pytest.mark.needs("validation-data")
 def test_dcgm_keeps_its_counter_name_without_total():
     samples, _ = parse_page(recorded("dcgm_metrics_excerpt_datadog.prom"), {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"})
     assert [(s.metric, s.value, s.labels["Hostname"]) for s in samples] == [

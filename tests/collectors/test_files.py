@@ -2,7 +2,6 @@
 
 import gzip
 import math
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import pytest
 from collectors.protocols.sample_files import FileMapping, FilesCollector
 from collectors.samples import Family, SourceError, Window, microseconds
 from collectors.series import SeriesRegister
+from tests import optional
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 FAMILIES = {
@@ -336,14 +336,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peaks[1] < 1.1 * peaks[0]
 
 
+@pytest.mark.needs("validation-data")
 def test_the_mlperf_wall_meter_lands_whole():
-    data = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+    (data,) = optional.required("validation-data")
     path = data / "mlperf_v4_1_h200" / "power.csv"
-    if not path.exists():
-        message = "needs WATTLEDGER_VALIDATION_DATA (mlperf_v4_1_h200/power.csv)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
     mapping = FileMapping(str(path), time="ts_utc", labels={"node": "node"}, values={"wall_power_watts": "watts"})
     window = Window(datetime(2024, 7, 17, tzinfo=UTC), datetime(2024, 7, 25, tzinfo=UTC))
     rows, register = collected(mapping, window=window)

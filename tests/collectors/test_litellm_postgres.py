@@ -22,6 +22,8 @@ from pipelines.fleet.fleet_file import PROJECT
 from tests.collectors.test_requests import REQUEST, SPEND_LOG
 from tests.servers import free_port, postgresql
 
+NEEDED_BY = {"server": ("postgresql",)}
+
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 
 # As Prisma makes it of LiteLLM 1.109's schema.prisma (String is text, Int integer, DateTime timestamp(3), Json jsonb).

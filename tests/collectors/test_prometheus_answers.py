@@ -82,6 +82,7 @@ def test_basic_authentication_from_the_environment_or_the_url(monkeypatch, optio
     assert set(seen) == {"Basic Ym9iOnBAc3M="}
 
 
+@pytest.mark.needs("openssl")
 def test_tls_trusts_the_named_authority_only_and_shows_the_named_certificate(tmp_path, monkeypatch):
     _, context = own_certificate(tmp_path)
     context.verify_mode = ssl.CERT_REQUIRED

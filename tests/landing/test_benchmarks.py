@@ -416,6 +416,7 @@ def fleet_of(folder: Path, entries: str, **environ: str) -> Fleet:
     return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data"), **environ})
 
 
+@pytest.mark.needs("validation-data")
 def test_the_ml_energy_runs_land_and_their_watts_explain_their_joules(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
@@ -435,6 +436,7 @@ def test_the_ml_energy_runs_land_and_their_watts_explain_their_joules(
     assert found == (835, 34, ["B200", "H100"], True, 838, date(2026, 2, 1), "ml_energy")
 
 
+@pytest.mark.needs("validation-data")
 def test_the_published_tables_of_inferencex_land_whole(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
     entries = "".join(
         f"  - {{name: {name}, kind: {kind}, path: '${{DATA}}/{path}', as_of: 2026-06-11}}\n"

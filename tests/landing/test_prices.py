@@ -85,6 +85,7 @@ def test_a_csv_in_this_projects_columns_is_read(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.needs("validation-data")
 def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnection) -> None:
     path = validation_data() / "prices" / "litellm_chat_prices_usd_per_mtok.csv"
     assert land_prices(held, (listed(str(path)),)) == []
@@ -158,6 +159,7 @@ def gpu_list(path: str, **more: object) -> CostRateFile:
     return CostRateFile.model_construct(**{**CostRateFile.model_construct().__dict__, **fields})
 
 
+@pytest.mark.needs("validation-data")
 def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
     """Eight H100 for 23.60 USD are 2.95 USD each, as one is; eight H200 28.00 USD, 3.50 USD each."""
     path = str(validation_data() / "prices" / "gpu_prices_nebius_skypilot_v8.csv")

@@ -206,6 +206,7 @@ def test_a_window_whose_tokens_are_not_all_known_states_none(tmp_path: Path, hel
     assert held.execute("select output_tokens, total_tokens from raw.run_windows").fetchall() == [(200.0, 2200.0)]
 
 
+@pytest.mark.needs("validation-data")
 def test_the_azure_trace_lands_with_its_published_counts(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
     sources = "".join(
         f"  - {{name: {name}, kind: azure_trace,"

@@ -42,6 +42,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SECRETS = {"PROM_TOKEN", "ELECTRICITY_MAPS_TOKEN", "WATTTIME_USER", "WATTTIME_PASSWORD", "LITELLM_DATABASE_URL"}
 VALIDATION = "${WATTLEDGER_VALIDATION_DATA}/"
+NEEDS_DATA = pytest.mark.needs("validation-data")
 # Of the files of the validation data: the day of which they hold something.
 DAYS = {"azure_trace": date(2023, 11, 16), "electricity_maps": date(2023, 1, 1)}
 
@@ -52,8 +53,9 @@ def _examples() -> list[Any]:
     for page in (*sorted((DOCS / "sources").glob("*.md")), DOCS / "agent.md"):
         blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
         found += [
-            pytest.param(page, block.partition("```")[0], id=f"{page.stem}-{number}")
+            pytest.param(page, lines, id=f"{page.stem}-{number}", marks=NEEDS_DATA if VALIDATION in lines else ())
             for number, block in enumerate(blocks, 1)
+            for lines in [block.partition("```")[0]]
         ]
     return found
 

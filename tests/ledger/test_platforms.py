@@ -18,6 +18,8 @@ from pipelines.landing import benchmark_landing, fleet_landing
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, validation_data
 
+NEEDED_BY = {"published": ("validation-data",), "history": ("validation-data",)}
+
 TPUT, PRICE = 0.05, 0.00005
 MARTS = (
     "platform_results",

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+import pytest
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from tests import messy
@@ -30,6 +31,7 @@ from tests.spark import cluster, parity
 from tests.spark.parity import building, compared, lake_of
 
 
+@pytest.mark.needs("validation-data")
 def test_ordinary_mess_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
     """What the tests of identity, handovers, claims, silences, money and free boards planted, a day's goodput and a
     load test beside published results, in one fleet: each build on Spark plans the same 180 models."""
@@ -124,6 +126,7 @@ def described(connection: duckdb.DuckDBPyConnection, database: str) -> list[tupl
     ).fetchall()
 
 
+@pytest.mark.needs("validation-data")
 def test_one_line_of_the_fleet_file_books_mlperf_on_spark(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
     validation_data()
     plain = DEFAULT_FLEET.with_name("mlperf.yaml")
