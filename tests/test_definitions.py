@@ -31,6 +31,7 @@ RAW = {
     "raw/series",
     "raw/series_chunks",
     "raw/token_samples",
+    "raw/unknown_devices",
     "raw/unknown_families",
 }
 FLEET = {

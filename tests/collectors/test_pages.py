@@ -114,7 +114,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             samplers["nvml"] = NvmlSampler(FakeNvml(board(9, TotalEnergyConsumption=energy)), "nvml", clock_ns=clock_ns)
             for host, sampler in samplers.items():
                 writer = SpoolWriter(spool, host)
-                writer.add(sampler.look(), sampler.unknown)
+                writer.add(sampler.look(), sampler.unknown, sampler.unknown_labels)
                 assert writer.flush()
     made.run()
     return made

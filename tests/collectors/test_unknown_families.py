@@ -1,0 +1,191 @@
+"""Families of power, energy and tokens that no row of the catalogue reads: each day lists them and their devices."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import timedelta
+
+import orjson
+import pytest
+
+from collectors.limits import Limits
+from collectors.samples import Window
+from tests.collectors.test_prometheus import DAY, GPU, POWER, START, START_S, collected
+from tests.servers import (
+    fields_of,
+    http_server,
+    openmetrics,
+    prometheus_with_history,
+    reply,
+    victoria_metrics_with_history,
+)
+
+END_S = START_S + 86_400
+WATTS, JOULES, TOKENS = "acme_board_power_watts", "acmeBoardEnergy", "acme_generated_tokens_total"
+BOARDS = [{"serial": f"S-{n}", "host": "n7", "slot": "a"} for n in range(3)]
+# (metric, labels) of what other programs have: none has the word of a quantity, or none is about a board.
+OTHERS = [
+    ("http_requests_powered_by_total", {"instance": "web:80"}),
+    ("go_memstats_alloc_bytes", {"instance": "web:80"}),
+    ("apiserver_powerful_tokenizer_total", {"gpu": "0"}),
+    ("kube_secret_type_tokenreview", {"device": "0"}),
+]
+# With such a word, but without a device's power or energy: they are listed without devices.
+WITHOUT_DEVICES = [
+    ("node_hwmon_power_average_watt", {"chip": "0000:3b:00_0", "device": "hwmon0", "instance": "n7:9100"}),
+    ("node_rapl_core_joules_total", {"index": "0", "instance": "n7:9100"}),
+    ("smartctl_device_power_on_seconds", {"device": "sda", "instance": "n7:9633"}),
+    ("acme_board_power_limit_watts", {"serial": "S-9", "host": "n7"}),
+    ("gateway_token_bucket_fill", {"gpu": "0", "instance": "n7:80"}),
+    ("wan_power_watts", {"device": "eth0", "instance": "n7:80"}),
+    ("rack_power_kilowatts", {"room": "hall"}),
+]
+SERIES = [
+    (POWER, GPU),
+    *((WATTS, board) for board in BOARDS),
+    (JOULES, {"gpu": "nvidia3", "instance": "n8:9400"}),
+    *((TOKENS, {"model": "m", "gpu": str(n)}) for n in range(2)),
+    ("acme_board_power_watts_bucket", {"le": "1", "serial": "S-0"}),
+    ("acme_board_energy_joules_created", {"serial": "S-0"}),
+    ("pod:acme_power_watts:sum", {"gpu": "0", "node": "n7"}),
+    *OTHERS,
+    *WITHOUT_DEVICES,
+]
+LISTED = [
+    {"metric": "acmeBoardEnergy", "series": 1},
+    {"metric": "acme_board_power_limit_watts", "series": 1},
+    {"metric": "acme_board_power_watts", "series": 3},
+    {"metric": "acme_generated_tokens_total", "series": 2},
+    {"metric": "gateway_token_bucket_fill", "series": 1},
+    {"metric": "node_hwmon_power_average_watt", "series": 1},
+    {"metric": "node_rapl_core_joules_total", "series": 1},
+    {"metric": "rack_power_kilowatts", "series": 1},
+    {"metric": "smartctl_device_power_on_seconds", "series": 1},
+    {"metric": "wan_power_watts", "series": 1},
+]
+DEVICES = [
+    {"metric": "acmeBoardEnergy", "device_uuid": None, "device_index": "3", "pci_bus_id": None, "node": "n8"},
+    {"metric": "acme_board_power_watts", "device_uuid": "S-0", "device_index": None, "pci_bus_id": None, "node": "n7"},
+    {"metric": "acme_board_power_watts", "device_uuid": "S-1", "device_index": None, "pci_bus_id": None, "node": "n7"},
+    {"metric": "acme_board_power_watts", "device_uuid": "S-2", "device_index": None, "pci_bus_id": None, "node": "n7"},
+]
+
+
+def listing(series=SERIES, *, asked=None, refused=(), stalled=()):
+    """A server with the parts of the query API that a listing needs, over these series; no samples."""
+
+    def answer(handler):
+        path, fields = fields_of(handler)
+        promql = fields.get("query", fields.get("match[]", ""))
+        if asked is not None:
+            asked.append((path, fields))
+        if any(part in path + promql for part in stalled):
+            time.sleep(5)
+        if any(part in path + promql for part in refused):
+            return reply(handler, 403, b"not for you", "text/plain")
+        wanted = re.search(r'__name__=~?("(?:[^"\\]|\\.)*")', promql)
+        pattern = orjson.loads(wanted[1]) if wanted else ""
+        found = [(metric, labels) for metric, labels in series if re.fullmatch(pattern, metric)]
+        counts = {metric: sum(one == metric for one, _ in found) for metric, _ in found}
+        if path.endswith("/label/__name__/values"):
+            data = sorted(counts)[: int(fields.get("limit", 0)) or None]
+        elif promql.startswith("count"):
+            vector = [{"metric": {"__name__": m}, "value": [0, str(n)]} for m, n in counts.items()]
+            data = {"resultType": "vector", "result": vector}
+        elif promql.startswith("topk"):
+            vector = [{"metric": {"__name__": m, **labels}, "value": [0, "1"]} for m, labels in found]
+            data = {"resultType": "vector", "result": vector}
+        elif path.endswith("/export"):
+            return reply(handler, 404, b"404 page not found", "text/plain")
+        else:
+            data = {"resultType": "matrix", "result": []}
+        return reply(handler, 200, orjson.dumps({"status": "success", "data": data}))
+
+    return http_server(answer)
+
+
+def test_a_day_lists_every_family_of_power_energy_and_tokens_with_its_devices():
+    asked = []
+    with listing(asked=asked) as url:
+        _, register = collected(url, DAY, matchers=['namespace="llm"'])
+    assert register.unknown_table().to_pylist() == LISTED
+    assert register.unknown_devices_table().to_pylist() == DEVICES
+    assert register.unlisted is None
+    more = [(path, fields) for path, fields in asked if "count" in str(fields) or "topk" in str(fields)]
+    names = [fields for path, fields in asked if path.endswith("values")]
+    assert (len(names), len(more)) == (2, 2)
+    assert all('namespace="llm"' in str(fields) for _, fields in more) and 'namespace="llm"' in names[1]["match[]"]
+    assert names[1]["limit"] == "1000"
+
+
+def test_an_hour_beside_the_day_is_not_asked():
+    with listing() as url:
+        assert collected(url)[1].unknown_table().to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [("values", "unknown families"), ("count by", "unknown families"), ("topk", "devices of unknown families")],
+)
+def test_a_server_that_refuses_the_listing_has_a_line_of_it_and_its_day_is_read(part, what):
+    with listing(refused=[part]) as url:
+        _, register = collected(url, DAY)
+    assert register.unlisted == f"{what} are not listed: HTTP 403: refused: not for you"
+    assert register.unknown_table().to_pylist() == (LISTED if part == "topk" else [])
+    assert register.unknown_devices_table().num_rows == 0
+
+
+def test_a_listing_has_a_tenth_of_the_windows_time():
+    limits = Limits(window_seconds=10)
+    with listing(stalled=["count by"]) as url:
+        started = time.monotonic()
+        _, register = collected(url, DAY, limits=limits)
+    assert register.unlisted is not None and "unknown families are not listed: " in register.unlisted
+    assert time.monotonic() - started < 4
+
+
+def test_names_and_devices_are_bounded():
+    many = [(f"acme{n:04}_power_watts", {"gpu": "0", "node": "n1"}) for n in range(1200)]
+    many += [("acme0000_power_watts", {"gpu": str(n), "node": "n1"}) for n in range(1, 400)]
+    asked = []
+    with listing(many, asked=asked) as url:
+        _, register = collected(url, DAY)
+    assert register.unknown_table().num_rows == 500
+    devices = register.unknown_devices_table().to_pylist()
+    assert sum(one["metric"] == "acme0000_power_watts" for one in devices) == 200
+    assert len({one["metric"] for one in devices}) == 50
+    assert register.unlisted == (
+        "unknown families: the source has 1,000 or more, the first 500 are listed, the devices of the first 50 are"
+        " looked at; narrow them with matchers"
+    )
+    assert all(len(fields["query"]) < 60_000 for _, fields in asked if "query" in fields)
+
+
+def test_names_of_any_text_do_not_stop_a_day():
+    odd = [('acme power "watts" {é}', {"gpu": "0"}), ("x" * 10_000 + "_watts", {"gpu": "0"}), ("w_power", {"gpu": ""})]
+    with listing(odd) as url:
+        _, register = collected(url, DAY)
+    assert [row["metric"] for row in register.unknown_table().to_pylist()] == ['acme power "watts" {é}', "w_power"]
+
+
+@pytest.mark.parametrize("server", [prometheus_with_history, victoria_metrics_with_history])
+def test_a_real_server_lists_the_same(tmp_path, server):
+    at = END_S - 30
+    series = sorted(SERIES, key=lambda one: one[0])
+    lines = openmetrics([(metric, labels, [(at, 1.0)]) for metric, labels in series])
+    with server(tmp_path, lines) as url:
+        _, register = collected(url, DAY)
+        _, narrowed = collected(url, DAY, matchers=['__name__!~"acme.*"', 'instance="n7:80"'])
+    assert register.unlisted is None
+    assert register.unknown_table().to_pylist() == LISTED
+    assert register.unknown_devices_table().to_pylist() == DEVICES
+    assert narrowed.unknown_table()["metric"].to_pylist() == ["gateway_token_bucket_fill", "wan_power_watts"]
+
+
+def test_a_family_that_ended_at_midday_is_listed_by_a_real_server(tmp_path):
+    lines = openmetrics([(WATTS, {"serial": "S-0"}, [(START_S + s, 1.0) for s in range(0, 43_260, 60)])])
+    with prometheus_with_history(tmp_path, lines) as url:
+        _, register = collected(url, Window(START, START + timedelta(days=1)))
+    assert register.unknown_table().to_pylist() == [{"metric": WATTS, "series": 1}]
+    assert register.unknown_devices_table()["device_uuid"].to_pylist() == ["S-0"]
