@@ -76,6 +76,7 @@ OWN_CHECKS = {
     "marts/fleet_daily:dates_use_todays_settings",
     "marts/model_daily:ratios_lie_between_zero_and_one",
     "raw/series:families_stay",
+    "raw/unknown_families:devices_of_unknown_families_are_booked",
     "raw/series_chunks:sources_speak",
     "raw/power_samples:energy_counters_move",
     "raw/token_samples:clocks_agree",

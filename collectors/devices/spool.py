@@ -294,8 +294,9 @@ def _note_left_out(metadata: Mapping[bytes, bytes], families: Mapping[str, Famil
     labels = json.loads(metadata.get(UNKNOWN_LABELS_KEY, b"{}"))
     if not isinstance(series, dict) or not all(isinstance(count, int) for count in series.values()):
         raise ValueError(f"{UNKNOWN_KEY.decode()} is no JSON object of numbers")
-    if not isinstance(labels, dict) or not all(isinstance(texts, list) for texts in labels.values()):
-        raise ValueError(f"{UNKNOWN_LABELS_KEY.decode()} is no JSON object of lists")
+    is_lists = isinstance(labels, dict) and all(isinstance(texts, list) for texts in labels.values())
+    if not is_lists or not all(isinstance(text, str) for texts in labels.values() for text in texts):
+        raise ValueError(f"{UNKNOWN_LABELS_KEY.decode()} is no JSON object of lists of texts")
     for metric in series.keys() - families.keys():
         register.unknown(metric, series[metric])
         for text in labels.get(metric, []):

@@ -7,11 +7,18 @@ import time
 from datetime import timedelta
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
 
+from collectors.devices.spool import Spool, SpoolCollector
+from collectors.devices.spool_writer import SpoolWriter
 from collectors.limits import Limits
+from collectors.protocols.exposition import ExpositionPage
+from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.readings import Reading
 from collectors.samples import Window
-from tests.collectors.test_prometheus import DAY, GPU, POWER, START, START_S, collected
+from collectors.series import SeriesRegister
+from tests.collectors.test_prometheus import DAY, FAMILIES, GPU, POWER, START, START_S, collected
 from tests.servers import (
     fields_of,
     http_server,
@@ -188,4 +195,78 @@ def test_a_family_that_ended_at_midday_is_listed_by_a_real_server(tmp_path):
     with prometheus_with_history(tmp_path, lines) as url:
         _, register = collected(url, Window(START, START + timedelta(days=1)))
     assert register.unknown_table().to_pylist() == [{"metric": WATTS, "series": 1}]
+    assert register.unknown_devices_table()["device_uuid"].to_pylist() == ["S-0"]
+
+
+# --- sources that are whole pages or files ----------------------------------------------------------------------------
+
+
+PAGE = b"""# TYPE acme_board_power_watts gauge
+acme_board_power_watts{serial="S-0"} 300
+acme_board_power_watts{serial="S-1"} 310
+acme_board_power_watts{room="hall"} 900
+acme_board_power_limit_watts{serial="S-9"} 700
+# TYPE DCGM_FI_DEV_POWER_USAGE gauge
+DCGM_FI_DEV_POWER_USAGE{UUID="GPU-a"} 250
+"""
+
+
+def test_the_devices_of_a_page_come_through_the_spool(tmp_path):
+    kinds = {POWER: "dcgm_exporter"}
+    with http_server(lambda handler: reply(handler, 200, PAGE, "text/plain")) as url:
+        page = ExpositionPage(url, kinds, host="n7", clock_ns=lambda: int((START_S + 60) * 1e9))
+        readings = page.look()
+    writer = SpoolWriter(Spool(tmp_path), "n7")
+    writer.add(readings, page.unknown, page.unknown_labels)
+    assert writer.flush()
+    register = SeriesRegister("agents", DAY)
+    rows = sum(batch.samples.num_rows for batch in SpoolCollector("agents", tmp_path).collect(DAY, FAMILIES, register))
+    assert rows == 1
+    assert register.unknown_table().to_pylist() == [
+        {"metric": "acme_board_power_limit_watts", "series": 1},
+        {"metric": "acme_board_power_watts", "series": 3},
+    ]
+    assert register.unknown_devices_table().to_pylist() == [
+        {"metric": WATTS, "device_uuid": "S-0", "device_index": None, "pci_bus_id": None, "node": "n7"},
+        {"metric": WATTS, "device_uuid": "S-1", "device_index": None, "pci_bus_id": None, "node": "n7"},
+    ]
+
+
+def test_a_page_that_is_kept_whole_has_its_devices_too(tmp_path):
+    with http_server(lambda handler: reply(handler, 200, PAGE, "text/plain")) as url:
+        readings = ExpositionPage(url, None, host="n7", clock_ns=lambda: int((START_S + 60) * 1e9)).look()
+    writer = SpoolWriter(Spool(tmp_path), "n7")
+    writer.add(readings)
+    assert writer.flush()
+    register = SeriesRegister("agents", DAY)
+    list(SpoolCollector("agents", tmp_path).collect(DAY, FAMILIES, register))
+    assert register.unknown_devices_table()["device_uuid"].to_pylist() == ["S-0", "S-1"]
+
+
+@pytest.mark.parametrize("metadata", [b"[]", b'{"acme_power": "x"}', b"{", b'{"acme_power": [3]}'])
+def test_a_spool_file_with_other_metadata_is_named_and_the_others_land(tmp_path, metadata):
+    reading = Reading(int((START_S + 60) * 1e6), "dcgm_exporter", POWER, '{"UUID":"GPU-a"}', 250.0)
+    for host in ("n1", "n2"):
+        writer = SpoolWriter(Spool(tmp_path), host)
+        writer.add([reading], {"acme_power": 1})
+        assert writer.flush()
+    (path,) = (tmp_path / "host=n1").rglob("*.parquet")
+    table = pq.read_table(path)
+    labels = {b"wattledger_unknown_families": b'{"acme_power": 1}', b"wattledger_unknown_labels": metadata}
+    pq.write_table(table.replace_schema_metadata(labels), path)
+    collector, register = SpoolCollector("agents", tmp_path), SeriesRegister("agents", DAY)
+    assert sum(batch.samples.num_rows for batch in collector.collect(DAY, FAMILIES, register)) == 1
+    assert [problem.partition(":")[0] for problem in collector.problems] == [str(path)]
+
+
+def test_the_devices_of_a_file_are_those_of_its_labels(tmp_path):
+    (tmp_path / "long.csv").write_text(
+        "at,name,board,value\n2026-10-01T00:01:00Z,DCGM_FI_DEV_POWER_USAGE,GPU-a,250\n"
+        "2026-10-01T00:01:00Z,acme_board_power_watts,S-0,300\n2026-10-01T00:01:00Z,acme_tokens,S-0,300\n"
+    )
+    labels = {"serial": "board"}
+    mapping = FileMapping(str(tmp_path / "long.csv"), time="at", metric="name", value="value", labels=labels)
+    register = SeriesRegister("files", DAY)
+    list(FilesCollector("files", [mapping]).collect(DAY, FAMILIES, register))
+    assert register.unknown_table()["metric"].to_pylist() == [WATTS, "acme_tokens"]
     assert register.unknown_devices_table()["device_uuid"].to_pylist() == ["S-0"]

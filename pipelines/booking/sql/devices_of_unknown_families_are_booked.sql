@@ -33,7 +33,7 @@ seen as (
     select unknown.source, unknown.metric, unknown.device_uuid, unknown.device_index, unknown.pci_bus_id,
         cast(unknown.last_seen_at - interval 1 microsecond as date) as date,
         coalesce(aliases.node, unknown.node, unknown.source) as node,
-        rowid as device
+        unknown.rowid as device
     from raw.unknown_devices as unknown
     left join fleet.node_aliases as aliases on aliases.alias = unknown.node
 ),
