@@ -66,7 +66,7 @@ ALARMS = (
     Alarm(
         ("raw", "unknown_families"),
         "devices_of_unknown_families_are_booked",
-        "No family of power or energy that the catalogue does not know is about a device that no booked meter measures.",
+        "No unknown family of power or energy names a device that no booked meter measures.",
         "a booked meter of every device that a family of power or energy names",
         "add rows to metric_catalog.csv and label_catalog.csv, see dbt_project/seeds/README.md; or leave the family out"
         " with `matchers` of the source, such as '__name__!=\"…\"'",

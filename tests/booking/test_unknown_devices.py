@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from pipelines.booking.alarms import ALARMS, ask
