@@ -114,3 +114,16 @@ def test_a_failed_landing_keeps_the_devices(connection: duckdb.DuckDBPyConnectio
     land(connection, day(0), A)
     assert land(connection, day(0), error=SourceError("u", None, "gone")).outcome == "failed"
     assert devices(connection) == [("S-a", "n1", at(1))]
+
+
+def test_a_warehouse_from_before_devices_were_listed_keeps_its_families(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("drop table raw.unknown_devices")
+    connection.execute("update raw.warehouse_version set schema_version = 6")
+    connection.execute("insert into raw.unknown_families values ('cluster', 'older_metric', 2, '2026-09-30')")
+    create_tables(connection)
+    land(connection, day(0), A)
+    assert devices(connection) == [("S-a", "n1", at(1))]
+    assert connection.execute("select metric, series from raw.unknown_families order by 1").fetchall() == [
+        (METRIC, 1),
+        ("older_metric", 2),
+    ]
