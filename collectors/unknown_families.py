@@ -22,7 +22,8 @@ _UNITS = "(?:micro|milli|kilo|mega)?(?:watts?|joules?|watt(?:hours?|seconds?))|[
 # this pattern alike; it has to match a whole name.
 NAME_PATTERN = (
     rf"(?i:(?:.*[^a-z0-9])?(?:power|wattage|energy|tokens?|{_UNITS})[0-9]*(?:[^a-z0-9].*)?)"
-    "|(?:.*[a-z0-9])?(?:[Pp]ower|[Ww]att(?:age|s)?|[Ee]nergy|[Jj]oules?|[Tt]okens?)(?:[A-Z0-9].*)?"
+    "|(?:.*[a-z0-9])?(?:Power|Watt(?:age|s)?|Energy|Joules?|Tokens?)(?:[A-Z0-9].*)?"
+    "|(?:.*[^a-zA-Z0-9])?(?:power|watt(?:age|s)?|energy|joules?|tokens?)[A-Z].*"
 )
 _NAME = re.compile(NAME_PATTERN, re.DOTALL)
 # Parts of another family, which is listed itself.

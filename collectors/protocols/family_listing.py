@@ -96,7 +96,7 @@ class FamilyListing:
             ("match[]", self._selector(NAME_PATTERN)),
             ("start", str(window.start_us // 1_000_000)),
             ("end", str(-(-window.end_us // 1_000_000))),
-            # Prometheus has it since 2.54; older servers and others ignore it.
+            # Prometheus has it since its pull request 13396 (2024); servers without it ignore it.
             ("limit", str(NAMES_ASKED)),
         ]
         answer = orjson.loads(self._asked(NAMES, fields, method="GET"))

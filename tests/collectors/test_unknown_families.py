@@ -18,6 +18,7 @@ from collectors.protocols.sample_files import FileMapping, FilesCollector
 from collectors.readings import Reading
 from collectors.samples import Window
 from collectors.series import SeriesRegister
+from collectors.unknown_families import device_of, is_drawn_power, is_listed
 from tests.collectors.test_prometheus import DAY, FAMILIES, GPU, POWER, START, START_S, collected
 from tests.servers import (
     fields_of,
@@ -270,3 +271,62 @@ def test_the_devices_of_a_file_are_those_of_its_labels(tmp_path):
     list(FilesCollector("files", [mapping]).collect(DAY, FAMILIES, register))
     assert register.unknown_table()["metric"].to_pylist() == [WATTS, "acme_tokens"]
     assert register.unknown_devices_table()["device_uuid"].to_pylist() == ["S-0"]
+
+
+# --- names and labels -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "listed", "drawn"),
+    [
+        ("acme_power_watts", True, True),
+        ("acme_energy_kwh_total", True, True),
+        ("acme_watt_seconds_total", True, True),
+        ("acmePowerDraw", True, True),
+        ("POWER", True, True),
+        ("gpu.power.draw", True, True),
+        ("gpu_memory_power_milliwatts", True, True),
+        ("nvidia_smi_power_draw_watts", True, True),
+        ("acme_microjoules", True, True),
+        ("acme_tokens_total", True, False),
+        ("nvidia_smi_enforced_power_limit_watts", True, False),
+        ("acme_power_state", True, False),
+        ("acme_joules_per_token", True, False),
+        ("node_power_supply_power_watt", True, False),
+        ("node_rapl_core_joules_total", True, False),
+        ("transceiver_rx_power_dbm", True, False),
+        ("acme_powered", False, False),
+        ("tokenizer_seconds", False, False),
+        ("acme_wattage", True, True),
+        ("overpower", False, False),
+        ("rack_powerDraw", True, False),
+        ("acme_energyUsed", True, True),
+        ("acme_powerful", False, False),
+        ("acme_power_watts_bucket", False, False),
+        ("node:acme_power_watts:sum", False, False),
+        ("vllm:new_tokens_total", True, False),
+    ],
+)
+def test_a_name_is_read_by_its_words(metric, listed, drawn):
+    assert (is_listed(metric), is_drawn_power(metric)) == (listed, drawn)
+
+
+@pytest.mark.parametrize(
+    ("labels", "device"),
+    [
+        ({"UUID": "GPU-1", "gpu": "3", "Hostname": "n1", "instance": "10.0.0.1:9400"}, ("GPU-1", "3", None, "n1")),
+        ({"gpu": "GPU-1", "node": "n1"}, ("GPU-1", None, None, "n1")),
+        ({"uuid": "0", "node": "n1"}, (None, "0", None, "n1")),
+        ({"device": "/dev/nvidia2", "instance": "n1:9400"}, (None, "2", None, "n1")),
+        ({"exported_gpu": "card1", "exported_node": "n1"}, (None, "1", None, "n1")),
+        ({"gpu": "NVIDIA A100", "index": "5", "node": "n1"}, (None, "5", None, "n1")),
+        ({"serial_number": "N/A", "pciBusId": "0000:3b:00.0"}, (None, None, "0000:3b:00.0", None)),
+        ({"device": "sda", "node": "n1"}, None),
+        ({"device": "eth0", "node": "n1"}, None),
+        ({"node": "n1", "instance": "n1:9400"}, None),
+        ({"uuid": "", "model": "A100"}, None),
+        ({"uuid": "x" * 300}, None),
+    ],
+)
+def test_labels_name_a_device(labels, device):
+    assert device_of(labels) == device
