@@ -80,7 +80,7 @@ DEVICES = [
 ]
 
 
-def listing(series=SERIES, *, asked=None, refused=(), stalled=()):
+def listing(series=SERIES, *, asked=None, refused=(), status=403, stalled=()):
     """A server with the parts of the query API that a listing needs, over these series; no samples."""
 
     def answer(handler):
@@ -91,7 +91,7 @@ def listing(series=SERIES, *, asked=None, refused=(), stalled=()):
         if any(part in path + promql for part in stalled):
             time.sleep(5)
         if any(part in path + promql for part in refused):
-            return reply(handler, 403, b"not for you", "text/plain")
+            return reply(handler, status, b"not for you", "text/plain")
         wanted = re.search(r'__name__=~?("(?:[^"\\]|\\.)*")', promql)
         pattern = orjson.loads(wanted[1]) if wanted else ""
         found = [(metric, labels) for metric, labels in series if re.fullmatch(pattern, metric)]
@@ -142,6 +142,14 @@ def test_a_server_that_refuses_the_listing_has_a_line_of_it_and_its_day_is_read(
     assert register.unlisted == f"{what} are not listed: HTTP 403: refused: not for you"
     assert register.unknown_table().to_pylist() == (LISTED if part == "topk" else [])
     assert register.unknown_devices_table().num_rows == 0
+
+
+def test_a_busy_server_is_not_asked_for_its_listing_again():
+    asked = []
+    with listing(asked=asked, refused=["count by"], status=503) as url:
+        _, register = collected(url, DAY)
+    assert register.unlisted is not None and "HTTP 503" in register.unlisted
+    assert len([fields for _, fields in asked if "count by" in str(fields)]) == 1
 
 
 def test_a_listing_has_a_tenth_of_the_windows_time():
