@@ -32,6 +32,7 @@ RAW = {
     "raw/series",
     "raw/series_chunks",
     "raw/token_samples",
+    "raw/unknown_devices",
     "raw/unknown_families",
 }
 FLEET = {
@@ -77,6 +78,7 @@ OWN_CHECKS = {
     "marts/model_daily:ratios_lie_between_zero_and_one",
     "raw/series:families_stay",
     "raw/series:no_series_is_refused",
+    "raw/unknown_families:devices_of_unknown_families_are_booked",
     "raw/series_chunks:sources_speak",
     "raw/power_samples:energy_counters_move",
     "raw/token_samples:clocks_agree",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -25,6 +26,7 @@ from fsspec.implementations.local import LocalFileSystem
 from collectors.durable_files import sync_folder, write_whole
 from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
+from collectors.unknown_families import is_drawn_power
 
 _T = TypeVar("_T")
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -40,6 +42,8 @@ SPOOL_SCHEMA = pa.schema(
 _READ_SCHEMA = pa.schema([column for column in SPOOL_SCHEMA if column.name != "source_kind"])
 # What the agent saw and did not keep travels in the file's metadata, as JSON {metric: number of series}.
 UNKNOWN_KEY = b"wattledger_unknown_families"
+# Of its families of power and energy also some labels, as JSON {metric: [labels as in the column, …]}.
+UNKNOWN_LABELS_KEY = b"wattledger_unknown_labels"
 
 # Writing takes milliseconds: a file that is still unfinished after this long will never be finished.
 UNFINISHED_SECONDS = 3600
@@ -156,12 +160,10 @@ class SpoolCollector:
                 continue
             try:
                 rows = _rows(table, families, register, known, unknown)
-                left_out = json.loads((table.schema.metadata or {}).get(UNKNOWN_KEY, b"{}"))
+                _note_left_out(table.schema.metadata or {}, families, register)
             except ValueError as error:
                 self.problems.append(f"{path}: {error}")
                 continue
-            for metric in left_out.keys() - families.keys():
-                register.unknown(metric, left_out[metric])
             is_inside = (rows.observed_us >= window.start_us) & (rows.observed_us < window.end_us)
             if is_inside.all():
                 whole.append(path)
@@ -174,6 +176,10 @@ class SpoolCollector:
         read += whole
         for metric, labels in unknown.items():
             register.unknown(metric, len(labels))
+            if is_drawn_power(metric):
+                for one in sorted(labels):
+                    with suppress(ValueError):
+                        register.unknown_device(metric, _labels_of(one))
 
     def landed(self, window: Window) -> int:
         """Remove the files that the last `collect(window)` yielded completely; returns their number."""
@@ -280,6 +286,21 @@ def _rows(
         streams[i], series_ids[i] = _STREAMS.index(known[key][0]), known[key][1]
     observed_us = table["observed_at"].combine_chunks().view(pa.int64()).to_numpy()
     return _Rows(streams[nth], series_ids[nth], observed_us, table["value"].combine_chunks().to_numpy())
+
+
+def _note_left_out(metadata: Mapping[bytes, bytes], families: Mapping[str, Family], register: SeriesRegister) -> None:
+    """Report what the agent saw and did not keep. ValueError where a file states it in another shape."""
+    series = json.loads(metadata.get(UNKNOWN_KEY, b"{}"))
+    labels = json.loads(metadata.get(UNKNOWN_LABELS_KEY, b"{}"))
+    if not isinstance(series, dict) or not all(isinstance(count, int) for count in series.values()):
+        raise ValueError(f"{UNKNOWN_KEY.decode()} is no JSON object of numbers")
+    is_lists = isinstance(labels, dict) and all(isinstance(texts, list) for texts in labels.values())
+    if not is_lists or not all(isinstance(text, str) for texts in labels.values() for text in texts):
+        raise ValueError(f"{UNKNOWN_LABELS_KEY.decode()} is no JSON object of lists of texts")
+    for metric in series.keys() - families.keys():
+        register.unknown(metric, series[metric])
+        for text in labels.get(metric, []):
+            register.unknown_device(metric, _labels_of(text))
 
 
 def _labels_of(text: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from collectors.limits import PAGE_LIMITS, Limits
 from collectors.protocols.http_client import HttpClient
 from collectors.readings import Reading, labels_json
 from collectors.samples import SourceError, url_without_secrets
+from collectors.unknown_families import MOST_DEVICES, MOST_FAMILIES_WITH_DEVICES, device_of, is_drawn_power
 
 # OpenMetrics is read where a page sends it, not asked for: in it Go exporters append `_total` to counters that people
 # have always known without (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION).
@@ -29,6 +30,11 @@ UNKNOWN_KIND = "page"
 REDIRECTS = 3
 # The parser's time grows with the square of a line's labels. The longest known line has 1,000 characters.
 LINE_CHARACTERS = 1 << 16
+# A family of one host's devices has less; its labels are written into each file of the spool.
+MOST_DEVICE_SERIES = 1_000
+DEVICE_CHARACTERS = 1_000
+# For some garbage the library's parser raises exceptions of any type.
+PARSER_ERRORS = (ValueError, KeyError, IndexError, TypeError, OverflowError)
 YEAR_10000_SECONDS = 253_402_300_800
 
 # Possessive (`*+`): what was taken is not given back, so the time grows with the line and not with its square.
@@ -164,14 +170,18 @@ class ExpositionPage:
         self.families = families
         self.problems: list[str] = []
         self.unknown: dict[str, int] = {}
+        self.unknown_labels: dict[str, list[str]] = {}
         self.limits = limits
+        # The families whose labels are noted, with their series.
+        self._devices_of: dict[str, int] = {}
         self._added = _added_labels(urlsplit(url), host)
         self._clock_ns = clock_ns
 
     def look(self) -> list[Reading]:
         """The page's readings, stamped with the time the request went out unless the page stamps its samples itself.
 
-        `unknown` then holds the metrics that were not kept, with their number of series. Raises SourceError when the
+        `unknown` then holds the metrics that were not kept, with their number of series, and `unknown_labels` labels of
+        those that look like a device's power or energy, bounded in number. Raises SourceError when the
         page is unreachable, refuses, is over a limit, truncated or no metrics page.
         """
         observed_us = self._clock_ns() // 1000
@@ -180,11 +190,28 @@ class ExpositionPage:
             samples, self.unknown = parse_page(
                 text, self.families, is_openmetrics=is_openmetrics, most_series=self.limits.series
             )
+            self._note_devices(text, is_openmetrics=is_openmetrics)
             return [self._reading(sample, observed_us) for sample in samples]
-        except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
-            # For some garbage the library's parser raises exceptions of any type.
+        except PARSER_ERRORS as error:
             reason = self._server.masked(str(error)) or "the page cannot be parsed"
             raise SourceError(self.url, None, reason) from error
+
+    def _note_devices(self, text: str, *, is_openmetrics: bool) -> None:
+        """Labels of the unknown families of power and energy, read anew where their series have changed."""
+        drawn = sorted(m for m, series in self.unknown.items() if series <= MOST_DEVICE_SERIES and is_drawn_power(m))
+        counts = {metric: self.unknown[metric] for metric in drawn[:MOST_FAMILIES_WITH_DEVICES]}
+        if counts == self._devices_of:
+            return
+        self._devices_of, self.unknown_labels = counts, {}
+        try:
+            samples, _ = parse_page(text, counts, is_openmetrics=is_openmetrics) if counts else ([], {})
+        except PARSER_ERRORS:
+            return  # what is kept of the page can be read
+        for sample in samples:
+            labels = self.unknown_labels.setdefault(sample.metric, [])
+            text = labels_json({**self._added, **sample.labels})
+            if len(labels) < MOST_DEVICES and len(text) <= DEVICE_CHARACTERS and device_of(sample.labels):
+                labels.append(text)
 
     def _reading(self, sample: PageSample, observed_us: int) -> Reading:
         if sample.timestamp_seconds is not None:

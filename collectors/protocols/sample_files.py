@@ -317,6 +317,7 @@ class _File:
         if family is None:
             self.has_unknown_metric = True
             self._unknown.setdefault(metric, set()).add(key)
+            self.register.unknown_device(metric, labels or {})
         elif labels is None:
             self._unreadable.add(key)
         found = None if family is None or labels is None else self.register.series_id(family, labels)

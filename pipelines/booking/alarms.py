@@ -72,6 +72,14 @@ ALARMS = (
         " their nodes; until then their energy, CO2 and cost are NULL in deployment_usage",
     ),
     Alarm(
+        ("raw", "unknown_families"),
+        "devices_of_unknown_families_are_booked",
+        "No unknown family of power or energy names a device that no booked meter measures.",
+        "a booked meter of every device that a family of power or energy names",
+        "add rows to metric_catalog.csv and label_catalog.csv, see dbt_project/seeds/README.md; or leave the family out"
+        " with `matchers` of the source, such as '__name__!=\"…\"'",
+    ),
+    Alarm(
         ("marts", "token_ledger"),
         "tokens_have_power",
         "No engine moved tokens without a device that is known to be its own.",

@@ -40,6 +40,7 @@ TELEMETRY_TABLES = {
     "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
     "landings": "One row per attempt to land a source's window: the audit.",
     "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
+    "unknown_devices": "One row per device of such a family of power or energy, by what its labels name.",
 }
 GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
 MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."

@@ -57,6 +57,9 @@ RAW_TABLES = {
     "refused_series": "series_id bigint, source varchar, metric varchar, label varchar, value varchar, model varchar,"
     " message varchar, run_id varchar, refused_at timestamptz",
     "unknown_families": "source varchar, metric varchar, series bigint, last_seen_at timestamptz",
+    # What those of power and energy are about; `device_index` and `pci_bus_id` are unique on their node alone.
+    "unknown_devices": "source varchar, metric varchar, device_uuid varchar, device_index varchar, pci_bus_id varchar,"
+    " node varchar, last_seen_at timestamptz",
     # Dates that a landing made stale and no run has booked yet: kept over a crash between landing and publishing.
     "due_dates": "date date, due varchar",
     # Which dates a run booked: its own and those that were due. Half-open.
