@@ -104,6 +104,7 @@ label_values as (
     select
         known_series.series_id,
         label_catalog.rank,
+        label_catalog.label,
         {{ label_value('known_series.labels', 'label_catalog.label') }} as name,
         case
             when label_catalog.attribute = 'device_uuid'
@@ -116,13 +117,13 @@ label_values as (
 
 ),
 
--- Of the aliases with a value, the one of the lowest rank is used.
+-- Of the aliases with a value, the one of the lowest rank is used; of equal ranks, the first by the label's name.
 attribute_values as (
 
     select
         series_id,
         attribute,
-        min_by(name, rank) as name
+        min_by(name, lpad(cast(rank as {{ dbt.type_string() }}), 6, '0') || label) as name
     from label_values
     where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
     group by series_id, attribute
