@@ -384,3 +384,18 @@ def talking_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
             yield f"{host}:{port}"
         finally:
             listener.shutdown(socket.SHUT_RDWR)
+
+
+def silence(connection: socket.socket) -> None:
+    """Read whatever comes and say nothing."""
+    while connection.recv(65536):
+        pass
+
+
+def logged_in_and_silent(connection: socket.socket) -> None:
+    """PostgreSQL's protocol up to `ready for query`: what is asked then is read, and never answered."""
+    connection.recv(65536)  # a request for TLS, or the start
+    connection.sendall(b"N")
+    connection.recv(65536)
+    connection.sendall(b"R\x00\x00\x00\x08\x00\x00\x00\x00" + b"Z\x00\x00\x00\x05I")
+    silence(connection)

@@ -19,16 +19,10 @@ from urllib3.util import make_headers
 
 from collectors.cells import shown
 from collectors.limits import DEFAULTS, Limits
+from collectors.protocols import http_errors
 from collectors.protocols.answer_watch import AnswerWatch, Spent, watched_by
 from collectors.protocols.connections import pool_of, tls_context
-from collectors.protocols.http_errors import (
-    OPENING_BYTES,
-    MayPassError,
-    OverLimitError,
-    error_of,
-    plain_reason,
-    retry_after_seconds,
-)
+from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
 from collectors.samples import SourceError, shown_variable, url_without_secrets
 from collectors.secret_texts import FEWEST_CHARACTERS, Secrets
 
@@ -235,10 +229,7 @@ class HttpClient:
     def _answer(
         self, path: str, fields: list[tuple[str, str]], method: str
     ) -> Iterator[tuple[urllib3.BaseHTTPResponse, AnswerWatch]]:
-        """A response of status 200, its body unread, and the watch that ends it.
-
-        SourceError for any other response, and for one that breaks off or takes too long.
-        """
+        """A response of status 200, its body unread, and the watch that ends it; SourceError for any other outcome."""
         watch = AnswerWatch(self.limits, self._spent)
         watch.start()
         response = None
@@ -398,7 +389,7 @@ class HttpClient:
             return OverLimitError(self.url + path, status, reason)
         if status in _RETRIED:
             failure = MayPassError(self.url + path, status, reason)
-            failure.retry_after_seconds = retry_after_seconds(response)
+            failure.retry_after_seconds = http_errors.retry_after_seconds(response)
             return failure
         return SourceError(self.url + path, status, reason)
 

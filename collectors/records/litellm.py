@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from collectors.limits import RECORD_LIMITS, Limits
+from collectors.protocols import postgresql_uris
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.request_records import (
     Batches,
@@ -27,7 +29,7 @@ from collectors.records.request_records import (
     text,
     tokens,
 )
-from collectors.samples import SourceError, Window, url_without_secrets
+from collectors.samples import SourceError, Window
 
 TABLE = '"LiteLLM_SpendLogs"'
 # Columns of the table that we read, of its schema.prisma. Those of OPTIONAL came with later versions of LiteLLM.
@@ -52,18 +54,20 @@ class LiteLLMPostgresCollector:
     """Reads the spend log from the proxy's own database, through a COPY that streams: memory does not grow with it.
 
     `dsn_env` names the environment variable that holds the connection URI; a user that may only SELECT the table is
-    enough.
+    enough. libpq has no time limit for an answer: whoever waits for the batches keeps to `limits.window_seconds`, and
+    the server ends the statement then.
     """
 
-    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any], limits: Limits = RECORD_LIMITS) -> None:
         self.source = source
         self.dsn_env = dsn_env
         self.constants = constants
+        self.limits = limits
 
     @property
     def url(self) -> str:
         """Where the database is, as it may be logged."""
-        return url_without_secrets(os.environ.get(self.dsn_env, ""))
+        return postgresql_uris.shown(os.environ.get(self.dsn_env, ""), self.dsn_env)
 
     def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Batches of the requests that began in the window. A database that refuses is a SourceError."""
@@ -72,8 +76,10 @@ class LiteLLMPostgresCollector:
 
         batches = Batches(window, "litellm_postgres", self.constants)
         try:
-            with dbapi.connect(os.environ[self.dsn_env]) as connection, connection.cursor() as cursor:
+            uri = postgresql_uris.with_parameters(os.environ[self.dsn_env])
+            with dbapi.connect(uri) as connection, connection.cursor() as cursor:
                 cursor.execute("set timezone to 'UTC'")
+                cursor.execute(f"set statement_timeout to '{int(self.limits.window_seconds * 1000)}ms'")
                 cursor.execute(self._select(_present(cursor), window))
                 rows = (
                     (f"{TABLE} request_id {held['request_id']!r}", held)
@@ -83,7 +89,7 @@ class LiteLLMPostgresCollector:
                 for request in requests_of(self.url, rows, litellm_request, rejects):
                     yield from batches.add(request)
         except Error as refusal:
-            reason = str(refusal).replace(os.environ[self.dsn_env], "<the connection URI>")[:1000]
+            reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
             raise SourceError(self.url, None, reason) from None
         yield from batches.rest()
 

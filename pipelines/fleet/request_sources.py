@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from collectors.limits import RECORD_LIMITS, Limits
 from collectors.records.access_logs import Column
 from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, SourceName, Variable
 
@@ -35,6 +36,12 @@ class RequestSource(Part):
         return self.model_dump(include={"engine", "model", "team", "tenant"}, exclude_none=True)
 
 
+class DatabaseLimits(Part):
+    """How long a landing waits for a database, for all days of a run."""
+
+    window_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = RECORD_LIMITS.window_seconds
+
+
 class LiteLLMLog(RequestSource):
     """LiteLLM's spend log: JSON Lines at `path`, or the proxy's PostgreSQL table, by the name of the environment
     variable that holds its connection URI."""
@@ -42,6 +49,7 @@ class LiteLLMLog(RequestSource):
     kind: Literal["litellm"]
     path: FleetPath | None = None
     dsn_env: Variable | None = None
+    limits: DatabaseLimits = DatabaseLimits()
 
     @model_validator(mode="after")
     def _one_place(self) -> LiteLLMLog:
@@ -54,7 +62,8 @@ class LiteLLMLog(RequestSource):
         from collectors.records.litellm import LiteLLMFileCollector, LiteLLMPostgresCollector  # noqa: PLC0415
 
         if self.dsn_env is not None:
-            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+            limits = Limits(**self.limits.model_dump())
+            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants, limits)
         return LiteLLMFileCollector(self.name, str(self.path), self.constants)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from collectors.records.request_records import REQUEST_SCHEMA, Rejects, RequestCollector
 from collectors.samples import SourceError, Window
 from pipelines.landing import telemetry_landing
+from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
 
@@ -82,7 +83,7 @@ def _stage(
     connection: duckdb.DuckDBPyConnection, collector: RequestCollector, window: Window, rejects: Rejects
 ) -> None:
     connection.execute(f"create or replace temp table requests_seen as select {_COLUMNS} from raw.requests limit 0")
-    for batch in collector.collect(window, rejects):
+    for batch in read_ahead(collector, window, lambda: collector.collect(window, rejects)):
         with database.registered(connection, requests_came=pa.Table.from_batches([batch])):
             connection.execute(f"insert into requests_seen select {_COLUMNS} from requests_came").fetchall()
 

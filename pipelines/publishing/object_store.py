@@ -24,9 +24,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from collectors.samples import url_without_secrets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, publication, snapshots
+from pipelines.publishing import (
+    delta_tables,
+    object_store_files,
+    object_store_manifest,
+    publication,
+    snapshots,
+    step_deadline,
+)
 from pipelines.publishing.object_store_files import Wanted
 from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
@@ -76,6 +84,19 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
         ) from refusal
     done.seconds = time.monotonic() - began
     return done
+
+
+def publish_within_limits(fleet: Fleet, target: ObjectStoreTarget) -> Stored | None:
+    """The same in a process of its own, which ends at `limits.step_seconds`: ObjectStoreError then too."""
+    seconds = target.limits.step_seconds
+    try:
+        return step_deadline.within(seconds, publish, fleet, target)
+    except step_deadline.StepTookTooLong:
+        raise ObjectStoreError(
+            f"publication.object_store: {url_without_secrets(target.url)}: not done within {seconds:g} s, so the upload"
+            " was ended and the object store keeps what it has. Look whether the store answers; if the upload is that"
+            " large, raise publication.object_store.limits.step_seconds"
+        ) from None
 
 
 def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTarget, now: datetime) -> Stored:

@@ -21,9 +21,9 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.publishing import postgresql_registry as registry
 from pipelines.publishing import postgresql_tables as shapes
-from pipelines.publishing import publication, published_tables, snapshots
+from pipelines.publishing import publication, published_tables, snapshots, step_deadline
 from pipelines.publishing.postgresql_registry import Held
-from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, quoted
+from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, place_of, quoted
 from pipelines.publishing.postgresql_tables import Wanted
 from pipelines.publishing.snapshots import Fingerprints, Snapshot
 from pipelines.warehouse.contracts import Mart
@@ -78,6 +78,19 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
         ) from None
     done.seconds = time.monotonic() - began
     return done
+
+
+def publish_within_limits(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded | None:
+    """The same in a process of its own, which ends at `limits.step_seconds`: PostgresqlError then too."""
+    seconds = target.limits.step_seconds
+    try:
+        return step_deadline.within(seconds, publish, fleet, target, marts)
+    except step_deadline.StepTookTooLong:
+        raise PostgresqlError(
+            f"publication.postgresql: {place_of(target)}: not done within {seconds:g} s, so the load was ended and"
+            " PostgreSQL keeps what it has. Look whether the server answers; if the load is that large, raise"
+            " publication.postgresql.limits.step_seconds"
+        ) from None
 
 
 def _publish(snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded:
