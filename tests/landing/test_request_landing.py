@@ -16,7 +16,7 @@ from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.landing import fleet_landing, request_assets, request_landing
 from pipelines.warehouse import database
 from tests.books import validation_data
-from tests.servers import logged_in_and_silent, silence, talking_server
+from tests.talking_servers import logged_in_and_silent, silence, talking_server
 
 NOON_S = 1_790_856_000  # 2026-10-01 12:00:00 UTC
 DAY_S = 86_400

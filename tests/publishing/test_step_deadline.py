@@ -19,7 +19,8 @@ from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
 from pipelines.publishing import object_store, postgresql, step_deadline
 from pipelines.publishing.object_store_place import ObjectStoreError
 from pipelines.publishing.postgresql_server import PostgresqlError
-from tests.servers import logged_in_and_silent, s3_bucket, silence, talking_server
+from tests.servers import s3_bucket
+from tests.talking_servers import logged_in_and_silent, silence, talking_server
 from tests.tiny_marts import book, publish
 
 FLEET = """
