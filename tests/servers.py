@@ -348,28 +348,3 @@ def fields_of(handler: http.server.BaseHTTPRequestHandler) -> tuple[str, dict[st
     path, _, query = handler.path.partition("?")
     body = handler.rfile.read(int(handler.headers.get("Content-Length", 0))).decode()
     return path, dict(urllib.parse.parse_qsl(body or query))
-
-
-@contextlib.contextmanager
-def talking_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """host:port on loopback of a server that hands each connection to `talk`, byte for byte, in a thread of its own.
-
-    A client that hangs up ends the talk.
-    """
-
-    def serve(connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            talk(connection)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept, daemon=True).start()
-        host, port = listener.getsockname()
-        try:
-            yield f"{host}:{port}"
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)

@@ -302,4 +302,5 @@ class _refusals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, LakeError):
             reason = str(error) if self.secret is None else str(error).replace(self.secret, "…")
+            reason = file_systems.secrets_of(self.secret or "").masked(reason)
             raise LakeError(f"{self.what}: {type(error).__name__}: {reason}") from error

@@ -69,6 +69,7 @@ class Place:
             raise
         except Exception as refusal:
             words = " ".join(_COLOURS.sub("", str(refusal)).replace("↳", "").split()).replace(self.url, self.shown)
+            words = file_systems.secrets_of(self.url).masked(words)
             raise ObjectStoreError(
                 f"{self.shown}: {what}: {printable(words[:500]) or type(refusal).__name__}"
             ) from refusal

@@ -21,7 +21,8 @@ from collectors.protocols.http_client import HttpClient
 from collectors.protocols.prometheus import EXPORT_KIND, PrometheusCollector
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
-from tests.servers import fields_of, http_server, own_certificate, reply, talking_server
+from tests.servers import fields_of, http_server, own_certificate, reply
+from tests.talking_servers import talking_server
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 HOUR = Window(START, START + timedelta(hours=1))

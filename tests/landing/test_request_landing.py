@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.landing import fleet_landing, request_assets, request_landing
 from pipelines.warehouse import database
 from tests.books import validation_data
+from tests.talking_servers import logged_in_and_silent, silence, talking_server
 
 NOON_S = 1_790_856_000  # 2026-10-01 12:00:00 UTC
 DAY_S = 86_400
@@ -284,3 +286,22 @@ def test_a_wrong_source_of_requests_is_named(tmp_path: Path, source: str, proble
     with pytest.raises(FleetError) as wrong:
         fleet_of(tmp_path, f"  - {source}\n")
     assert problem in str(wrong.value)
+
+
+@pytest.mark.parametrize("talk", [silence, logged_in_and_silent], ids=["silence", "silence after the login"])
+def test_a_gateways_database_that_never_answers_fails_its_days_at_the_time_limit(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, talk: object
+) -> None:
+    """libpq waits for ever for an answer, with the warehouse locked."""
+    source = "  - {name: gateway, kind: litellm, dsn_env: GATEWAY_DSN, limits: {window_seconds: 2}}\n"
+    with talking_server(talk) as place:
+        monkeypatch.setenv(
+            "GATEWAY_DSN", f"host={place.partition(':')[0]} port={place.partition(':')[2]} password=s3cret"
+        )
+        fleet = fleet_of(tmp_path, source, GATEWAY_DSN="set")
+        began = time.monotonic()
+        assert land(held, fleet, 1, 2) == [("gateway", 1, "failed", 0, 0)]
+        assert time.monotonic() - began < 9
+    ((url, detail),) = held.execute("select url, detail from raw.landings where source = 'gateway'").fetchall()
+    assert detail == "the window took longer than 2 s (limits.window_seconds)"
+    assert url == "the database of GATEWAY_DSN"

@@ -19,7 +19,8 @@ from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
 from pipelines.publishing import object_store, postgresql, step_deadline
 from pipelines.publishing.object_store_place import ObjectStoreError
 from pipelines.publishing.postgresql_server import PostgresqlError
-from tests.servers import s3_bucket, talking_server
+from tests.servers import s3_bucket
+from tests.talking_servers import logged_in_and_silent, silence, talking_server
 from tests.tiny_marts import book, publish
 
 FLEET = """
@@ -45,11 +46,6 @@ def tiny(folder: Path, target: str) -> Fleet:
     return made
 
 
-def silence(connection) -> None:
-    while connection.recv(65536):
-        pass
-
-
 def dripping(start: bytes, part: bytes):
     def talk(connection) -> None:
         connection.recv(65536)
@@ -59,15 +55,6 @@ def dripping(start: bytes, part: bytes):
             time.sleep(0.3)
 
     return talk
-
-
-def logged_in_and_silent(connection) -> None:
-    """PostgreSQL's protocol up to `ready for query`: what comes then is read, and not answered."""
-    connection.recv(65536)  # a request for TLS, or the start
-    connection.sendall(b"N")
-    connection.recv(65536)
-    connection.sendall(b"R\x00\x00\x00\x08\x00\x00\x00\x00" + b"Z\x00\x00\x00\x05I")
-    silence(connection)
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\n"
