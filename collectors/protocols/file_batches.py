@@ -31,8 +31,8 @@ _LABEL = pa.dictionary(pa.int32(), pa.string())
 
 
 def record_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
-    """The mapped columns of a file by their names in the mapping, some rows at a time. What else goes wrong is raised as
-    Arrow has it; SourceError where a column is missing, or a file is damaged behind what was given."""
+    """The mapped columns of a file by their names in the mapping, some rows at a time. SourceError where a column is
+    missing, or the file is damaged behind what was given; what else goes wrong is raised as Arrow has it."""
     if file.path.endswith(".parquet"):
         return _parquet_batches(file)
     if file.path.endswith((".csv", ".csv.gz")):

@@ -185,6 +185,7 @@ class MappedFile:
         self._numberless: dict[str, str | None] = dict.fromkeys(mapping.value_columns)
 
     def batches(self, rows: pa.RecordBatch, times_us: np.ndarray) -> Iterator[Batch]:
+        """The samples of some rows, of which `times_us` has the times."""
         mapping = self.mapping
         self._look_for_numbers(rows)
         is_timed = times_us != NO_TIME
