@@ -305,14 +305,14 @@ def test_a_wrong_file_is_named_when_it_lands_and_what_was_held_stays(
 
 def test_a_bill_that_is_none_costs_its_row_and_is_named(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """An amount with an unquoted comma would be a bill of 1 USD; a credit is negative, and a bill."""
-    rows = [f"west,rental,{PERIOD},{usd}," for usd in ("250", "-20", "nan", "1,250.00")]
-    (tmp_path / "a.csv").write_text("\n".join([HEAD, *rows, ""]), encoding="utf-8")
+    rows = [f"west,rental,{PERIOD},{usd}" for usd in ("250", "-20", "nan", "1,250.00")]
+    (tmp_path / "a.csv").write_text("\n".join(["site,kind,start_at,end_at,usd", *rows]), encoding="utf-8")
     book = planted(tmp_path, bills={"files": [{"path": "a.csv"}]})
     count, rejected = bill_landing.write_bills(held, book.fleet)
     assert held.execute("select cast(usd as double) from raw.bills order by 1").fetchall() == [(-20.0,), (250.0,)]
     file = f"{tmp_path}/a.csv"
     assert (count, rejected) == (
         2,
-        f"2 of 4 rows rejected: {file}:5: has 7 cells, the header 6: is a comma in a cell not quoted?;"
-        f" {file}:4: usd: got 'nan', expected a number",
+        f"2 of 4 rows rejected: {file}:4: usd: got 'nan', expected a number;"
+        f" {file}:5: has 6 cells, the header 5: is a comma in a cell not quoted?",
     )
