@@ -52,7 +52,7 @@ def _found_columns(file: MappedFile, present: Sequence[str]) -> dict[str, str]:
     for column in file.mapping.columns:
         name = column if column in present else by_bare_name.get(column)
         if name is None:
-            raise SourceError(file.path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}")
+            raise SourceError(file.path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}"[:500])
         found[column] = name
     return found
 
@@ -127,7 +127,7 @@ def _parquet_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
         metadata, schema = opened.metadata, opened.schema_arrow
     missing = [column for column in mapping.columns if schema.names.count(column) != 1]
     if missing:
-        raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}")
+        raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}"[:500])
     texts = [column for column in mapping.text_columns if not pa.types.is_nested(schema.field(column).type)]
     # Buffering ahead, Arrow's default, would hold every chosen row group in memory by the end.
     with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, pre_buffer=False) as opened:
