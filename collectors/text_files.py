@@ -223,7 +223,7 @@ class WholeLines:
 
     def _lines(self) -> bytes:
         try:
-            block = self._file.read(BLOCK_BYTES) if self._is_arrow else self._file.read1(BLOCK_BYTES)
+            block: bytes = self._file.read(BLOCK_BYTES) if self._is_arrow else self._file.read1(BLOCK_BYTES)
         except (OSError, EOFError, zlib.error) as error:
             if self._is_arrow and self._path.endswith(".gz"):
                 self._go_on_slowly()

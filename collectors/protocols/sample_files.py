@@ -119,9 +119,9 @@ def _samples_of(file: MappedFile, rejects: Rejects) -> Generator[Batch, None, So
         try:
             yield from file.batches(*found)
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            refusal = SourceError(file.path, None, f"cannot be read: {error}")
-            rejects.add(refusal.url, refusal.reason)
-            return refusal
+            unread = SourceError(file.path, None, f"cannot be read: {error}")
+            rejects.add(unread.url, unread.reason)
+            return unread
     try:
         file.check()
     except SourceError as refusal:
