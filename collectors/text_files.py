@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
+import pyarrow as pa
 
 from collectors.rows import Rejects
 from collectors.samples import SourceError
@@ -189,13 +190,17 @@ class _Expanding:
 
 
 class WholeLines:
-    """A text file for who reads blocks: as far as it can be read, to the end of a line, and what is not UTF-8 as U+FFFD.
+    """A text file for who reads blocks: as far as it can be read, to the end of a line; what is not UTF-8 is U+FFFD.
     `damage` is why it ends before its end, if it does."""
 
     def __init__(self, path: str) -> None:
         self.damage: str | None = None
         self.closed = False
-        self._file = gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")  # noqa: SIM115 (by close)
+        self._path = path
+        self._given = 0
+        # Arrow unpacks three times as fast as Python, and gives nothing of the block in which a file breaks off.
+        self._file: Any = pa.input_stream(path, compression="gzip" if path.endswith(".gz") else None)
+        self._is_arrow = True
         self._ready, self._tail, self._is_over = b"", b"", False
 
     def __enter__(self) -> WholeLines:
@@ -218,11 +223,15 @@ class WholeLines:
 
     def _lines(self) -> bytes:
         try:
-            block = self._file.read1(BLOCK_BYTES)
+            block: bytes = self._file.read(BLOCK_BYTES) if self._is_arrow else self._file.read1(BLOCK_BYTES)
         except (OSError, EOFError, zlib.error) as error:
-            # The line in which it breaks off is not whole.
-            self.damage, self._is_over = str(error), True
+            if self._is_arrow and self._path.endswith(".gz"):
+                self._go_on_slowly()
+            else:
+                # The line in which it breaks off is not whole.
+                self.damage, self._is_over = str(error), True
             return b""
+        self._given += len(block)
         held = self._tail + block
         self._is_over = not block
         end = len(held) if self._is_over or len(held) > LINE_BYTES else held.rfind(b"\n") + 1
@@ -232,6 +241,15 @@ class WholeLines:
         except UnicodeDecodeError:
             return found.decode("utf-8", "replace").encode()
         return found
+
+    def _go_on_slowly(self) -> None:
+        """Go on where Arrow failed with Python's reader."""
+        self._file.close()
+        self._file, self._is_arrow = gzip.open(self._path, "rb"), False  # noqa: SIM115 (closed by close)
+        try:
+            self._file.seek(self._given)
+        except (OSError, EOFError, zlib.error) as error:
+            self.damage, self._is_over = str(error), True
 
 
 def _opened(path: str) -> BinaryIO | _Expanding:

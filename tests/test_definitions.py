@@ -72,6 +72,7 @@ OWN_TABLES = {
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
+    "raw/bills:bills_are_sound",
     "raw/model_prices:price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
     "marts/fleet_daily:dates_use_todays_settings",

@@ -6,7 +6,6 @@ which column is what.
 
 from __future__ import annotations
 
-import csv
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +13,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from collectors import cells
 from collectors.cells import NO_TIME
+from collectors.protocols.file_batches import record_batches
 from collectors.rows import BAD_ROWS_RATIO, SHOWN_ROWS, Rejects
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
-from collectors.text_files import WholeLines, paths_of
+from collectors.text_files import paths_of
 
-CSV_BLOCK_BYTES = 8 << 20
-HEADER_CHARACTERS = 1 << 16
-HEADER_BYTES = 4 * HEADER_CHARACTERS
-PARQUET_BATCH_ROWS = 1 << 18
-
-_LABEL = pa.dictionary(pa.int32(), pa.string())
 _Key = tuple[str | None, ...]  # the cells of one row in the text columns
 
 
@@ -95,12 +86,12 @@ class FilesCollector:
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of the samples in the window, in file order; SourceError names file, column and what there is."""
         unknown: dict[str, set[_Key]] = {}
-        files: list[_File] = []
+        files: list[MappedFile] = []
         refusals: list[SourceError] = []
         rejects = register.rejects = Rejects(self.bad_rows_ratio)
         for mapping in self.files:
             for path in paths_of(mapping.path):
-                file = _File(path, mapping, window, families=families, register=register, unknown=unknown)
+                file = MappedFile(path, mapping, window, families=families, register=register, unknown=unknown)
                 files.append(file)
                 refusal = yield from _samples_of(file, rejects)
                 refusals += [refusal] if refusal else []
@@ -113,39 +104,43 @@ class FilesCollector:
             raise _nothing_known(files, next(iter(unknown)))
 
 
-def _samples_of(file: _File, rejects: Rejects) -> Generator[Batch, None, SourceError | None]:
+def _samples_of(file: MappedFile, rejects: Rejects) -> Generator[Batch, None, SourceError | None]:
     """The samples of a file, as far as it can be read; why it was refused, if it was. What else goes wrong, such as too
     many series in the window, is no fault of the file."""
     batches = _timed_batches(file)
     while True:
         try:
             found = next(batches, None)
-            if found is None:
-                file.check()
-                return None
-        except SourceError as failure:
-            refusal = failure
+        except SourceError as refusal:
+            rejects.add(refusal.url, refusal.reason)
+            return None if file.has_rows else refusal
+        if found is None:
             break
         try:
             yield from file.batches(*found)
-        except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
-            refusal = SourceError(file.path, None, f"cannot be read: {error}")
-            break
-    # Rows without a time are counted already.
-    rejects.add(refusal.url, refusal.reason, rows=0 if file.is_untimed else 1)
-    return refusal
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            unread = SourceError(file.path, None, f"cannot be read: {error}")
+            rejects.add(unread.url, unread.reason)
+            return unread
+    try:
+        file.check()
+    except SourceError as refusal:
+        # Rows without a time are counted already.
+        rejects.add(refusal.url, refusal.reason, rows=0 if file.is_untimed else 1)
+        return refusal
+    return None
 
 
-def _timed_batches(file: _File) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+def _timed_batches(file: MappedFile) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
     """The rows of a file with their times. SourceError where it cannot be read, also when some rows were."""
     try:
-        for rows in _record_batches(file):
+        for rows in record_batches(file):
             yield rows, file.times_us(rows)
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, ValueError, KeyError) as error:
         raise SourceError(file.path, None, f"cannot be read: {error}") from error
 
 
-def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
+def _nothing_known(files: Sequence[MappedFile], metric: str) -> SourceError:
     """All that came is of families that the catalogue lacks: more likely the wrong column than nothing to land."""
     file = next(file for file in files if file.has_unknown_metric)
     where = f"column {file.mapping.metric!r} names" if file.mapping.metric else "values names"
@@ -153,7 +148,7 @@ def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
     return SourceError(file.path, None, f"{reason}, expected one of dbt_project/seeds/metric_catalog.csv")
 
 
-class _File:
+class MappedFile:
     """One file: its record batches become samples. Remembers series ids, the last readable time, what was never found.
 
     `skipped_rows` is set where rows were not read because their times are outside the window.
@@ -183,13 +178,14 @@ class _File:
         self._ids: dict[tuple[str, _Key], int | None] = {}
         self._unreadable: set[_Key] = set()
         self._last_us = NO_TIME
-        self._has_rows = False
+        self.has_rows = False
         self._rows = 0  # given so far
         self._first_time: object = None
         # Column -> its first cell that is no number, of the columns in which no number was found so far.
         self._numberless: dict[str, str | None] = dict.fromkeys(mapping.value_columns)
 
     def batches(self, rows: pa.RecordBatch, times_us: np.ndarray) -> Iterator[Batch]:
+        """The samples of some rows, of which `times_us` has the times."""
         mapping = self.mapping
         self._look_for_numbers(rows)
         is_timed = times_us != NO_TIME
@@ -226,7 +222,7 @@ class _File:
     def check(self) -> None:
         """SourceError where the whole file holds no time, or a column of values text and no number."""
         mapping = self.mapping
-        if self.skipped_rows or not self._has_rows:
+        if self.skipped_rows or not self.has_rows:
             return
         if self._last_us == NO_TIME:
             first, expected = self._first_time, cells.expected_time(self._first_time, mapping.time_unit)
@@ -241,8 +237,8 @@ class _File:
     def times_us(self, rows: pa.RecordBatch) -> np.ndarray:
         """Microseconds since the epoch (n,), NO_TIME where a row has no readable time."""
         column = rows.column(self.mapping.time)
-        if not self._has_rows:
-            self._has_rows, self._first_time = True, cells.cell(column, 0)
+        if not self.has_rows:
+            self.has_rows, self._first_time = True, cells.cell(column, 0)
         try:
             return cells.times_us(column, self.mapping.time_unit)
         except TypeError as unreadable:
@@ -332,129 +328,6 @@ class _File:
             try:
                 found = orjson.loads(by_column[mapping.labels_json] or "{}")
                 labels |= {str(name): str(value) for name, value in found.items() if value is not None}
-            except (orjson.JSONDecodeError, AttributeError):
+            except (orjson.JSONDecodeError, AttributeError, RecursionError):
                 return None
         return {**labels, **mapping.constant_labels}
-
-
-def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
-    if file.path.endswith(".parquet"):
-        return _parquet_batches(file)
-    if file.path.endswith((".csv", ".csv.gz")):
-        return _csv_batches(file)
-    raise SourceError(file.path, None, "not a .csv, .csv.gz or .parquet file")
-
-
-def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
-    """Column of the mapping -> the file's own, which may have spaces around it; SourceError where one is missing."""
-    for column in file.mapping.columns:
-        if present.count(column) > 1:
-            raise SourceError(
-                file.path, None, f"column {column!r} is there {present.count(column)} times, expected once"
-            )
-    by_bare_name = {name.strip(): name for name in reversed(present)}
-    found: dict[str, str] = {}
-    for column in file.mapping.columns:
-        name = column if column in present else by_bare_name.get(column)
-        if name is None:
-            raise SourceError(file.path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}")
-        found[column] = name
-    return found
-
-
-def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
-    path, mapping = file.path, file.mapping
-    with WholeLines(path) as text:
-        opening = text.read(HEADER_BYTES).decode("utf-8-sig", "replace")
-    file.columns = _found_columns(file, _header(path, opening))
-
-    def skip(row: pa_csv.InvalidRow) -> str:
-        got = f"{cells.shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
-        file.register.rejects.add(path if row.number is None else f"{path}:{row.number}", got)
-        return "skip"
-
-    # Everything is read as text: one bad cell must lose its row, not the file.
-    names = file.columns
-    types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
-    spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]
-    with (
-        WholeLines(path) as whole,
-        pa_csv.open_csv(
-            pa.PythonFile(whole, "r"),
-            read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-            parse_options=pa_csv.ParseOptions(invalid_row_handler=skip),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=types,
-                include_columns=[names[c] for c in mapping.columns],
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        ) as reader,
-    ):
-        for batch in reader:
-            if batch.num_rows:
-                yield _unspaced(batch.rename_columns(mapping.columns), spaced)
-    if whole.damage is not None:
-        raise SourceError(path, None, f"cannot be read any further: {whole.damage}")
-
-
-def _header(path: str, opening: str) -> list[str]:
-    """The columns of a CSV that begins so. SourceError where they do not end within HEADER_CHARACTERS."""
-    # With their ends: a line end may be part of a quoted name.
-    lines = opening[:HEADER_CHARACTERS].splitlines(keepends=True)
-    reader = csv.reader(lines)
-    try:
-        columns = next(reader, [])
-    except csv.Error as error:
-        raise SourceError(path, None, f"cannot be read: its header: {error}") from error
-    if len(opening) > HEADER_CHARACTERS and reader.line_num == len(lines):
-        reason = (
-            f"its header does not end within {HEADER_CHARACTERS:,} characters; it begins with {cells.shown(opening)}"
-        )
-        raise SourceError(path, None, f"{reason}. Is it a CSV with a line of column names, and its quotes closed?")
-    return columns
-
-
-def _unspaced(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """`a, b` is how some programs separate: the space is not part of a label."""
-    for column in columns:
-        held = rows.column(column)
-        texts = pa.DictionaryArray.from_arrays(held.indices, pc.utf8_ltrim_whitespace(held.dictionary))
-        rows = rows.set_column(rows.schema.get_field_index(column), column, texts)
-    return rows
-
-
-def _parquet_batches(file: _File) -> Iterator[pa.RecordBatch]:
-    path, mapping = file.path, file.mapping
-    with pq.ParquetFile(path) as opened:
-        metadata, schema = opened.metadata, opened.schema_arrow
-    missing = [column for column in mapping.columns if schema.names.count(column) != 1]
-    if missing:
-        raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}")
-    texts = [column for column in mapping.text_columns if not pa.types.is_nested(schema.field(column).type)]
-    # Buffering ahead, Arrow's default, would hold every chosen row group in memory by the end.
-    with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, pre_buffer=False) as opened:
-        groups = [group for group in range(opened.num_row_groups) if _may_hold(opened, group, mapping, file.window)]
-        file.skipped_rows = len(groups) < opened.num_row_groups
-        yield from opened.iter_batches(PARQUET_BATCH_ROWS, row_groups=groups, columns=mapping.columns, use_threads=True)
-
-
-def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Window) -> bool:
-    """Whether a row group may hold samples of the window, by the statistics of its time column."""
-    columns = (file.metadata.row_group(group).column(i) for i in range(file.metadata.num_columns))
-    times = next((column for column in columns if column.path_in_schema == mapping.time), None)
-    if times is None or times.statistics is None or not times.statistics.has_min_max:
-        return True
-    kind = file.schema_arrow.field(mapping.time).type
-    if not pa.types.is_timestamp(kind) and (mapping.time_unit is None or pa.types.is_string(kind)):
-        return True
-    try:
-        bounds = pa.array([times.statistics.min, times.statistics.max], kind)
-    except (ValueError, OverflowError):  # a time that Python does not have
-        return True
-    first_us, last_us = cells.times_us(bounds, mapping.time_unit)
-    if last_us == NO_TIME:
-        return True
-    # Rows without a time do not show in the bounds, so a group that has some is read.
-    is_whole = times.statistics.has_null_count and times.statistics.null_count == 0
-    return not is_whole or (first_us < window.end_us and last_us >= window.start_us)

@@ -15,16 +15,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
+from collectors.samples import SourceError
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.sources import Dated, FleetPath, GivenName, Name, NonNegative, Part, Positive
 
 # What a rate per GPU-hour may hold already, so that it is not charged again: parts of the cost, by what they come with.
 IncludedPart = Literal["energy", "demand_charge", "hosting", "operations", "licences"]
 COMES_WITH = {"energy": ("cooling", "overhead")}
-
-
-class UnreadableList(Exception):
-    """A price list is not what the fleet file states; the message names file, column and what there is."""
 
 
 class Quote(Dated):
@@ -150,16 +147,18 @@ class CostRateFile(Quote):
     includes_energy: bool = True
 
     def rates(self) -> Iterator[dict[str, Any]]:
-        """One rate per device type, as CostRate has them. UnreadableList where the list does not give exactly one."""
+        """One rate per device type, as CostRate has them. SourceError where the list does not give exactly one."""
         rows = self._rows()
         for gpu, device_type in self.device_types.items():
             mine = [row for row in rows if row[self.gpu] == gpu]
             prices = sorted({round(self._price(row), 6) for row in mine if row[self.usd_per_hour]})
             if len(prices) != 1:
                 found = ", ".join(f"{price:g}" for price in prices) or "none"
-                raise UnreadableList(
-                    f"{self.path}: {len(mine)} rows of {gpu} where {self.where}: expected one price per GPU-hour, found"
-                    f" {found}; `where` may keep fewer rows"
+                raise SourceError(
+                    self.path,
+                    None,
+                    f"{len(mine)} rows of {gpu} where {self.where}: expected one price per GPU-hour, found"
+                    f" {found}; `where` may keep fewer rows",
                 )
             stated = self.model_dump(include={"source", "includes_energy", "valid_from", "valid_to"})
             yield CostRate(device_type=device_type, usd_per_gpu_hour=prices[0], **stated).row()
@@ -170,10 +169,10 @@ class CostRateFile(Quote):
                 reader = csv.DictReader(lines, restval="")
                 missing = {self.gpu, self.gpu_count, self.usd_per_hour, *self.where} - set(reader.fieldnames or [])
                 if missing:
-                    raise UnreadableList(f"{self.path}: no column {sorted(missing)}; there are {reader.fieldnames}")
+                    raise SourceError(self.path, None, f"no column {sorted(missing)}; there are {reader.fieldnames}")
                 return [row for row in reader if all(row[column] == kept for column, kept in self.where.items())]
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UnreadableList(f"{self.path}: cannot be read: {error}") from error
+            raise SourceError(self.path, None, f"cannot be read: {error}") from error
 
     def _price(self, row: dict[str, str]) -> float:
         try:
@@ -183,7 +182,7 @@ class CostRateFile(Quote):
         except ValueError:
             pass
         price = f"{row[self.usd_per_hour]!r} USD for {row[self.gpu_count]!r} GPUs"
-        raise UnreadableList(f"{self.path}: {row[self.gpu]}: got {price}, expected a price and a count of GPUs")
+        raise SourceError(self.path, None, f"{row[self.gpu]}: got {price}, expected a price and a count of GPUs")
 
 
 def wrong_capacity_prices(

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from collectors.samples import SourceError, printable
+from collectors.samples import SourceError
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
@@ -23,16 +23,8 @@ WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", 
 _TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "double", "total_tokens": "double"}
 
 
-class UnreadableFile(Exception):
-    """A file that the fleet names is not what the fleet file states. The message, one printable line, names file and
-    column."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(printable(" ".join(reason.split())))
-
-
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
-    """Replace the tables of schema `fleet` in one transaction; rows per table. UnreadableList names a price list."""
+    """Replace the tables of schema `fleet` in one transaction; rows per table. SourceError names a price list."""
     rows = fleet_rows(fleet)
     with database.transaction(connection):
         for table in FLEET_TABLES:
@@ -163,7 +155,7 @@ def _pattern(column: str, name: str) -> dict[str, Any]:
 
 
 def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
-    """Replace raw.run_windows by the fleet's inline windows and files; returns rows. UnreadableFile names the file."""
+    """Replace raw.run_windows by the fleet's inline windows and files; returns rows. SourceError names the file."""
     with database.transaction(connection):
         inline = [{**window.model_dump(), "source": "fleet file"} for window in fleet.run_windows.inline]
         _replace(connection, "raw.run_windows", columns_of("raw", "run_windows"), inline)
@@ -173,14 +165,15 @@ def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> in
                 f"cast({quoted(columns[column])} as {_TYPES.get(column, 'varchar')})" if column in columns else "null"
                 for column in WINDOW_COLUMNS
             )
-            for path in _paths(file.path):
+            for path in paths_of(file.path):
                 _insert_file(connection, path, f"raw.run_windows select {chosen}, ?", [path.rpartition("/")[2]])
         _insert(connection, "raw.run_windows", columns_of("raw", "run_windows"), _load_tests(connection, fleet))
         repeated = connection.execute(
             "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
         ).fetchall()
         if repeated:
-            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} is there more than once, expected unique names")
+            reason = f"{repeated[0][0]!r} is there more than once, expected unique names"
+            raise SourceError("run_windows", None, reason)
     return int(connection.execute("select count(*) from raw.run_windows").fetchall()[0][0])
 
 
@@ -225,7 +218,7 @@ def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, 
     try:
         connection.execute(f"insert into {insert} from {reader}", [*values, path]).fetchall()
     except duckdb.Error as refusal:
-        raise UnreadableFile(f"{path}: {refusal}") from refusal
+        raise SourceError(path, None, " ".join(str(refusal).split())) from refusal
 
 
 def _replace(
@@ -241,13 +234,6 @@ def _insert(
     values = [[row.get(column) for column in columns] for row in rows]
     if values:
         connection.executemany(f"insert into {table} values ({', '.join('?' for _ in columns)})", values)
-
-
-def _paths(pattern: str) -> list[str]:
-    try:
-        return paths_of(pattern)
-    except SourceError as refusal:
-        raise UnreadableFile(str(refusal)) from refusal
 
 
 def quoted(column: str) -> str:

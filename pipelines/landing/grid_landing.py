@@ -22,7 +22,7 @@ from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.grid_sources import INTENSITIES, AnyGridSource, GridFile
 from pipelines.landing import telemetry_landing
-from pipelines.landing.fleet_landing import UnreadableFile, quoted
+from pipelines.landing.fleet_landing import quoted
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
@@ -137,11 +137,15 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
                 came, rejected = _validated(connection, file.zone, _file_rows(connection, file, path), [path])
                 if came == 0:
                     first = _first_row(connection, file, path) if rejected else "it is empty"
-                    raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
+                    raise SourceError(
+                        path, None, "; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first]))
+                    )
                 same = _replace(connection, name, FILE, file.zone)
             yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)
-        except (UnreadableFile, duckdb.Error) as refusal:
-            yield Landing(name, window, "failed", 0, held, path, detail=str(refusal).partition("\n")[0][:1000])
+        except SourceError as refusal:
+            yield Landing.failed(name, window, refusal, held)
+        except duckdb.Error as refusal:
+            yield Landing.failed(name, window, SourceError(path, None, str(refusal).partition("\n")[0]), held)
 
 
 def _land_source(
@@ -289,13 +293,13 @@ def _first_row(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> tuple[str, dict[str, str]]:
-    """The table function that reads a file, and target -> its column; UnreadableFile where one is missing."""
+    """The table function that reads a file, and target -> its column; SourceError where one is missing."""
     reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
     present = [row[0] for row in connection.execute(f"describe select * from {reader}", [path]).fetchall()]
-    columns = _export_columns(present) if file.format else _mapped_columns(file)
+    columns = _export_columns(path, present) if file.format else _mapped_columns(file)
     missing = sorted({repr(column) for column in columns.values() if column not in present})
     if missing:
-        raise UnreadableFile(f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
+        raise SourceError(path, None, f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
     return reader, columns
 
 
@@ -304,14 +308,16 @@ def _mapped_columns(file: GridFile) -> dict[str, str]:
     return {target: column for target, column in named.items() if column}
 
 
-def _export_columns(present: list[str]) -> dict[str, str]:
+def _export_columns(path: str, present: list[str]) -> dict[str, str]:
     by_lower = {column.lower(): column for column in present}
     found = {}
     for target, spellings in _EXPORT_COLUMNS.items():
         known = [by_lower[spelling] for spelling in spellings if spelling in by_lower]
         if not known:
             there = ", ".join(map(repr, present))
-            raise UnreadableFile(f"not an export of Electricity Maps: no column {spellings[0]!r}; there are {there}")
+            raise SourceError(
+                path, None, f"not an export of Electricity Maps: no column {spellings[0]!r}; there are {there}"
+            )
         found[target] = known[0]
     return found
 

@@ -281,14 +281,6 @@ def test_an_empty_or_broken_file_is_a_source_error(tmp_path, name):
         collected(FileMapping(str(tmp_path / name), **WALL))
 
 
-def test_a_gzip_file_that_breaks_off_is_a_source_error(tmp_path):
-    lines = "".join(f"n{i},2026-10-01T00:00:00Z,{i}\n" for i in range(20_000))
-    whole = gzip.compress(("node,at,watts\n" + lines).encode())
-    (tmp_path / "p.csv.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(SourceError, match=r"p\.csv\.gz: cannot be read"):
-        collected(FileMapping(str(tmp_path / "p.csv.gz"), **WALL))
-
-
 def test_a_file_with_a_header_only_is_an_empty_source(tmp_path):
     rows, register = collected(FileMapping(written(tmp_path / "p.csv", "node,at,watts\n"), **WALL))
     assert rows == []
@@ -347,3 +339,40 @@ def test_the_mlperf_wall_meter_lands_whole():
     assert rows[0] == ("power", "wall_power_watts", '{"node":"H200-SXM-141GBx8_TRT_MaxQ"}', 24_163_877_000, 2351.0)
     (chunk,) = register.chunk_table().to_pylist()
     assert (chunk["samples"], chunk["rejects"], chunk["out_of_order"]) == (29_767, 2, 0)
+
+
+def test_of_a_gzipped_file_that_broke_off_the_whole_lines_before_are_read(tmp_path):
+    rows = [f"n1,2026-10-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z,{n}" for n in range(20_000)]
+    whole = gzip.compress("\n".join(["node,at,watts", *rows, ""]).encode(), mtime=0)
+    path = tmp_path / "p.csv.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    found, register = collected(FileMapping(str(path), **WALL))
+    assert [row[4] for row in found] == list(range(len(found)))
+    assert 5_000 < len(found) < 15_000
+    assert (register.rejects.rows, register.rejects.read) == (1, len(found))
+    assert register.rejects.first == [
+        f"{path}: cannot be read any further: Compressed file ended before the end-of-stream marker was reached"
+    ]
+    path.write_bytes(whole[:9])
+    with pytest.raises(SourceError, match="cannot be read"):
+        collected(FileMapping(str(path), **WALL))
+
+
+def test_a_time_that_is_not_of_this_century_costs_its_row(tmp_path):
+    """Arrow turns seconds that do not fit into microseconds into other times of today."""
+    start_s = DAY.start_us // 1_000_000
+    seconds = [start_s, start_s + (1 << 64) // 1_000_000, start_s + 60, 0, start_s + 120, start_s + 180]
+    held = {"at": pa.array(seconds, pa.timestamp("s")), "node": ["n1"] * 6, "watts": [1.0, 2, 3, 4, 5, 6]}
+    pq.write_table(pa.table(held), tmp_path / "p.parquet")
+    rows, register = collected(FileMapping(str(tmp_path / "p.parquet"), **WALL))
+    assert [row[4] for row in rows] == [1, 3, 5, 6]
+    assert (register.rejects.rows, register.rejects.read) == (2, 4)
+    assert register.chunk_table()["rejects"].to_pylist() == [2]
+
+
+def test_a_cell_that_is_not_utf8_costs_itself(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_bytes(b"node,at,watts\nn1,2026-10-01T00:00:00Z,1\nn\xff,2026-10-01T00:00:01Z,2\nn1,\xff,3\nn1,\xff\n")
+    rows, register = collected(FileMapping(str(path), **WALL))
+    assert [(row[2], row[4]) for row in rows] == [('{"node":"n1"}', 1.0), ('{"node":"n\ufffd"}', 2.0)]
+    assert register.rejects.rows == 2

@@ -171,3 +171,9 @@ def test_unknown_metrics_of_another_day_or_beside_known_ones_are_no_failure(tmp_
 def test_a_page_where_a_file_should_be_fails_by_what_it_says(tmp_path):
     path = written(tmp_path / "p.csv", "<!doctype html>\n<html><body>Sign in</body></html>\n")
     assert refusal(FileMapping(path, **WALL)) == (path, "no column 'at'; there are '<!doctype html>'")
+
+
+def test_a_header_of_ten_thousand_characters_is_cut_in_the_message(tmp_path):
+    _, reason = refusal(FileMapping(written(tmp_path / "p.csv", f"at,{'x' * 10_000},watts\na,b,1\n"), **WALL))
+    assert reason.startswith("no column 'node'; there are 'at', 'xxxx")
+    assert len(reason) == 500

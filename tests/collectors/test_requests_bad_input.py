@@ -135,6 +135,99 @@ def test_an_impossible_row_is_counted_and_named(tmp_path: Path, kind: str, chang
     assert reason in rejects.first[0]
 
 
+FAR = {"duration_seconds": "seconds", "duration_ms": "ms", "ttft_ms": "first", "ended_at": "end", "spend_usd": "usd"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"created": "1" * 400}, "started_at: got '11111"),
+        ({"created": 9e300}, "started_at: got 9e+300, expected a time of this century"),
+        ({"created": "1_790_856_000"}, "started_at: got '1_790_856_000', expected a time such as"),
+        ({"created": "١٧٩٠٨٥٦٠٠٠"}, "expected a time"),
+        ({"seconds": "inf"}, "duration_seconds: got 'inf', expected a number"),
+        ({"seconds": "1e999"}, "duration_seconds: got '1e999', expected 0 to 2592000 s"),
+        ({"seconds": "9" * 400}, "expected 0 to 2592000 s"),
+        ({"seconds": 9e12}, "duration_seconds: got 9000000000000.0, expected 0 to 2592000 s"),
+        ({"seconds": -1}, "duration_seconds: got -1, expected 0 to 2592000 s"),
+        ({"ms": 2_592_000_001}, "duration_ms: got 2592000001, expected 0 to 2592000 s"),
+        ({"first": "NaN"}, "ttft_ms: got 'NaN', expected a number"),
+        ({"end": NOON_NS // 10**9 + 2_592_001}, "ended_at: ends 2.592e+06 s after the start, expected at most 2592000"),
+        ({"usd": 1e300}, "spend_usd: got 1e+300, expected 0 to 1,000,000 USD"),
+        ({"usage": {"prompt_tokens": 10_000_000_001}}, "input tokens: got 10000000001, expected a count of tokens"),
+        ({"model": [[[[[[[[7]]]]]]]]}, "model: got [[[[[[[...]]]]]]], expected a text"),
+    ],
+)
+def test_a_value_beyond_any_request_costs_its_line_and_not_the_log(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(lines(OPENAI, OPENAI | change))
+    rows, rejects = collected(AccessLogCollector("s", str(path), {}, FAR))
+    assert (len(rows), rejects.rows, rejects.read) == (1, 1, 1)
+    assert rejects.first[0].startswith(f"{path}:2: ")
+    assert reason in rejects.first[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": 2_592_000},
+        {"seconds": 0, "ms": None},
+        {"usage": {"prompt_tokens": 10_000_000_000, "completion_tokens": 0}},
+        {"usage": None, "status": 500},
+        {"usd": 1_000_000},
+    ],
+)
+def test_what_is_rare_and_can_be_is_read(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(lines(OPENAI | change))
+    rows, rejects = collected(AccessLogCollector("s", str(path), {}, FAR))
+    assert (len(rows), rejects.rows) == (1, 0)
+
+
+def test_half_of_a_log_may_be_bad_and_not_more(tmp_path: Path) -> None:
+    odd = [OPENAI | {"created": "soon"}] * 5
+    rows, rejects = collected(reader("access_log", tmp_path, lines(*[OPENAI] * 5, *odd)))
+    assert (len(rows), rejects.rows, len(rejects.first)) == (5, 5, 3)
+    with pytest.raises(SourceError) as refusal:
+        collected(reader("access_log", tmp_path, lines(*[OPENAI] * 5, *odd, *odd[:1])))
+    assert refusal.value.reason.startswith(
+        "6 of 11 rows rejected, expected at most 0.5 of all (limits.bad_rows_ratio): "
+        f"{tmp_path}/log.jsonl:6: started_at: got 'soon'"
+    )
+    assert refusal.value.reason.count("got 'soon'") == 3
+    assert refusal.value.reason.endswith("; …")
+
+
+def test_rows_outside_the_window_are_read_and_not_bad(tmp_path: Path) -> None:
+    later = OPENAI | {"created": NOON_NS // 10**9 + 86_400}
+    rows, rejects = collected(reader("access_log", tmp_path, lines(*[later] * 3, {"id": "r"})))
+    assert (rows, rejects.rows, rejects.read) == ([], 1, 3)
+
+
+def test_control_characters_of_a_line_are_shown_as_escapes(tmp_path: Path) -> None:
+    _, rejects = collected(reader("access_log", tmp_path, lines(OPENAI, OPENAI | {"created": "\x1b[2Jnow\x00"})))
+    assert "got '\\x1b[2Jnow\\x00', expected a time" in rejects.first[0]
+    assert rejects.first[0].isprintable()
+
+
+def test_a_line_that_is_too_long_costs_itself(tmp_path: Path) -> None:
+    long = b'{"id": "' + b"x" * (9 << 20) + b'"}\n'
+    rows, rejects = collected(reader("access_log", tmp_path, lines(OPENAI) + long + lines(OPENAI | {"id": "r3"})))
+    assert [row["request_id"] for row in rows] == ["r1", "r3"]
+    assert rejects.first == [f"{tmp_path}/log.jsonl:2: is longer than 8 MiB"]
+
+
+def test_a_file_that_is_not_a_log_costs_itself_among_others(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(lines(OPENAI))
+    (tmp_path / "b.jsonl.gz").write_bytes(b"plain text")
+    (tmp_path / "c.jsonl").write_bytes(lines(OPENAI | {"id": "r2"}))
+    rows, rejects = collected(AccessLogCollector("s", str(tmp_path), {}))
+    assert [row["request_id"] for row in rows] == ["r1", "r2"]
+    assert rejects.first == [f"{tmp_path}/b.jsonl.gz: cannot be read from line 1 on: Not a gzipped file (b'pl')"]
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -14,7 +14,7 @@ from collectors.records import price_lists
 from collectors.records.price_lists import read_price_list
 from collectors.samples import SourceError
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.cost_rates import CostRate, CostRateFile, UnreadableList
+from pipelines.fleet.cost_rates import CostRate, CostRateFile
 from pipelines.landing.price_landing import PriceFile, land_prices
 from pipelines.publishing.headline import headline
 from pipelines.publishing.model_headline import seeded_rates
@@ -191,7 +191,7 @@ def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
     ],
 )
 def test_a_gpu_list_that_gives_no_one_price_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
-    with pytest.raises(UnreadableList) as refused:
+    with pytest.raises(SourceError) as refused:
         list(gpu_list(written(tmp_path, "gpus.csv", content)).rates())
     assert reason in str(refused.value)
 

@@ -305,3 +305,23 @@ def test_a_gateways_database_that_never_answers_fails_its_days_at_the_time_limit
     ((url, detail),) = held.execute("select url, detail from raw.landings where source = 'gateway'").fetchall()
     assert detail == "the window took longer than 2 s (limits.window_seconds)"
     assert url == "the database of GATEWAY_DSN"
+
+
+def test_a_rejected_row_is_a_warning_of_the_run_and_a_source_says_how_many_may_be(tmp_path: Path) -> None:
+    write(tmp_path / "log.jsonl", *(answer(n) for n in range(3)), answer(9, tokens=-1))
+    strict = LOG.replace("log.jsonl}", "log.jsonl, limits: {bad_rows_ratio: 0.2}}").replace("name: log", "name: strict")
+    fleet = fleet_of(tmp_path, LOG + strict)
+    requests, _ = request_assets.request_assets(fleet)
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([requests], instance=instance, partition_key="2026-10-01")
+    assert run.success
+    checks = {one.check_name: (one.severity.name, one.description) for one in run.get_asset_check_evaluations()}
+    reason = f"{tmp_path}/log.jsonl:4: input tokens: got -1, expected a count of tokens, at most 10,000,000,000"
+    assert checks == {
+        "requests_log_answers": ("WARN", f"2026-10-01 landed: 1 of 4 rows rejected: {reason}"),
+        "requests_strict_answers": (
+            "ERROR",
+            f"2026-10-01 failed: {tmp_path}/log.jsonl: 1 of 4 rows rejected, expected at most 0.2 of all"
+            f" (limits.bad_rows_ratio): {reason}",
+        ),
+    }
