@@ -16,6 +16,7 @@ from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from pipelines.publishing import publication
 from pipelines.publishing.spreadsheet_cells import harmless, harmless_column
 from tests.books import Book, demo_fleet, on
+from tests.publishing.test_focus import found_by_validator
 
 DDE = "=cmd|'/c calc'!A1"
 
@@ -162,3 +163,13 @@ def test_the_parquet_file_has_the_names_as_they_are(published: Path) -> None:
     assert {model for (model,) in found} >= set(RENAMED.values())
     cells = {row["x_Model"] for row in cells_of(published)}
     assert {given_back(cell) for cell in cells} == {model or "" for (model,) in found}
+
+
+@pytest.mark.needs("focus")
+def test_the_validator_finds_no_more_in_a_file_with_such_names(published: Path, tmp_path: Path) -> None:
+    """As of the demo itself (`test_focus`)."""
+    (file,) = published.glob("focus/*.csv")
+    assert found_by_validator(file, tmp_path) == (
+        {"total": 578, "passed": 136, "failed": 1, "skipped": 441},
+        {"InvoiceId-C-005-C"},
+    )
