@@ -36,6 +36,7 @@ from pipelines.fleet.energy_contracts import (
     wrong_contracts,
 )
 from pipelines.fleet.fleet_errors import FleetError, problems
+from pipelines.fleet.fleet_limits import FleetLimits
 from pipelines.fleet.grid_sources import GridIntensity
 from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
 from pipelines.fleet.price_files import Prices
@@ -196,13 +197,6 @@ class Assignment(Part):
         if self.end_at is not None and self.end_at <= self.start_at:
             raise ValueError(f"end_at: got {self.end_at}, expected a time after start_at {self.start_at}")
         return self
-
-
-class FleetLimits(Part):
-    """What no healthy part of the fleet exceeds; what is above it is refused and listed (`marts.unreadable_values`).
-    `tokens_per_second` is what one engine's counter can rise by."""
-
-    tokens_per_second: Annotated[int, Field(strict=True, gt=0)] = 2_000_000
 
 
 class LandingTarget(Part):

@@ -249,7 +249,7 @@ def test_a_compute_instance_is_weighed_by_its_own_slices(book: Book) -> None:
 
 
 def test_a_process_start_is_known_in_every_unit_of_time(book: Book) -> None:
-    """5 tokens a second since 11:51, and the 300 before the first sample where the process is known to have begun."""
+    """5 tokens a second since 11:51, and the 300 before the first sample where the process is known to have started."""
     booked, since_first = tokens(book), 5 * (DAY_SECONDS - NOON + 540)
     known = {f"start-{unit}": since_first + 300 for unit in ("seconds", "ms", "us", "ns")}
     unknown = {f"start-{name}": since_first for name in ("old", "future", "none", "huge", "sentinel")}

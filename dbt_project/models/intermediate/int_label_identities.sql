@@ -141,10 +141,10 @@ names as (
         max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
         {% endfor -%}
         -- Ranks that report the same tokens: only the first of them is counted, pipeline before tensor. One without digits has no place.
-        max(case when attribute = 'pipeline_rank' then {{ metered_rank('name') }} end) as pipeline_number,
-        max(case when attribute = 'tensor_rank' then {{ metered_rank('name') }} end) as tensor_number,
-        max(case when attribute = 'pipeline_rank' and {{ metered_rank('name') }} is null then name end) as pipeline_name,
-        max(case when attribute = 'tensor_rank' and {{ metered_rank('name') }} is null then name end) as tensor_name
+        {% for rank in ['pipeline', 'tensor'] -%}
+        max(case when attribute = '{{ rank }}_rank' then {{ metered_rank('name') }} end) as {{ rank }}_number,
+        max(case when attribute = '{{ rank }}_rank' and {{ metered_rank('name') }} is null then name end) as {{ rank }}_name{{ ',' if not loop.last }}
+        {% endfor %}
     from attribute_values
     group by series_id
 
@@ -181,15 +181,10 @@ named as (
         names.facility,
         coalesce(names.data_rank, '0') as data_rank,
         -- Eleven digits for each: in the order of this text a number comes before a name.
-        case
-            when names.pipeline_name is null then lpad(cast(coalesce(names.pipeline_number, 0) as {{ dbt.type_string() }}), 11, '0')
-            else ':' || names.pipeline_name
-        end
-        || ' '
-        || case
-            when names.tensor_name is null then lpad(cast(coalesce(names.tensor_number, 0) as {{ dbt.type_string() }}), 11, '0')
-            else ':' || names.tensor_name
-        end as place_among_ranks,
+        {% for rank in ['pipeline', 'tensor'] -%}
+        coalesce(':' || names.{{ rank }}_name, lpad(cast(coalesce(names.{{ rank }}_number, 0) as {{ dbt.type_string() }}), 11, '0'))
+        {{ "|| ' ' ||" if not loop.last }}
+        {%- endfor %} as place_among_ranks,
         coalesce(names.pipeline_name, names.tensor_name) is null as has_numbered_ranks,
         coalesce(devices.node, names.own_node) as named_node,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
@@ -281,12 +276,6 @@ first_ranks as (
 ),
 
 -- A series whose rank has no digits repeats another one, of a number or a lesser name, whose labels are the same but for the ranks.
-rank_labels as (
-
-    select * from label_catalog where attribute in ('tensor_rank', 'pipeline_rank')
-
-),
-
 named_groups as (
 
     select distinct
@@ -297,8 +286,7 @@ named_groups as (
         one.source,
         one.metric,
         one.engine,
-        one.data_rank,
-        one.labels
+        one.data_rank
     from placed as one
     inner join (select distinct engine from placed where stream = 'tokens' and not has_numbered_ranks) as odd on one.engine = odd.engine
 
@@ -311,8 +299,11 @@ compared_labels as (
         entries.label || ' ' || entries.value as entry
     from named_groups
     inner join ({{ label_rows(source('raw', 'series')) }}) as entries on named_groups.series_id = entries.series_id
-    left join rank_labels on named_groups.source_kind = rank_labels.source_kind and entries.label = rank_labels.label
-    where rank_labels.label is null
+    left join label_catalog
+        on named_groups.source_kind = label_catalog.source_kind
+        and entries.label = label_catalog.label
+        and label_catalog.attribute in ('tensor_rank', 'pipeline_rank')
+    where label_catalog.label is null
 
 ),
 
