@@ -87,10 +87,10 @@ def boards() -> Iterator[Board]:
     yield Board("healthy", "far", 75, 2, (BY_BOARD, 75 * AFTER_TWO_HOURS))
     yield Board("beside", "far", 0, 0, (BY_NODE, 75 * ALL_DAY), model="other")
     yield Board("away", "far", 0, 0, (BY_FLEET, 75 * ALL_DAY), model="third", node="n2")
-    # Three boards agree that the reference is wrong: they count.
+    # Boards far from the reference have their own watts, however many they are, and lend them to no other board.
     for n in range(3):
         yield Board(f"low{n}", "wrong", 22, 2, (BY_BOARD, 22 * AFTER_TWO_HOURS))
-    yield Board("busy", "wrong", 0, 0, (BY_MODEL, 22 * ALL_DAY))
+    yield Board("busy", "wrong", 0, 0, ("device_type_reference", 93 * ALL_DAY))
     # 20 minutes of three boards are an hour of the pool, and of none an hour of its own: 70, 75 and 80 W.
     for watts in (70, 75, 80):
         yield Board(f"w{watts}", "short", watts, 1 / 3, (BY_MODEL, 75 * (DAY_SECONDS - 1200)))

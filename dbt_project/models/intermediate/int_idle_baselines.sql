@@ -3,12 +3,10 @@
 -- of its device type and model, of its type on the node, of its type in the fleet. Else it has the type's reference. A function of the day's raw
 -- alone.
 --
--- In a pool each board counts once, with its own p10, if it was parked for five minutes, and all of them together for an hour. One odd board of
--- three or more moves their median little. Of one or two boards nothing shows which is odd: there a board counts for others only if it draws
--- between half and twice its type's reference watts.
+-- In a pool each board counts once, with its own p10, if it was parked for five minutes, and all of them together for an hour. A board that draws
+-- under half or over twice its type's reference watts counts for itself alone: a median of one or two boards does not show which is odd.
 {% set enough_seconds = 3600 %}
 {% set enough_seconds_of_a_member = 300 %}
-{% set enough_boards = 3 %}
 {% set pools = ['date', 'meter_scope', 'device_type', 'pooled_by', 'pooled'] %}
 
 with attributed as (
@@ -77,18 +75,19 @@ members as (
     select
         {{ columns_of('boards', pools) }},
         boards.parked_seconds,
-        boards.watts,
-        count(*) over (partition by {{ columns_of('boards', pools) }}) as boards_of_pool,
-        -- The reference is a board's; what other meters read may hold several, and hosts.
-        boards.meter_scope <> 'board'
-        or device_types.idle_watts_loaded is null
-        or boards.watts between 0.5 * device_types.idle_watts_loaded and 2 * device_types.idle_watts_loaded as is_near_reference
+        boards.watts
     from boards
     left join device_types on boards.device_type = device_types.device_type
     where
         boards.parked_seconds >= {{ enough_seconds_of_a_member }}
         -- Meters of nodes and racks read what is behind them, of any size; and of an unknown type anything may be.
         and (boards.pooled_by <> 'fleet' or (boards.meter_scope in ('board', 'module') and boards.device_type <> {{ unknown() }}))
+        -- The reference is a board's; what other meters read may hold several, and hosts.
+        and (
+            boards.meter_scope <> 'board'
+            or device_types.idle_watts_loaded is null
+            or boards.watts between 0.5 * device_types.idle_watts_loaded and 2 * device_types.idle_watts_loaded
+        )
 
 ),
 
@@ -99,7 +98,6 @@ medians as (
         -- Of two boards the median may end between two millionths, where engines round apart; its double does not.
         cast({{ exact('2 * percentile_cont(0.5) within group (order by watts)') }} as double) / 2 as watts
     from members
-    where boards_of_pool >= {{ enough_boards }} or is_near_reference
     group by {{ pools | join(', ') }}
     having sum(parked_seconds) >= {{ enough_seconds }}
 
