@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -77,3 +78,35 @@ def differing_files(folder: Path) -> list[str]:
             ).fetchall()
             found += [f"{schema}.{table}"] if count else []
     return found
+
+
+def rows_by_file(folder: Path) -> dict[str, str]:
+    """Each Parquet and CSV file of a publication with a hash of its rows, in whatever order they are."""
+    found = {}
+    with closing(duckdb.connect()) as connection:
+        for path in sorted(one for one in folder.rglob("*") if one.suffix in (".parquet", ".csv")):
+            read = "read_csv('{}', all_varchar = true)" if path.suffix == ".csv" else "read_parquet('{}')"
+            query = (
+                "select format('{} {}', count(*), sum(cast(hash(t) as hugeint))) from " + read.format(path) + " as t"
+            )
+            ((found[str(path.relative_to(folder))],),) = connection.execute(query).fetchall()
+    return found
+
+
+def damaged_one_by_one(
+    folder: Path, kinds_of: Callable[[int], Sequence[str]], restore: Callable[[], object]
+) -> tuple[int, list[str]]:
+    """Damage each file of a publication in turn, the n-th in the ways `kinds_of(n)`, and let `restore` restore it.
+
+    Returns how many times a file was damaged, and each file and kind after which a file had other rows than before.
+    """
+    before, count, lost = rows_by_file(folder), 0, []
+    for n, file in enumerate([*before, "wattledger.duckdb"]):
+        for kind in kinds_of(n):
+            damage(folder / file, kind)
+            restore()
+            count += 1
+            is_same = differing_files(folder) == [] if file == "wattledger.duckdb" else True
+            if rows_by_file(folder) != before or not is_same:
+                lost.append(f"{file} {kind}")
+    return count, lost
