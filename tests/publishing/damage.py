@@ -80,17 +80,13 @@ def differing_files(folder: Path) -> list[str]:
     return found
 
 
-def rows_by_file(folder: Path) -> dict[str, str]:
-    """Each Parquet and CSV file of a publication with a hash of its rows, in whatever order they are."""
-    found = {}
+def rows_of(path: Path) -> str:
+    """A hash of the rows of a Parquet or CSV file, in whatever order they are."""
+    read = f"read_csv('{path}', all_varchar = true)" if path.suffix == ".csv" else f"read_parquet('{path}')"
     with closing(duckdb.connect()) as connection:
-        for path in sorted(one for one in folder.rglob("*") if one.suffix in (".parquet", ".csv")):
-            read = "read_csv('{}', all_varchar = true)" if path.suffix == ".csv" else "read_parquet('{}')"
-            query = (
-                "select format('{} {}', count(*), sum(cast(hash(t) as hugeint))) from " + read.format(path) + " as t"
-            )
-            ((found[str(path.relative_to(folder))],),) = connection.execute(query).fetchall()
-    return found
+        query = f"select format('{{}} {{}}', count(*), sum(cast(hash(t) as hugeint))) from {read} as t"
+        ((found,),) = connection.execute(query).fetchall()
+    return str(found)
 
 
 def damaged_one_by_one(
@@ -98,15 +94,17 @@ def damaged_one_by_one(
 ) -> tuple[int, list[str]]:
     """Damage each file of a publication in turn, the n-th in the ways `kinds_of(n)`, and let `restore` restore it.
 
-    Returns how many times a file was damaged, and each file and kind after which a file had other rows than before.
+    Returns how many times a file was damaged, and each file and kind after which it had other rows than before.
     """
-    before, count, lost = rows_by_file(folder), 0, []
-    for n, file in enumerate([*before, "wattledger.duckdb"]):
+    paths = sorted(one for one in folder.rglob("*") if one.suffix in (".parquet", ".csv"))
+    before = {path: rows_of(path) for path in paths}
+    count, lost = 0, []
+    for n, path in enumerate([*paths, folder / "wattledger.duckdb"]):
         for kind in kinds_of(n):
-            damage(folder / file, kind)
+            damage(path, kind)
             restore()
             count += 1
-            is_same = differing_files(folder) == [] if file == "wattledger.duckdb" else True
-            if rows_by_file(folder) != before or not is_same:
-                lost.append(f"{file} {kind}")
-    return count, lost
+            is_same = rows_of(path) == before[path] if path in before else differing_files(folder) == []
+            if not is_same:
+                lost.append(f"{path} {kind}")
+    return count, lost + [str(path) for path in paths if rows_of(path) != before[path]]
