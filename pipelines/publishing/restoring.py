@@ -57,7 +57,7 @@ def is_due(manifest: Manifest, now: datetime) -> bool:
 
 
 def restored(folder: Path, *, suspects: Collection[str] = (), now: datetime) -> Manifest:
-    """The manifest of a publication, all of whose files are as it says; for whoever holds the publisher's lock.
+    """The manifest of a publication, all of whose files are as it lists them; for whoever holds the publisher's lock.
 
     A damaged file is written anew, and a warning names it. A publication without a readable manifest gets one from its
     DuckDB file.

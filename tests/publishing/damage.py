@@ -51,7 +51,8 @@ def corrupted(content: bytes) -> bytes:
 def _alike(path: Path) -> list[Path]:
     """Files of the same publication that could be in the place of this one: other dates of its table, else others."""
     near = sorted(path.parent.glob(f"*{path.suffix}"))
-    return near + sorted(one for one in path.parents[0].rglob("*") if one.is_file() and one not in near)
+    folder = next(one for one in path.parents if (one / "manifest.json").exists() or (one / "parquet").exists())
+    return near + sorted(folder.rglob("*.parquet"))
 
 
 def differing_files(folder: Path) -> list[str]:

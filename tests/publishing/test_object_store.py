@@ -254,7 +254,7 @@ def test_only_changed_dates_are_written_and_missed_ones_caught_up(tmp_path: Path
     lost, cut = (local(fleet) / one["path"] for one in Reader(fleet).manifest["tables"]["marts.energy_ledger"]["files"])
     lost.unlink()
     assert store(fleet).rows == {"marts.energy_ledger": 2}
-    # So does one that was cut: its size tells.
+    # So does one that was cut: its size shows it.
     os.truncate(cut, 100)
     assert store(fleet).rows == {"marts.energy_ledger": 2}
     assert Reader(fleet).daily() == {"2026-10-02": 20, "2026-10-03": 3}
