@@ -111,7 +111,7 @@ def test_the_manifest_lists_each_tables_dates_and_files(fleet: Fleet) -> None:
 
 
 def test_bytes_that_a_disk_changed_are_found_once_a_week(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
-    """Size and time are as they were, so only the hash shows it. The first date's file is shared by all publications."""
+    """Size and time are as before, so only the hash shows it. The first date's file is shared by all publications."""
     start = datetime.now(UTC)
     older = latest(fleet)
     a_third(fleet, start + timedelta(days=1))
