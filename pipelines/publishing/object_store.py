@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -102,7 +103,7 @@ def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTa
     if previous is not None:
         _check_is_older(previous, snapshot, place)
     done = Stored(snapshot.publication_id, place.shown, previous.publication_id if previous else None)
-    present = set(place.files(TABLES))
+    present = place.sizes(TABLES)
     wanted = object_store_files.wanted_tables(snapshot, previous.tables if previous else {})
     with (
         tempfile.TemporaryDirectory(prefix="wattledger-object-store-") as name,
@@ -146,7 +147,9 @@ def _check_is_older(previous: Manifest, snapshot: Snapshot, place: Place) -> Non
         )
 
 
-def _with_files(snapshot: Snapshot, place: Place, wanted: Wanted, present: set[str], folder: Path) -> StoredTable:
+def _with_files(
+    snapshot: Snapshot, place: Place, wanted: Wanted, present: Mapping[str, int], folder: Path
+) -> StoredTable:
     """The table with a file for each of its spans; those that the store lacks are written and uploaded."""
     kept = wanted.kept(present)
     files = []
@@ -189,7 +192,7 @@ def _note_changes(made: Manifest, previous: Manifest | None, done: Stored) -> No
             done.files += len(fresh)
 
 
-def _forget_old(place: Place, current: Manifest, present: set[str], limit: datetime) -> list[str]:
+def _forget_old(place: Place, current: Manifest, present: Mapping[str, int], limit: datetime) -> list[str]:
     """Delete the publications that were replaced before `limit`, beyond the newest, and then the files that none has;
     returns their ids.
 
@@ -209,7 +212,7 @@ def _forget_old(place: Place, current: Manifest, present: set[str], limit: datet
     referenced = {path for one in kept for path in one.paths}
     folders = {table.folder for one in kept for table in one.tables.values()}
     gone = {table.folder for one in old for table in one.tables.values()} - folders
-    for path in sorted(present - referenced):
+    for path in sorted(present.keys() - referenced):
         folder = path.rpartition("/")[0].partition(f"/{delta_tables.LOG}")[0]
         is_ours = f"/{delta_tables.LOG}/" not in path and path.endswith(".parquet") and folder in folders
         if is_ours or folder in gone:

@@ -51,12 +51,14 @@ class Wanted:
     stored: StoredTable
     spans: Mapping[str, str]
 
-    def kept(self, present: set[str]) -> dict[str, File]:
-        """The files of an older publication that hold the wanted rows and are in the store, by span."""
+    def kept(self, present: Mapping[str, int]) -> dict[str, File]:
+        """The files of an older publication that hold the wanted rows and are in the store with all their bytes, by
+        span. `present` has the bytes of each file there."""
         return {
             file.span: file
             for file in self.stored.files
-            if self.spans.get(file.span) == file.fingerprint and f"{self.stored.folder}/{file.name}" in present
+            if self.spans.get(file.span) == file.fingerprint
+            and present.get(f"{self.stored.folder}/{file.name}") == file.bytes
         }
 
 

@@ -41,7 +41,7 @@ def write_parquet(
 ) -> dict[TableName, tuple[File, ...]]:
     """Write each table of `target`; returns its files. Of fine-grained tables in `same` only the files of `dates` are
     written; the others are those that the previous publication's manifest names."""
-    written = {}
+    written: dict[TableName, tuple[File, ...]] = {}
     for table in [
         *published_tables.tables(connection, "target").values(),
         Table("published", "publication", ()),
@@ -66,7 +66,7 @@ def write_parquet(
 
 
 def labels_of(fleet: str, is_synthetic: bool, publication_id: str) -> dict[str, str]:
-    """What each Parquet file says about itself."""
+    """What each Parquet file states about itself."""
     return {"fleet": fleet, "is_synthetic": str(is_synthetic).lower(), "publication_id": publication_id}
 
 

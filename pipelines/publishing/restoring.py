@@ -25,7 +25,8 @@ from pipelines.warehouse.database import literal
 from pipelines.warehouse.refusals import QuestionError
 
 HASHES_COMPARED_EVERY = timedelta(days=7)
-_FRESH = ".restored-"
+# Behind the name, so that no reader takes `*.parquet` for it.
+_FRESH = ".restored"
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def is_due(manifest: Manifest, now: datetime) -> bool:
 
 
 def restored(folder: Path, *, suspects: Collection[str] = (), now: datetime) -> Manifest:
-    """The manifest of a publication, all of whose files are as it says; for whoever holds the publisher's lock.
+    """The manifest of a publication, all of whose files are as it lists them; for whoever holds the publisher's lock.
 
     A damaged file is written anew, and a warning names it. A publication without a readable manifest gets one from its
     DuckDB file.
@@ -181,12 +182,12 @@ def _exported(
 ) -> File:
     """A file beside its place: the Parquet file of a table, or without one the FOCUS file of a month."""
     if table is not None:
-        name = f"{_FRESH}{published_files.parquet_path(table, on).name}"
+        name = f"{published_files.parquet_path(table, on).name}{_FRESH}"
         return published_files.export(connection, "snapshot", table, folder, on=on, labels=labels, name=name)
     focus = published_tables.tables(connection, "snapshot")[published_files.FOCUS]
     if on is None:
         raise ValueError("a FOCUS file is of a month")
-    name = f"{_FRESH}{published_files.focus_path(on).name}"
+    name = f"{published_files.focus_path(on).name}{_FRESH}"
     return published_files.export_focus(connection, "snapshot", focus, folder, on, name=name)
 
 
@@ -201,8 +202,9 @@ def _put(folder: Path, fresh: File, path: str) -> File:
 
 def _database_anew(folder: Path, manifest: Manifest) -> File:
     """Write the database again from the Parquet files."""
-    fresh = folder / f"{_FRESH}{DATABASE}"
-    fresh.unlink(missing_ok=True)
+    fresh = folder / f"{DATABASE}{_FRESH}"
+    for leftover in (fresh, folder / f"{DATABASE}{_FRESH}.wal"):
+        leftover.unlink(missing_ok=True)
     with database.connect(":memory:") as connection:
         connection.execute("set preserve_insertion_order = true")
         connection.execute(f"attach {literal(fresh)} as target (storage_version '{published_tables.STORAGE_VERSION}')")

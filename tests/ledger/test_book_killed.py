@@ -61,14 +61,14 @@ def test_a_rebuild_that_was_killed_is_finished_from_what_has_landed(tmp_path: Pa
     with book.connection() as connection:
         connection.execute("alter table marts.model_daily alter energy_joules type double")
 
-    def has_begun() -> bool:
+    def is_half_way() -> bool:
         logs = (book.fleet.root / "dbt").rglob("dbt.log")
         return any(words in path.read_text(errors="replace") for path in logs)
 
     words = "START sql incremental model marts.energy_ledger"
     for path in (book.fleet.root / "dbt").rglob("dbt.log"):
         path.unlink()
-    assert killed(fleet, tmp_path / "data", has_begun, "--rebuild", group=True)
+    assert killed(fleet, tmp_path / "data", is_half_way, "--rebuild", group=True)
     assert book.query("select count(*) from duckdb_tables() where table_name = 'model_daily'") == [(0,)]
     shutil.rmtree(tmp_path / "samples")
     done = command(fleet, tmp_path / "data", "--rebuild")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def corrupted(content: bytes) -> bytes:
 def _alike(path: Path) -> list[Path]:
     """Files of the same publication that could be in the place of this one: other dates of its table, else others."""
     near = sorted(path.parent.glob(f"*{path.suffix}"))
-    return near + sorted(one for one in path.parents[0].rglob("*") if one.is_file() and one not in near)
+    folder = next(one for one in path.parents if (one / "manifest.json").exists() or (one / "parquet").exists())
+    return near + sorted(folder.rglob("*.parquet"))
 
 
 def differing_files(folder: Path) -> list[str]:
@@ -77,3 +79,33 @@ def differing_files(folder: Path) -> list[str]:
             ).fetchall()
             found += [f"{schema}.{table}"] if count else []
     return found
+
+
+def rows_of(path: Path) -> str:
+    """A hash of the rows of a Parquet or CSV file, in whatever order they are."""
+    read = f"read_csv('{path}', all_varchar = true)" if path.suffix == ".csv" else f"read_parquet('{path}')"
+    with closing(duckdb.connect()) as connection:
+        query = f"select format('{{}} {{}}', count(*), sum(cast(hash(t) as hugeint))) from {read} as t"
+        ((found,),) = connection.execute(query).fetchall()
+    return str(found)
+
+
+def damaged_one_by_one(
+    folder: Path, kinds_of: Callable[[int], Sequence[str]], restore: Callable[[], object]
+) -> tuple[int, list[str]]:
+    """Damage each file of a publication in turn, the n-th in the ways `kinds_of(n)`, and let `restore` restore it.
+
+    Returns how many times a file was damaged, and each file and kind after which it had other rows than before.
+    """
+    paths = sorted(one for one in folder.rglob("*") if one.suffix in (".parquet", ".csv"))
+    before = {path: rows_of(path) for path in paths}
+    count, lost = 0, []
+    for n, path in enumerate([*paths, folder / "wattledger.duckdb"]):
+        for kind in kinds_of(n):
+            damage(path, kind)
+            restore()
+            count += 1
+            is_same = rows_of(path) == before[path] if path in before else differing_files(folder) == []
+            if not is_same:
+                lost.append(f"{path} {kind}")
+    return count, lost + [str(path) for path in paths if rows_of(path) != before[path]]

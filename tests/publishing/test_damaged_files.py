@@ -142,7 +142,7 @@ def test_the_next_publication_and_the_object_store_keep_every_figure(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("file", SAMPLE)
+@pytest.mark.parametrize("file", [LEDGER, "wattledger.duckdb"])
 def test_a_copy_of_the_same_publication_keeps_every_figure(
     fleet: Fleet, kind: str, file: str, caplog: pytest.LogCaptureFixture
 ) -> None:
