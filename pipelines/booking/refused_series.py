@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 # booking are more than were ever seen.
 BUILDS = 4
 
-# What DuckDB and Spark say of a text, and of a number, that a type cannot hold.
+# The words in which DuckDB and Spark report a text, and a number, that a type cannot hold.
 _TEXTS = [
     re.compile(pattern, re.DOTALL)
     for pattern in (
