@@ -139,6 +139,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "landing/request_assets.py",
         "landing/telemetry_assets.py",
         "publishing/object_store_asset.py",
+        "publishing/parts.py",
         "publishing/postgresql_asset.py",
         "publishing/publication.py",
         "report/fleet_report.py",

@@ -202,8 +202,14 @@ def _build(
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
     variables = variables_of(fleet, first, end)
-    build = partial(dbt_run.run_dbt, words, variables, environment_of(fleet), fleet.root / "dbt")
-    results = refused_series.built(fleet.warehouse, first, end, context.run_id, build) if kind is MODELS else build()
+    build = partial(dbt_run.run_dbt, variables=variables, environment=environment_of(fleet), target=fleet.root / "dbt")
+    if kind is not MODELS:
+        results = build(words)
+    else:
+        results = refused_series.built(fleet.warehouse, first, end, context.run_id, partial(build, words))
+        if tests := _tests_that_stop_models(results):
+            # dbt skips what is behind them. `words` end with what is excluded.
+            results = [*build([*words, *(one.node.name for one in tests)]), *tests]
     rows = {one.node.unique_id: one.message for one in results if is_error(one)}
     failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
     if failed:
@@ -212,6 +218,13 @@ def _build(
     yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
     if errors := errors_of(results):
         raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
+
+
+def _tests_that_stop_models(results: Sequence[Any]) -> list[Any]:
+    """The data tests that could not run, where models were skipped for no other reason."""
+    wrong = [one for one in results if is_error(one)]
+    is_only_tests = all(one.node.resource_type == "test" for one in wrong)
+    return wrong if is_only_tests and errors_of(results) else []
 
 
 def _how_to_see(fleet: Fleet, results: Sequence[Any], variables: Mapping[str, Any]) -> str:

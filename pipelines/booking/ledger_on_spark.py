@@ -4,6 +4,7 @@ Imported only for such a fleet. Keep out the build itself: that is `pipelines.sp
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import partial
@@ -61,11 +62,10 @@ def _built(fleet: Fleet, first: date, end: date, run_id: str, build: Callable[[]
     try:
         return build()
     except SparkError as failure:
-        errors = [line.partition(": ") for line in str(failure).split("; model.")]
+        lines = [line.partition(": ") for line in re.split(r"; (?=(?:model|test|seed)\.)", str(failure))]
+        errors = [(name.rpartition(".")[2], message) for name, _, message in lines if name.startswith("model.")]
         with database.connect(fleet.warehouse) as connection:
-            if not refused_series.refuse(
-                connection, [(name.rpartition(".")[2], message) for name, _, message in errors], first, end, run_id
-            ):
+            if not refused_series.refuse(connection, errors, first, end, run_id):
                 raise
     logger.warning("series refused: a model cannot take a value of theirs; booking once more without them")
     return build()

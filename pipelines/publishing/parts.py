@@ -50,7 +50,7 @@ class Parts:
             return instead(line)
 
     def picture(self, name: str, draw: Callable[[], str]) -> str:
-        """The Markdown image that `draw` returns, or the line that says why there is none."""
+        """The Markdown image that `draw` returns, or the line with the reason why there is none."""
         return self.attempt(f"picture {name}", draw, lambda line: f"{line}. The tables are complete.", stops=())
 
     def result(self, asset: dg.AssetKey) -> dg.AssetCheckResult:

@@ -54,7 +54,7 @@ def write(snapshot: Path, path: Path, fleet: str, is_synthetic: bool, parts: Par
 
 
 def _written(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts) -> bytes:
-    """The file. A sheet that fails may be half written by then: it is begun again without it."""
+    """The file. A sheet that fails may be half written by then: the file is made again without it."""
     reasons: dict[str, str] = {}
     while True:
         before = len(reasons)

@@ -124,8 +124,8 @@ def _colours(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 
 def _rows_or_none(connection: duckdb.DuckDBPyConnection, figure: Figure) -> Sequence[Row] | None:
-    """The rows of a figure that other places of the page use, too; None where its query fails, which its own section
-    says."""
+    """The rows of a figure that other places of the page use, too; None where its query fails: its own section has the
+    reason."""
     try:
         return figures.rows(connection, figure.query)
     except duckdb.IOException:

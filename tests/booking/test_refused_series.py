@@ -173,8 +173,8 @@ def test_a_refused_series_is_tried_again(warehouse: duckdb.DuckDBPyConnection) -
     assert warehouse.execute("from raw.refused_series").fetchall() == []
 
 
-def outcome(name: str, status: str, message: str = "") -> SimpleNamespace:
-    return SimpleNamespace(node=SimpleNamespace(name=name), status=status, message=message)
+def outcome(name: str, status: str, message: str = "", kind: str = "model") -> SimpleNamespace:
+    return SimpleNamespace(node=SimpleNamespace(name=name, resource_type=kind), status=status, message=message)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,10 @@ def outcome(name: str, status: str, message: str = "") -> SimpleNamespace:
     [
         (outcome("m", "success"), 1),
         (outcome("m", "error", "Binder Error: no column"), 1),
+        (outcome("t", "error", "Could not convert string 'tp0' to INT32", "test"), 1),
         (outcome("m", "error", "Could not convert string 'tp0' to INT32"), 2),  # the second fails on the same
     ],
-    ids=["built", "no value", "a series' value"],
+    ids=["built", "no value", "a data test", "a series' value"],
 )
 def test_a_book_is_built_again_while_there_is_something_to_refuse(
     tmp_path: Path, first: SimpleNamespace, builds: int

@@ -98,7 +98,7 @@ def _costs() -> dict[str, list[dict[str, Any]]]:
 
 
 def _loads() -> dict[str, list[dict[str, Any]]]:
-    # m1 has two deployments, which the name of the model does not tell apart; m2 has one.
+    # m1 has two deployments, so its name is of both; m2 has one.
     deployments = [("llm/m1", "m1", 2e6), ("lab/m1", "m1", 1e6), ("llm/m2", "m2", 5e5)]
     return {
         "marts_efficiency_curve": [
