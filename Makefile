@@ -24,7 +24,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
+.PHONY: help setup run dev test drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="flee
 
 test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
 	@$(BIN)/python -m pytest $(ARGS)
+
+drawn: $(READY)  ## odd files and labels of a fresh seed, read and booked beside healthy ones: SEED=1 repeats one; ARGS="--cells 1000"
+	@$(BIN)/python -m tests.drawn $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-spark: has-java $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
