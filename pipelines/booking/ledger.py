@@ -72,11 +72,18 @@ class LedgerTranslator(DagsterDbtTranslator):
 
 
 def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
-    """The models between raw and the marts, as the asset graph shows them: made with the marts, not materialized one
-    by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
-    return build_dbt_asset_specs(
+    """The models between raw and the marts, and the list of refused series, as the asset graph shows them: made with
+    the marts, not materialized one by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
+    models = build_dbt_asset_specs(
         manifest=project.manifest_path, select=STEPS, dagster_dbt_translator=LedgerTranslator(fleet)
     )
+    refused = dg.AssetSpec(
+        asset_key(fleet, "raw", "refused_series"),
+        description="One row per series that the last booking left out, because a model cannot take a value of it.",
+        group_name="raw",
+        kinds={"duckdb"},
+    )
+    return [*models, refused]
 
 
 def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
