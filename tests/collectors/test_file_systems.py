@@ -6,9 +6,9 @@ import base64
 
 import pytest
 
+from collectors import file_systems
 from pipelines.landing.lake import Lake, LakeError
 from pipelines.publishing.object_store_place import ObjectStoreError, Place
-from pipelines.warehouse import file_systems
 
 KEY = "wJalr/XUtn+EMI"
 
