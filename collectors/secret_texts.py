@@ -13,7 +13,7 @@ from html.entities import html5
 from urllib.parse import unquote
 
 MASK = "***"
-# A shorter text is in half of all words: it is masked only where it stands for a value.
+# A shorter text is in half of all words: it is masked only where it is a value.
 FEWEST_CHARACTERS = 4
 # A piece of base64 that is shorter may be anything.
 _FEWEST_BASE64 = 4
@@ -52,7 +52,7 @@ class Secrets:
 
 def _spelled(secret: str) -> str:
     """A pattern of a secret in which each character may be escaped or not."""
-    pattern = re.escape(secret)
+    pattern = "".join(map(_character, secret))
     if len(secret) >= FEWEST_CHARACTERS:
         return pattern
     return rf"(?:(?<=[:='\"])|(?<=%3[aAdD])){pattern}(?![\w.-])"

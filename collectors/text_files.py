@@ -31,7 +31,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 _LINE = re.compile(rb"[^\n]+")
 # A line of a CSV file as the csv module takes it: its ends may be carriage returns alone.
 _RETURNS = re.compile(r"[^\r]*\r|[^\r]+")
-_OPEN_QUOTE = "unexpected end of data"  # as the csv module says it
+_OPEN_QUOTE = "unexpected end of data"  # in the words of the csv module
 QUOTED_LINES = 20
 
 

@@ -1,4 +1,4 @@
-"""Servers that speak byte by byte: what no server of a library says, such as a header without end, or nothing.
+"""Servers that answer byte by byte: what no server of a library sends, such as a header without end, or nothing.
 
 Add a talk here when several tests need it. Keep out servers that answer: those are in `servers`.
 """
@@ -38,7 +38,7 @@ def talking_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def silence(connection: socket.socket) -> None:
-    """Read whatever comes and say nothing."""
+    """Read whatever comes and send nothing."""
     while connection.recv(65536):
         pass
 

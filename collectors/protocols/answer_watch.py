@@ -93,12 +93,12 @@ class AnswerWatch:
         """How long the answer may take yet."""
         return 0.0 if self._has_ended else max(0.0, self._ends_seconds - time.monotonic())
 
-    def reason(self, *, has_begun: bool) -> str:
-        """Which limit is over, as a message says it; an answer has begun once its headers are there."""
+    def reason(self, *, has_headers: bool) -> str:
+        """Which limit is over, for a message; `has_headers` once the headers of the answer are there."""
         if self._is_last:
             return f"the window took longer than {self.limits.window_seconds:g} s (limits.window_seconds)"
         limit = f"{self.limits.answer_seconds:g} s (limits.answer_seconds)"
-        return f"the answer took longer than {limit}" if has_begun else f"timed out: no answer within {limit}"
+        return f"the answer took longer than {limit}" if has_headers else f"timed out: no answer within {limit}"
 
     def _end(self) -> None:
         with self._lock:

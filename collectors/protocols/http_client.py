@@ -159,7 +159,7 @@ class HttpClient:
         return shown(self.masked(answer[:_ERROR_TEXT_BYTES].decode("utf-8", "replace")), OPENING_BYTES)
 
     def masked(self, text: str) -> str:
-        """A text, which may repeat what the server said, without what this side has sent as a secret."""
+        """A text, which may repeat what the server sent, without what this side has sent as a secret."""
         return self._secrets.masked(text)
 
     def log_in(self, token: str) -> None:
@@ -261,7 +261,7 @@ class HttpClient:
             response = self._send(target.removeprefix(root) or "/", fields, method, watch)
             if watch.is_over:  # its headers may end where the watch ended them
                 response.close()
-                raise SourceError(self.url + path, None, watch.reason(has_begun=False))
+                raise SourceError(self.url + path, None, watch.reason(has_headers=False))
             there = response.get_redirect_location()
             # Its query is ours, which _send adds.
             target = urljoin(target, there).partition("?")[0] if there else target
@@ -346,7 +346,7 @@ class HttpClient:
                 break
             yield part
         if watch.is_over:  # the end may be of the watch's own making
-            raise SourceError(self.url + path, response.status, watch.reason(has_begun=True))
+            raise SourceError(self.url + path, response.status, watch.reason(has_headers=True))
 
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
@@ -369,7 +369,7 @@ class HttpClient:
         """Why there is no whole answer; equal failures give equal texts."""
         status = None if response is None else response.status
         if watch.is_over or isinstance(error, urllib3.exceptions.ReadTimeoutError):
-            return SourceError(self.url + path, status, watch.reason(has_begun=response is not None))
+            return SourceError(self.url + path, status, watch.reason(has_headers=response is not None))
         what, reason = "cannot be reached" if response is None else "the answer broke off", plain_reason(error)
         text = self.masked(reason if reason.startswith(what) else f"{what}: {reason}")
         kind = SourceError if isinstance(error, urllib3.exceptions.SSLError | ValueError) else MayPassError

@@ -1,6 +1,6 @@
 """A step that ends: what waits for another server runs in a process of its own, which is killed at its deadline.
 
-The drivers of PostgreSQL and of object stores wait without limit for a server that is there and says nothing, or a byte
+The drivers of PostgreSQL and of object stores wait without limit for a server that is there and sends nothing, or bytes
 now and then, and nothing else ends their call: neither a signal nor another thread, and S3's even keeps a process from
 its end. A connection that ends with its process is rolled back by the server. Add here how such a process is run. Keep
 out what it does.

@@ -1,4 +1,4 @@
-"""An answer ends at its time limit, whatever part of it drips: the collector says so, and the next answer is read.
+"""An answer ends at its time limit, whatever part of it drips: the collector reports it, and the next answer is read.
 
 Each server here sends some bytes now and then, so that no time-out of a socket ever comes; each once held a collector
 for ever, or for as long as it liked.

@@ -1,4 +1,4 @@
-"""What a store says of itself in an error has no secret of its URL or of the environment."""
+"""What a store reports of itself in an error has no secret of its URL or of the environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipelines.publishing.object_store_place import ObjectStoreError, Place
 KEY = "wJalr/XUtn+EMI"
 
 
-@pytest.mark.parametrize("said", [KEY, "wJalr%2FXUtn%2BEMI", base64.b64encode(KEY.encode()).decode()])
-def test_a_store_that_repeats_a_key_does_not_bring_it_into_a_message(monkeypatch, tmp_path, said):
+@pytest.mark.parametrize("sent", [KEY, "wJalr%2FXUtn%2BEMI", base64.b64encode(KEY.encode()).decode()])
+def test_a_store_that_repeats_a_key_does_not_bring_it_into_a_message(monkeypatch, tmp_path, sent):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
 
     def refuse(*_: object, **__: object) -> None:
-        raise OSError(f"the key {said} is wrong")
+        raise OSError(f"the key {sent} is wrong")
 
     lake, place = Lake(tmp_path), Place(str(tmp_path))
     monkeypatch.setattr(lake.fs, "cat_file", refuse)

@@ -1,4 +1,4 @@
-"""A secret in what others say is masked, however they spell it; a text without one stays as it is, byte for byte."""
+"""A secret in what others send is masked, however they spell it; a text without one stays as it is, byte for byte."""
 
 import base64
 import html
@@ -70,8 +70,8 @@ SPELLINGS = {
 @pytest.mark.parametrize("secret", [PASSWORD, TOKEN, "hunter2", "😀 smile"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_secret_is_masked_however_it_is_spelled(spelling, secret):
-    said = f"the token «{SPELLINGS[spelling](secret)}» is not valid"
-    assert masked(said, secret) == "the token «***» is not valid"
+    sent = f"the token «{SPELLINGS[spelling](secret)}» is not valid"
+    assert masked(sent, secret) == "the token «***» is not valid"
 
 
 def test_named_characters_of_html_are_masked():
@@ -92,14 +92,14 @@ def test_a_secret_within_a_longer_text_in_base64_is_masked_at_each_place(before,
 
 
 def test_user_and_password_together_are_masked_whole():
-    for said in ("bob:s3cret", "Ym9iOnMzY3JldA==", "bob%3As3cret", "bob&#58;s3cret"):
-        assert masked(f"refused {said}", "s3cret", user="bob") == "refused ***"
+    for sent in ("bob:s3cret", "Ym9iOnMzY3JldA==", "bob%3As3cret", "bob&#58;s3cret"):
+        assert masked(f"refused {sent}", "s3cret", user="bob") == "refused ***"
     assert masked("refused Ym9iOmFi", "ab", user="bob") == "refused ***"
 
 
 def test_a_password_that_a_url_has_encoded_is_masked_in_both_forms():
-    for said in ("p%40ss", "p@ss", "p%2540ss"):
-        assert masked(f"as {said}!", "p%40ss") == "as ***!"
+    for sent in ("p%40ss", "p@ss", "p%2540ss"):
+        assert masked(f"as {sent}!", "p%40ss") == "as ***!"
 
 
 INNOCENT = [
@@ -131,12 +131,12 @@ def test_a_long_secret_in_a_long_text_takes_no_time_that_grows_with_both():
     assert masked(f"{text}y", secret).count("***") == 40
 
 
-# --- what servers say -------------------------------------------------------------------------------------------------
+# --- what servers send ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def echoed(monkeypatch):
-    """What each kind of collector reports of a server that says its secret again: by kind, given how it says it."""
+    """What each kind of collector reports of a server that sends its secret back: by kind, given how it spells it."""
     monkeypatch.setenv("A_TOKEN", PASSWORD.replace("«ü»", "Ax"))
     secret = PASSWORD.replace("«ü»", "Ax")
 
@@ -197,8 +197,8 @@ def test_a_secret_in_an_answer_that_cannot_be_read_is_not_quoted(echoed):
     ],
 )
 def test_what_a_database_says_and_where_it_is_have_no_password(uri):
-    said = f"no hunter22x or hunter%32%32x or {base64.b64encode(b'bob:hunter22x').decode()} in {uri}"
-    found = postgresql_uris.secrets_of(uri).masked(said)
+    sent = f"no hunter22x or hunter%32%32x or {base64.b64encode(b'bob:hunter22x').decode()} in {uri}"
+    found = postgresql_uris.secrets_of(uri).masked(sent)
     assert "hunter" not in found
     assert "aHVudGVy" not in found
     assert found.startswith("no *** or *** or ")

@@ -21,7 +21,7 @@ from tests.drawn.odd_cells import Cell, Oddity
 HEALTHY_CELLS = 3
 RATES = [{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "valid_from": planted.DAY, "source": "a contract"}]
 
-# Table -> the rows of it that are a healthy cell's own. No column of them is a share of what nobody holds.
+# Table -> the rows of it that are a healthy cell's own. No column of them is a share of a remainder.
 OWN_ROWS = {
     "energy_ledger": "engine like 'llm/healthy-%' or device_uuid like 'GPU-healthy-%'",
     "token_ledger": "engine like 'llm/healthy-%'",
@@ -106,7 +106,7 @@ def _unlisted(book: Book, odd: Sequence[Cell]) -> Iterator[str]:
 
 
 def _is_unreadable(one: Oddity) -> bool:
-    """Whether nobody could read a value from it: worked out from the text or number alone."""
+    """Whether no value can be read from it: worked out from the text or number alone."""
     if one.samples is not None and one.metric is not None:
         value = one.samples.value
         return value is not None and not 0 <= value < 9.2e18

@@ -1,6 +1,6 @@
 """Odd texts and numbers that a source may report where a name, a number or a time belongs.
 
-Add here what some real exporter, proxy or broken clock reported. Keep out where in a fleet it stands (`odd_cells`) and
+Add here what some real exporter, proxy or broken clock reported. Keep out where in a fleet it is (`odd_cells`) and
 what the book should make of it (`findings`).
 """
 

@@ -1,4 +1,4 @@
-"""A publication that never ends: a database or a store that says nothing, or a byte now and then, ends with its step.
+"""A publication that never ends: a database or a store that sends nothing, or a byte now and then, ends with its step.
 
 libpq and S3's client have no limit of their own for these: the run once waited for ever, and held the pool meanwhile.
 """
