@@ -5,8 +5,10 @@ Add here how a store is found and what holds for every store. Keep out what is w
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -90,6 +92,13 @@ class Requests:
             raise failure
         result: _T = answer
         return result
+
+    def end_process(self, status: int) -> None:
+        """End this process at once where a request still has no answer: it would wait for it. Else do nothing."""
+        if any(thread.is_alive() for thread in self._unanswered):
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(status)
 
 
 def secrets_of(url: str) -> Secrets:

@@ -98,9 +98,15 @@ class Spool:
                     found.add(day)
         return sorted(found)
 
+    def end_process(self, status: int) -> None:
+        """End this process at once where a request still has no answer: it would wait for it. Else do nothing."""
+        if self._requests is not None:
+            self._requests.end_process(status)
+
     def payload(self, path: str) -> bytes:
         """One file. FileNotFoundError where another landing has removed it."""
-        return self._answer(partial(self.fs.cat_file, path))
+        whole: bytes = self._answer(partial(self.fs.cat_file, path))
+        return whole
 
     def remove(self, path: str) -> None:
         """Remove one file, and its day's folder once that is empty: a spool's listing must not grow with its age."""

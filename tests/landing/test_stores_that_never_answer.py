@@ -117,6 +117,22 @@ def test_a_spool_that_never_answers_fails_alone(tmp_path, monkeypatch):
     assert (rows["agents", "failed"], rows["wall", "landed"]) == (0, 1)
 
 
+def test_an_agent_whose_spool_never_answers_ends(monkeypatch):
+    """S3's client keeps a process from its end while it waits."""
+    program = (
+        "import sys; from collectors.devices.spool import Spool\n"
+        "spool = Spool(sys.argv[1], 1.0)\n"
+        "try: spool.put('host=a/date=2026-10-01/1.parquet', b'')\n"
+        "except TimeoutError as late: print(late)\n"
+        "spool.end_process(7)"
+    )
+    with talking_server(silence) as place:
+        endpoint(monkeypatch, place)
+        command = [sys.executable, "-c", program, SPOOL]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=45)
+    assert (done.returncode, done.stdout) == (7, "no answer within 1 s (limits.answer_seconds)\n")
+
+
 # --- an answer at first -----------------------------------------------------------------------------------------------
 
 
