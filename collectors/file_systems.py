@@ -58,7 +58,7 @@ def is_remote(path: str) -> bool:
 
 
 class Requests:
-    """Requests to a store, each with a deadline: their clients wait without limit for one that says nothing.
+    """Requests to a store, each with a deadline: their clients wait without limit for one that sends nothing.
 
     Nothing ends the call itself. Its thread is left behind, and with S3 it keeps the process from its end: whoever has
     to end runs in a process that is killed.

@@ -44,7 +44,7 @@ def silence(connection: socket.socket) -> None:
 
 
 def dripping(part: bytes, rest_of_header: bytes = b"") -> Callable[[socket.socket], None]:
-    """Begin an answer of HTTP, and say `part` three times a second without end."""
+    """Begin an answer of HTTP, and send `part` three times a second without end."""
 
     def talk(connection: socket.socket) -> None:
         connection.recv(65536)
@@ -75,8 +75,8 @@ def relaying(
 
     def back(server: socket.socket, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while said := server.recv(65536):
-                connection.sendall(said)
+            while came := server.recv(65536):
+                connection.sendall(came)
             connection.shutdown(socket.SHUT_WR)
 
     return talk
