@@ -41,9 +41,9 @@ from pipelines.landing import (
     bill_landing,
     fleet_landing,
     grid_landing,
+    landing_days,
     price_landing,
     request_landing,
-    telemetry_assets,
 )
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
@@ -200,7 +200,7 @@ class Book:
             fleet_landing.write_run_windows(connection, self.fleet)
             benchmark_landing.write_benchmark_results(connection, self.fleet)
             bill_landing.write_bills(connection, self.fleet)
-            return telemetry_assets.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
+            return landing_days.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 
     def write(self, start: date, end: date, *, threads: int = 2) -> tuple[date, date]:
         """Book what is landed of the dates [start, end) and what else is due; returns the dates that were booked."""

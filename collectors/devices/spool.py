@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors import file_systems
 from collectors.durable_files import sync_folder, write_whole
+from collectors.limits import DEFAULTS
 from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
 from collectors.unknown_families import is_drawn_power
@@ -59,21 +60,24 @@ def host_folder(host: str) -> str:
 
 
 class Spool:
-    """The folder of the files: any fsspec URL. ImportError or ValueError for a URL that no installed package serves.
+    """The folder of the files: any URL that fsspec or pyarrow know. ImportError or ValueError for another one.
 
+    A request that a store does not answer within `answer_seconds` raises TimeoutError; its thread is left behind.
     A file is `host=<host>/date=<UTC day of all its rows>/<start>-<token>-<sequence>.parquet`.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.fs, self.root = fsspec.core.url_to_fs(str(path))
+    def __init__(self, path: str | Path, answer_seconds: float = DEFAULTS.answer_seconds) -> None:
+        self._requests = file_systems.Requests(answer_seconds) if file_systems.is_remote(str(path)) else None
+        self.fs, root = self._answer(partial(file_systems.file_system, str(path)))
+        self.root = root.rstrip("/") or root
         self.is_local = isinstance(self.fs, LocalFileSystem)
 
     def put(self, name: str, payload: bytes) -> None:
         """Write one file so that a reader sees it whole or not at all, and so that it survives a crash of the host."""
         path = f"{self.root}/{name}"
         if not self.is_local:
-            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self.fs.pipe_file(path, payload)
+            self._answer(partial(self.fs.makedirs, path.rpartition("/")[0], exist_ok=True))
+            self._answer(partial(self.fs.pipe_file, path, payload))
             return
         write_whole(Path(path), payload)
         sync_folder(Path(path).parent.parent)
@@ -81,22 +85,32 @@ class Spool:
     def files(self, day: date) -> list[str]:
         """Paths of the day's files, sorted by host, start of the agent and sequence."""
         self.fs.invalidate_cache()
-        return sorted(path for host in self._hosts() for path in self._parquet_files(f"{host}/date={day.isoformat()}"))
+        return sorted(path for host in self.hosts() for path in self._parquet_files(f"{host}/date={day.isoformat()}"))
 
     def days(self) -> list[date]:
         """The UTC days of which any file is here, sorted."""
         self.fs.invalidate_cache()
         found = set()
-        for host in self._hosts():
+        for host in self.hosts():
             for folder in self._listed(host):
                 day = _day_of(folder)
                 if day is not None and day not in found and self._parquet_files(folder):
                     found.add(day)
         return sorted(found)
 
+    def end_process(self, status: int) -> None:
+        """End this process at once where a request still has no answer: it would wait for it. Else do nothing."""
+        if self._requests is not None:
+            self._requests.end_process(status)
+
+    def payload(self, path: str) -> bytes:
+        """One file. FileNotFoundError where another landing has removed it."""
+        whole: bytes = self._answer(partial(self.fs.cat_file, path))
+        return whole
+
     def remove(self, path: str) -> None:
         """Remove one file, and its day's folder once that is empty: a spool's listing must not grow with its age."""
-        self.fs.rm_file(path)
+        self._answer(partial(self.fs.rm_file, path))
         if self.is_local and _day_of(Path(path).parent.name) != datetime.now(UTC).date():
             try:
                 Path(path).parent.rmdir()
@@ -111,7 +125,8 @@ class Spool:
             if path.stat().st_mtime < time.time() - UNFINISHED_SECONDS:
                 path.unlink(missing_ok=True)
 
-    def _hosts(self) -> list[str]:
+    def hosts(self) -> list[str]:
+        """The folders of the hosts, sorted."""
         return [path for path in self._listed(self.root) if _last(path).startswith("host=")]
 
     def _parquet_files(self, folder: str) -> list[str]:
@@ -120,9 +135,12 @@ class Spool:
 
     def _listed(self, folder: str) -> list[str]:
         try:
-            return sorted(self.fs.ls(folder, detail=False))
+            return sorted(self._answer(partial(self.fs.ls, folder, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def _answer(self, ask: Callable[[], _T]) -> _T:
+        return ask() if self._requests is None else self._requests.answer(ask)
 
 
 class SpoolCollector:
@@ -136,12 +154,18 @@ class SpoolCollector:
 
     is_additive = True
 
-    def __init__(self, source: str, path: str | Path) -> None:
+    def __init__(self, source: str, path: str | Path, answer_seconds: float = DEFAULTS.answer_seconds) -> None:
         self.source = source
+        self.answer_seconds = answer_seconds
         self.problems: list[str] = []
         self._path = str(path)
         self._spool: Spool | None = None
         self._read: dict[Window, list[str]] = {}
+
+    def check(self, _window: Window) -> None:
+        """SourceError where the store that holds the spool does not answer."""
+        if file_systems.is_remote(self._path):
+            self._reached(Spool.hosts)
 
     def days(self) -> list[date]:
         """The UTC days of which files wait here, sorted. Raises SourceError."""
@@ -208,7 +232,7 @@ class SpoolCollector:
     def _table(self, path: str) -> pa.Table | None:
         """One file, None if it cannot be read: gone (another landing took it), or a problem."""
         try:
-            payload = self._reached(lambda spool: spool.fs.cat_file(path))
+            payload = self._reached(partial(Spool.payload, path=path))
         except FileNotFoundError:
             return None
         except SourceError as error:
@@ -232,7 +256,7 @@ class SpoolCollector:
     def _reached(self, ask: Callable[[Spool], _T]) -> _T:
         try:
             if self._spool is None:
-                self._spool = Spool(self._path)
+                self._spool = Spool(self._path, self.answer_seconds)
                 if self._spool.is_local and not Path(self._spool.root).is_dir():
                     self._spool = None
                     raise SourceError(self._path, None, "there is no such folder; the first agent makes it")

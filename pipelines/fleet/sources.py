@@ -223,6 +223,12 @@ class FileLimits(SeriesLimit, RowLimits):
     """What a window of files may cost, and how much of it may be unreadable."""
 
 
+class StoreLimits(SeriesLimit):
+    """What a spool may cost: series, and where a server holds it, seconds for the answer to one request."""
+
+    answer_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = DEFAULTS.answer_seconds
+
+
 class ServerLimits(SeriesLimit):
     """What a server's answers may cost: bytes after decompression, and seconds (see collectors.limits)."""
 
@@ -325,12 +331,13 @@ class SpoolSource(Source):
 
     kind: Literal["spool"]
     path: SpoolPath = Field(default="spool/", validate_default=True)
+    limits: StoreLimits = StoreLimits()
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
         from collectors.devices.spool import SpoolCollector  # noqa: PLC0415
 
-        return SpoolCollector(self.name, self.path)
+        return SpoolCollector(self.name, self.path, self.limits.answer_seconds)
 
 
 class SyntheticSource(Source):

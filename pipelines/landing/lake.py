@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors import file_systems
 from collectors.durable_files import write_whole
 from collectors.samples import url_without_secrets
 from pipelines.landing.parquet_files import ROW_GROUP_ROWS, Writer
-from pipelines.warehouse import database, file_systems
+from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 
 SAMPLE_TABLES = ("power_samples", "token_samples")

@@ -28,7 +28,7 @@ from typing import Any
 from collectors.samples import url_without_secrets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, snapshots, step_deadline
+from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, snapshots
 from pipelines.publishing.object_store_files import Wanted
 from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
@@ -36,7 +36,7 @@ from pipelines.publishing.publication_manifest import current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
-from pipelines.warehouse import database
+from pipelines.warehouse import database, step_deadline
 
 # A store that takes 30 ms for a request is asked for several tables at a time.
 TABLES_AT_ONCE = 8

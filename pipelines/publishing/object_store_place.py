@@ -28,9 +28,9 @@ import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors import file_systems
 from collectors.durable_files import sync_folder, write_whole
 from collectors.samples import printable, url_without_secrets
-from pipelines.warehouse import file_systems
 
 # A publisher that works renews its sign; one that did not for so long is taken for dead.
 RENEWAL_SECONDS = 20.0

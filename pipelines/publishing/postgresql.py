@@ -21,13 +21,14 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.publishing import postgresql_registry as registry
 from pipelines.publishing import postgresql_tables as shapes
-from pipelines.publishing import published_tables, snapshots, step_deadline
+from pipelines.publishing import published_tables, snapshots
 from pipelines.publishing.postgresql_registry import Held
 from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, place_of, quoted
 from pipelines.publishing.postgresql_tables import Wanted
 from pipelines.publishing.publication_manifest import current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.snapshots import Fingerprints, Snapshot
+from pipelines.warehouse import step_deadline
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.database import literal
 

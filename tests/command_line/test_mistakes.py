@@ -337,9 +337,9 @@ def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tin
 
 def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: Path) -> None:
     program = (
-        "import sys; from pipelines.landing import telemetry_assets; from pipelines.command_line.main import main\n"
+        "import sys; from pipelines.landing import landing_days; from pipelines.command_line.main import main\n"
         "def planted(*words, **options): raise FileNotFoundError('no file of ours')\n"
-        "telemetry_assets.land_days = planted\n"
+        "landing_days.land_days = planted\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = python(program, tiny)

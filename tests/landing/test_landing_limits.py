@@ -18,7 +18,7 @@ from collectors.limits import Limits
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import Batch, Window, sample_batch
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.landing import telemetry_assets, telemetry_landing
+from pipelines.landing import landing_days, telemetry_assets, telemetry_landing
 from pipelines.landing.prefetch import WaitedTooLong, ahead
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
@@ -133,7 +133,7 @@ def test_a_server_that_refuses_the_smallest_question_is_asked_for_its_samples_al
 
     with http_server(answer) as url:
         fleet = fleet_of(tmp_path, f"  - {{name: cluster, kind: prometheus, url: '{url}', interval_seconds: 15}}\n")
-        assert telemetry_assets.silent_sources(fleet, date(2026, 10, 1)) == {}
+        assert landing_days.silent_sources(fleet, date(2026, 10, 1)) == {}
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from pipelines.landing import (
     benchmark_landing,
     fleet_landing,
     grid_landing,
+    landing_days,
     price_landing,
     request_landing,
-    telemetry_assets,
 )
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
@@ -169,7 +169,7 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
     with closing(database.connect(folder / "warehouse.duckdb")) as connection:
         create_tables(connection)
         only_files = fleet.model_copy(update={"sources": [s for s in fleet.sources if s.kind == "files"]})
-        for result in telemetry_assets.land_days(
+        for result in landing_days.land_days(
             connection, only_files, NOON.date(), date(2026, 11, 2), run_id="t", now=NOON
         ):
             found[result.source] = result.rows

@@ -16,11 +16,12 @@ import pytest
 
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
-from pipelines.publishing import object_store, postgresql, step_deadline
+from pipelines.publishing import object_store, postgresql
 from pipelines.publishing.object_store_place import ObjectStoreError
 from pipelines.publishing.postgresql_server import PostgresqlError
+from pipelines.warehouse import step_deadline
 from tests.servers import s3_bucket
-from tests.talking_servers import logged_in_and_silent, silence, talking_server
+from tests.talking_servers import dripping, logged_in_and_silent, silence, talking_server
 from tests.tiny_marts import book, publish
 
 FLEET = """
@@ -46,23 +47,9 @@ def tiny(folder: Path, target: str) -> Fleet:
     return made
 
 
-def dripping(start: bytes, part: bytes):
-    def talk(connection) -> None:
-        connection.recv(65536)
-        connection.sendall(start)
-        while True:
-            connection.sendall(part)
-            time.sleep(0.3)
-
-    return talk
-
-
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\n"
-
-
 @pytest.mark.parametrize(
     "talk",
-    [silence, dripping(ANSWER, b"X-More: 1\r\n"), dripping(ANSWER + b"Content-Length: 99999\r\n\r\n", b"<")],
+    [silence, dripping(b"X-More: 1\r\n"), dripping(b"<", b"Content-Length: 99999\r\n\r\n")],
     ids=["silence", "headers", "body"],
 )
 def test_a_store_that_never_answers_ends_with_its_step(tmp_path, monkeypatch, talk):
@@ -143,15 +130,26 @@ def asleep(path: str) -> None:
     Path(path).touch()
 
 
+def in_parts(path: str) -> str:
+    for _ in range(5):
+        time.sleep(2)
+        step_deadline.progressed()
+    return path
+
+
+def test_a_process_that_gets_on_is_not_late():
+    assert step_deadline.within(8, in_parts, "10 s in parts") == "10 s in parts"
+
+
 def test_what_the_process_returns_logs_and_raises_arrives(caplog):
     with caplog.at_level(logging.INFO):
         assert step_deadline.within(60, talkative, "x") == "done x"
     assert [(one.name, one.getMessage()) for one in caplog.records] == [("pipelines.publishing.test", "waiting for x")]
     with pytest.raises(ObjectStoreError, match=r"^the bucket is gone$"):
         step_deadline.within(60, refused)
-    with pytest.raises(step_deadline.PublisherDied, match=r"(?s)in broken.*ZeroDivisionError: a defect"):
+    with pytest.raises(step_deadline.StepDied, match=r"(?s)in broken.*ZeroDivisionError: a defect"):
         step_deadline.within(60, broken)
-    with pytest.raises(step_deadline.PublisherDied, match="ended without a result"):
+    with pytest.raises(step_deadline.StepDied, match="ended without a result"):
         step_deadline.within(60, killed)
 
 
@@ -165,7 +163,7 @@ def test_a_process_that_is_late_is_gone(tmp_path):
 def test_a_process_ends_with_its_parent(tmp_path):
     """As a run that is killed did before: what is half published is not finished behind its back."""
     program = (
-        "import sys; from pipelines.publishing import step_deadline; from tests.publishing import test_step_deadline;"
+        "import sys; from pipelines.warehouse import step_deadline; from tests.publishing import test_step_deadline;"
         " step_deadline.within(60, test_step_deadline.asleep, sys.argv[1])"
     )
     parent = subprocess.Popen([sys.executable, "-c", program, tmp_path / "late"], cwd=PROJECT)
