@@ -238,7 +238,7 @@ class ExpositionPage:
         """The page's readings, stamped with the time the request went out unless the page stamps its samples itself.
 
         `unknown` then holds the metrics that were not kept, with their number of series, and `unknown_labels` labels of
-        those that look like a device's power or energy, bounded in number. `problems` says which lines were left out.
+        those that look like a device's power or energy, bounded in number. `problems` names lines that were left out.
         Raises SourceError when the page is unreachable, refuses, is over a limit, truncated or no metrics page: more
         than half of its samples' lines are none.
         """

@@ -24,7 +24,7 @@ from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[Mapping[str, int], list[str]]:
     """Replace the tables of schema `fleet` in one transaction; rows per table, and a line per list of GPU prices with
-    rejects. SourceError names a list that gives no one price."""
+    rejects. SourceError names a list that does not give exactly one price."""
     rows = fleet_rows(fleet)
     rates, rejected = _listed_rates(fleet)
     rows["cost_rates"] += rates
