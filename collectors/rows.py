@@ -38,10 +38,11 @@ class Rejects:
     """The rows of one reading that were refused, `first` with place and reason, and how many could be `read`.
 
     A file that cannot be read, or that breaks off, is one row more. `most_ratio` is the part of all rows that may be
-    refused before the source fails.
+    refused before the source fails, `setting` the key of the fleet file that sets it, if one does.
     """
 
     most_ratio: float = BAD_ROWS_RATIO
+    setting: str | None = "limits.bad_rows_ratio"
     read: int = 0
     rows: int = 0
     first: list[str] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Rejects:
     def check(self, url: str) -> None:
         """SourceError where more rows were refused than `most_ratio` allows."""
         if self.rows > self.most_ratio * (self.rows + self.read):
-            allowed = f"expected at most {self.most_ratio:g} of all (limits.bad_rows_ratio)"
+            allowed = f"expected at most {self.most_ratio:g} of all" + (f" ({self.setting})" if self.setting else "")
             raise SourceError(url, None, f"{self._counts()}, {allowed}: {self._reasons()}")
 
     def __str__(self) -> str:

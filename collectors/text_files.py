@@ -104,7 +104,8 @@ def lines(path: str, rejects: Rejects) -> Iterator[tuple[int, bytes]]:
 
 def csv_rows(path: str, rejects: Rejects) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
     """The columns of a CSV file, and its rows by column name, each with its place. A row that is not CSV or has more
-    cells than there are columns is a reject; one that has fewer lacks the last ones."""
+    cells than there are columns is a reject; one that has fewer lacks the last ones. Cells are separated by commas, or
+    by semicolons or tabs where the header has no comma."""
     records = _records(path, rejects)
     _, columns = next(records, ("", []))
     columns[:1] = [name.removeprefix("\ufeff") for name in columns[:1]]
@@ -127,12 +128,14 @@ def _records(path: str, rejects: Rejects) -> Iterator[tuple[str, list[str]]]:
     held = lines(path, rejects)
     again: deque[tuple[int, bytes]] = deque()
     record: list[tuple[int, bytes]] = []
+    separator = ""
     while (line := again.popleft() if again else next(held, None)) or record:
         record += [line] if line else []
         place = f"{path}:{record[0][0]}"
         try:
             text = b"\n".join(part for _, part in record).decode("utf-8")
-            cells = list(csv.reader(_RETURNS.findall(text), strict=True))
+            separator = separator or next((one for one in ",;\t" if one in text), ",")
+            cells = list(csv.reader(_RETURNS.findall(text), strict=True, delimiter=separator))
         except (csv.Error, UnicodeDecodeError) as error:
             if str(error) == _OPEN_QUOTE and line and len(record) < QUOTED_LINES:
                 continue

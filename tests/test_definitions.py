@@ -74,6 +74,8 @@ OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
     "raw/bills:bills_are_sound",
     "raw/model_prices:price_lists_are_sound",
+    "raw/run_windows:run_windows_are_sound",
+    "fleet/cost_rates:gpu_price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
     "marts/fleet_daily:dates_use_todays_settings",
     "marts/model_daily:ratios_lie_between_zero_and_one",

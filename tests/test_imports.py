@@ -136,6 +136,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "command_line/instance.py",
         "command_line/run.py",
         "landing/bill_assets.py",
+        "landing/window_assets.py",
         "landing/request_assets.py",
         "landing/telemetry_assets.py",
         "publishing/object_store_asset.py",

@@ -6,7 +6,6 @@ come from (`nvml`, `exposition`) and when they are taken (`agent`).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
@@ -314,8 +314,8 @@ def _rows(
 
 def _note_left_out(metadata: Mapping[bytes, bytes], families: Mapping[str, Family], register: SeriesRegister) -> None:
     """Report what the agent saw and did not keep. ValueError where a file states it in another shape."""
-    series = json.loads(metadata.get(UNKNOWN_KEY, b"{}"))
-    labels = json.loads(metadata.get(UNKNOWN_LABELS_KEY, b"{}"))
+    series = orjson.loads(metadata.get(UNKNOWN_KEY, b"{}"))
+    labels = orjson.loads(metadata.get(UNKNOWN_LABELS_KEY, b"{}"))
     if not isinstance(series, dict) or not all(isinstance(count, int) for count in series.values()):
         raise ValueError(f"{UNKNOWN_KEY.decode()} is no JSON object of numbers")
     is_lists = isinstance(labels, dict) and all(isinstance(texts, list) for texts in labels.values())
@@ -328,7 +328,7 @@ def _note_left_out(metadata: Mapping[bytes, bytes], families: Mapping[str, Famil
 
 
 def _labels_of(text: str) -> dict[str, str]:
-    labels = json.loads(text)
+    labels = orjson.loads(text)
     if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
         raise ValueError(f"labels are no JSON object of texts: {text[:60]!r}")
     return labels

@@ -37,6 +37,8 @@ COLUMNS = (
     "completionStartTime", "model", "api_base", "user", "team_id", "end_user", "cache_hit", "metadata",
 )  # fmt: skip
 OPTIONAL = ("status",)
+# The driver reads no JSON, and of a time that Python does not have (infinity, year 20000) the whole answer fails.
+AS_TEXT = ("metadata", "startTime", "endTime", "completionStartTime")
 
 
 class LiteLLMFileCollector(FileCollector):
@@ -80,6 +82,7 @@ class LiteLLMPostgresCollector:
             uri = postgresql_uris.with_parameters(os.environ[self.dsn_env])
             with dbapi.connect(uri) as connection, connection.cursor() as cursor:
                 cursor.execute("set timezone to 'UTC'")
+                cursor.execute("set datestyle to 'ISO'")
                 cursor.execute(f"set statement_timeout to '{int(self.limits.window_seconds * 1000)}ms'")
                 cursor.execute(self._select(_present(cursor), window))
                 rows = (
@@ -104,7 +107,7 @@ class LiteLLMPostgresCollector:
         # Prisma's DateTime is a timestamp without time zone, in UTC.
         start, end = (at.replace(tzinfo=None).isoformat() for at in (window.start_at, window.end_at))
         chosen = [
-            f'"{column}"::text as "{column}"' if column == "metadata" else f'"{column}"'
+            f'"{column}"::text as "{column}"' if column in AS_TEXT else f'"{column}"'
             for column in (*COLUMNS, *(column for column in OPTIONAL if column in present))
         ]
         return (

@@ -19,6 +19,7 @@ from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import SourceError
 from collectors.text_files import csv_rows
 from pipelines.fleet.catalog import SEEDS
+from pipelines.fleet.fleet_errors import mistake_of_a_row
 from pipelines.fleet.sources import FleetPath, Name, Number, Part, Positive, RowLimits
 
 
@@ -137,22 +138,10 @@ class BillFile(Part):
         try:
             bill = Bill.model_validate(values)
         except ValidationError as wrong:
-            raise Reject(_mistake(wrong)) from None
+            raise Reject(mistake_of_a_row(wrong)) from None
         if bill.site not in sites:
             raise Reject(f"site: got {shown(bill.site)}, expected one of the sites {sorted(sites)}")
         return bill
-
-
-def _mistake(wrong: ValidationError) -> str:
-    """The first mistake of a row: column, value, expectation."""
-    error = wrong.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in error["loc"])
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "missing":
-        return f"{key}: missing, expected a value"
-    if message.endswith("timezone info"):
-        message = "expected a time with its zone, such as 2026-10-01T00:00:00Z"
-    return f"{key}: got {shown(error['input'])}, {message[0].lower()}{message[1:]}" if key else message
 
 
 class Bills(Part):

@@ -41,6 +41,7 @@ TELEMETRY_TABLES = {
 GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
 MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
 PRICE_CHECK = "price_lists_are_sound"
+GPU_PRICE_CHECK = "gpu_price_lists_are_sound"
 
 
 class TelemetryConfig(dg.Config):
@@ -99,6 +100,8 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         if results and all(result.outcome == "failed" for result in results):
             raise dg.Failure(f"every source failed; the first reason: {results[0].detail}")
 
+    rates_key = asset_key(fleet, "fleet", "cost_rates")
+
     @dg.multi_asset(
         name="fleet",
         specs=[
@@ -110,15 +113,25 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             )
             for table in FLEET_TABLES
         ],
+        check_specs=[
+            dg.AssetCheckSpec(GPU_PRICE_CHECK, asset=rates_key, description="Every list of GPU prices was read whole.")
+        ],
         pool=POOL,
     )
-    def fleet_tables() -> Iterator[dg.MaterializeResult[None]]:
+    def fleet_tables() -> Iterator[Any]:
         """The fleet file as tables, replaced whole."""
         with opened(fleet, "fleet file") as connection:
-            rows = fleet_landing.write_fleet(connection, fleet)
+            rows, rejected = fleet_landing.write_fleet(connection, fleet)
         for table, count in rows.items():
             key = asset_key(fleet, "fleet", table)
             yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": count})
+        yield dg.AssetCheckResult(
+            passed=not rejected,
+            asset_key=rates_key,
+            check_name=GPU_PRICE_CHECK,
+            severity=dg.AssetCheckSeverity.WARN,
+            description="; ".join(rejected) or None,
+        )
 
     grid_key = asset_key(fleet, "raw", "grid_intensity")
 
@@ -166,21 +179,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
         )
 
-    @dg.asset(
-        key=asset_key(fleet, "raw", "run_windows"),
-        deps=[asset_key(fleet, "raw", "requests")],
-        group_name="raw",
-        kinds={"duckdb"},
-        pool=POOL,
-    )
-    def run_windows() -> dg.MaterializeResult[None]:
-        """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
-        with opened(fleet, "run windows") as connection:
-            return dg.MaterializeResult(
-                metadata={"dagster/row_count": fleet_landing.write_run_windows(connection, fleet)}
-            )
-
-    return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
+    return [telemetry, fleet_tables, grid_intensity, model_prices]
 
 
 def landed(

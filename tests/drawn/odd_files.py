@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from random import Random
@@ -27,6 +27,8 @@ from tests.collectors.test_files import FAMILIES
 from tests.collectors.test_load_tests import aiperf_record, aiperf_summary
 from tests.collectors.test_requests import NOON_NS, SPEND_LOG
 from tests.collectors.test_requests_bad_input import GENAI_PERF, OPENAI, READERS
+from tests.drawn import odd_settings
+from tests.drawn.odd_settings import as_csv, as_json
 from tests.landing.test_benchmarks import (
     AA,
     AGENTIC,
@@ -37,7 +39,7 @@ from tests.landing.test_benchmarks import (
     SGLANG_BENCH,
     VLLM_BENCH,
 )
-from tests.odd_inputs import csv_text, json_text, odd_bytes, odd_gzip, odd_object, odd_rows
+from tests.odd_inputs import json_text, odd_bytes, odd_gzip, odd_object, odd_rows
 
 CENTURY = Window(datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 YEAR = Window(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
@@ -58,14 +60,6 @@ class Reader(NamedTuple):
 def jsonl(random: Random, rows: list[Any]) -> bytes:
     """Lines, of which every other one is odd."""
     return b"".join(json_text(odd_object(random, row) if n % 2 else row).encode() + b"\n" for n, row in enumerate(rows))
-
-
-def as_json(random: Random, held: Any) -> bytes:
-    return json_text(odd_object(random, held)).encode()
-
-
-def as_csv(random: Random, rows: list[list[str]]) -> bytes:
-    return csv_text(random, odd_rows(random, rows)).encode("utf-8", "replace")
 
 
 def requests(kind: str) -> Callable[[str], list[dict[str, Any]]]:
@@ -156,6 +150,7 @@ ALL = {
         "power.csv", LONG, as_csv, samples(time="at", metric="metric", labels_json="labels", value="value")
     ),
     "parquet": Reader("power.parquet", WALL, parquet, samples(**WIDE)),
+    **{kind: Reader(*parts) for kind, parts in odd_settings.ALL.items()},
 }
 GZIPPED = {"access_log", "litellm", "aiperf", "azure_trace", "sglang_bench", "wide_csv"}
 
@@ -209,9 +204,9 @@ def check(row: dict[str, Any], name: str, value: Any) -> None:
         assert value <= 30 * 86_400
 
 
-def findings(number: int, count: int, folder: Path) -> Iterator[str]:
+def findings(number: int, count: int, folder: Path, kinds: Iterable[str] = tuple(ALL)) -> Iterator[str]:
     """Read `count` odd files of each kind; a sentence for each that ends otherwise than it may."""
-    for kind in ALL:
+    for kind in kinds:
         for nth in range(count):
             try:
                 read(Random(f"{number}/{kind}/{nth}"), kind, folder)

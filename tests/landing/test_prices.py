@@ -12,6 +12,7 @@ import pytest
 
 from collectors.records import price_lists
 from collectors.records.price_lists import read_price_list
+from collectors.rows import Rejects
 from collectors.samples import SourceError
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.cost_rates import CostRate, CostRateFile
@@ -164,12 +165,12 @@ def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
     """Eight H100 for 23.60 USD are 2.95 USD each, as one is; eight H200 28.00 USD, 3.50 USD each."""
     path = str(validation_data() / "prices" / "gpu_prices_nebius_skypilot_v8.csv")
     types = {"H100": "h100-sxm5-80gb", "H200": "h200-sxm5-141gb"}
-    rates = list(gpu_list(path, device_types=types, where={"provider": "nebius"}).rates())
+    rates = list(gpu_list(path, device_types=types, where={"provider": "nebius"}).rates(Rejects()))
     assert [(rate["device_type"], rate["usd_per_gpu_hour"], rate["includes_energy"]) for rate in rates] == [
         ("h100-sxm5-80gb", 2.95, True),
         ("h200-sxm5-141gb", 3.5, True),
     ]
-    spot = gpu_list(path, where={"region": "eu-north1"}, usd_per_hour="usd_per_hour_spot").rates()
+    spot = gpu_list(path, where={"region": "eu-north1"}, usd_per_hour="usd_per_hour_spot").rates(Rejects())
     assert [rate["usd_per_gpu_hour"] for rate in spot] == [1.25]
 
 
@@ -187,12 +188,12 @@ def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
         (GPUS + b"a,x,H100,1,-2\n", "H100: got '-2' USD for '1' GPUs"),
         (GPUS + b"a,x,H100\n", "1 rows of H100 where {}: expected one price per GPU-hour, found none"),
         (b"<html>log in</html>\n", "no column ['gpu', 'gpu_count', 'usd_per_hour_ondemand']"),
-        ("provider,é\n".encode("latin-1"), "cannot be read"),
+        ("provider,é\n".encode("latin-1"), "is not CSV: 'utf-8' codec"),
     ],
 )
 def test_a_gpu_list_that_gives_no_one_price_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(SourceError) as refused:
-        list(gpu_list(written(tmp_path, "gpus.csv", content)).rates())
+        list(gpu_list(written(tmp_path, "gpus.csv", content)).rates(Rejects()))
     assert reason in str(refused.value)
 
 

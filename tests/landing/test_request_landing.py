@@ -181,7 +181,7 @@ def test_the_phases_of_a_load_test_are_run_windows(tmp_path: Path, held: duckdb.
     aiperf(tmp_path / "artifacts" / "c2", NOON_S + 200, 180, 6, 2)
     fleet = fleet_of(tmp_path, "  - {name: load, kind: aiperf, path: artifacts, node: n1}\n")
     assert land(held, fleet, 1, 2) == [("load", 1, "landed", 9, 0)]
-    assert fleet_landing.write_run_windows(held, fleet) == 2
+    assert fleet_landing.write_run_windows(held, fleet) == (2, None)
     found = held.execute("select * exclude (start_at, end_at), epoch(start_at), epoch(end_at) from raw.run_windows")
     assert found.fetchall() == [
         ("load/c1", "n1", None, "llama", 300.0, 3300.0, "load", NOON_S, NOON_S + 180),

@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from collectors.devices.agent import BUNDLED_CATALOGUE, read_families
+from collectors.rows import Rejects
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import (
     benchmark_landing,
@@ -189,7 +190,7 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
         for source, rows in connection.execute("select source, count(*) from raw.model_prices group by 1").fetchall():
             found[source] = rows
         for file in fleet.cost_rate_files:
-            found[file.source] = len(list(file.rates()))
+            found[file.source] = len(list(file.rates(Rejects())))
         fleet_landing.write_fleet(connection, fleet)
     return found
 
