@@ -1,13 +1,12 @@
 """Record batches of CSV and Parquet files: the columns that a mapping names, in bounded memory.
 
-Add here what a file's format demands. Keep out what the columns mean (`sample_files`) and their cells (`cells`).
+Add here what a file's format demands. Keep out what the columns mean (`mapped_files`) and their cells (`cells`).
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +15,9 @@ import pyarrow.parquet as pq
 
 from collectors import cells
 from collectors.cells import NO_TIME
+from collectors.protocols.mapped_files import FileMapping, MappedFile
 from collectors.samples import SourceError, Window
 from collectors.text_files import WholeLines
-
-if TYPE_CHECKING:
-    from collectors.protocols.sample_files import FileMapping, MappedFile
 
 CSV_BLOCK_BYTES = 8 << 20
 HEADER_CHARACTERS = 1 << 16

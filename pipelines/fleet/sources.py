@@ -320,7 +320,8 @@ class FilesSource(Source):
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
-        from collectors.protocols.sample_files import FileMapping, FilesCollector  # noqa: PLC0415
+        from collectors.protocols.mapped_files import FileMapping  # noqa: PLC0415
+        from collectors.protocols.sample_files import FilesCollector  # noqa: PLC0415
 
         mappings = [FileMapping(**file.model_dump()) for file in self.files]
         return FilesCollector(self.name, mappings, self.limits.bad_rows_ratio)

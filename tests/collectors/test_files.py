@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.mapped_files import FileMapping
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import Family, SourceError, Window, microseconds
 from collectors.series import SeriesRegister
 from tests import optional

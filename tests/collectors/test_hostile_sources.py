@@ -20,8 +20,9 @@ import pytest
 from collectors.devices.spool import SPOOL_SCHEMA, SpoolCollector
 from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionPage
+from collectors.protocols.mapped_files import FileMapping
 from collectors.protocols.prometheus import EXPORT_KIND, PrometheusCollector
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import SENTINEL_FROM, Batch, Window, sample_batch
 from pipelines.landing import telemetry_landing
 from pipelines.warehouse import database

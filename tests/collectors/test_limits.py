@@ -21,8 +21,9 @@ from collectors.limits import Limits
 from collectors.protocols import http_client
 from collectors.protocols.exposition import ExpositionPage, parse_page
 from collectors.protocols.grid_apis import UkCarbonIntensityCollector
+from collectors.protocols.mapped_files import FileMapping
 from collectors.protocols.prometheus import EXPORT_KIND, PrometheusCollector
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FilesCollector
 from collectors.rows import Rejects
 from collectors.samples import Family, SourceError, Window, printable, shown_variable
 from collectors.series import SeriesRegister
@@ -337,7 +338,8 @@ def test_a_header_that_never_ends_is_refused_in_bounded_memory(tmp_path, kind):
             file.write(part * (MIB // len(part)))
     program = f"""
 from datetime import datetime, timedelta, UTC
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.mapped_files import FileMapping
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
 start = datetime(2026, 10, 1, tzinfo=UTC)

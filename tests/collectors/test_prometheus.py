@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from collectors.protocols.mapped_files import FileMapping
 from collectors.protocols.prometheus import PrometheusCollector
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import Family, Window, microseconds
 from collectors.series import SeriesRegister
 from tests.servers import http_server, openmetrics, prometheus_scraping, prometheus_with_history, reply

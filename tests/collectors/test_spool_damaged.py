@@ -30,7 +30,7 @@ def payload(labels: str = GOOD, metadata: dict[bytes, bytes] | None = None) -> b
 
 
 def collected(folder: Path, held: bytes) -> tuple[list[float], SpoolCollector]:
-    """The values that come of a good file and one that holds `held`, between whose names it lies."""
+    """The values that come of a good file and one that holds `held`, between whose names it is."""
     spool = Spool(folder)
     for name, content in (("1", payload()), ("2", held), ("3", payload())):
         spool.put(f"host=n{name}/date=2026-10-01/{name}.parquet", content)

@@ -14,7 +14,8 @@ from collectors.devices.spool import Spool, SpoolCollector
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionPage
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.mapped_files import FileMapping
+from collectors.protocols.sample_files import FilesCollector
 from collectors.readings import Reading
 from collectors.samples import Window
 from collectors.series import SeriesRegister
@@ -185,7 +186,13 @@ def test_names_of_any_text_do_not_stop_a_day():
     assert [row["metric"] for row in register.unknown_table().to_pylist()] == ['acme power "watts" {é}', "w_power"]
 
 
-@pytest.mark.parametrize("server", [prometheus_with_history, victoria_metrics_with_history])
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param(prometheus_with_history, marks=pytest.mark.needs("prometheus")),
+        pytest.param(victoria_metrics_with_history, marks=pytest.mark.needs("prometheus", "victoria-metrics")),
+    ],
+)
 def test_a_real_server_lists_the_same(tmp_path, server):
     at = END_S - 30
     series = sorted(SERIES, key=lambda one: one[0])
@@ -199,6 +206,7 @@ def test_a_real_server_lists_the_same(tmp_path, server):
     assert narrowed.unknown_table()["metric"].to_pylist() == ["gateway_token_bucket_fill", "wan_power_watts"]
 
 
+@pytest.mark.needs("prometheus")
 def test_a_family_that_ended_at_midday_is_listed_by_a_real_server(tmp_path):
     lines = openmetrics([(WATTS, {"serial": "S-0"}, [(START_S + s, 1.0) for s in range(0, 43_260, 60)])])
     with prometheus_with_history(tmp_path, lines) as url:

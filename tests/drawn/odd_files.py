@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.mapped_files import FileMapping
+from collectors.protocols.sample_files import FilesCollector
 from collectors.records.benchmark_files import BenchmarkFile
 from collectors.records.price_lists import read_price_list
 from collectors.rows import Rejects

@@ -64,7 +64,7 @@ def pages(*, is_openmetrics: bool) -> Any:
             raise SourceError(path, None, str(refusal)) from refusal
         rejects.check(path)
         assert len(found) == rejects.read
-        # Values are judged where they land.
+        # Values are checked where they land.
         return [{"metric": sample.metric, "labels": str(dict(sample.labels))[:10_000]} for sample in found]
 
     return read
