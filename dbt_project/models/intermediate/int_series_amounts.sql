@@ -102,7 +102,7 @@ series_days as (
 
 ),
 
--- In whole milliwatts: a sum of whole numbers is the same in any order.
+-- In whole milliwatts: a sum of whole numbers is the same in any order. What no meter of its scope can read is no energy.
 gauge_means as (
 
     select
@@ -120,7 +120,7 @@ gauge_means as (
         where samples.observed_at >= {{ run_start_at() }}
             and samples.observed_at < {{ run_end_at() }}
             and {{ is_valid_sample('samples.value') }}
-            and samples.value * limited_series.factor < 1e12
+            and samples.value * limited_series.factor < {{ ceiling_watts('limited_series.meter_scope') }}
         group by 1, 2
     ) as summed
 
