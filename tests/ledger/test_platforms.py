@@ -213,6 +213,16 @@ def test_measured_joules_are_the_publishers_own(published: Book) -> None:
     ) == [(17,)]
 
 
+def test_joules_of_a_row_with_roles_are_of_all_its_boards(published: Book) -> None:
+    """MI355X, 16 GPUs that prefill and 8 that decode, 24 boards of 907.773 W: published as 0.255314 J per token. Its
+    0.685255 J per output token are decode's alone, 812.882 W over 1,186.247 tokens a second; of all boards they are
+    24 × 907.773 W over 8 × 1,186.247, 2.295743."""
+    assert published.query(
+        "select gpus, measured_joules_per_token, measured_joules_per_output_token from marts.platform_results"
+        " where is_disaggregated and measured_joules_per_token is not null"
+    ) == [(24, pytest.approx(0.255314, rel=2e-6), pytest.approx(2.295743, rel=1e-6))]
+
+
 def test_results_without_input_tokens_are_kept_and_not_compared(history: Book) -> None:
     assert history.query(
         "select comparable_reason, architecture, count(*), count(measured_joules_per_output_token)"
