@@ -140,7 +140,7 @@ def _published_watts(row: Mapping[str, Any], measured: Mapping[str, Any], gpus: 
 
 def _metered_boards(row: Mapping[str, Any], gpus: float) -> float | None:
     """Boards that `avg_power_w` is the mean of: those of the workers that state power, which may be more than the
-    configuration takes. Without such workers its GPUs. None where a worker does not say how many it has."""
+    configuration takes. Without such workers its GPUs. None where a worker does not state how many it has."""
     workers = row.get("workers")
     metered = [
         number(worker, "num_gpus")

@@ -1,5 +1,5 @@
--- Published results, each run once: a row that says nothing beyond another of the same benchmark and configuration is that run again, from a file
--- that several entries or a glob name, or from one with fewer columns. Rows that differ in one published value are two runs.
+-- Published results, each run once: a row whose values another row of the same benchmark and configuration has, too, is that run again,
+-- from a file that several entries or a glob name, or from one with fewer columns. Rows that differ in one published value are two runs.
 -- One row per benchmark, source, result_id, run_url, measured_on and repetition.
 {%- set published = [
     'submitter', 'system', 'accelerator', 'accelerators', 'model', 'architecture', 'precision', 'framework', 'software', 'scenario', 'configuration',
