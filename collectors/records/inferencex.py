@@ -57,8 +57,7 @@ def _published(row: Mapping[str, Any], measured: Mapping[str, Any]) -> Result:
     names = ("hardware", "framework", "model", "precision", "spec_method")
     placed = _placed(row, is_split)
     lengths = joined(row, "isl", "osl", "conc")
-    mean_watts = number(measured, "avg_power_w")
-    watts = None if mean_watts is None or gpus is None else mean_watts * gpus
+    watts = _published_watts(row, measured, gpus)
     shared = _shared(row, measured, gpus, decoding)
     if not _adds_up(row, measured, gpus if is_split else None):
         shared["output_tokens_per_second"] = None
@@ -124,6 +123,33 @@ def _published_gpus(row: Mapping[str, Any]) -> float | None:
     if all(workers) and decoding is not None and prefilling is not None:
         return prefilling + decoding
     return decoding
+
+
+def _published_watts(row: Mapping[str, Any], measured: Mapping[str, Any], gpus: float | None) -> float | None:
+    """Watts of all metered boards: the published total, else their mean times their number. None where the power is
+    marked as not valid, or boards of the configuration were not metered."""
+    mean_watts = number(measured, "avg_power_w")
+    if number(measured, "power_valid") == 0 or gpus is None:
+        return None
+    total_watts = number(measured, "avg_total_gpu_power_w")
+    if total_watts is not None or mean_watts is None:
+        return total_watts
+    boards = _metered_boards(row, gpus)
+    return None if boards is None or boards < gpus else mean_watts * boards
+
+
+def _metered_boards(row: Mapping[str, Any], gpus: float) -> float | None:
+    """Boards that `avg_power_w` is the mean of: those of the workers that state power, which may be more than the
+    configuration takes. Without such workers its GPUs. None where a worker does not state how many it has."""
+    workers = row.get("workers")
+    metered = [
+        number(worker, "num_gpus")
+        for worker in (workers if isinstance(workers, list) else [])
+        if isinstance(worker, dict) and number(worker, "avg_power_w") is not None
+    ]
+    if not metered:
+        return gpus
+    return None if None in metered else sum(boards for boards in metered if boards is not None)
 
 
 def _adds_up(row: Mapping[str, Any], measured: Mapping[str, Any], gpus: float | None) -> bool:

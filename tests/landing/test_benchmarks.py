@@ -320,6 +320,44 @@ def test_roles_with_gpus_of_their_own_are_added_up(tmp_path: Path) -> None:
     assert "output_tokens_per_second" not in undivided
 
 
+def test_watts_are_of_the_boards_that_the_rows_workers_metered(tmp_path: Path) -> None:
+    """4 GPUs prefill and 8 decode, on 8 + 8 metered boards of 766.5 W on average: 12,264 W for 12 × 200 tokens a second
+    are 5.11 J per token, as published. 12 × 766.5 W would be 3.83."""
+    workers = [
+        {"role": "prefill", "hosts": ["a"], "num_gpus": 8, "worker_idx": 0, "avg_power_w": 820.0},
+        {"role": "decode", "hosts": ["b"], "num_gpus": 8, "worker_idx": 0, "avg_power_w": 713.0},
+    ]
+    power = {"avg_power_w": 766.5, "joules_per_total_token": 5.11}
+    measured = {"tput_per_gpu": 200.0, "input_tput_per_gpu": 400.0, "output_tput_per_gpu": 100.0, **power}
+    split = SPLIT | {"num_prefill_gpu": 4, "num_decode_gpu": 8, "decode_num_workers": 1, "metrics": measured}
+    frontend = {"role": "frontend", "hosts": ["c"], "num_gpus": 0, "worker_idx": 0}
+    rows = [
+        split | {"workers": workers},
+        split | {"workers": [*workers, frontend]},
+        split | {"workers": None},
+        split | {"workers": workers[1:]},
+        split | {"workers": [workers[0], {**workers[1], "num_gpus": None}]},
+        split | {"workers": None, "metrics": measured | {"avg_total_gpu_power_w": 12264.0}},
+        split | {"workers": workers, "metrics": measured | {"power_valid": 0}},
+        split | {"workers": workers, "metrics": measured | {"power_valid": 1}},
+        PUBLISHED | {"workers": []},
+    ]
+    found = results("inferencex", tmp_path, json.dumps(rows))
+    assert [row.get("watts") for row in found] == [
+        12264.0,
+        12264.0,  # a frontend has no board
+        9198.0,  # without workers the mean is that of the row's GPUs
+        None,  # four of the twelve GPUs at least were not metered
+        None,  # how many were is not known
+        12264.0,  # the total, where it is published
+        None,  # marked as not valid
+        12264.0,
+        4800.0,
+    ]
+    assert [row.get("watts_basis") for row in found if "watts" not in row] == [None, None, None]
+    assert found[0]["watts"] / found[0]["total_tokens_per_second"] == pytest.approx(5.11)
+
+
 def test_a_published_row_without_gpus_keeps_what_is_published_for_each(tmp_path: Path) -> None:
     gone = {name: value for name, value in PUBLISHED.items() if name not in ("decode_tp", "num_decode_gpu")}
     (row,) = results("inferencex", tmp_path, json.dumps([gone]))
