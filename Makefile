@@ -24,7 +24,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
+.PHONY: help setup run dev test drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -40,10 +40,13 @@ dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="flee
 test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-spark: $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
+drawn: $(READY)  ## odd files and labels of a fresh seed, read and booked beside healthy ones: SEED=1 repeats one; ARGS="--cells 1000"
+	@$(BIN)/python -m tests.drawn $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test-spark: has-java $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
 
-test-bi: $(READY) $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium and npm); ARGS="-k grafana"
+test-bi: has-chromium+npm+postgresql $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium, npm and PostgreSQL); ARGS="-k grafana"
 	@$(BIN)/python -m pytest -o addopts=-ra tests/bi $(ARGS)
 
 test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
@@ -76,19 +79,19 @@ superset-bundle:  ## the Superset dashboards as data/superset.zip: DATABASE=path
 
 metrics: $(METRICS_READY)  ## MetricFlow in .venv: ratios at any grain by name (docs/metrics.md)
 
-report-shots: $(READY)  ## the newest fleet report of FLEET on a desktop, a phone, in the dark and on paper, in data/report-shots (needs Chromium)
+report-shots: has-chromium  ## the newest fleet report of FLEET on a desktop, a phone, in the dark and on paper, in data/report-shots (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots $(FLEET) data/report-shots
 
-bi-shots: $(READY) $(SUPERSET_READY)  ## the three Superset dashboards on the newest snapshot of FLEET, in SHOTS, data/bi-shots (needs Chromium)
+bi-shots: has-chromium $(SUPERSET_READY)  ## the three Superset dashboards on the newest snapshot of FLEET, in SHOTS, data/bi-shots (needs Chromium)
 	@$(BIN)/python -m tests.bi.dashboards $(FLEET) $(or $(SHOTS),data/bi-shots)
 
-report-picture: $(READY)  ## the picture of the report in README, from the demo as it was published last (needs Chromium)
+report-picture: has-chromium  ## the picture of the report in README, from the demo as it was published last (needs Chromium)
 	@$(BIN)/python -m tests.report.screenshots fleets/demo.yaml docs/pictures/fleet_report.png
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
 
-bench-spark: $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
+bench-spark: has-java $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
 	@$(BIN)/python -m bench --legs growth $(ARGS)
 
 lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 3.13 (asks the network)
@@ -123,6 +126,10 @@ clean:  ## remove what was made here: .venv, caches, dbt's targets, the site; da
 	@rm -rf $(VENV) dbt_project/target dbt_project/logs bi/metricflow/target bi/metricflow/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Before anything is installed for a target: the programs that it needs and that make cannot install.
+has-%: $(READY)
+	@$(BIN)/python -m tests.optional $(subst +, ,$*)
+
 # Nothing here asks the network once it is done; a changed lock or pyproject.toml does it again.
 $(READY): requirements.lock pyproject.toml
 	@set -e; found=; \
@@ -132,8 +139,7 @@ $(READY): requirements.lock pyproject.toml
 		fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-		echo "Wattledger needs Python 3.11, 3.12 or 3.13, and found none of them on the PATH." >&2; \
-		echo "Install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; \
+		echo "Wattledger needs Python 3.11, 3.12 or 3.13 on the PATH: install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; \
 	fi; \
 	if ! $$found -c 'import ensurepip, venv' 2>/dev/null; then \
 		echo "$$found cannot make environments: on Debian and Ubuntu, apt-get install python3-venv." >&2; exit 1; \
@@ -165,8 +171,7 @@ $(FOCUS_READY): requirements-focus.lock
 		fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-		echo "focus-validator needs Python 3.12, and found none on the PATH or in pyenv." >&2; \
-		echo "Install one, or name it: make FOCUS_PYTHON=/path/to/python3.12 focus" >&2; exit 1; \
+		echo "focus-validator needs Python 3.12 on the PATH or in pyenv: install it, or name it: make FOCUS_PYTHON=/path/to/python3.12 focus" >&2; exit 1; \
 	fi; \
 	rm -rf $(FOCUS); $$found -m venv $(FOCUS); \
 	$(FOCUS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-focus.lock
@@ -181,8 +186,7 @@ $(SUPERSET_READY): requirements-superset.lock
 		fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-		echo "Superset 6.1 needs Python 3.11 or 3.12, and found neither on the PATH nor in pyenv." >&2; \
-		echo "Install one, or name it: make SUPERSET_PYTHON=/path/to/python3.12 superset" >&2; exit 1; \
+		echo "Superset 6.1 needs Python 3.11 or 3.12 on the PATH or in pyenv: install one, or name it: make SUPERSET_PYTHON=/path/to/python3.12 superset" >&2; exit 1; \
 	fi; \
 	rm -rf $(SUPERSET); $$found -m venv $(SUPERSET); \
 	$(SUPERSET)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-superset.lock

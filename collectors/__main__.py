@@ -134,7 +134,9 @@ def _agent(options: argparse.Namespace) -> int:
         Watch(sampler, options.nvml_interval if isinstance(sampler, NvmlSampler) else options.page_interval)
         for sampler in samplers
     ]
-    return run_agent(watches, SpoolWriter(spool, options.host, rotate_seconds=options.rotate))
+    status = run_agent(watches, SpoolWriter(spool, options.host, rotate_seconds=options.rotate))
+    spool.end_process(status)
+    return status
 
 
 def _sample(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ Add here another spelling of a number or a time that has only one possible meani
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -15,14 +16,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.samples import OBSERVED_AT, printable
+from collectors.samples import END_US, FIRST_US, OBSERVED_AT, printable
 
 TimeUnit = Literal["s", "ms", "us"]
 
 US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_PER_US = {"s": 1e-6, "ms": 1e-3, "us": 1.0, "ns": 1e3}
 NO_TIME = np.iinfo(np.int64).min
-# A number beyond this is no time: it is in another unit than the mapping states.
-_YEAR_9999_US = 253_402_300_800_000_000
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$|^\s*[+-]?(?i:nan|inf|infinity)\s*$"
 # Words for "no measurement". nvidia-smi writes its reasons in brackets.
 _NO_MEASUREMENT = r"^\s*(\[.*\]|(?i:n/?a|null|none|nil|unknown|error|err!|not (supported|available))|[-–—]+|)\s*$"
@@ -33,19 +33,33 @@ _ISO_TEXT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?(Z|[+-]\d\d(:?
 _SLASHES = r"^(\d{4})/(\d\d)/(\d\d)"
 _UNIT_IN_NAME = re.compile(r"\[([^\[\]]+)\]\s*$")
 _SHOWN_CHARACTERS = 60
+_REPR = reprlib.Repr()
+_REPR.maxstring = _SHOWN_CHARACTERS
 
 
 def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
     """A cell, or a longer text, as a message quotes it."""
     if value is None:
         return "an empty cell"
-    text = repr(value) if isinstance(value, str) else printable(str(value))
+    if isinstance(value, str):
+        text = repr(value[: characters + 1])
+    else:
+        # Lists and objects may be as deep and as long as a file is.
+        text = printable(_REPR.repr(value) if isinstance(value, list | dict) else str(value))
     return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 def is_text(column: pa.Array) -> bool:
     """Whether the cells are text, of which numbers and times have to be made."""
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def cell(column: pa.Array, row: int) -> object:
+    """A cell for a message."""
+    try:
+        return column[row].as_py()
+    except (ValueError, OverflowError):
+        return f"a {column.type} that is no time"
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -136,19 +150,23 @@ def _bare(column: pa.Array, unit: str | None) -> pa.Array:
 
 
 def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
-    """Microseconds since the epoch (n,) int64, NO_TIME where there is none to be read.
+    """Microseconds since the epoch (n,) int64, NO_TIME where there is none of this century to be read.
 
     Timestamps, ISO text (without an offset it is UTC; its date may have slashes), or numbers of `unit` since the epoch.
     TypeError for numbers without a unit.
     """
     if pa.types.is_timestamp(column.type):
-        times = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-        stamps: np.ndarray = pc.fill_null(times, NO_TIME).to_numpy()
-        return stamps
+        # By its own unit first: Arrow's cast of a time that does not fit turns it into another one.
+        per_us = _PER_US[column.type.unit]
+        counts = pc.fill_null(column.cast(pa.int64()), NO_TIME).to_numpy()
+        is_time = (counts >= FIRST_US * per_us) & (counts < END_US * per_us)
+        stamps: np.ndarray = np.where(is_time, counts, 0)
+        stamps = stamps // int(per_us) if per_us > 1 else stamps * int(1 / per_us)
+        return np.where(is_time, stamps, NO_TIME)
     if unit is not None:
         values, _ = numbers(column)
         found_us = np.rint(values * US_PER[unit])
-        is_time = np.abs(found_us) < _YEAR_9999_US
+        is_time = (found_us >= FIRST_US) & (found_us < END_US)
         return np.where(is_time, np.where(is_time, found_us, 0).astype(np.int64), NO_TIME)
     if not is_text(column):
         raise TypeError(f"{column.type} without a unit is no time")
@@ -163,7 +181,7 @@ def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
         times = _cast_where_possible(pc.if_else(looks_right, with_offset, pa.scalar(None, pa.string())))
     whole_us = pc.floor_temporal(times, unit="microsecond").cast(OBSERVED_AT).cast(pa.int64())
     found: np.ndarray = pc.fill_null(whole_us, NO_TIME).to_numpy()
-    return found
+    return np.where((found >= FIRST_US) & (found < END_US), found, NO_TIME)
 
 
 def expected_time(first: object, unit: TimeUnit | None) -> str:

@@ -30,5 +30,7 @@ class Limits:
 DEFAULTS = Limits()
 # Ten days of five-minute values, with room; a provider that sends more is not answering the question.
 GRID_LIMITS = Limits(answer_bytes=8 << 20, answer_seconds=30.0, window_seconds=120.0)
+# One COPY of a gateway's table, for all days of a run.
+RECORD_LIMITS = Limits(window_seconds=1800.0)
 # A page is one moment: the largest known ones, of an engine with many histograms, have a few MiB.
 PAGE_LIMITS = Limits(answer_bytes=32 << 20, answer_seconds=10.0, series=200_000)

@@ -30,6 +30,11 @@ def microseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
+# Times [FIRST_US, END_US) are those of this century: any other is in another unit, or of a clock that is not set.
+FIRST_US = microseconds(datetime(2000, 1, 1, tzinfo=UTC))
+END_US = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
+
+
 def valid(values: np.ndarray) -> np.ndarray:
     """Which values are measurements: finite, >= 0 and no sentinel. Shape (n,) float64 in, (n,) bool out."""
     return (values >= 0) & (values < SENTINEL_FROM)

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from collectors.facts import ALWAYS, Facts
 from collectors.limits import DEFAULTS
+from collectors.rows import Rejects
 from collectors.samples import OBSERVED_AT, Family, SourceError, Window
+from collectors.unknown_families import MOST_DEVICES, MOST_FAMILIES_WITH_DEVICES, Device, device_of, is_drawn_power
 
 _IDENTITY = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 _LABELS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -57,9 +59,11 @@ class SeriesRegister:
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
         self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
         self._unknown: dict[str, int] = {}
-        # Rows that belong to no series because they could not be parsed, and what is wrong with the first.
-        self.unreadable_rows = 0
-        self.first_unreadable: str | None = None
+        self._unknown_devices: dict[str, set[Device]] = {}
+        # Why the source's unknown families, or some of them, are not known.
+        self.unlisted: str | None = None
+        # Rows that could not become samples, whether or not they belong to a series, and what is wrong with the first.
+        self.rejects = Rejects()
         self._runs: list[np.ndarray] = []  # closed ascending runs
         self._facts = Facts(0)
 
@@ -114,14 +118,20 @@ class SeriesRegister:
         self._facts.grow(len(self._identities))
         self._facts.rejects[self._rows[series_id]] += rows
 
-    def unreadable(self, rows: int, first: str) -> None:
-        """Count rows that belong to no series; `first` names the place of one, its content and what was expected."""
-        self.unreadable_rows += rows
-        self.first_unreadable = self.first_unreadable or first
-
     def unknown(self, metric: str, series: int) -> None:
         """Remember that the source holds a metric which the catalogue does not know, with its number of series."""
         self._unknown[metric] = max(series, self._unknown.get(metric, 0))
+
+    def unknown_device(self, metric: str, labels: Mapping[str, str]) -> None:
+        """Remember the device that a series of an unknown family of power or energy is about, if its labels name one;
+        bounded in families and in devices of each."""
+        if metric not in self._unknown_devices:
+            if len(self._unknown_devices) >= MOST_FAMILIES_WITH_DEVICES or not is_drawn_power(metric):
+                return
+            self._unknown_devices[metric] = set()
+        devices = self._unknown_devices[metric]
+        if len(devices) < MOST_DEVICES and (device := device_of(labels)):
+            devices.add(device)
 
     def overlapping_series(self) -> list[int]:
         """Sorted ids of the series whose late runs overlap earlier ones in time, see the class."""
@@ -202,6 +212,15 @@ class SeriesRegister:
                 "metric": pa.array(names, pa.string()),
                 "series": pa.array([self._unknown[name] for name in names], pa.int64()),
             }
+        )
+
+    def unknown_devices_table(self) -> pa.Table:
+        """metric and the fields of Device: what the unknown families of power and energy are about, sorted."""
+        rows = [(metric, *device) for metric, devices in self._unknown_devices.items() for device in devices]
+        rows.sort(key=lambda row: [field or "" for field in row])
+        columns = zip(*rows, strict=True) if rows else [()] * (1 + len(Device._fields))
+        return pa.table(
+            {name: pa.array(held, pa.string()) for name, held in zip(("metric", *Device._fields), columns, strict=True)}
         )
 
     def _seen(self) -> np.ndarray:

@@ -5,16 +5,20 @@ Add here what any reader of logs and results needs of a file. Keep out what is i
 
 from __future__ import annotations
 
+import csv
 import glob
 import gzip
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
+import pyarrow as pa
 
+from collectors.rows import Rejects
 from collectors.samples import SourceError
 
 BLOCK_BYTES = 1 << 20
@@ -25,6 +29,10 @@ MOST_EXPANSION = 200
 ALWAYS_EXPANDED_BYTES = 64 << 20
 _WILDCARD = re.compile(r"[*?\[]")
 _LINE = re.compile(rb"[^\n]+")
+# A line of a CSV file as the csv module takes it: its ends may be carriage returns alone.
+_RETURNS = re.compile(r"[^\r]*\r|[^\r]+")
+_OPEN_QUOTE = "unexpected end of data"  # in the words of the csv module
+QUOTED_LINES = 20
 
 
 def paths_of(pattern: str, inside: str = "*") -> list[str]:
@@ -56,12 +64,21 @@ def before_glob(path: Path) -> Path:
     return Path(*path.parts[:first])
 
 
-def lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """(number from 1, line) of every line that is not blank. SourceError for a file that breaks off or has no end."""
-    number, rest = 1, b""
+def lines(path: str, rejects: Rejects) -> Iterator[tuple[int, bytes]]:
+    """(number from 1, line) of every line that is not blank.
+
+    A line that is too long is a reject, and so is the place where a file breaks off, is damaged or has no end: the
+    lines before it are given.
+    """
+    number, rest, is_too_long = 1, b"", False
     try:
         with _opened(path) as file:
             while block := file.read(BLOCK_BYTES):
+                if is_too_long:
+                    _, end_of_line, block = block.partition(b"\n")
+                    if not end_of_line:
+                        continue
+                    number, is_too_long = number + 1, False
                 held = rest + block
                 end = held.rfind(b"\n") + 1
                 last = 0
@@ -74,18 +91,68 @@ def lines(path: str) -> Iterator[tuple[int, bytes]]:
                 number += held.count(b"\n", last, end)
                 rest = held[end:]
                 if len(rest) > LINE_BYTES:
-                    raise SourceError(path, None, f"line {number} is longer than {LINE_BYTES >> 20} MiB")
+                    rejects.add(f"{path}:{number}", f"is longer than {LINE_BYTES >> 20} MiB")
+                    rest, is_too_long = b"", True
     except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(path, None, f"cannot be read: {error}") from error
-    if rest.strip():
-        yield number, rest
+        rejects.add(path, f"cannot be read from line {number} on: {error}")
+    except SourceError as refusal:
+        rejects.add(path, f"{refusal.reason}; read up to line {number}")
+    else:
+        if rest.strip():
+            yield number, rest
+
+
+def csv_rows(path: str, rejects: Rejects) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
+    """The columns of a CSV file, and its rows by column name, each with its place. A row that is not CSV or has more
+    cells than there are columns is a reject; one that has fewer lacks the last ones. Cells are separated by commas, or
+    by semicolons or tabs where the header has no comma."""
+    records = _records(path, rejects)
+    _, columns = next(records, ("", []))
+    columns[:1] = [name.removeprefix("\ufeff") for name in columns[:1]]
+    return columns, _rows_of(columns, records, rejects)
+
+
+def _rows_of(
+    columns: list[str], records: Iterator[tuple[str, list[str]]], rejects: Rejects
+) -> Iterator[tuple[str, dict[str, str]]]:
+    for place, cells in records:
+        if any(cells[len(columns) :]):
+            rejects.add(place, f"has {len(cells)} cells, the header {len(columns)}: is a comma in a cell not quoted?")
+        else:
+            yield place, dict(zip(columns, cells, strict=False))
+
+
+def _records(path: str, rejects: Rejects) -> Iterator[tuple[str, list[str]]]:
+    """(place, cells) of each record of a CSV file. A quoted cell may go on over QUOTED_LINES; where it does not end by
+    then, its first line is a reject and the next one begins a record."""
+    held = lines(path, rejects)
+    again: deque[tuple[int, bytes]] = deque()
+    record: list[tuple[int, bytes]] = []
+    separator = ""
+    while (line := again.popleft() if again else next(held, None)) or record:
+        record += [line] if line else []
+        place = f"{path}:{record[0][0]}"
+        try:
+            text = b"\n".join(part for _, part in record).decode("utf-8")
+            separator = separator or next((one for one in ",;\t" if one in text), ",")
+            cells = list(csv.reader(_RETURNS.findall(text), strict=True, delimiter=separator))
+        except (csv.Error, UnicodeDecodeError) as error:
+            if str(error) == _OPEN_QUOTE and line and len(record) < QUOTED_LINES:
+                continue
+            rejects.add(place, f"is not CSV: {error}")
+            again.extendleft(reversed(record[1:]))
+        else:
+            yield from ((place, row) for row in cells)
+        record = []
 
 
 def document(path: str) -> Any:
     """The JSON of a file. SourceError names the place where it stops being JSON."""
+    held = bytearray()
     try:
         with _opened(path) as file:
-            held = file.read(DOCUMENT_BYTES + 1)
+            while len(held) <= DOCUMENT_BYTES and (block := file.read(BLOCK_BYTES)):
+                held += block
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(path, None, f"cannot be read: {error}") from error
     if len(held) > DOCUMENT_BYTES:
@@ -93,7 +160,7 @@ def document(path: str) -> Any:
     return parsed(path, held)
 
 
-def parsed(where: str, held: bytes) -> Any:
+def parsed(where: str, held: bytes | bytearray) -> Any:
     """The JSON in these bytes. SourceError names what is wrong, and what is there instead."""
     try:
         return orjson.loads(held)
@@ -117,11 +184,75 @@ class _Expanding:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        held = self._file.read(min(size, self._left + 1))
+        # What one read unpacked is given before the next one finds that the file breaks off.
+        held = self._file.read1(min(size, self._left + 1))
         self._left -= len(held)
         if self._left < 0:
             raise SourceError(self._path, None, f"expands to more than {MOST_EXPANSION} times its size")
         return held
+
+
+class WholeLines:
+    """A text file for who reads blocks: as far as it can be read, to the end of a line; what is not UTF-8 is U+FFFD.
+    `damage` is why it ends before its end, if it does."""
+
+    def __init__(self, path: str) -> None:
+        self.damage: str | None = None
+        self.closed = False
+        self._path = path
+        self._given = 0
+        # Arrow unpacks three times as fast as Python, and gives nothing of the block in which a file breaks off.
+        self._file: Any = pa.input_stream(path, compression="gzip" if path.endswith(".gz") else None)
+        self._is_arrow = True
+        self._ready, self._tail, self._is_over = b"", b"", False
+
+    def __enter__(self) -> WholeLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; none at the end."""
+        while not self._ready and not self._is_over:
+            self._ready = self._lines()
+        given, self._ready = self._ready[:size], self._ready[size:]
+        return given
+
+    def _lines(self) -> bytes:
+        try:
+            block: bytes = self._file.read(BLOCK_BYTES) if self._is_arrow else self._file.read1(BLOCK_BYTES)
+        except (OSError, EOFError, zlib.error) as error:
+            if self._is_arrow and self._path.endswith(".gz"):
+                self._go_on_slowly()
+            else:
+                # The line in which it breaks off is not whole.
+                self.damage, self._is_over = str(error), True
+            return b""
+        self._given += len(block)
+        held = self._tail + block
+        self._is_over = not block
+        end = len(held) if self._is_over or len(held) > LINE_BYTES else held.rfind(b"\n") + 1
+        found, self._tail = held[:end], held[end:]
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            return found.decode("utf-8", "replace").encode()
+        return found
+
+    def _go_on_slowly(self) -> None:
+        """Go on where Arrow failed with Python's reader."""
+        self._file.close()
+        self._file, self._is_arrow = gzip.open(self._path, "rb"), False  # noqa: SIM115 (closed by close)
+        try:
+            self._file.seek(self._given)
+        except (OSError, EOFError, zlib.error) as error:
+            self.damage, self._is_over = str(error), True
 
 
 def _opened(path: str) -> BinaryIO | _Expanding:

@@ -14,7 +14,7 @@ from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fit
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
-from pipelines.landing import bill_assets, request_assets, telemetry_assets
+from pipelines.landing import bill_assets, request_assets, telemetry_assets, window_assets
 from pipelines.publishing import object_store_asset, postgresql_asset, publication, published_tables
 from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
@@ -65,6 +65,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             *telemetry_assets.telemetry_assets(fleet),
             *request_assets.request_assets(fleet),
             bill_assets.bills_asset(fleet),
+            window_assets.run_windows_asset(fleet),
             *tables,
             *ledger.step_specs(fleet, project),
             publication.publication_asset(fleet, marts, telemetry_assets.POOL),

@@ -24,7 +24,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import yaml
 
 from collectors.collector import Collector
@@ -42,14 +41,14 @@ from pipelines.landing import (
     bill_landing,
     fleet_landing,
     grid_landing,
+    landing_days,
     price_landing,
     request_landing,
-    telemetry_assets,
 )
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests import commands
+from tests import commands, optional
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)  # every day of the demo is over
 
@@ -71,14 +70,9 @@ def day(of: date) -> Window:
 
 
 def validation_data() -> Path:
-    """The folder of real data. Without it the test is skipped, but fails where CI=true."""
-    root = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", PROJECT / "../shared/data")).resolve()
-    if not root.is_dir():
-        message = f"no validation data at {root}: set WATTLEDGER_VALIDATION_DATA"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return root
+    """The folder of real recordings."""
+    (folder,) = optional.required("validation-data")
+    return folder
 
 
 # --- what is given ----------------------------------------------------------------------------------------------------
@@ -206,7 +200,7 @@ class Book:
             fleet_landing.write_run_windows(connection, self.fleet)
             benchmark_landing.write_benchmark_results(connection, self.fleet)
             bill_landing.write_bills(connection, self.fleet)
-            return telemetry_assets.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
+            return landing_days.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 
     def write(self, start: date, end: date, *, threads: int = 2) -> tuple[date, date]:
         """Book what is landed of the dates [start, end) and what else is due; returns the dates that were booked."""
@@ -325,10 +319,17 @@ def _empty() -> tempfile.TemporaryDirectory:
 @cache
 def advice_models() -> dict[str, str]:
     """Name -> SQL of the models of advice, in order; in a warehouse that is called `warehouse`."""
-    prepared_project()
+    return compiled_models("tag:advice")
+
+
+def compiled_models(selection: str, project: Path = DBT_PROJECT) -> dict[str, str]:
+    """Name -> compiled SQL of the models of a selection, in order, without the ephemeral ones; in a warehouse that is
+    called `warehouse`."""
+    if project == DBT_PROJECT:
+        prepared_project()
     with tempfile.TemporaryDirectory() as folder:
         surroundings = {"WATTLEDGER_WAREHOUSE": f"{folder}/warehouse.duckdb"}
-        results = run_dbt(["compile", "--select", "tag:advice"], {}, surroundings, Path(folder))
+        results = run_dbt(["compile", "--select", selection], {}, surroundings, Path(folder), project=project)
     nodes = [one.node for one in results if one.node.config.materialized != "ephemeral"]
     return {f"{node.schema}.{node.name}": node.compiled_code for node in nodes}
 

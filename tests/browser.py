@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,25 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def found() -> str | None:
-    """The program of a browser on this machine."""
-    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
-
-
-def required() -> str:
-    """The same; without one the test is skipped, but fails where CI=true."""
-    program = found()
-    if program is None:
-        message = "needs a browser: apt-get install chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return program
+from tests import optional
 
 
 @dataclass
@@ -139,11 +120,12 @@ class Page:
 
 
 @contextmanager
-def browsing(program: str, profile: Path, *, reaches: str = "") -> Iterator[Page]:
+def browsing(profile: Path, *, reaches: str = "") -> Iterator[Page]:
     """A tab of a browser that can reach no network: no name has an address, and every proxy is a closed port.
 
     With `reaches`, that address of this machine alone: a server that a test started.
     """
+    (program,) = optional.required("chromium")
     rules = "MAP * ~NOTFOUND" + (f", EXCLUDE {reaches}" if reaches else "")
     its_input, our_output = os.pipe()
     our_input, its_output = os.pipe()

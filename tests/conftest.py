@@ -16,7 +16,7 @@ from filelock import FileLock
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
-from tests import books, composed, planted, servers, templates
+from tests import books, composed, optional, planted, servers, templates
 from tests.books import Book, at, command, demo_fleet, on
 from tests.servers import openmetrics, prometheus_with_history
 
@@ -42,6 +42,8 @@ SLOW = (
     servers.victoria_metrics_scraping,
     servers.victoria_metrics_with_history,
 )
+# The optional parts that a test needs by asking for one of these fixtures; a file lists its own ones in the same way.
+NEEDED_BY = {"composed_book": ("prometheus",), "spark_cluster": ("pyspark", "java")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,9 +55,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(value is one for value in vars(item.module).values() for one in SLOW):
             item.add_marker(pytest.mark.slow)
+        for fixture, parts in {**NEEDED_BY, **getattr(item.module, "NEEDED_BY", {})}.items():
+            if fixture in item.fixturenames:
+                item.add_marker(pytest.mark.needs(*parts))
     slow_files = sorted({item.path for item in items if item.get_closest_marker("slow")}, reverse=True)
     places = {path: place for place, path in enumerate(slow_files)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs a part which is not on this machine, before any of its fixtures; fail it where CI=true."""
+    parts = frozenset(part for mark in item.iter_markers("needs") for part in mark.args)
+    optional.declared = parts
+    if missing := optional.missing(*sorted(parts)):
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+
+
+def pytest_runtest_teardown() -> None:
+    optional.declared = None
 
 
 @pytest.fixture

@@ -54,6 +54,8 @@ class Samples:
     is_additive: bool = False
     forgotten: list[Window] = field(default_factory=list)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    unknown_labels: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    unlisted: str | None = None
 
     def put(self, family: Family, labels: Mapping[str, str], points: Sequence[tuple[datetime, float]]) -> Samples:
         self.held.setdefault((family.metric, tuple(sorted(labels.items()))), []).extend(points)
@@ -63,6 +65,10 @@ class Samples:
         given = 0
         for metric, series in self.unknown.items():
             register.unknown(metric, series)
+        for metric, labels in self.unknown_labels.items():
+            for one in labels:
+                register.unknown_device(metric, one)
+        register.unlisted = self.unlisted
         for (metric, labels), points in self.held.items():
             family = families[metric]
             series_id = register.series_id(family, dict(labels))

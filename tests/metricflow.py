@@ -13,25 +13,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipelines.fleet.fleet_file import PROJECT
+from tests import optional
 
 Question = Mapping[str, Any]  # keys of MetricFlowQueryRequest.create
 PROGRAMS = Path(sys.executable).parent
-
-
-def require() -> None:
-    """Without MetricFlow the test is skipped, but fails where CI=true."""
-    if find_spec("dbt_metricflow") is None:
-        message = "needs MetricFlow: make metrics"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
 
 
 def project_of(publication: Path, folder: Path) -> tuple[Path, dict[str, str]]:
@@ -48,7 +37,7 @@ def project_of(publication: Path, folder: Path) -> tuple[Path, dict[str, str]]:
 
 def answers(publication: Path, questions: Sequence[Question], folder: Path) -> list[dict[tuple, tuple]]:
     """For each question what it is grouped by -> the metrics, in the order that the question names them."""
-    require()
+    optional.required("metricflow")
     project, environment = project_of(publication, folder)
     done = subprocess.run(
         [sys.executable, "-m", "tests.metricflow", project],
@@ -67,7 +56,7 @@ def answers(publication: Path, questions: Sequence[Question], folder: Path) -> l
 
 def command(publication: Path, words: Sequence[str], folder: Path) -> list[str]:
     """The lines that a MetricFlow command prints, as a user types it in the project's folder."""
-    require()
+    optional.required("metricflow")
     project, environment = project_of(publication, folder)
     done = subprocess.run(
         [PROGRAMS / words[0], *words[1:]], cwd=project, env=environment, capture_output=True, text=True, check=False

@@ -27,20 +27,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import optional
+
 READY_SECONDS = 60
-
-
-def binaries(*names: str, package: str) -> list[str]:
-    """Paths of executables. Without them the test is skipped, but fails where CI=true."""
-    # Debian keeps PostgreSQL's own programs out of the PATH.
-    path = os.pathsep.join([os.environ["PATH"], *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin")))])
-    found = [shutil.which(name, path=path) for name in names]
-    if not all(found):
-        message = f"needs the Debian package `{package}` (apt-get install {package})"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
 
 
 def openmetrics(series: Iterable[tuple[str, Mapping[str, str], Iterable[tuple[float, float]]]]) -> Iterator[str]:
@@ -67,7 +56,7 @@ def _escaped(value: str) -> str:
 @contextlib.contextmanager
 def prometheus_with_history(folder: Path, lines: Iterable[str], *flags: str) -> Iterator[str]:
     """The URL of a Prometheus whose storage holds an OpenMetrics page as history; `folder` is empty and ours."""
-    (promtool,) = binaries("promtool", package="prometheus")
+    _, promtool = optional.required("prometheus")
     page = folder / "history.openmetrics"
     with page.open("w", encoding="utf-8") as file:
         file.writelines(lines)
@@ -92,7 +81,7 @@ def victoria_metrics_with_history(folder: Path, lines: Iterable[str], *flags: st
 
 @contextlib.contextmanager
 def _victoria_metrics(folder: Path, *flags: str) -> Iterator[str]:
-    (binary,) = binaries("victoria-metrics", package="victoria-metrics")
+    (binary,) = optional.required("victoria-metrics")
     port = free_port()
     command = [
         binary,
@@ -135,7 +124,7 @@ def _scraping(target: str, interval_seconds: int) -> str:
 
 @contextlib.contextmanager
 def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
-    (binary,) = binaries("prometheus", package="prometheus")
+    binary, _ = optional.required("prometheus")
     (folder / "prometheus.yml").write_text(config, encoding="utf-8")
     port = free_port()
     command = [
@@ -190,7 +179,7 @@ def postgresql() -> Iterator[str]:
 class Postgresql:
     """A PostgreSQL on loopback that a test may stop, or kill as a power cut would, and start again on the same data."""
 
-    def __init__(self, folder: Path, postgres: str, user: str | None) -> None:
+    def __init__(self, folder: Path, postgres: Path, user: str | None) -> None:
         self.folder = folder
         self.user = user
         self.port = free_port()
@@ -204,7 +193,7 @@ class Postgresql:
     @contextlib.contextmanager
     def installed(cls) -> Iterator[Postgresql]:
         """A server with an empty database, not started yet."""
-        initdb, postgres = binaries("initdb", "postgres", package="postgresql")
+        initdb, postgres = optional.required("postgresql")
         # It refuses to run as root, and other users may not read root's own folders.
         user = "postgres" if os.geteuid() == 0 else None
         with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
@@ -324,6 +313,18 @@ def http_server(
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def own_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """The file of a certificate for 127.0.0.1 that signed itself, beside its key, and a server's context with both."""
+    files = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
+    (openssl,) = optional.required("openssl")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "cert.pem")
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return folder / "cert.pem", context
 
 
 def reply(

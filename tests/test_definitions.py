@@ -26,11 +26,13 @@ RAW = {
     "raw/landings",
     "raw/model_prices",
     "raw/power_samples",
+    "raw/refused_series",
     "raw/requests",
     "raw/run_windows",
     "raw/series",
     "raw/series_chunks",
     "raw/token_samples",
+    "raw/unknown_devices",
     "raw/unknown_families",
 }
 FLEET = {
@@ -70,17 +72,27 @@ OWN_TABLES = {
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
+    "raw/bills:bills_are_sound",
     "raw/model_prices:price_lists_are_sound",
+    "raw/run_windows:run_windows_are_sound",
+    "fleet/cost_rates:gpu_price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
     "marts/fleet_daily:dates_use_todays_settings",
     "marts/model_daily:ratios_lie_between_zero_and_one",
     "raw/series:families_stay",
+    "raw/series:no_series_is_refused",
+    "raw/unknown_families:devices_of_unknown_families_are_booked",
     "raw/series_chunks:sources_speak",
     "raw/power_samples:energy_counters_move",
     "raw/token_samples:clocks_agree",
     "marts/energy_ledger:power_has_a_model",
     "marts/token_ledger:tokens_have_power",
     "marts/unmetered_devices:devices_have_power",
+    "marts/efficiency_fit:every_part_is_made",
+    "published/consolidation:every_part_is_made",
+    "published/fleet_report:every_part_is_made",
+    "published/publication:every_part_is_made",
+    "published/right_sizing:every_part_is_made",
 }
 
 
@@ -141,6 +153,7 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/tenant_usage_daily",
         "marts/token_ledger",
         "marts/unmetered_devices",
+        "marts/unreadable_values",
     }
     assert {key.split("/")[0] for key in keys} == {
         "fleet",

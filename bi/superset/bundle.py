@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import sys
 import zipfile
 from pathlib import Path
 
@@ -80,8 +81,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the zip file; it has the password of the URI")
     given = parser.parse_args()
     if not given.database:
-        parser.error(
-            "no database: expected --database or DATABASE, the path of wattledger.duckdb or a postgresql:// URI"
+        sys.exit("no database: expected DATABASE=path/of/wattledger.duckdb, or DATABASE=postgresql://…")
+    if "://" not in given.database and not Path(given.database).exists():
+        sys.exit(
+            f"no snapshot at {given.database}: run `make run` first, or give its path on another machine as"
+            " DATABASE=duckdb:////path/of/wattledger.duckdb"
         )
     try:
         write(given.output, given.database, given.schema_prefix)

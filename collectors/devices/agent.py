@@ -40,11 +40,12 @@ class Sampler(Protocol):
     """What can be looked at: `NvmlSampler`, `ExpositionPage`.
 
     After a look, `problems` names what it could not read. `unknown` has the metrics that it saw and did not keep, each
-    with its number of series.
+    with its number of series, and `unknown_labels` labels of those that look like a device's power or energy.
     """
 
     url: str
     unknown: dict[str, int]
+    unknown_labels: dict[str, list[str]]
 
     @property
     def problems(self) -> list[str]:
@@ -152,7 +153,7 @@ def _watch(watch: Watch, spool: SpoolWriter, halt: threading.Event) -> None:
             else:
                 log.info("%s: %s", sampler.url, "answers" if state is None else "answers again")
             state = now
-        spool.add(readings, sampler.unknown)
+        spool.add(readings, sampler.unknown, sampler.unknown_labels)
         halt.wait(ticker.wait_seconds())
 
 

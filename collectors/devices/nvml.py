@@ -97,6 +97,7 @@ class NvmlSampler:
         self._clock_ns = clock_ns
         self._monotonic = monotonic
         self.unknown: dict[str, int] = {}
+        self.unknown_labels: dict[str, list[str]] = {}
         self._slots: list[_Slot] | None = None
         self._backoff = _Backoff()
         self._error: SourceError | None = None

@@ -6,9 +6,9 @@ come from (`nvml`, `exposition`) and when they are taken (`agent`).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-import fsspec
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors import file_systems
 from collectors.durable_files import sync_folder, write_whole
+from collectors.limits import DEFAULTS
 from collectors.samples import OBSERVED_AT, Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
+from collectors.unknown_families import is_drawn_power
 
 _T = TypeVar("_T")
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -40,6 +43,8 @@ SPOOL_SCHEMA = pa.schema(
 _READ_SCHEMA = pa.schema([column for column in SPOOL_SCHEMA if column.name != "source_kind"])
 # What the agent saw and did not keep travels in the file's metadata, as JSON {metric: number of series}.
 UNKNOWN_KEY = b"wattledger_unknown_families"
+# Of its families of power and energy also some labels, as JSON {metric: [labels as in the column, …]}.
+UNKNOWN_LABELS_KEY = b"wattledger_unknown_labels"
 
 # Writing takes milliseconds: a file that is still unfinished after this long will never be finished.
 UNFINISHED_SECONDS = 3600
@@ -55,21 +60,24 @@ def host_folder(host: str) -> str:
 
 
 class Spool:
-    """The folder of the files: any fsspec URL. ImportError or ValueError for a URL that no installed package serves.
+    """The folder of the files: any URL that fsspec or pyarrow know. ImportError or ValueError for another one.
 
+    A request that a store does not answer within `answer_seconds` raises TimeoutError; its thread is left behind.
     A file is `host=<host>/date=<UTC day of all its rows>/<start>-<token>-<sequence>.parquet`.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.fs, self.root = fsspec.core.url_to_fs(str(path))
+    def __init__(self, path: str | Path, answer_seconds: float = DEFAULTS.answer_seconds) -> None:
+        self._requests = file_systems.Requests(answer_seconds) if file_systems.is_remote(str(path)) else None
+        self.fs, root = self._answer(partial(file_systems.file_system, str(path)))
+        self.root = root.rstrip("/") or root
         self.is_local = isinstance(self.fs, LocalFileSystem)
 
     def put(self, name: str, payload: bytes) -> None:
         """Write one file so that a reader sees it whole or not at all, and so that it survives a crash of the host."""
         path = f"{self.root}/{name}"
         if not self.is_local:
-            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self.fs.pipe_file(path, payload)
+            self._answer(partial(self.fs.makedirs, path.rpartition("/")[0], exist_ok=True))
+            self._answer(partial(self.fs.pipe_file, path, payload))
             return
         write_whole(Path(path), payload)
         sync_folder(Path(path).parent.parent)
@@ -77,22 +85,32 @@ class Spool:
     def files(self, day: date) -> list[str]:
         """Paths of the day's files, sorted by host, start of the agent and sequence."""
         self.fs.invalidate_cache()
-        return sorted(path for host in self._hosts() for path in self._parquet_files(f"{host}/date={day.isoformat()}"))
+        return sorted(path for host in self.hosts() for path in self._parquet_files(f"{host}/date={day.isoformat()}"))
 
     def days(self) -> list[date]:
         """The UTC days of which any file is here, sorted."""
         self.fs.invalidate_cache()
         found = set()
-        for host in self._hosts():
+        for host in self.hosts():
             for folder in self._listed(host):
                 day = _day_of(folder)
                 if day is not None and day not in found and self._parquet_files(folder):
                     found.add(day)
         return sorted(found)
 
+    def end_process(self, status: int) -> None:
+        """End this process at once where a request still has no answer: it would wait for it. Else do nothing."""
+        if self._requests is not None:
+            self._requests.end_process(status)
+
+    def payload(self, path: str) -> bytes:
+        """One file. FileNotFoundError where another landing has removed it."""
+        whole: bytes = self._answer(partial(self.fs.cat_file, path))
+        return whole
+
     def remove(self, path: str) -> None:
         """Remove one file, and its day's folder once that is empty: a spool's listing must not grow with its age."""
-        self.fs.rm_file(path)
+        self._answer(partial(self.fs.rm_file, path))
         if self.is_local and _day_of(Path(path).parent.name) != datetime.now(UTC).date():
             try:
                 Path(path).parent.rmdir()
@@ -107,7 +125,8 @@ class Spool:
             if path.stat().st_mtime < time.time() - UNFINISHED_SECONDS:
                 path.unlink(missing_ok=True)
 
-    def _hosts(self) -> list[str]:
+    def hosts(self) -> list[str]:
+        """The folders of the hosts, sorted."""
         return [path for path in self._listed(self.root) if _last(path).startswith("host=")]
 
     def _parquet_files(self, folder: str) -> list[str]:
@@ -116,9 +135,12 @@ class Spool:
 
     def _listed(self, folder: str) -> list[str]:
         try:
-            return sorted(self.fs.ls(folder, detail=False))
+            return sorted(self._answer(partial(self.fs.ls, folder, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def _answer(self, ask: Callable[[], _T]) -> _T:
+        return ask() if self._requests is None else self._requests.answer(ask)
 
 
 class SpoolCollector:
@@ -132,12 +154,18 @@ class SpoolCollector:
 
     is_additive = True
 
-    def __init__(self, source: str, path: str | Path) -> None:
+    def __init__(self, source: str, path: str | Path, answer_seconds: float = DEFAULTS.answer_seconds) -> None:
         self.source = source
+        self.answer_seconds = answer_seconds
         self.problems: list[str] = []
         self._path = str(path)
         self._spool: Spool | None = None
         self._read: dict[Window, list[str]] = {}
+
+    def check(self, _window: Window) -> None:
+        """SourceError where the store that holds the spool does not answer."""
+        if file_systems.is_remote(self._path):
+            self._reached(Spool.hosts)
 
     def days(self) -> list[date]:
         """The UTC days of which files wait here, sorted. Raises SourceError."""
@@ -156,12 +184,10 @@ class SpoolCollector:
                 continue
             try:
                 rows = _rows(table, families, register, known, unknown)
-                left_out = json.loads((table.schema.metadata or {}).get(UNKNOWN_KEY, b"{}"))
+                _note_left_out(table.schema.metadata or {}, families, register)
             except ValueError as error:
                 self.problems.append(f"{path}: {error}")
                 continue
-            for metric in left_out.keys() - families.keys():
-                register.unknown(metric, left_out[metric])
             is_inside = (rows.observed_us >= window.start_us) & (rows.observed_us < window.end_us)
             if is_inside.all():
                 whole.append(path)
@@ -174,6 +200,10 @@ class SpoolCollector:
         read += whole
         for metric, labels in unknown.items():
             register.unknown(metric, len(labels))
+            if is_drawn_power(metric):
+                for one in sorted(labels):
+                    with suppress(ValueError):
+                        register.unknown_device(metric, _labels_of(one))
 
     def landed(self, window: Window) -> int:
         """Remove the files that the last `collect(window)` yielded completely; returns their number."""
@@ -202,7 +232,7 @@ class SpoolCollector:
     def _table(self, path: str) -> pa.Table | None:
         """One file, None if it cannot be read: gone (another landing took it), or a problem."""
         try:
-            payload = self._reached(lambda spool: spool.fs.cat_file(path))
+            payload = self._reached(partial(Spool.payload, path=path))
         except FileNotFoundError:
             return None
         except SourceError as error:
@@ -226,7 +256,7 @@ class SpoolCollector:
     def _reached(self, ask: Callable[[Spool], _T]) -> _T:
         try:
             if self._spool is None:
-                self._spool = Spool(self._path)
+                self._spool = Spool(self._path, self.answer_seconds)
                 if self._spool.is_local and not Path(self._spool.root).is_dir():
                     self._spool = None
                     raise SourceError(self._path, None, "there is no such folder; the first agent makes it")
@@ -282,8 +312,23 @@ def _rows(
     return _Rows(streams[nth], series_ids[nth], observed_us, table["value"].combine_chunks().to_numpy())
 
 
+def _note_left_out(metadata: Mapping[bytes, bytes], families: Mapping[str, Family], register: SeriesRegister) -> None:
+    """Report what the agent saw and did not keep. ValueError where a file states it in another shape."""
+    series = orjson.loads(metadata.get(UNKNOWN_KEY, b"{}"))
+    labels = orjson.loads(metadata.get(UNKNOWN_LABELS_KEY, b"{}"))
+    if not isinstance(series, dict) or not all(isinstance(count, int) for count in series.values()):
+        raise ValueError(f"{UNKNOWN_KEY.decode()} is no JSON object of numbers")
+    is_lists = isinstance(labels, dict) and all(isinstance(texts, list) for texts in labels.values())
+    if not is_lists or not all(isinstance(text, str) for texts in labels.values() for text in texts):
+        raise ValueError(f"{UNKNOWN_LABELS_KEY.decode()} is no JSON object of lists of texts")
+    for metric in series.keys() - families.keys():
+        register.unknown(metric, series[metric])
+        for text in labels.get(metric, []):
+            register.unknown_device(metric, _labels_of(text))
+
+
 def _labels_of(text: str) -> dict[str, str]:
-    labels = json.loads(text)
+    labels = orjson.loads(text)
     if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
         raise ValueError(f"labels are no JSON object of texts: {text[:60]!r}")
     return labels

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collectors.devices.spool import SPOOL_SCHEMA, UNKNOWN_KEY, Spool, host_folder
+from collectors.devices.spool import SPOOL_SCHEMA, UNKNOWN_KEY, UNKNOWN_LABELS_KEY, Spool, host_folder
 from collectors.readings import Reading
 from collectors.samples import OBSERVED_AT
 
@@ -51,14 +51,14 @@ class _Sealed:
     def date(self) -> date:
         return date(1970, 1, 1) + timedelta(days=self.day)
 
-    def parquet(self, unknown: Mapping[str, int]) -> bytes:
+    def parquet(self, metadata: Mapping[bytes, bytes]) -> bytes:
         codes = pa.array(np.frombuffer(self.codes, np.int32))
         columns = [pa.array(np.frombuffer(self.observed_us, np.int64)).view(OBSERVED_AT)]
         for texts in zip(*self.keys, strict=True):
             column = pa.array(texts, pa.string()).dictionary_encode()
             columns.append(pa.DictionaryArray.from_arrays(column.indices.take(codes), column.dictionary))
         columns.append(pa.array(np.frombuffer(self.values, np.float64)))
-        schema = SPOOL_SCHEMA.with_metadata({UNKNOWN_KEY: json.dumps(unknown).encode()}) if unknown else SPOOL_SCHEMA
+        schema = SPOOL_SCHEMA.with_metadata(dict(metadata)) if metadata else SPOOL_SCHEMA
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
         whole: bytes = sink.getvalue().to_pybytes()
@@ -98,16 +98,24 @@ class SpoolWriter:
         self._open: dict[int, _Sealed] = {}
         self._waiting: deque[_Sealed] = deque()
         self._unknown: dict[str, int] = {}
+        self._unknown_labels: dict[str, list[str]] = {}
         self._due_at_seconds = monotonic() + rotate_seconds
         self._failure = ""
         self.written_rows = 0
         self.written_files = 0
         self.dropped_rows = 0
 
-    def add(self, readings: Iterable[Reading], unknown: Mapping[str, int] | None = None) -> None:
-        """Keep readings for the next file; `unknown` has the number of series of each metric seen and not kept."""
+    def add(
+        self,
+        readings: Iterable[Reading],
+        unknown: Mapping[str, int] | None = None,
+        unknown_labels: Mapping[str, list[str]] | None = None,
+    ) -> None:
+        """Keep readings for the next file. `unknown` has the number of series of each metric seen and not kept,
+        `unknown_labels` the labels of some of them."""
         with self._lock:
             self._unknown.update(unknown or {})
+            self._unknown_labels.update(unknown_labels or {})
             for reading in readings:
                 day = reading.observed_us // DAY_US
                 batch = self._open.get(day)
@@ -135,13 +143,17 @@ class SpoolWriter:
             self._due_at_seconds = self._monotonic() + self._rotate_seconds
             self._waiting.extend(self._open.values())
             self._open = {}
-            unknown = dict(self._unknown)
+            metadata = {
+                key: json.dumps(seen).encode()
+                for key, seen in ((UNKNOWN_KEY, self._unknown), (UNKNOWN_LABELS_KEY, self._unknown_labels))
+                if seen
+            }
         while True:
             with self._lock:
                 if not self._waiting:
                     break
                 batch = self._waiting.popleft()
-            failure = self._write(batch, unknown)
+            failure = self._write(batch, metadata)
             if failure:
                 with self._lock:
                     self._waiting.appendleft(batch)
@@ -155,10 +167,10 @@ class SpoolWriter:
             self._failure = ""
         return True
 
-    def _write(self, batch: _Sealed, unknown: Mapping[str, int]) -> str:
+    def _write(self, batch: _Sealed, metadata: Mapping[bytes, bytes]) -> str:
         self._sequence += 1
         name = f"{host_folder(self._host)}/date={batch.date()}/{self._prefix}-{self._sequence:06d}.parquet"
-        payload = batch.parquet(unknown)
+        payload = batch.parquet(metadata)
         try:
             if not self.written_files:
                 self._spool.discard_unfinished(self._host)

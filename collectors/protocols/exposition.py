@@ -10,6 +10,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -19,7 +21,9 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from collectors.limits import PAGE_LIMITS, Limits
 from collectors.protocols.http_client import HttpClient
 from collectors.readings import Reading, labels_json
+from collectors.rows import Reject, Rejects, readable
 from collectors.samples import SourceError, url_without_secrets
+from collectors.unknown_families import MOST_DEVICES, MOST_FAMILIES_WITH_DEVICES, device_of, is_drawn_power
 
 # OpenMetrics is read where a page sends it, not asked for: in it Go exporters append `_total` to counters that people
 # have always known without (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION).
@@ -29,6 +33,11 @@ UNKNOWN_KIND = "page"
 REDIRECTS = 3
 # The parser's time grows with the square of a line's labels. The longest known line has 1,000 characters.
 LINE_CHARACTERS = 1 << 16
+# A family of one host's devices has less; its labels are written into each file of the spool.
+MOST_DEVICE_SERIES = 1_000
+DEVICE_CHARACTERS = 1_000
+# For some garbage the library's parser raises exceptions of any type.
+PARSER_ERRORS = (ValueError, KeyError, IndexError, TypeError, OverflowError)
 YEAR_10000_SECONDS = 253_402_300_800
 
 # Possessive (`*+`): what was taken is not given back, so the time grows with the line and not with its square.
@@ -49,56 +58,106 @@ class PageSample(NamedTuple):
 
 def parse_page(
     text: str,
+    rejects: Rejects,
     wanted: Collection[str] | None = None,
     *,
     is_openmetrics: bool = False,
     most_series: int = PAGE_LIMITS.series,
 ) -> tuple[list[PageSample], dict[str, int]]:
-    """The samples whose metric is in `wanted` (None: all), and for each other metric its number of series.
+    """The samples whose metric is in `wanted` (None: all), and for each other metric its number of series. A line that
+    is no sample is a reject.
 
     Lines are filtered by name before they are parsed: a vLLM page of 425 series parses in 16 ms whole, in 1 ms with
-    the 28 series that the catalogue knows. ValueError when the text is no metrics page, or not a whole one, or has more
+    the 28 series that the catalogue knows. ValueError when the text is not a whole page, holds nothing, or has more
     than `most_series` samples to keep.
     """
     if not text.endswith("\n"):
         raise ValueError("the page is truncated: its last line does not end")
     if is_openmetrics and not text.endswith("# EOF\n"):
         raise ValueError("the page is truncated: # EOF is missing")
-    kept, unwanted = (_openmetrics_lines if is_openmetrics else _prometheus_lines)(text, wanted)
-    if not kept and not unwanted:
-        raise ValueError("the page holds no samples")
+    kept, unwanted = (_openmetrics_lines if is_openmetrics else _prometheus_lines)(text, wanted, rejects)
     if len(kept) > most_series:
         raise ValueError(f"the page has over {most_series:,} series of known metrics (limits.series)")
-    samples = []
-    parser = openmetrics_parser if is_openmetrics else prometheus_parser
-    for family in parser.text_string_to_metric_families("\n".join(kept) + "\n"):
-        for sample in family.samples:
-            if wanted is None or sample.name in wanted:
-                at = None if sample.timestamp is None else float(sample.timestamp)
-                samples.append(PageSample(sample.name, sample.labels, float(sample.value), at))
+    rejects.read += sum(unwanted.values())
+    try:
+        samples = _parsed(kept, wanted, is_openmetrics=is_openmetrics)
+    except (Reject, *PARSER_ERRORS):
+        samples = _parsed_by_line(kept, wanted, rejects, is_openmetrics=is_openmetrics)
+    else:
+        rejects.read += len(samples)
+    if not samples and not unwanted and not rejects.rows:
+        raise ValueError("the page holds no samples")
     return samples, dict(unwanted)
 
 
+def _parsed(lines: list[str], wanted: Collection[str] | None, *, is_openmetrics: bool) -> list[PageSample]:
+    """The wanted samples of whole lines; one of PARSER_ERRORS or Reject where any line is no sample."""
+    parser = openmetrics_parser if is_openmetrics else prometheus_parser
+    samples = []
+    for family in parser.text_string_to_metric_families("\n".join([*lines, "# EOF"]) + "\n"):
+        for sample in family.samples:
+            if wanted is None or sample.name in wanted:
+                at = None if sample.timestamp is None else float(sample.timestamp)
+                if at is not None and not 0 <= at < YEAR_10000_SECONDS:
+                    raise Reject(f"{sample.name} is stamped {at!r}, which is no time")
+                samples.append(PageSample(sample.name, sample.labels, float(sample.value), at))
+    return samples
+
+
+def _parsed_by_line(
+    lines: list[str], wanted: Collection[str] | None, rejects: Rejects, *, is_openmetrics: bool
+) -> list[PageSample]:
+    """The wanted samples of a page on which the parser stops: each line for itself, without its family's TYPE."""
+    rows = (
+        (_opening(line), line)
+        for line in lines
+        if line[0] != "#" and (wanted is None or (metric := _metric_of(line)) == "" or metric in wanted)
+    )
+    found = readable(rows, partial(_parsed_line, wanted=wanted, is_openmetrics=is_openmetrics), rejects)
+    return [sample for samples in found for sample in samples]
+
+
+def _parsed_line(line: str, *, wanted: Collection[str] | None, is_openmetrics: bool) -> list[PageSample]:
+    try:
+        return _parsed([line], wanted, is_openmetrics=is_openmetrics)
+    except PARSER_ERRORS as error:
+        # An exemplar is allowed by its family's TYPE only.
+        bare = line.rpartition(" # {")[0] if is_openmetrics else ""
+        with suppress(*PARSER_ERRORS):
+            if bare:
+                return _parsed([bare], wanted, is_openmetrics=is_openmetrics)
+        raise Reject(str(error) or "cannot be parsed") from error
+
+
+def _opening(line: str) -> str:
+    return f"a line begins with {line.strip()[:60]!r}"
+
+
 def _metric_of(line: str) -> str:
-    """The metric of a sample line, "" where it is a quoted (UTF-8) name that only the parser can read."""
+    """The metric of a sample line, "" where it is a quoted (UTF-8) name that only the parser can read. Reject where it
+    is none."""
     if len(line) > LINE_CHARACTERS:
-        raise ValueError(f"a line is over {LINE_CHARACTERS:,} characters; it begins with {line.strip()[:60]!r}")
+        raise Reject(f"it is over {LINE_CHARACTERS:,} characters")
     match = _SAMPLE_LINE.match(line)
     if match:
         return match[1]
     if line.lstrip().startswith('{"'):
         return ""
-    raise ValueError(f"not a metrics page; a line begins with {line.strip()[:60]!r}")
+    raise Reject("it is no sample")
 
 
-def _prometheus_lines(text: str, wanted: Collection[str] | None) -> tuple[list[str], Counter[str]]:
+def _prometheus_lines(text: str, wanted: Collection[str] | None, rejects: Rejects) -> tuple[list[str], Counter[str]]:
     # TYPE lines are left out: with them the parser renames a counter without `_total`.
     kept: list[str] = []
     unwanted: Counter[str] = Counter()
     for line in text.split("\n"):
         if not line or line[0] == "#" or line.isspace():
             continue
-        metric = _metric_of(line)
+        try:
+            metric = _metric_of(line)
+        except Reject as reason:
+            rejects.add(_opening(line), reason)
+            continue
         if wanted is None or not metric or metric in wanted:
             kept.append(line)
         else:
@@ -106,7 +165,7 @@ def _prometheus_lines(text: str, wanted: Collection[str] | None) -> tuple[list[s
     return kept, unwanted
 
 
-def _openmetrics_lines(text: str, wanted: Collection[str] | None) -> tuple[list[str], Counter[str]]:
+def _openmetrics_lines(text: str, wanted: Collection[str] | None, rejects: Rejects) -> tuple[list[str], Counter[str]]:
     # Families are kept whole with their TYPE: the parser checks them as a whole, and allows exemplars by type.
     kept: list[str] = []
     unwanted: Counter[str] = Counter()
@@ -127,14 +186,18 @@ def _openmetrics_lines(text: str, wanted: Collection[str] | None) -> tuple[list[
             family = line.split(" ")[2]
             names, lines, counts = {family + suffix for suffix in _OPENMETRICS_SUFFIXES}, [line], Counter()
         elif line and line[0] != "#":
-            metric = _metric_of(line)
+            try:
+                metric = _metric_of(line)
+            except Reject as reason:
+                rejects.add(_opening(line), reason)
+                continue
             if metric not in names:
                 close_family()
                 names, lines, counts = {metric}, [], Counter()
             lines.append(line)
             counts[metric] += 1
     close_family()
-    return ([*kept, "# EOF"] if kept or unwanted else []), unwanted
+    return kept, unwanted
 
 
 class ExpositionPage:
@@ -164,45 +227,85 @@ class ExpositionPage:
         self.families = families
         self.problems: list[str] = []
         self.unknown: dict[str, int] = {}
+        self.unknown_labels: dict[str, list[str]] = {}
         self.limits = limits
+        # The families whose labels are noted, with their series.
+        self._devices_of: dict[str, int] = {}
         self._added = _added_labels(urlsplit(url), host)
         self._clock_ns = clock_ns
 
     def look(self) -> list[Reading]:
         """The page's readings, stamped with the time the request went out unless the page stamps its samples itself.
 
-        `unknown` then holds the metrics that were not kept, with their number of series. Raises SourceError when the
-        page is unreachable, refuses, is over a limit, truncated or no metrics page.
+        `unknown` then holds the metrics that were not kept, with their number of series, and `unknown_labels` labels of
+        those that look like a device's power or energy, bounded in number. `problems` names lines that were left out.
+        Raises SourceError when the page is unreachable, refuses, is over a limit, truncated or no metrics page: more
+        than half of its samples' lines are none.
         """
         observed_us = self._clock_ns() // 1000
-        text, is_openmetrics = self._fetch()
+        self.problems = []
+        rejects = Rejects(setting=None)
+        text, is_openmetrics = self._fetch(rejects)
         try:
             samples, self.unknown = parse_page(
-                text, self.families, is_openmetrics=is_openmetrics, most_series=self.limits.series
+                text, rejects, self.families, is_openmetrics=is_openmetrics, most_series=self.limits.series
             )
-            return [self._reading(sample, observed_us) for sample in samples]
-        except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
-            # For some garbage the library's parser raises exceptions of any type.
-            raise SourceError(self.url, None, str(error) or "the page cannot be parsed") from error
+            rejects.check(self.url)
+        except ValueError as error:
+            raise SourceError(self.url, None, self._server.masked(str(error))) from error
+        except SourceError as refusal:
+            reason = f"not a metrics page; {refusal.reason}"
+            raise SourceError(self.url, None, self._server.masked(reason)) from None
+        if rejects.rows:
+            self.problems = [self._server.masked(str(rejects))]
+        self._note_devices(text, is_openmetrics=is_openmetrics)
+        return [self._reading(sample, observed_us) for sample in samples]
+
+    def _note_devices(self, text: str, *, is_openmetrics: bool) -> None:
+        """Labels of the unknown families of power and energy, read anew where their series have changed."""
+        drawn = sorted(m for m, series in self.unknown.items() if series <= MOST_DEVICE_SERIES and is_drawn_power(m))
+        counts = {metric: self.unknown[metric] for metric in drawn[:MOST_FAMILIES_WITH_DEVICES]}
+        if counts == self._devices_of:
+            return
+        self._devices_of, self.unknown_labels = counts, {}
+        try:
+            samples, _ = parse_page(text, Rejects(), counts, is_openmetrics=is_openmetrics) if counts else ([], {})
+        except ValueError:
+            return  # what is kept of the page can be read
+        for sample in samples:
+            labels = self.unknown_labels.setdefault(sample.metric, [])
+            text = labels_json({**self._added, **sample.labels})
+            if len(labels) < MOST_DEVICES and len(text) <= DEVICE_CHARACTERS and device_of(sample.labels):
+                labels.append(text)
 
     def _reading(self, sample: PageSample, observed_us: int) -> Reading:
         if sample.timestamp_seconds is not None:
-            if not 0 <= sample.timestamp_seconds < YEAR_10000_SECONDS:
-                raise ValueError(f"{sample.metric} is stamped {sample.timestamp_seconds!r}, which is no time")
             observed_us = round(sample.timestamp_seconds * 1e6)
         kind = (self.families or {}).get(sample.metric, UNKNOWN_KIND)
         labels = labels_json({**self._added, **sample.labels})
         return Reading(observed_us, kind, sample.metric, labels, sample.value)
 
-    def _fetch(self) -> tuple[str, bool]:
+    def _fetch(self, rejects: Rejects) -> tuple[str, bool]:
         self._server.start_window()
         body, kind = self._server.read(
             "", method="GET", kinds=PAGE_TYPES, expected="metrics; a login page or another server?"
         )
+        return _decoded(body, rejects), kind == "application/openmetrics-text"
+
+
+def _decoded(body: bytes, rejects: Rejects) -> str:
+    """The page's text; a line that is not UTF-8 is a reject, and empty."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        lines = body.split(b"\n")
+    for nth, line in enumerate(lines):
         try:
-            return body.decode(), kind == "application/openmetrics-text"
-        except UnicodeDecodeError as error:
-            raise SourceError(self.url, 200, "the page is not UTF-8 text") from error
+            line.decode()
+        except UnicodeDecodeError:
+            rejects.add(_opening(line.decode("utf-8", "replace")), "it is not UTF-8 text")
+            lines[nth] = b""
+    return b"\n".join(lines).decode()
 
 
 def _added_labels(parts: SplitResult, host: str | None) -> dict[str, str]:

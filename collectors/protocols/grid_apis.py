@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from collectors.limits import GRID_LIMITS, Limits
 from collectors.protocols.http_client import HttpClient
-from collectors.samples import OBSERVED_AT, SourceError, Window
+from collectors.samples import END_US, FIRST_US, OBSERVED_AT, SourceError, Window, microseconds
 
 GRID_SCHEMA = pa.schema(
     [
@@ -66,16 +66,19 @@ class GridCollector:
             answer: dict[str, Any] = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise self._failed(path, f"answered broken JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise self._failed(path, f"answered a {type(answer).__name__}, expected a JSON object")
         return answer
 
     def _failed(self, path: str, reason: str) -> SourceError:
-        return SourceError(self.url + path, 200, reason)
+        return SourceError(self.url + path, 200, self.server.masked(reason))
 
     def _entries(self, path: str, answer: Any, key: str) -> list[dict[str, Any]]:
+        """The entries of an answer; one that is no object is an empty one, which has no time."""
         entries = answer.get(key) if isinstance(answer, dict) else None
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        if not isinstance(entries, list) or (entries and not any(isinstance(entry, dict) for entry in entries)):
             raise self._failed(path, f"answered no list {key!r} of objects")
-        return entries
+        return [entry if isinstance(entry, dict) else {} for entry in entries]
 
     def _check(
         self, path: str, entries: list[dict[str, Any]], time: str, value: str, number: Callable[[Any], float | None]
@@ -111,6 +114,7 @@ class ElectricityMapsCollector(GridCollector):
 
     def collect(self, window: Window) -> pa.Table:
         """Two questions, one per emission factor: the API answers one at a time."""
+        self.server.start_window()
         hours: dict[tuple[datetime | None, int], Row] = {}
         for factor in ("direct", "lifecycle"):
             # Hours that repeat stay apart, the n-th beside the n-th.
@@ -129,7 +133,7 @@ class ElectricityMapsCollector(GridCollector):
             fields |= {"start": _iso(window.start_at), "end": _iso(window.end_at), "temporalGranularity": "hourly"}
         answer = self._get(self._path, **fields)
         entries = self._entries(self._path, answer, self._list)
-        for entry in entries:
+        for entry in filter(None, entries):
             self._expect(self._path, "zone", entry.get("zone", answer.get("zone")), self._zone)
             self._expect(self._path, "emissionFactorType", entry.get("emissionFactorType", factor), factor)
         self._check(self._path, entries, "datetime", "carbonIntensity", _number)
@@ -148,6 +152,7 @@ class UkCarbonIntensityCollector(GridCollector):
 
     def collect(self, window: Window) -> pa.Table:
         """One question; the half-hour that ends where the window begins is answered too, and left out."""
+        self.server.start_window()
         period = f"{window.start_at.astimezone(UTC):%Y-%m-%dT%H:%MZ}/{window.end_at.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
         if self._region_id is None:
             path = f"/intensity/{period}"
@@ -192,6 +197,7 @@ class WattTimeCollector(GridCollector):
 
     def collect(self, window: Window) -> pa.Table:
         """The user's name and password give a token for half an hour, which the request carries."""
+        self.server.start_window()
         self._log_in()
         path = "/v3/historical"
         answer = self._get(
@@ -239,10 +245,11 @@ def _table(rows: Iterable[Row], window: Window) -> pa.Table:
 
 
 def _instant(text: Any) -> datetime | None:
-    """The UTC instant behind ISO text, or None: a time without its offset may be local and is not guessed."""
+    """The UTC instant of this century behind ISO text, or None: a time without its offset may be local and is not
+    guessed."""
     try:
         at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo is not None else None
+        return at.astimezone(UTC) if at.tzinfo is not None and FIRST_US <= microseconds(at) < END_US else None
     except (TypeError, ValueError, OverflowError):
         return None
 

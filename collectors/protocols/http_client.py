@@ -19,8 +19,12 @@ from urllib3.util import make_headers
 
 from collectors.cells import shown
 from collectors.limits import DEFAULTS, Limits
+from collectors.protocols import http_errors
+from collectors.protocols.answer_watch import AnswerWatch, Spent, watched_by
+from collectors.protocols.connections import pool_of, tls_context
 from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
 from collectors.samples import SourceError, shown_variable, url_without_secrets
+from collectors.secret_texts import FEWEST_CHARACTERS, Secrets
 
 CONNECT_SECONDS = 10.0
 # The longest pause between two attempts, also where a server's Retry-After asks for more.
@@ -33,7 +37,6 @@ _RETRIED = frozenset({429, 500, 502, 503, 504})
 _OVER_LIMIT = frozenset({413, 422})
 _FORM_HEADERS = {"content-type": "application/x-www-form-urlencoded"}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_FEWEST_SECRET_CHARACTERS = 4
 
 
 class HttpClient:
@@ -44,9 +47,10 @@ class HttpClient:
     `header_envs` maps a header, by which an API logs its users in, to the variable that holds its value.
 
     What may pass (connection errors, broken answers, 429, 5xx) is tried `attempts` times, `backoff_seconds` doubling
-    between them. A time-out is not tried again, because the server may be overloaded. `limits` bounds each answer, and
-    all answers since `start_window`. Redirects are followed only within the server, `redirects` times.
-    Whatever fails is a SourceError.
+    between them. A time-out is not tried again, because the server may be overloaded. `limits` bounds each answer from
+    the name of its server to its last byte, and all answers since `start_window`; the time in which the consumer of a
+    stream works does not count. Redirects are followed only within the server, `redirects` times. Whatever fails is a
+    SourceError.
     """
 
     def __init__(
@@ -82,15 +86,17 @@ class HttpClient:
         )
         self._redirects = redirects
         self._method = "POST"
-        self._window_bytes = 0
+        self._spent = Spent()
         # What a server may repeat in its answer and must not reach the audit; of the URL, what may be a token.
-        self._secrets = [text for _, text in self._fields if len(text) >= _FEWEST_SECRET_CHARACTERS]
-        self._secrets += filter(None, [self._parts.password])
-        self._pool: urllib3.PoolManager | None = None
+        self._secrets = Secrets()
+        for _, text in self._fields:
+            self._secrets.add(text if len(text) >= FEWEST_CHARACTERS else None)
+        self._secrets.add(self._parts.password, user=self._parts.username)
+        self._pool: urllib3.HTTPConnectionPool | None = None
 
     def start_window(self) -> None:
-        """Count the bytes of a window from here on."""
-        self._window_bytes = 0
+        """Count the bytes and seconds of a window from here on."""
+        self._spent = Spent()
 
     def ask(self, path: str, fields: Iterable[tuple[str, str]], *, method: str | None = None) -> bytes:
         """The body of a JSON answer to `path` below the root; fields are posted unless the server takes GET only."""
@@ -119,10 +125,10 @@ class HttpClient:
         retries = self._retries
         while True:
             try:
-                with self._answer(path, fields, method or self._method) as (response, deadline_seconds):
+                with self._answer(path, fields, method or self._method) as (response, watch):
                     kind = self._checked_kind(path, response, kinds, expected)
                     limit = self.limits.answer_bytes if limit_bytes is None else limit_bytes
-                    return self._body(path, response, limit, deadline_seconds), kind
+                    return self._body(path, response, limit, watch), kind
             except MayPassError as failure:
                 retries = self._next_attempt(retries, failure)
 
@@ -150,11 +156,15 @@ class HttpClient:
 
     def opening(self, answer: bytes) -> str:
         """How an answer begins, as a message may quote it: without what this side has sent as a secret."""
-        return self._without_secrets(shown(answer[:OPENING_BYTES].decode("utf-8", "replace"), OPENING_BYTES))
+        return shown(self.masked(answer[:_ERROR_TEXT_BYTES].decode("utf-8", "replace")), OPENING_BYTES)
+
+    def masked(self, text: str) -> str:
+        """A text, which may repeat what the server sent, without what this side has sent as a secret."""
+        return self._secrets.masked(text)
 
     def log_in(self, token: str) -> None:
         """Send this token, which the server itself has given, with what follows."""
-        self._secrets.append(token)
+        self._secrets.add(token)
         pool = self._opened()
         headers = urllib3.HTTPHeaderDict(pool.headers)
         headers["Authorization"] = f"Bearer {token}"
@@ -163,29 +173,27 @@ class HttpClient:
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
         if self._pool is not None:
-            self._pool.clear()
+            self._pool.close()
             self._pool = None
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
-    def _opened(self) -> urllib3.PoolManager:
+    def _opened(self) -> urllib3.HTTPConnectionPool:
         if self._pool is None:
             self._pool = self._connect()
         return self._pool
 
-    def _connect(self) -> urllib3.PoolManager:
+    def _connect(self) -> urllib3.HTTPConnectionPool:
         username, password = self._secret("username_env"), self._secret("password_env")
         if username is None and self._parts.username:
             username, password = unquote(self._parts.username), unquote(self._parts.password or "")
-            self._secrets.append(password)
+        self._secrets.add(password, user=username)
         # make_headers encodes as Latin-1: these are the bytes of UTF-8, which servers expect.
         basic = None if username is None else f"{username}:{password or ''}".encode().decode("latin-1")
         # Compressing costs the server more than the loopback saves.
         encoding = "identity" if self._parts.hostname in _LOOPBACK else "gzip"
         made = make_headers(basic_auth=basic, accept_encoding=encoding, user_agent="wattledger")
         headers = urllib3.HTTPHeaderDict(made | self._headers)
-        if basic is not None:
-            self._secrets.append(headers["Authorization"].removeprefix("Basic "))
         bearer = self._secret("bearer_env")
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer}"
@@ -194,21 +202,15 @@ class HttpClient:
         timeout = urllib3.Timeout(
             connect=min(CONNECT_SECONDS, self.limits.answer_seconds), read=self.limits.answer_seconds
         )
-        return urllib3.PoolManager(
-            num_pools=1, maxsize=1, headers=headers, timeout=timeout, retries=False, ssl_context=self._tls()
-        )
+        return pool_of(self._parts, timeout, headers, self._tls())
 
     def _tls(self) -> ssl.SSLContext | None:
         if self._parts.scheme != "https":
             return None
         try:
-            tls = ssl.create_default_context(cafile=self._secret("ca_file_env"))
-            cert_file = self._secret("cert_file_env")
-            if cert_file is not None:
-                tls.load_cert_chain(cert_file, self._secret("key_file_env"))
+            return tls_context(*map(self._secret, ("ca_file_env", "cert_file_env", "key_file_env")))
         except OSError as error:
             raise SourceError(self.url, None, f"TLS files cannot be read: {error}") from error
-        return tls
 
     def _secret(self, key: str) -> str | None:
         name = self._envs[key]
@@ -218,7 +220,7 @@ class HttpClient:
         if not value:
             raise SourceError(self.url, None, f"environment variable {shown_variable(name)} ({key}) is not set")
         if not key.endswith("_file_env"):
-            self._secrets.append(value)
+            self._secrets.add(value)
         return value
 
     # --- one attempt --------------------------------------------------------------------------------------------------
@@ -226,43 +228,54 @@ class HttpClient:
     @contextmanager
     def _answer(
         self, path: str, fields: list[tuple[str, str]], method: str
-    ) -> Iterator[tuple[urllib3.BaseHTTPResponse, float]]:
-        """A response of status 200, its body unread, and the time by which it must be whole (by `time.monotonic`).
+    ) -> Iterator[tuple[urllib3.BaseHTTPResponse, AnswerWatch]]:
+        """A response of status 200, its body unread, and the watch that ends it; SourceError for any other outcome."""
+        watch = AnswerWatch(self.limits, self._spent)
+        watch.start()
+        response = None
+        try:
+            response = self._followed(path, fields, method, watch)
+            if response.status == 405 and method == "POST":
+                self._method = "GET"
+                response.close()
+                response = self._followed(path, fields, "GET", watch)
+            if response.status != 200:
+                raise self._refusal(path, response, watch)
+            yield response, watch
+        except (HTTPError, OSError, ValueError) as error:
+            raise self._failure(path, response, error, watch) from error
+        finally:
+            # A whole answer has given its connection back already; a broken or refused one must not be used again.
+            if response is not None:
+                response.close()
+            watch.close()
 
-        SourceError for any other response, and for one that breaks off.
-        """
-        deadline_seconds = time.monotonic() + self.limits.answer_seconds
+    def _followed(
+        self, path: str, fields: list[tuple[str, str]], method: str, watch: AnswerWatch
+    ) -> urllib3.BaseHTTPResponse:
+        """The response behind the redirects within the server."""
         # Built by hand: a user's password must not travel in the request line or in urllib3's messages.
         root = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}"
-        target = root + (f"{self._parts.path.rstrip('/')}{path}" if path else self._parts.path)
+        target = f"{root}{self._parts.path.rstrip('/')}{path}" if path else f"{root}{self._parts.path}"
         for followed in range(self._redirects + 1):
-            response = self._send(path, target, fields, method)
+            response = self._send(target.removeprefix(root) or "/", fields, method, watch)
+            if watch.is_over:  # its headers may end where the watch ended them
+                response.close()
+                raise SourceError(self.url + path, None, watch.reason(has_headers=False))
             there = response.get_redirect_location()
             # Its query is ours, which _send adds.
             target = urljoin(target, there).partition("?")[0] if there else target
             if not there or followed == self._redirects or not target.startswith(f"{root}/"):
                 break
             response.close()
-        try:
-            if response.status == 405 and method == "POST":
-                response.drain_conn()
-                self._method = "GET"
-                with self._answer(path, fields, "GET") as again:
-                    yield again
-            elif response.status == 200:
-                yield response, deadline_seconds
-            else:
-                raise self._refusal(path, response, deadline_seconds)
-        except (HTTPError, OSError) as error:
-            raise self._failure(path, response.status, "the answer broke off", error) from error
-        finally:
-            # A whole answer has given its connection back already; a broken or refused one must not be used again.
-            response.close()
+        return response
 
-    def _send(self, path: str, target: str, fields: list[tuple[str, str]], method: str) -> urllib3.BaseHTTPResponse:
+    def _send(
+        self, target: str, fields: list[tuple[str, str]], method: str, watch: AnswerWatch
+    ) -> urllib3.BaseHTTPResponse:
         pool = self._opened()
         form = urlencode([*self._fields, *fields])
-        try:
+        with watched_by(watch):
             return pool.request(
                 method,
                 f"{target}?{form}" if method == "GET" and form else target,
@@ -271,35 +284,31 @@ class HttpClient:
                 preload_content=False,
                 redirect=False,
             )
-        except (HTTPError, OSError, ValueError) as error:
-            raise self._failure(path, None, "cannot be reached", error) from error
 
     def _checked_kind(
         self, path: str, response: urllib3.BaseHTTPResponse, kinds: Collection[str], expected: str
     ) -> str:
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind not in kinds:
-            text = self._without_secrets(f"answered {kind or 'without a type'}, not {expected}")
+            text = self.masked(f"answered {kind or 'without a type'}, not {expected}")
             raise SourceError(self.url + path, response.status, text)
         return kind
 
-    def _body(self, path: str, response: urllib3.BaseHTTPResponse, limit_bytes: int, deadline_seconds: float) -> bytes:
+    def _body(self, path: str, response: urllib3.BaseHTTPResponse, limit_bytes: int, watch: AnswerWatch) -> bytes:
         parts, size = [], 0
-        for part in self._parts_of(path, response):
+        for part in self._parts_of(path, response, watch):
             size += len(part)
             if size > limit_bytes:
                 raise OverLimitError(self.url + path, response.status, f"the answer is over {limit_bytes} bytes")
-            self._check_deadline(path, response, deadline_seconds)
             parts.append(part)
         return b"".join(parts)
 
     def _lines(self, path: str, fields: list[tuple[str, str]], kind: str) -> Iterator[list[bytes]]:
         """Groups of whole lines of one answer."""
-        with self._answer(path, fields, self._method) as (response, whole_by_seconds):
+        with self._answer(path, fields, self._method) as (response, watch):
             self._checked_kind(path, response, (kind,), kind)
-            deadline_seconds = whole_by_seconds
             whole, unfinished, size, unfinished_size = list[bytes](), list[bytes](), 0, 0
-            for part in self._parts_of(path, response):
+            for part in self._parts_of(path, response, watch):
                 end = part.rfind(b"\n") + 1
                 if end:
                     whole += [*unfinished, part[:end]]
@@ -310,34 +319,34 @@ class HttpClient:
                 if unfinished_size > self.limits.answer_bytes:
                     reason = f"a line is over {self.limits.answer_bytes} bytes"
                     raise OverLimitError(self.url + path, response.status, reason)
-                self._check_deadline(path, response, deadline_seconds)
                 if size >= GROUP_BYTES:
+                    watch.stop()
                     yield _split(whole)
+                    watch.start()
                     whole, size = [], 0
-                    deadline_seconds = time.monotonic() + self.limits.answer_seconds
+            watch.stop()
             if unfinished_size:
                 # A server also reports here what went wrong after its first line.
-                rest = b"".join(unfinished)[:OPENING_BYTES].decode("utf-8", "replace")
-                reason = self._without_secrets(f"the answer breaks off within a line: {rest}")
+                rest = self.masked(b"".join(unfinished)[:_ERROR_TEXT_BYTES].decode("utf-8", "replace"))
+                reason = f"the answer breaks off within a line: {rest[:OPENING_BYTES]}"
                 raise MayPassError(self.url + path, response.status, reason)
             if whole:
                 yield _split(whole)
 
-    def _parts_of(self, path: str, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    def _parts_of(self, path: str, response: urllib3.BaseHTTPResponse, watch: AnswerWatch) -> Iterator[bytes]:
         """The body as it arrives. Small parts of a compressed one: a gzip bomb costs what one part unpacks to."""
         size = 1 << 14 if response.headers.get("Content-Encoding") else 1 << 20
         # Not response.stream(): that waits until a part is full, however slowly it drips in.
         while part := response.read1(size, decode_content=True):
-            self._window_bytes += len(part)
-            if self._window_bytes > self.limits.window_bytes:
+            watch.spent.bytes += len(part)
+            if watch.spent.bytes > self.limits.window_bytes:
                 reason = f"all answers are over {self.limits.window_bytes} bytes (limits.window_bytes)"
                 raise SourceError(self.url + path, response.status, reason)
+            if watch.is_over:
+                break
             yield part
-
-    def _check_deadline(self, path: str, response: urllib3.BaseHTTPResponse, deadline_seconds: float) -> None:
-        if time.monotonic() > deadline_seconds:
-            reason = f"the answer took longer than {self.limits.answer_seconds:g} s (limits.answer_seconds)"
-            raise SourceError(self.url + path, response.status, reason)
+        if watch.is_over:  # the end may be of the watch's own making
+            raise SourceError(self.url + path, response.status, watch.reason(has_headers=True))
 
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
@@ -349,50 +358,40 @@ class HttpClient:
             attempts = len(retries.history) + 1
             reason = f"{failure.reason} ({attempts} attempts)" if attempts > 1 else failure.reason
             raise SourceError(failure.url, failure.status, reason) from failure
-        pause_seconds = failure.retry_after_seconds or retries.get_backoff_time()
-        time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
+        pause_seconds = min(failure.retry_after_seconds or retries.get_backoff_time(), LONGEST_PAUSE_SECONDS)
+        time.sleep(pause_seconds)
+        self._spent.seconds += pause_seconds
         return retries
 
-    def _failure(self, path: str, status: int | None, what: str, error: Exception) -> SourceError:
+    def _failure(
+        self, path: str, response: urllib3.BaseHTTPResponse | None, error: Exception, watch: AnswerWatch
+    ) -> SourceError:
         """Why there is no whole answer; equal failures give equal texts."""
-        reason = plain_reason(error)
-        if isinstance(error, urllib3.exceptions.ReadTimeoutError):
-            seconds = f"{self.limits.answer_seconds:g} s"
-            reason = f"timed out: no answer within {seconds} (limits.answer_seconds)"
-            return SourceError(self.url + path, status, reason)
-        text = self._without_secrets(reason if reason.startswith(what) else f"{what}: {reason}")
+        status = None if response is None else response.status
+        if watch.is_over or isinstance(error, urllib3.exceptions.ReadTimeoutError):
+            return SourceError(self.url + path, status, watch.reason(has_headers=response is not None))
+        what, reason = "cannot be reached" if response is None else "the answer broke off", plain_reason(error)
+        text = self.masked(reason if reason.startswith(what) else f"{what}: {reason}")
         kind = SourceError if isinstance(error, urllib3.exceptions.SSLError | ValueError) else MayPassError
         return kind(self.url + path, status, text)
 
-    def _refusal(self, path: str, response: urllib3.BaseHTTPResponse, deadline_seconds: float) -> SourceError:
+    def _refusal(self, path: str, response: urllib3.BaseHTTPResponse, watch: AnswerWatch) -> SourceError:
         status = response.status
         if 300 <= status < 400:
-            where = url_without_secrets(response.headers.get("Location", "nowhere"))
+            where = self.masked(url_without_secrets(response.headers.get("Location", "nowhere")))
             return SourceError(self.url + path, status, f"redirects to {where}; a login page?")
         try:
-            text = self._body(path, response, _ERROR_TEXT_BYTES, deadline_seconds)
+            text = self._body(path, response, _ERROR_TEXT_BYTES, watch)
         except OverLimitError:
             text = b""
-        kind, reason = error_of(text)
-        reason = self._without_secrets(reason)
+        kind, reason = error_of(self.masked(text.decode("utf-8", "replace")))
         if status in _OVER_LIMIT or (status == 503 and kind == "timeout"):
             return OverLimitError(self.url + path, status, reason)
         if status in _RETRIED:
             failure = MayPassError(self.url + path, status, reason)
-            failure.retry_after_seconds = self._retry_after_seconds(response)
+            failure.retry_after_seconds = http_errors.retry_after_seconds(response)
             return failure
         return SourceError(self.url + path, status, reason)
-
-    def _retry_after_seconds(self, response: urllib3.BaseHTTPResponse) -> float | None:
-        try:
-            return self._retries.get_retry_after(response)
-        except (HTTPError, ValueError, OverflowError):
-            return None
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in filter(None, self._secrets):
-            text = text.replace(secret, "***")
-        return text
 
 
 def _split(parts: list[bytes]) -> list[bytes]:

@@ -23,14 +23,22 @@ class MayPassError(SourceError):
     retry_after_seconds: float | None = None
 
 
-def error_of(body: bytes) -> tuple[str, str]:
+def error_of(body: str) -> tuple[str, str]:
     """(errorType, error) as the API writes them, or the beginning of whatever else came."""
     try:
         answer = orjson.loads(body)
         return str(answer.get("errorType", "")), str(answer["error"])[:500]
     except (orjson.JSONDecodeError, AttributeError, KeyError):
-        text = " ".join(body[:OPENING_BYTES].decode("utf-8", "replace").split())
+        text = " ".join(body[:OPENING_BYTES].split())
         return "", f"refused: {text}" if text else "refused"
+
+
+def retry_after_seconds(response: urllib3.BaseHTTPResponse) -> float | None:
+    """How long the server asks to wait; None where it does not, or writes no time."""
+    try:
+        return urllib3.Retry().get_retry_after(response)
+    except (urllib3.exceptions.HTTPError, ValueError, OverflowError):
+        return None
 
 
 def plain_reason(error: Exception) -> str:

@@ -21,6 +21,7 @@ import orjson
 import pyarrow as pa
 
 from collectors.limits import DEFAULTS, Limits
+from collectors.protocols.family_listing import NAMES, FamilyListing
 from collectors.protocols.http_client import HttpClient
 from collectors.protocols.http_errors import OverLimitError
 from collectors.protocols.matrix import Matrix, data_of, metric_of, parse_export, parse_matrix
@@ -30,17 +31,15 @@ from collectors.series import SeriesRegister
 FIRST_CHUNK_MS = 3_600_000
 SHORTEST_CHUNK_MS = 1_000
 LONGEST_CHUNK_MS = 86_400_000
+DAY_US = 86_400_000_000
 # A chunk may double while answers stay below this and no limit was met, so that quiet metrics cost few requests.
 SMALL_BODY_BYTES = 4 << 20
 # One millisecond of one metric: a few series, if any.
 PROBE_BYTES = 1 << 20
 
 EXPORT = "/api/v1/export"
-NAMES = "/api/v1/label/__name__/values"
 EXPORT_KIND = "application/stream+json"
 
-# Where in the window to look for series of unknown families: most live at its end.
-_ALIVE_AT = (1.0, 0.75, 0.5, 0.25, 0.0)
 # Words with which many programs begin their metrics: they identify no exporter, and node_ alone has hundreds.
 _COMMON_WORDS = ("e2e", "generation", "input", "node", "num", "output", "process", "prompt", "request", "time")
 _COMMON = frozenset(f"{word}_" for word in _COMMON_WORDS)
@@ -71,6 +70,7 @@ class PrometheusCollector:
         self.source = source
         self.limits = limits
         self.server = HttpClient(url, limits=limits, **server)
+        self._listing = FamilyListing(url, matchers, limits, **server)
         self._matchers = tuple(matchers)
 
     @property
@@ -86,10 +86,11 @@ class PrometheusCollector:
             samples_of = self._exported if self._has_export(window) else self._selected
             for metric in sorted(families if names is None else names & families.keys()):
                 yield from samples_of(window, families[metric], register)
-            if names is not None:
-                self._count_unknown(window, names - families.keys(), register)
+            is_day = window.end_us - window.start_us >= DAY_US
+            self._listing.note(window, (names or set()) - families.keys(), families, register, is_day=is_day)
         except SourceError as error:
-            raise type(error)(error.url, error.status, f"{error.reason}; window {window}") from error
+            reason = f"{self.server.masked(error.reason)}; window {window}"
+            raise type(error)(error.url, error.status, reason) from error
         finally:
             self.server.close()
 
@@ -228,23 +229,6 @@ class PrometheusCollector:
             reason = f"answered {self.server.opening(body)}, expected a list of metric names in 'data'"
             raise SourceError(self.url + NAMES, 200, reason)
         return set(names)
-
-    def _count_unknown(self, window: Window, names: set[str], register: SeriesRegister) -> None:
-        """Report to the register the names that are not landed, with how many series were alive at some instant."""
-        for share in _ALIVE_AT:
-            if not names:
-                return
-            at_ms = (window.start_us + round((window.end_us - window.start_us) * share)) // 1000 - (share == 1.0)
-            pattern = json.dumps("|".join(re.escape(name) for name in sorted(names)))
-            try:
-                body = self._query(f"count by (__name__) ({self._selector(f'__name__=~{pattern}')})", at_ms)
-                counts: Any = data_of(orjson.loads(body))
-                for one in counts["result"]:
-                    register.unknown(one["metric"]["__name__"], int(float(one["value"][1])))
-                    names = names - {one["metric"]["__name__"]}
-            except (SourceError, ValueError, KeyError, TypeError):
-                # An audit of what is not landed must not lose the samples that are.
-                return
 
 
 def _milliseconds(window: Window) -> tuple[int, int]:

@@ -6,383 +6,98 @@ which column is what.
 
 from __future__ import annotations
 
-import csv
-import gzip
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
-import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from collectors import cells
-from collectors.cells import NO_TIME
-from collectors.samples import Batch, Family, SourceError, Window, sample_batch
+from collectors.protocols.file_batches import record_batches
+from collectors.protocols.mapped_files import FileMapping, Key, MappedFile
+from collectors.rows import BAD_ROWS_RATIO, Rejects
+from collectors.samples import Batch, Family, SourceError, Window
 from collectors.series import SeriesRegister
 from collectors.text_files import paths_of
-
-CSV_BLOCK_BYTES = 8 << 20
-HEADER_CHARACTERS = 1 << 16
-PARQUET_BATCH_ROWS = 1 << 18
-
-_LABEL = pa.dictionary(pa.int32(), pa.string())
-_Key = tuple[str | None, ...]  # the cells of one row in the text columns
-
-
-@dataclass(frozen=True)
-class FileMapping:
-    """Which column of a file is what. ValueError unless it is either wide (`values`) or long (`metric` and `value`).
-
-    `path` is a .csv, .csv.gz or .parquet file, or a glob of such. `time` is a timestamp, ISO text (without an offset
-    it is UTC), or a number of `time_unit` since the epoch. `labels` maps label name to column; `labels_json` names a
-    column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps metric to column.
-    """
-
-    path: str
-    time: str
-    time_unit: cells.TimeUnit | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    constant_labels: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, str] = field(default_factory=dict)
-    metric: str | None = None
-    labels_json: str | None = None
-    value: str | None = None
-
-    def __post_init__(self) -> None:
-        if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
-            raise ValueError(f"{self.path}: a file maps either values, or metric and value")
-        if self.time_unit not in (None, *cells.US_PER):
-            raise ValueError(f"{self.path}: time_unit is one of {', '.join(cells.US_PER)}, got {self.time_unit!r}")
-
-    @property
-    def text_columns(self) -> list[str]:
-        """Columns whose distinct values are few: they are read as dictionaries."""
-        return [c for c in dict.fromkeys([self.metric, self.labels_json, *self.labels.values()]) if c]
-
-    @property
-    def columns(self) -> list[str]:
-        """Every column that is read, each once."""
-        return list(dict.fromkeys([self.time, *self.text_columns, *self.value_columns]))
-
-    @property
-    def value_columns(self) -> list[str]:
-        """Columns of numbers, each once."""
-        return [self.value] if self.value else list(dict.fromkeys(self.values.values()))
 
 
 class FilesCollector:
     """Reads the mapped files in the order given, in record batches: memory does not grow with the files.
 
     Rows without a readable time are counted as rejects of their series in the window of the row before them; text
-    where a number belongs is landed as NaN, which is a reject too; an empty value is no sample. Rows that cannot be
-    given to a series (a wrong number of fields, labels that are no JSON) are counted in `register.unreadable_rows`.
-    A missing file or column is a SourceError, as is a file that breaks off, and one that does not hold what its mapping
-    states: no time in any row, text in every cell of a column of values, no metric of the catalogue.
+    where a number belongs is landed as NaN, which is a reject too; an empty value is no sample.
+
+    Rows without a time, with a wrong number of fields or with labels that are no JSON are also counted in
+    `register.rejects`, and so is a file that breaks off (what came before is kept) or that does not hold what its
+    mapping states: no such column, no time in any row, text in every cell of a column of values. SourceError where more
+    than `bad_rows_ratio` of the rows, or every file, is refused, and where no metric is of the catalogue.
     """
 
-    def __init__(self, source: str, files: Sequence[FileMapping]) -> None:
+    def __init__(self, source: str, files: Sequence[FileMapping], bad_rows_ratio: float = BAD_ROWS_RATIO) -> None:
         self.source = source
         self.files = tuple(files)
+        self.bad_rows_ratio = bad_rows_ratio
 
     def collect(self, window: Window, families: Mapping[str, Family], register: SeriesRegister) -> Iterator[Batch]:
         """Batches of the samples in the window, in file order; SourceError names file, column and what there is."""
-        unknown: dict[str, set[_Key]] = {}
-        files = []
+        unknown: dict[str, set[Key]] = {}
+        files: list[MappedFile] = []
+        refusals: list[SourceError] = []
+        rejects = register.rejects = Rejects(self.bad_rows_ratio)
         for mapping in self.files:
             for path in paths_of(mapping.path):
-                file = _File(path, mapping, window, families=families, register=register, unknown=unknown)
-                try:
-                    for batch in _record_batches(file):
-                        yield from file.batches(batch)
-                except (OSError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
-                    raise SourceError(path, None, f"cannot be read: {error}") from error
-                file.check()
+                file = MappedFile(path, mapping, window, families=families, register=register, unknown=unknown)
                 files.append(file)
+                refusal = yield from _samples_of(file, rejects)
+                refusals += [refusal] if refusal else []
+        if refusals and len(refusals) == len(files):
+            raise refusals[0]
+        rejects.check(", ".join(dict.fromkeys(mapping.path for mapping in self.files)))
         for metric, series in unknown.items():
             register.unknown(metric, len(series))
         if unknown and not any(file.has_known_metric for file in files):
             raise _nothing_known(files, next(iter(unknown)))
 
 
-def _nothing_known(files: Sequence[_File], metric: str) -> SourceError:
+def _samples_of(file: MappedFile, rejects: Rejects) -> Generator[Batch, None, SourceError | None]:
+    """The samples of a file, as far as it can be read; why it was refused, if it was. What else goes wrong, such as too
+    many series in the window, is no fault of the file."""
+    batches = _timed_batches(file)
+    while True:
+        try:
+            found = next(batches, None)
+        except SourceError as refusal:
+            rejects.add(refusal.url, refusal.reason)
+            return None if file.has_rows else refusal
+        if found is None:
+            break
+        try:
+            yield from file.batches(*found)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            unread = SourceError(file.path, None, f"cannot be read: {error}")
+            rejects.add(unread.url, unread.reason)
+            return unread
+    try:
+        file.check()
+    except SourceError as refusal:
+        # Rows without a time are counted already.
+        rejects.add(refusal.url, refusal.reason, rows=0 if file.is_untimed else 1)
+        return refusal
+    return None
+
+
+def _timed_batches(file: MappedFile) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """The rows of a file with their times. SourceError where it cannot be read, also when some rows were."""
+    try:
+        for rows in record_batches(file):
+            yield rows, file.times_us(rows)
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, ValueError, KeyError) as error:
+        raise SourceError(file.path, None, f"cannot be read: {error}") from error
+
+
+def _nothing_known(files: Sequence[MappedFile], metric: str) -> SourceError:
     """All that came is of families that the catalogue lacks: more likely the wrong column than nothing to land."""
     file = next(file for file in files if file.has_unknown_metric)
     where = f"column {file.mapping.metric!r} names" if file.mapping.metric else "values names"
     reason = f"{where} no metric of the catalogue; the first is {cells.shown(metric)}"
     return SourceError(file.path, None, f"{reason}, expected one of dbt_project/seeds/metric_catalog.csv")
-
-
-class _File:
-    """One file: its record batches become samples. Remembers series ids, the last readable time, what was never found.
-
-    `skipped_rows` is set where rows were not read because their times are outside the window.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        mapping: FileMapping,
-        window: Window,
-        *,
-        families: Mapping[str, Family],
-        register: SeriesRegister,
-        unknown: dict[str, set[_Key]],
-    ) -> None:
-        self.path = path
-        self.mapping = mapping
-        self.window = window
-        self.register = register
-        self.skipped_rows = False
-        self.has_known_metric = False
-        self.has_unknown_metric = False
-        # Column of the mapping -> the file's own name of it.
-        self.columns: dict[str, str] = {}
-        self._families = families
-        self._unknown = unknown
-        self._ids: dict[tuple[str, _Key], int | None] = {}
-        self._unreadable: set[_Key] = set()
-        self._last_us = NO_TIME
-        self._has_rows = False
-        self._first_time: object = None
-        # Column -> its first cell that is no number, of the columns in which no number was found so far.
-        self._numberless: dict[str, str | None] = dict.fromkeys(mapping.value_columns)
-
-    def batches(self, rows: pa.RecordBatch) -> Iterator[Batch]:
-        mapping = self.mapping
-        times_us = self._times_us(rows.column(mapping.time))
-        self._look_for_numbers(rows)
-        is_timed = times_us != NO_TIME
-        placed_us = times_us if is_timed.all() else self._placed(times_us, is_timed)
-        self._last_us = int(placed_us[-1])
-        is_inside = (placed_us >= self.window.start_us) & (placed_us < self.window.end_us)
-        if not is_inside.any():
-            return
-        if not is_inside.all():
-            rows, times_us, is_timed = rows.filter(pa.array(is_inside)), times_us[is_inside], is_timed[is_inside]
-        codes, keys = cells.distinct(rows, mapping.text_columns)
-        if mapping.metric and mapping.value:
-            at = mapping.text_columns.index(mapping.metric)
-            yield from self._samples(rows, mapping.value, codes, [(key[at] or "", key) for key in keys], times_us)
-        else:
-            for metric, column in mapping.values.items():
-                yield from self._samples(rows, column, codes, [(metric, key) for key in keys], times_us)
-        unreadable = [code for code, key in enumerate(keys) if key in self._unreadable]
-        if unreadable and mapping.labels_json:
-            key = dict(zip(mapping.text_columns, keys[unreadable[0]], strict=True))
-            first = (
-                f"column {mapping.labels_json!r} holds {cells.shown(key[mapping.labels_json])}, expected a JSON object"
-            )
-            self.register.unreadable(int(np.isin(codes, unreadable).sum()), f"{self.path}: {first}")
-
-    def check(self) -> None:
-        """SourceError where the whole file holds no time, or a column of values text and no number."""
-        mapping = self.mapping
-        if self.skipped_rows or not self._has_rows:
-            return
-        if self._last_us == NO_TIME:
-            first, expected = self._first_time, cells.expected_time(self._first_time, mapping.time_unit)
-            reason = f"column {mapping.time!r} holds no time; the first value is {cells.shown(first)}, {expected}"
-            raise SourceError(self.path, None, reason)
-        for column, first in self._numberless.items():
-            if first is not None:
-                reason = f"column {column!r} holds no number; the first value is {cells.shown(first)}"
-                fix = "Correct `value` in the fleet file" if mapping.value else "Correct `values` in the fleet file"
-                raise SourceError(self.path, None, f"{reason}, expected a number such as 312.5. {fix}")
-
-    def _times_us(self, column: pa.Array) -> np.ndarray:
-        if not self._has_rows:
-            self._has_rows, self._first_time = True, column[0].as_py()
-        try:
-            return cells.times_us(column, self.mapping.time_unit)
-        except TypeError as unreadable:
-            reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms or us)"
-            raise SourceError(self.path, None, reason) from unreadable
-
-    def _look_for_numbers(self, rows: pa.RecordBatch) -> None:
-        """In every row, also outside the window: a meter may be silent for a day, a column of names stays one."""
-        for column, first in list(self._numberless.items()):
-            held = rows.column(column)
-            is_text = cells.is_text(held)
-            has_number, text = cells.numbers_and_texts(held, self._unit(column)) if is_text else (True, None)
-            if has_number:
-                del self._numberless[column]
-            elif first is None:
-                self._numberless[column] = text
-
-    def _unit(self, column: str) -> str | None:
-        return cells.unit_of(self.columns.get(column, column))
-
-    def _placed(self, times_us: np.ndarray, is_timed: np.ndarray) -> np.ndarray:
-        """Times with those that are missing taken from the row before, or, at the file's start, after."""
-        before = np.maximum.accumulate(np.where(is_timed, np.arange(len(times_us)), -1))
-        placed = np.where(before >= 0, times_us[before], self._last_us)
-        if is_timed.any():
-            placed[placed == NO_TIME] = times_us[is_timed.argmax()]
-        return placed
-
-    def _samples(
-        self,
-        rows: pa.RecordBatch,
-        column: str,
-        codes: np.ndarray,
-        keys: list[tuple[str, _Key]],
-        times_us: np.ndarray,
-    ) -> Iterator[Batch]:
-        values, is_present = cells.numbers(rows.column(column), self._unit(column))
-        families = [self._families.get(metric) for metric, _ in keys]
-        ids_of_codes = np.array([self._series_id(metric, key) or 0 for metric, key in keys], dtype=np.int64)
-        ids = ids_of_codes[codes]
-        for stream in sorted({family.stream for family in families if family}):
-            is_stream = np.array([family is not None and family.stream == stream for family in families])
-            is_stream &= ids_of_codes != 0
-            keep = is_present & (times_us != NO_TIME)
-            if not is_stream.all():
-                keep &= is_stream[codes]
-            chosen = (ids, times_us, values) if keep.all() else (ids[keep], times_us[keep], values[keep])
-            if len(chosen[0]):
-                samples = sample_batch(*chosen)
-                self.register.observe(samples)
-                yield Batch(stream, samples)
-        for series_id, rejected in zip(*np.unique(ids[times_us == NO_TIME], return_counts=True), strict=True):
-            if series_id:
-                self.register.reject(int(series_id), int(rejected))
-
-    def _series_id(self, metric: str, key: _Key) -> int | None:
-        """The series of a metric and its text columns; None where the catalogue or the labels do not give one."""
-        if (metric, key) in self._ids:
-            return self._ids[metric, key]
-        family, labels = self._families.get(metric), self._labels(key)
-        self.has_known_metric |= family is not None
-        if family is None:
-            self.has_unknown_metric = True
-            self._unknown.setdefault(metric, set()).add(key)
-        elif labels is None:
-            self._unreadable.add(key)
-        found = None if family is None or labels is None else self.register.series_id(family, labels)
-        self._ids[metric, key] = found
-        return found
-
-    def _labels(self, key: _Key) -> dict[str, str] | None:
-        mapping = self.mapping
-        by_column = dict(zip(mapping.text_columns, key, strict=True))
-        labels = {label: by_column[column] or "" for label, column in mapping.labels.items()}
-        if mapping.labels_json:
-            try:
-                found = orjson.loads(by_column[mapping.labels_json] or "{}")
-                labels |= {str(name): str(value) for name, value in found.items() if value is not None}
-            except (orjson.JSONDecodeError, AttributeError):
-                return None
-        return {**labels, **mapping.constant_labels}
-
-
-def _record_batches(file: _File) -> Iterator[pa.RecordBatch]:
-    if file.path.endswith(".parquet"):
-        return _parquet_batches(file)
-    if file.path.endswith((".csv", ".csv.gz")):
-        return _csv_batches(file)
-    raise SourceError(file.path, None, "not a .csv, .csv.gz or .parquet file")
-
-
-def _found_columns(file: _File, present: Sequence[str]) -> dict[str, str]:
-    """Column of the mapping -> the file's own, which may have spaces around it; SourceError where one is missing."""
-    by_bare_name = {name.strip(): name for name in reversed(present)}
-    found: dict[str, str] = {}
-    for column in file.mapping.columns:
-        name = column if column in present else by_bare_name.get(column)
-        if name is None:
-            raise SourceError(file.path, None, f"no column {column!r}; there are {', '.join(map(repr, present))}")
-        found[column] = name
-    return found
-
-
-def _csv_batches(file: _File) -> Iterator[pa.RecordBatch]:
-    path, mapping = file.path, file.mapping
-    opened = gzip.open if path.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        file.columns = _found_columns(file, _header(path, text.read(HEADER_CHARACTERS + 1)))
-
-    def skip(row: pa_csv.InvalidRow) -> str:
-        got = f"{cells.shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
-        file.register.unreadable(1, f"{path}: {got}")
-        return "skip"
-
-    # Everything is read as text: one bad cell must lose its row, not the file.
-    names = file.columns
-    types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
-    spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]
-    with (
-        pa.input_stream(path, compression="gzip" if path.endswith(".gz") else None) as stream,
-        pa_csv.open_csv(
-            stream,
-            read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-            parse_options=pa_csv.ParseOptions(invalid_row_handler=skip),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=types,
-                include_columns=[names[c] for c in mapping.columns],
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        ) as reader,
-    ):
-        for batch in reader:
-            if batch.num_rows:
-                yield _unspaced(batch.rename_columns(mapping.columns), spaced)
-
-
-def _header(path: str, opening: str) -> list[str]:
-    """The columns of a CSV that begins so. SourceError where they do not end within HEADER_CHARACTERS."""
-    # With their ends: a line end may be part of a quoted name.
-    lines = opening[:HEADER_CHARACTERS].splitlines(keepends=True)
-    reader = csv.reader(lines)
-    try:
-        columns = next(reader, [])
-    except csv.Error as error:
-        raise SourceError(path, None, f"cannot be read: its header: {error}") from error
-    if len(opening) > HEADER_CHARACTERS and reader.line_num == len(lines):
-        reason = (
-            f"its header does not end within {HEADER_CHARACTERS:,} characters; it begins with {cells.shown(opening)}"
-        )
-        raise SourceError(path, None, f"{reason}. Is it a CSV with a line of column names, and its quotes closed?")
-    return columns
-
-
-def _unspaced(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """`a, b` is how some programs separate: the space is not part of a label."""
-    for column in columns:
-        held = rows.column(column)
-        texts = pa.DictionaryArray.from_arrays(held.indices, pc.utf8_ltrim_whitespace(held.dictionary))
-        rows = rows.set_column(rows.schema.get_field_index(column), column, texts)
-    return rows
-
-
-def _parquet_batches(file: _File) -> Iterator[pa.RecordBatch]:
-    path, mapping = file.path, file.mapping
-    with pq.ParquetFile(path) as opened:
-        metadata, schema = opened.metadata, opened.schema_arrow
-    missing = [column for column in mapping.columns if column not in schema.names]
-    if missing:
-        raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}")
-    texts = [column for column in mapping.text_columns if not pa.types.is_nested(schema.field(column).type)]
-    # Buffering ahead, Arrow's default, would hold every chosen row group in memory by the end.
-    with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, pre_buffer=False) as opened:
-        groups = [group for group in range(opened.num_row_groups) if _may_hold(opened, group, mapping, file.window)]
-        file.skipped_rows = len(groups) < opened.num_row_groups
-        yield from opened.iter_batches(PARQUET_BATCH_ROWS, row_groups=groups, columns=mapping.columns, use_threads=True)
-
-
-def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Window) -> bool:
-    """Whether a row group may hold samples of the window, by the statistics of its time column."""
-    columns = (file.metadata.row_group(group).column(i) for i in range(file.metadata.num_columns))
-    times = next((column for column in columns if column.path_in_schema == mapping.time), None)
-    if times is None or times.statistics is None or not times.statistics.has_min_max:
-        return True
-    kind = file.schema_arrow.field(mapping.time).type
-    if not pa.types.is_timestamp(kind) and (mapping.time_unit is None or pa.types.is_string(kind)):
-        return True
-    first_us, last_us = cells.times_us(pa.array([times.statistics.min, times.statistics.max], kind), mapping.time_unit)
-    # Rows without a time do not show in the bounds, so a group that has some is read.
-    is_whole = times.statistics.has_null_count and times.statistics.null_count == 0
-    return not is_whole or (first_us < window.end_us and last_us >= window.start_us)

@@ -13,14 +13,15 @@ import orjson
 
 from collectors.records.request_records import (
     FileCollector,
-    Reject,
-    amount,
     between,
     instant_us,
     key_hash,
+    seconds,
     text,
     usage_tokens,
+    usd,
 )
+from collectors.rows import Reject, Rejects, is_object
 from collectors.text_files import lines
 
 # The paths in an OpenAI-compatible server's own answers: a file of these is read without any mapping.
@@ -51,22 +52,24 @@ class AccessLogCollector(FileCollector):
         self._time_unit = time_unit
         self._places = {name: place.split(".") for name, place in (USUAL | dict(columns or {})).items()}
 
-    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+    def read(
+        self, path: str, rejects: Rejects
+    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines of a file."""
-        return numbered_lines(path), self._request
+        return numbered_lines(path, rejects), self._request
 
     def _request(self, line: bytes) -> dict[str, Any]:
         held = json_object(line)
         fields = {name: _at(held, place) for name, place in self._places.items()}
         started_us = instant_us(fields.get("started_at"), "started_at", self._time_unit)
         ended_us = instant_us(fields.get("ended_at"), "ended_at", self._time_unit)
-        seconds = _seconds(fields, "duration")
-        if started_us is None and ended_us is not None and seconds is not None:
-            started_us = ended_us - round(seconds * 1e6)  # nginx and Envoy stamp the end
+        took = _seconds(fields, "duration")
+        if started_us is None and ended_us is not None and took is not None:
+            started_us = ended_us - round(took * 1e6)  # nginx and Envoy stamp the end
         if started_us is None:
             raise Reject(f"started_at: there is nothing at {'.'.join(self._places['started_at'])}")
-        if ended_us is None and seconds is not None:
-            ended_us = started_us + round(seconds * 1e6)
+        if ended_us is None and took is not None:
+            ended_us = started_us + round(took * 1e6)
         status = text(fields.get("status"), "status")
         return {
             "request_id": text(fields.get("request_id"), "request_id"),
@@ -78,14 +81,14 @@ class AccessLogCollector(FileCollector):
             "is_ok": is_ok(status),
             **{name: text(fields.get(name), name) for name in ("model", "engine", "api_base", "team", "tenant")},
             "key_hash": key_hash(fields.get("key"), "key"),
-            "spend_usd": amount(fields.get("spend_usd"), "spend_usd"),
+            "spend_usd": usd(fields.get("spend_usd"), "spend_usd"),
             **usage_tokens(fields.get("usage")),
         }
 
 
-def numbered_lines(path: str) -> Iterator[tuple[str, bytes]]:
+def numbered_lines(path: str, rejects: Rejects) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line of a file that is not blank."""
-    return ((f"{path}:{number}", line) for number, line in lines(path))
+    return ((f"{path}:{number}", line) for number, line in lines(path, rejects))
 
 
 def json_object(line: bytes) -> Mapping[str, Any]:
@@ -94,9 +97,7 @@ def json_object(line: bytes) -> Mapping[str, Any]:
         held = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise Reject(f"is not JSON: {error}") from None
-    if not isinstance(held, dict):
-        raise Reject(f"is a {type(held).__name__}, expected an object")
-    return held
+    return is_object(held)
 
 
 def is_ok(status: str | None) -> bool | None:
@@ -112,9 +113,8 @@ def is_ok(status: str | None) -> bool | None:
 
 
 def _seconds(fields: Mapping[str, Any], name: str) -> float | None:
-    seconds = amount(fields.get(f"{name}_seconds"), f"{name}_seconds")
-    milliseconds = amount(fields.get(f"{name}_ms"), f"{name}_ms")
-    return seconds if milliseconds is None else milliseconds / 1000
+    of_milliseconds = seconds(fields.get(f"{name}_ms"), f"{name}_ms", 1e3)
+    return seconds(fields.get(f"{name}_seconds"), f"{name}_seconds") if of_milliseconds is None else of_milliseconds
 
 
 def _at(held: Any, place: list[str]) -> Any:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from collectors.records.request_records import FileCollector, Reject, checked_tokens, instant_us, tokens
+from collectors.records.request_records import FileCollector, checked_tokens, instant_us, tokens
+from collectors.rows import Reject, Rejects
 from collectors.samples import SourceError
 from collectors.text_files import lines
 
@@ -21,10 +22,15 @@ class AzureTraceCollector(FileCollector):
 
     source_kind, inside = "azure_trace", "*.csv"
 
-    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+    def read(
+        self, path: str, rejects: Rejects
+    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines behind the header; a file without a column is a SourceError."""
-        held = lines(path)
-        places = _places(path, next(held, (1, b""))[1])
+        held = lines(path, rejects)
+        header = next(held, None)
+        if header is None:
+            return iter(()), partial(_request, [])
+        places = _places(path, header[1])
         return ((f"{path}:{number}", line) for number, line in held), partial(_request, places)
 
 

@@ -12,22 +12,23 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from collectors.cells import shown
+from collectors.limits import RECORD_LIMITS, Limits
+from collectors.protocols import postgresql_uris
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.request_records import (
     Batches,
     FileCollector,
-    Reject,
-    Rejects,
-    amount,
     between,
     checked_tokens,
     instant_us,
     key_hash,
-    requests_of,
     text,
     tokens,
+    usd,
 )
-from collectors.samples import SourceError, Window, url_without_secrets
+from collectors.rows import Reject, Rejects, readable
+from collectors.samples import SourceError, Window
 
 TABLE = '"LiteLLM_SpendLogs"'
 # Columns of the table that we read, of its schema.prisma. Those of OPTIONAL came with later versions of LiteLLM.
@@ -36,6 +37,8 @@ COLUMNS = (
     "completionStartTime", "model", "api_base", "user", "team_id", "end_user", "cache_hit", "metadata",
 )  # fmt: skip
 OPTIONAL = ("status",)
+# The driver reads no JSON, and of a time that Python does not have (infinity, year 20000) the whole answer fails.
+AS_TEXT = ("metadata", "startTime", "endTime", "completionStartTime")
 
 
 class LiteLLMFileCollector(FileCollector):
@@ -43,27 +46,31 @@ class LiteLLMFileCollector(FileCollector):
 
     source_kind, inside = "litellm", "*.jsonl*"
 
-    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+    def read(
+        self, path: str, rejects: Rejects
+    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines of a file."""
-        return numbered_lines(path), lambda line: litellm_request(json_object(line))
+        return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line))
 
 
 class LiteLLMPostgresCollector:
     """Reads the spend log from the proxy's own database, through a COPY that streams: memory does not grow with it.
 
     `dsn_env` names the environment variable that holds the connection URI; a user that may only SELECT the table is
-    enough.
+    enough. libpq has no time limit for an answer: whoever waits for the batches keeps to `limits.window_seconds`, and
+    the server ends the statement then.
     """
 
-    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any], limits: Limits = RECORD_LIMITS) -> None:
         self.source = source
         self.dsn_env = dsn_env
         self.constants = constants
+        self.limits = limits
 
     @property
     def url(self) -> str:
         """Where the database is, as it may be logged."""
-        return url_without_secrets(os.environ.get(self.dsn_env, ""))
+        return postgresql_uris.shown(os.environ.get(self.dsn_env, ""), self.dsn_env)
 
     def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Batches of the requests that began in the window. A database that refuses is a SourceError."""
@@ -72,20 +79,24 @@ class LiteLLMPostgresCollector:
 
         batches = Batches(window, "litellm_postgres", self.constants)
         try:
-            with dbapi.connect(os.environ[self.dsn_env]) as connection, connection.cursor() as cursor:
+            uri = postgresql_uris.with_parameters(os.environ[self.dsn_env])
+            with dbapi.connect(uri) as connection, connection.cursor() as cursor:
                 cursor.execute("set timezone to 'UTC'")
+                cursor.execute("set datestyle to 'ISO'")
+                cursor.execute(f"set statement_timeout to '{int(self.limits.window_seconds * 1000)}ms'")
                 cursor.execute(self._select(_present(cursor), window))
                 rows = (
                     (f"{TABLE} request_id {held['request_id']!r}", held)
                     for batch in cursor.fetch_record_batch()
                     for held in batch.to_pylist()
                 )
-                for request in requests_of(self.url, rows, litellm_request, rejects):
+                for request in readable(rows, litellm_request, rejects):
                     yield from batches.add(request)
         except Error as refusal:
-            reason = str(refusal).replace(os.environ[self.dsn_env], "<the connection URI>")[:1000]
+            reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
             raise SourceError(self.url, None, reason) from None
         yield from batches.rest()
+        rejects.check(self.url)
 
     def _select(self, present: list[str], window: Window) -> str:
         if not present:
@@ -96,7 +107,7 @@ class LiteLLMPostgresCollector:
         # Prisma's DateTime is a timestamp without time zone, in UTC.
         start, end = (at.replace(tzinfo=None).isoformat() for at in (window.start_at, window.end_at))
         chosen = [
-            f'"{column}"::text as "{column}"' if column == "metadata" else f'"{column}"'
+            f'"{column}"::text as "{column}"' if column in AS_TEXT else f'"{column}"'
             for column in (*COLUMNS, *(column for column in OPTIONAL if column in present))
         ]
         return (
@@ -126,7 +137,7 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
     is_cached = str(held.get("cache_hit")).lower() == "true"
     counted = _tokens(held, metadata)
     # LiteLLM writes 0 for a model that it has no price for; only its own cache answers for nothing.
-    spend = amount(_either(held, "spend", "response_cost"), "spend")
+    spend = usd(_either(held, "spend", "response_cost"), "spend")
     return {
         "request_id": text(_either(held, "request_id", "id"), "request_id"),
         "started_at": started_us,
@@ -180,7 +191,7 @@ def _metadata(held: Any) -> Mapping[str, Any]:
         try:
             held = orjson.loads(held)
         except orjson.JSONDecodeError:
-            raise Reject(f"metadata: is not JSON: {held[:40]!r}") from None
+            raise Reject(f"metadata: is not JSON: {shown(held, 40)}") from None
     return held if isinstance(held, dict) else {}
 
 

@@ -13,18 +13,21 @@ from typing import Any
 
 import orjson
 
+from collectors.cells import shown
 from collectors.records.access_logs import json_object, numbered_lines
 from collectors.records.request_records import (
+    TEXT_CHARACTERS,
     FileCollector,
-    Reject,
-    amount,
     between,
     checked_tokens,
+    concurrency,
     instant_us,
+    seconds,
     text,
     tokens,
     usage_tokens,
 )
+from collectors.rows import Reject, Rejects
 from collectors.samples import SourceError
 from collectors.text_files import before_glob, document
 
@@ -40,10 +43,12 @@ class AIPerfCollector(FileCollector):
 
     source_kind, inside = "aiperf", "profile_export.jsonl"
 
-    def read(self, path: str) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
-        """The records of a run."""
+    def read(
+        self, path: str, rejects: Rejects
+    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+        """The records of a run. What its summary has and cannot be is a reject, and unknown."""
         name = f"{self.source}/{run_name(self.path, path)}"
-        return numbered_lines(path), partial(_aiperf_request, name, _run_of(path))
+        return numbered_lines(path, rejects), partial(_aiperf_request, name, _run_of(path, rejects))
 
 
 def _aiperf_request(run_name: str, run: Mapping[str, Any], line: bytes) -> dict[str, Any]:
@@ -58,9 +63,10 @@ def _aiperf_request(run_name: str, run: Mapping[str, Any], line: bytes) -> dict[
     error = record.get("error")
     failed = bool(error) or metadata.get("was_cancelled") is True
     phase = metadata.get("phase_name") or metadata.get("benchmark_phase")
+    phase = text(phase, "phase") if isinstance(phase, str) else None
     is_warmup = "warmup" in (metadata.get("benchmark_phase"), metadata.get("phase_kind"))
     # A run whose phase has no name of its own has its folder's name.
-    named = isinstance(phase, str) and phase != "profiling"
+    named = phase not in (None, "profiling")
     return {
         "request_id": text(metadata.get("x_request_id"), "metadata.x_request_id"),
         "window_id": None if is_warmup else f"{run_name}/{phase}" if named else run_name,
@@ -94,13 +100,13 @@ def _aiperf_tokens(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metric_seconds(metrics: Mapping[str, Any], name: str) -> float | None:
-    value = amount(_value(metrics, name), name)
+    value = _value(metrics, name)
     if value is None:
         return None
     unit = metrics[name].get("unit") if isinstance(metrics[name], dict) else None
-    if unit not in _PER_SECOND:
-        raise Reject(f"{name}: got the unit {unit!r}, expected one of {', '.join(_PER_SECOND)}")
-    return value / _PER_SECOND[unit]
+    if not isinstance(unit, str) or unit not in _PER_SECOND:
+        raise Reject(f"{name}: got the unit {shown(unit)}, expected one of {', '.join(_PER_SECOND)}")
+    return seconds(value, name, _PER_SECOND[unit])
 
 
 def _value(metrics: Mapping[str, Any], name: str) -> Any:
@@ -110,42 +116,64 @@ def _value(metrics: Mapping[str, Any], name: str) -> Any:
 
 def _status(error: Any) -> str:
     if isinstance(error, dict):
-        code = error.get("code") or error.get("type") or "error"
-        return str(code)[:100]
+        code = error.get("code") or error.get("type")
+        return str(code)[:100] if isinstance(code, str | int) else "error"
     return "cancelled"
 
 
-def _run_of(path: str) -> dict[str, Any]:
+def _run_of(path: str, rejects: Rejects) -> dict[str, Any]:
     """Model, server and concurrency by phase (None: of any) of the run whose records are at `path`; None for each that
     its summary lacks. A run that was stopped has no summary."""
     found: dict[str, Any] = {"model": None, "api_base": None, "concurrency": {}}
     summary = Path(path).with_name("profile_export_aiperf.json")
     if not summary.is_file():
         return found
-    held = document(str(summary))
+    try:
+        held = document(str(summary))
+    except SourceError as refusal:
+        rejects.add(refusal.url, refusal.reason)
+        return found
     config = held.get("input_config") if isinstance(held, dict) else None
     if not isinstance(config, dict):
-        raise SourceError(str(summary), None, "expected an object with input_config, as AIPerf writes it")
+        rejects.add(str(summary), "expected an object with input_config, as AIPerf writes it")
+        return found
     models, endpoint, load = config.get("models"), config.get("endpoint"), config.get("loadgen")
     endpoint = endpoint if isinstance(endpoint, dict) else {}
     items = models.get("items") if isinstance(models, dict) else None
-    names = [item.get("name") for item in items or [] if isinstance(item, dict)]
+    names = [item.get("name") for item in _listed(items) if isinstance(item, dict)]
     # Before 0.10 AIPerf wrote the names, the server and the load in other places.
     found["model"] = _only(names or endpoint.get("model_names"))
     found["api_base"] = _only(endpoint.get("urls") or [endpoint.get("url")])
-    if isinstance(load, dict) and isinstance(load.get("concurrency"), int | float):
-        found["concurrency"][None] = float(load["concurrency"])
-    for phase in config.get("phases") or []:
-        stated = phase.get("concurrency") if isinstance(phase, dict) else None
-        if isinstance(stated, int | float) and stated > 0:
-            found["concurrency"][phase.get("name")] = float(stated)
-            if phase.get("kind", phase.get("name")) != "warmup":
-                found["concurrency"].setdefault(None, float(stated))
+    if isinstance(load, dict):
+        found["concurrency"][None] = _stated_concurrency(load.get("concurrency"), f"{summary}: loadgen", rejects)
+    for nth, phase in enumerate(_listed(config.get("phases"))):
+        if not isinstance(phase, dict):
+            continue
+        stated = _stated_concurrency(phase.get("concurrency"), f"{summary}: phases[{nth}]", rejects)
+        if stated is not None:
+            if isinstance(phase.get("name"), str):
+                found["concurrency"][phase["name"]] = stated
+            if phase.get("kind", phase.get("name")) != "warmup" and found["concurrency"].get(None) is None:
+                found["concurrency"][None] = stated
     return found
 
 
+def _stated_concurrency(value: Any, where: str, rejects: Rejects) -> float | None:
+    """A load test's concurrency; unknown, and a reject, where it is not one."""
+    try:
+        return concurrency(value, "concurrency")
+    except Reject as reason:
+        rejects.add(where, reason)
+        return None
+
+
+def _listed(held: Any) -> list[Any]:
+    return held if isinstance(held, list) else []
+
+
 def _only(names: Any) -> str | None:
-    return names[0] if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str) else None
+    name = names[0] if isinstance(names, list) and len(names) == 1 else None
+    return name if isinstance(name, str) and len(name) <= TEXT_CHARACTERS else None
 
 
 def run_name(pattern: str, path: str) -> str:
@@ -168,30 +196,36 @@ class GenAIPerfCollector(FileCollector):
 
     source_kind, inside = "genai_perf", "profile_export.json"
 
-    def read(self, path: str) -> tuple[Iterator[tuple[str, tuple[int, Any]]], Callable[[Any], dict[str, Any]]]:
+    def read(self, path: str, rejects: Rejects) -> tuple[Iterator[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
         """The requests of a run, experiment by experiment."""
         held = document(path)
         experiments = held.get("experiments") if isinstance(held, dict) else None
         if not isinstance(experiments, list):
             raise SourceError(path, None, "expected an object with experiments, as GenAI-Perf writes it")
-        rows = (
-            (f"{path}: experiments[{nth}].requests[{number}]", (nth, request))
-            for nth, experiment in enumerate(experiments)
-            for number, request in enumerate(_requests(path, nth, experiment))
-        )
         name = f"{self.source}/{run_name(self.path, path)}"
-        return rows, partial(_genai_perf_request, name, experiments)
+        return _experiments(path, name, experiments, rejects), _genai_perf_request
 
 
-def _requests(path: str, nth: int, experiment: Any) -> list[Any]:
-    requests = experiment.get("requests") if isinstance(experiment, dict) else None
-    if not isinstance(requests, list):
-        raise SourceError(path, None, f"experiments[{nth}].requests: expected a list, as GenAI-Perf writes it")
-    return requests
+def _experiments(
+    path: str, run_name: str, experiments: list[Any], rejects: Rejects
+) -> Iterator[tuple[str, tuple[str, float | None, Any]]]:
+    """(place, (window, concurrency, request)) of each request."""
+    for nth, experiment in enumerate(experiments):
+        place = f"{path}: experiments[{nth}]"
+        requests = experiment.get("requests") if isinstance(experiment, dict) else None
+        if not isinstance(requests, list):
+            rejects.add(place, "requests: expected a list, as GenAI-Perf writes it")
+            continue
+        load = experiment.get("experiment")
+        is_stated = isinstance(load, dict) and load.get("mode") == "concurrency"
+        level = _stated_concurrency(load.get("value"), f"{place}.experiment", rejects) if is_stated else None
+        window = run_name if len(experiments) == 1 else f"{run_name}/{nth + 1}"
+        for number, request in enumerate(requests):
+            yield f"{place}.requests[{number}]", (window, level, request)
 
 
-def _genai_perf_request(run_name: str, experiments: list[Any], row: tuple[int, Any]) -> dict[str, Any]:
-    nth, request = row
+def _genai_perf_request(row: tuple[str, float | None, Any]) -> dict[str, Any]:
+    window, level, request = row
     if not isinstance(request, dict):
         raise Reject("expected an object with timestamp and response_timestamps")
     started_us = instant_us(request.get("timestamp"), "timestamp", "ns")
@@ -202,12 +236,8 @@ def _genai_perf_request(run_name: str, experiments: list[Any], row: tuple[int, A
         raise Reject("response_timestamps: expected a list")
     times = [instant_us(at, "response_timestamps", "ns") for at in answers]
     ended_us = times[-1] if times else None
-    experiment = experiments[nth].get("experiment")
-    level = (
-        experiment.get("value") if isinstance(experiment, dict) and experiment.get("mode") == "concurrency" else None
-    )
     return {
-        "window_id": run_name if len(experiments) == 1 else f"{run_name}/{nth + 1}",
+        "window_id": window,
         "started_at": started_us,
         "ended_at": ended_us,
         # One answer came whole: there was no first token.
@@ -216,7 +246,7 @@ def _genai_perf_request(run_name: str, experiments: list[Any], row: tuple[int, A
         "status": "ok" if times else "error",
         "is_ok": bool(times),
         "model": _sent_model(request),
-        "stated_concurrency": amount(level, "experiment.value"),
+        "stated_concurrency": level,
         **usage_tokens(_reported_usage(request)),
     }
 
@@ -233,7 +263,7 @@ def _sent_model(request: Mapping[str, Any]) -> str | None:
 
 def _reported_usage(request: Mapping[str, Any]) -> Any:
     """The usage of the last answer that has one: servers send it with the last chunk of a stream."""
-    for answer in reversed(request.get("response_outputs") or []):
+    for answer in reversed(_listed(request.get("response_outputs"))):
         body = answer.get("response") if isinstance(answer, dict) else None
         for line in reversed(body.splitlines() if isinstance(body, str) else []):
             try:

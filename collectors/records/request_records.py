@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from collectors.samples import OBSERVED_AT, SourceError, Window, microseconds, printable
+from collectors.cells import shown
+from collectors.rows import Reject, Rejects, number_of, readable
+from collectors.samples import END_US, FIRST_US, OBSERVED_AT, SourceError, Window, microseconds
 from collectors.text_files import paths_of
 
 # One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
@@ -49,43 +51,22 @@ REQUEST_SCHEMA = pa.schema(
     ]
 )
 BATCH_ROWS = 8_192
-# A file of which so many rows are no requests, and none before, is not read to its end.
-HOPELESS_ROWS = 10_000
 TEXT_CHARACTERS = 1_000
-# A larger number is not a count of one request's tokens, and soon not an exact integer.
-MOST_TOKENS = 1 << 40
+# The longest contexts have 10 million tokens; a line for a whole batch job may have a thousand times that.
+MOST_TOKENS = 10_000_000_000
+# Batch jobs take up to days; what took over a month is in another unit.
+MOST_SECONDS = 30 * 86_400
+MOST_USD = 1_000_000
+MOST_CONCURRENCY = 1_000_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_EARLIEST_US = microseconds(datetime(2000, 1, 1, tzinfo=UTC))
-_LATEST_US = microseconds(datetime(2100, 1, 1, tzinfo=UTC))
-
-
-class Reject(Exception):
-    """A row that is not a request; the message names the field, the value and what was expected."""
-
-
-@dataclass
-class Rejects:
-    """The rows of one reading that are not requests: how many, and where the first one is."""
-
-    rows: int = 0
-    first: str | None = None
-
-    def add(self, where: str, why: object) -> None:
-        """Count one row."""
-        self.rows += 1
-        if self.first is None:
-            self.first = printable(f"{where}: {why}")[:500]
-
-    def __str__(self) -> str:
-        return f"{self.rows} rows rejected; the first: {self.first}" if self.rows else ""
 
 
 class RequestCollector(Protocol):
     """Reads one source of requests.
 
-    `collect` yields batches of REQUEST_SCHEMA of the requests that began in the window (half-open); rows that are not
-    requests are counted in `rejects`. Raises SourceError.
+    `collect` yields batches of REQUEST_SCHEMA of the requests that began in the window (half-open). Rows and files that
+    are not readable are counted in `rejects`; too many of them are a SourceError, after the last batch.
     """
 
     source: str
@@ -121,29 +102,6 @@ class Batches:
             self.rows.clear()
 
 
-def requests_of(
-    path: str, rows: Iterable[tuple[str, Any]], make: Callable[[Any], dict[str, Any]], rejects: Rejects
-) -> Iterator[dict[str, Any]]:
-    """What `make` makes of each (place, row) of a file; where it raises Reject, the row is counted instead.
-
-    SourceError for a file in which no row is a request: it is not of the kind that the fleet file states.
-    """
-    read, mine = 0, Rejects()
-    for place, row in rows:
-        try:
-            request = make(row)
-        except Reject as reason:
-            mine.add(place, reason)
-            rejects.add(place, reason)
-            if not read and mine.rows >= HOPELESS_ROWS:
-                break
-            continue
-        read += 1
-        yield request
-    if mine.rows and not read:
-        raise SourceError(path, None, f"no row is a request: {mine}")
-
-
 class FileCollector:
     """Reads the requests in the files of a path, a glob or a folder; `constants` are columns that no file has.
 
@@ -158,17 +116,24 @@ class FileCollector:
         self.path = path
         self.constants = constants
 
-    def read(self, path: str) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
-        """(place, row) of each row of a file, and what makes a request of a row, or raises Reject. SourceError."""
+    def read(self, path: str, rejects: Rejects) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
+        """(place, row) of each row of a file, and what makes a request of a row, or raises Reject. SourceError for a
+        file that is not readable at all."""
         raise NotImplementedError
 
     def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Batches of the requests that began in the window, in file order."""
         batches = Batches(window, self.source_kind, self.constants)
         for path in paths_of(self.path, self.inside):
-            for request in requests_of(path, *self.read(path), rejects):
+            try:
+                rows, make = self.read(path, rejects)
+            except SourceError as refusal:
+                rejects.add(refusal.url, refusal.reason)
+                continue
+            for request in readable(rows, make, rejects):
                 yield from batches.add(request)
         yield from batches.rest()
+        rejects.check(self.path)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -181,7 +146,7 @@ def text(value: Any, name: str) -> str | None:
     if isinstance(value, bool | int):
         value = str(value)
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS:
-        raise Reject(f"{name}: got {_shown(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
+        raise Reject(f"{name}: got {shown(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
     return value
 
 
@@ -190,40 +155,59 @@ def tokens(value: Any, name: str) -> int | None:
     number = _number(value, name, "a count of tokens")
     if number is None:
         return None
-    if not 0 <= number < MOST_TOKENS or number != int(number):
-        raise Reject(f"{name}: got {_shown(value)}, expected a count of tokens")
+    if not 0 <= number <= MOST_TOKENS or number != int(number):
+        raise Reject(f"{name}: got {shown(value)}, expected a count of tokens, at most {MOST_TOKENS:,}")
     return int(number)
 
 
-def amount(value: Any, name: str) -> float | None:
-    """Seconds or dollars: a finite number, 0 or more; None where there is none."""
+def seconds(value: Any, name: str, per_second: float = 1.0) -> float | None:
+    """A stretch of time in seconds, of a number that counts `per_second` of them; None where there is none."""
     number = _number(value, name, "a number")
     if number is None:
         return None
-    if not 0 <= number < math.inf:
-        raise Reject(f"{name}: got {_shown(value)}, expected a finite number, 0 or more")
+    if not 0 <= number <= MOST_SECONDS * per_second:
+        raise Reject(f"{name}: got {shown(value)}, expected 0 to {MOST_SECONDS} s")
+    return number / per_second
+
+
+def usd(value: Any, name: str) -> float | None:
+    """Dollars; None where there are none."""
+    number = _number(value, name, "a number")
+    if number is None:
+        return None
+    if not 0 <= number <= MOST_USD:
+        raise Reject(f"{name}: got {shown(value)}, expected 0 to {MOST_USD:,} USD")
+    return float(number)
+
+
+def concurrency(value: Any, name: str) -> float | None:
+    """How many requests a load test kept running; None where that is not stated, or 0 for not bounded."""
+    number = _number(value, name, "a number")
+    if not number:
+        return None
+    if not 0 < number <= MOST_CONCURRENCY:
+        raise Reject(f"{name}: got {shown(value)}, expected a number of requests at once, at most {MOST_CONCURRENCY:,}")
     return float(number)
 
 
 def instant_us(value: Any, name: str, unit: str = "s") -> int | None:
     """Microseconds since the epoch of ISO text (without an offset it is UTC) or of a number of `unit` since the epoch;
-    None where there is none."""
+    None where there is none. Reject for a time outside this century."""
     if value is None or value == "":
         return None
     if isinstance(value, datetime):
-        at = microseconds(value if value.tzinfo else value.replace(tzinfo=UTC))
+        at: int | float = microseconds(value if value.tzinfo else value.replace(tzinfo=UTC))
     elif isinstance(value, str) and not value.replace(".", "", 1).isdigit():
         at = _iso_us(value, name)
     else:
-        number = _number(value, name, "a time")
+        number = _number(value, name, "a time") or 0
         per_second = _PER_SECOND[unit]
-        whole = isinstance(number, int)
-        if number is None or not math.isfinite(number):
-            raise Reject(f"{name}: got {_shown(value)}, expected a time")
-        at = int(number) * 1_000_000 // per_second if whole else round(number * (1_000_000 / per_second))
-    if not _EARLIEST_US <= at < _LATEST_US:
-        raise Reject(f"{name}: got {_shown(value)}, expected a time of this century")
-    return at
+        # Whole numbers stay exact.
+        is_whole = isinstance(number, int)
+        at = number * 1_000_000 // per_second if is_whole else number * (1_000_000 / per_second)
+    if not FIRST_US <= at < END_US:
+        raise Reject(f"{name}: got {shown(value)}, expected a time of this century")
+    return round(at)
 
 
 def key_hash(value: Any, name: str) -> str | None:
@@ -242,7 +226,10 @@ def between(start_us: int, end_us: int | None, name: str) -> float | None:
         return None
     if end_us < start_us:
         raise Reject(f"{name}: ends {(start_us - end_us) / 1e6:g} s before it starts")
-    return (end_us - start_us) / 1e6
+    took_seconds = (end_us - start_us) / 1e6
+    if took_seconds > MOST_SECONDS:
+        raise Reject(f"{name}: ends {took_seconds:g} s after the start, expected at most {MOST_SECONDS} s")
+    return took_seconds
 
 
 def _iso_us(value: str, name: str) -> int:
@@ -252,7 +239,7 @@ def _iso_us(value: str, name: str) -> int:
     try:
         at = datetime.fromisoformat(f"{head}{point}{tail[: min(digits, 6)]}{tail[digits:]}")
     except ValueError:
-        raise Reject(f"{name}: got {_shown(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
+        raise Reject(f"{name}: got {shown(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
     return microseconds(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
@@ -261,17 +248,12 @@ def _number(value: Any, name: str, expected: str) -> int | float | None:
         return None
     if isinstance(value, str):
         try:
-            return int(value) if value.strip().lstrip("+-").isdigit() else float(value)
+            return number_of(value)
         except ValueError:
             pass
     elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
         return value
-    raise Reject(f"{name}: got {_shown(value)}, expected {expected}")
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"
+    raise Reject(f"{name}: got {shown(value)}, expected {expected}")
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -286,7 +268,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     if usage is None:
         usage = {}
     if not isinstance(usage, Mapping):
-        raise Reject(f"usage: got {_shown(usage)}, expected an object")
+        raise Reject(f"usage: got {shown(usage)}, expected an object")
     is_chat = "prompt_tokens" in usage
     details = _object(usage, "prompt_tokens_details" if is_chat else "input_tokens_details")
     is_anthropic = not is_chat and "input_tokens_details" not in usage

@@ -179,7 +179,7 @@ counter_readings as (
 )
 {% endmacro %}
 
-{# CTEs from `readings` (as counter_readings) to `assessed_steps` (reading_id, start_us, end_us, risen, is_reset, is_impossible):
+{# CTEs from `readings` (as counter_readings) to `assessed_steps` (reading_id, start_us, end_us, risen, is_reset, is_impossible, most_watts):
    the difference between consecutive readings. After a fall the counter began again at zero and its new value is the difference,
    if a board can draw that much in the time. #}
 {% macro counter_step_ctes(readings) %}
@@ -230,14 +230,15 @@ assessed_steps as (
         case when difference >= 0 then difference else new_reading end as risen,
         difference < 0 as is_reset,
         case when difference >= 0 then difference else new_reading end
-        > coalesce(coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible
+        > coalesce(coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible,
+        coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) as most_watts
     from steps
 
 )
 {% endmacro %}
 
-{# CTEs from `assessed_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's steps cut at the edges of cells
-   of `cell_us` microseconds and shared by time. #}
+{# CTEs from `assessed_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's possible steps cut at the edges of
+   cells of `cell_us` microseconds and shared by time. #}
 {% macro counter_cell_ctes(cell_us) %}
 celled_steps as (
 
@@ -246,7 +247,7 @@ celled_steps as (
         {{ int_div('start_us', cell_us) }} as first_cell,
         {{ int_div('end_us - 1', cell_us) }} as last_cell
     from assessed_steps
-    where end_us > {{ run_start_us() }} and start_us < {{ run_end_us() }}
+    where end_us > {{ run_start_us() }} and start_us < {{ run_end_us() }} and not is_impossible
 
 ),
 

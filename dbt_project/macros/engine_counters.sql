@@ -1,4 +1,5 @@
--- How an engine's own counters of tokens and of requests are read: their rate has no known upper limit, and they start at zero with their process.
+-- How an engine's own counters of tokens and of requests are read: no engine counts more than `limits.tokens_per_second` (their `ceiling_watts`), and
+-- they start at zero with their process.
 
 {# CTEs from `series` and `series_days` to `process_spans` (engine, start_us, first_seen_us, last_seen_us): which process starts an engine
    reported, and when. #}
@@ -22,7 +23,7 @@ changing_days as (
         series_id,
         {{ int_div('first_us', day_us()) }} as day_number
     from start_days
-    where is_in_run and (first_value <> last_value or falls > 0)
+    where is_in_run and (first_value is distinct from last_value or falls > 0)
 
 ),
 
@@ -35,7 +36,7 @@ start_points as (
     select
         changing_days.engine,
         {{ epoch_us('samples.observed_at') }} as seen_us,
-        samples.value
+        {{ moment_of('samples.value', epoch_us('samples.observed_at')) }} as value
     from {{ source('raw', 'token_samples') }} as samples
     inner join changing_days
         on samples.series_id = changing_days.series_id
@@ -50,11 +51,12 @@ process_spans as (
 
     select
         engine,
-        cast(value * 1e6 as bigint) as start_us,
+        {{ moment_us('value') }} as start_us,
         min(seen_us) as first_seen_us,
         max(seen_us) as last_seen_us
     from start_points
-    group by engine, cast(value * 1e6 as bigint)
+    where value is not null
+    group by engine, {{ moment_us('value') }}
 
 )
 {% endmacro %}
@@ -70,7 +72,7 @@ chosen_readings as (
     select distinct
         reading_id,
         cast(null as double) as possible_watts,
-        cast(null as double) as ceiling_watts
+        {{ most_tokens_per_second() }} as ceiling_watts
     from {{ counters }}
 
 ),
@@ -104,6 +106,7 @@ counter_series_days as (
         series_days.falls > 0
         or (series_days.is_in_run and series_days.duplicates > 0)
         or glitch_days.series_id is not null
+        or coalesce(series_days.steepest_rise_per_second > {{ most_tokens_per_second() }}, false)
         or counters.copied_on is not null as needs_every_sample,
         series_days.date,
         series_days.first_us,
@@ -165,7 +168,7 @@ all_readings as (
         reading as last_reading,
         cast(null as double) as possible_watts,
         false as is_doubted,
-        cast(null as double) as ceiling_watts
+        {{ most_tokens_per_second() }} as ceiling_watts
     from copy_ends
 
 ),
@@ -198,7 +201,7 @@ process_starts as (
     {% for end in ['first', 'last'] -%}
     select
         series.engine,
-        series_days.{{ end }}_value * 1e6 as start_us
+        {{ moment_us('series_days.' ~ end ~ '_value') }} as start_us
     from series_days
     inner join series on series_days.series_id = series.series_id
     where series.quantity = 'process_start'
@@ -233,7 +236,7 @@ starts_from_zero as (
     select
         first_readings.reading_id,
         first_readings.first_us,
-        max(cast(process_starts.start_us as bigint)) as start_us,
+        max(process_starts.start_us) as start_us,
         max(engine_ends.last_us) as previous_us,
         max(typical_intervals.typical_interval_seconds) as typical_interval_seconds,
         max(source_starts.first_us) as source_first_us
@@ -278,7 +281,7 @@ started_readings as (
         cast(0 as double) as last_reading,
         cast(null as double) as possible_watts,
         false as is_doubted,
-        cast(null as double) as ceiling_watts
+        {{ most_tokens_per_second() }} as ceiling_watts
     from readings_from_zero
 
 )

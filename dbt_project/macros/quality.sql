@@ -29,6 +29,20 @@
 {# Watts above which a sample of this scope is rejected where no limit is known: a sentinel, or milliwatts read as watts. Far above what
    existed in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
 {% macro ceiling_watts(scope) %}case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end{% endmacro %}
+{# Tokens that one engine's counter can rise by in a second: a step above it is a broken counter, and is not booked. 2 million is ten times what the
+   largest racks of 2026 were measured to serve. #}
+{% macro most_tokens_per_second() %}cast({{ var('most_tokens_per_second') }} as double){% endmacro %}
+{# Whether a counter rose by more between two moments than an engine can count. #}
+{% macro is_above_token_limit(risen, from_us, to_us) %}({{ risen }} > {{ most_tokens_per_second() }} * (({{ to_us }}) - ({{ from_us }})) / 1e6){% endmacro %}
+{# The most that a sample of a gauge can mean; above it, it is a sentinel. A ratio: twice the whole, for exporters round; requests and bytes: far
+   more than an engine or a board has. #}
+{% macro is_believed_gauge(quantity, value) -%}
+({{ value }} <= case
+            when {{ quantity }} in ('activity', 'kv_cache_usage') then 2
+            when {{ quantity }} in ('requests_running', 'requests_waiting', 'preemptions') then 1e12
+            else 1e15
+        end)
+{%- endmacro %}
 {# A gauge's sample counts for at most this many of the gauge's own intervals; after that its power is unknown. #}
 {% macro gauge_gap_factor() %}3{% endmacro %}
 

@@ -45,6 +45,7 @@
         ['investment_usd = 0', 'revenue_multiple: the investment is 0 USD'],
         ['cost_usd = 0', 'roi_ratio: the cost is 0 USD'],
         ['revenue_usd = 0', 'gross_margin_ratio: the revenue is 0 USD'],
+        ["cost_basis = 'stated_per_mtok' and sold_utilisation_ratio is not null", 'break_even_sold_ratio: the cost is stated per token, so it is the same part of revenue whatever is sold'],
         ["investment_basis = 'yearly_cost'", 'payback_years: nothing is paid at the start'],
         ["investment_basis = 'capex' and capex_usd > 0 and revenue_usd is not null and payback_years is null", 'payback_years: not within the years'],
         ['discount_ratio is null', 'npv_usd: no discount_ratio is stated'],

@@ -6,6 +6,9 @@ Add here what carries a fleet's placement and loads from the marts to a plan and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import dagster as dg
 import duckdb
 import numpy as np
@@ -16,7 +19,7 @@ from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COL
 from pipelines.analysis import consolidation
 from pipelines.analysis.sizes import KEYS
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing import pictures
+from pipelines.publishing import parts, pictures
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
@@ -145,24 +148,25 @@ def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
         *(asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ),
     ]
 
-    @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
-    def consolidation_() -> dg.MaterializeResult[None]:
+    @dg.asset(key=key, deps=read, check_specs=[parts.spec(key)], group_name="published", kinds={"duckdb"}, pool=pool)
+    def consolidation_() -> Iterator[Any]:
         """Which models could share accelerators or be spun down, what that saves, how far the plan is from the best."""
         with database.writing(fleet.warehouse, "consolidation"), database.connect(fleet.warehouse) as held:
             made = write_consolidation(held)
         rows, plan = made.rows, made.plan
         title = f"{fleet.fleet}: GPUs by node, now and in the plan ({fleet.telemetry})"
-        return dg.MaterializeResult(
+        made_parts = parts.Parts()
+        picture = made_parts.picture("plan", lambda: pictures.consolidation_plan(made.nodes, title))
+        yield dg.MaterializeResult(
             metadata={
                 "dagster/row_count": len(rows),
                 "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
                 "gpus_that_could_share": f"{plan.gpus_before} now, {plan.gpus_after} in the plan",
                 "gap_ratio": plan.gap_ratio,
                 "plan_saving_kwh_month": float(rows["saving_kwh_month"].sum()),
-                "plan": dg.MarkdownMetadataValue(
-                    pictures.attempted("plan", lambda: pictures.consolidation_plan(made.nodes, title))
-                ),
+                "plan": dg.MarkdownMetadataValue(picture),
             }
         )
+        yield made_parts.result(key)
 
     return consolidation_

@@ -6,13 +6,16 @@ figure of the curve itself, which is SQL (marts.efficiency_curve).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import dagster as dg
 import duckdb
 import pandas as pd
 
 from pipelines.analysis import power_fits
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing import pictures
+from pipelines.publishing import parts, pictures
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
@@ -117,22 +120,23 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
 
     key = asset_key(fleet, "marts", "efficiency_fit")
 
-    @dg.asset(key=key, deps=read, group_name="marts", kinds={"duckdb"}, pool=pool)
-    def efficiency_fit() -> dg.MaterializeResult[None]:
+    @dg.asset(key=key, deps=read, check_specs=[parts.spec(key)], group_name="marts", kinds={"duckdb"}, pool=pool)
+    def efficiency_fit() -> Iterator[Any]:
         """Watts against load per model and device type: the form with the least error in watts, or why none fits."""
         with database.writing(fleet.warehouse, "efficiency_fit"), database.connect(fleet.warehouse) as held:
             levels, fits = write_fits(held)
         title = f"{fleet.fleet}: J/token against tok/s ({fleet.telemetry})"
+        made = parts.Parts()
+        picture = made.picture("curve", lambda: pictures.efficiency_curves(levels, fits, title))
         refused = fits.loc[fits["reason_code"] != "ok", "reason_code"].value_counts()
-        return dg.MaterializeResult(
+        yield dg.MaterializeResult(
             metadata={
                 "dagster/row_count": len(fits),
                 "forms": {str(form): int(n) for form, n in fits["form"].value_counts().items()},
                 "refused": {str(reason): int(n) for reason, n in refused.items()},
-                "curve": dg.MarkdownMetadataValue(
-                    pictures.attempted("curve", lambda: pictures.efficiency_curves(levels, fits, title))
-                ),
+                "curve": dg.MarkdownMetadataValue(picture),
             }
         )
+        yield made.result(key)
 
     return efficiency_fit

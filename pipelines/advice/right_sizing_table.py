@@ -6,6 +6,9 @@ Add here what carries usage from the marts to a recommendation and back. Keep ou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import dagster as dg
 import duckdb
 import pandas as pd
@@ -14,7 +17,7 @@ from pipelines.advice import advised, shared_columns
 from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
 from pipelines.analysis import power_caps, right_sizing, sizes
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing import pictures
+from pipelines.publishing import parts, pictures
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
@@ -120,14 +123,16 @@ def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
         asset_key(fleet, "published", "consolidation"),
     ]
 
-    @dg.asset(key=key, deps=read, group_name="published", kinds={"duckdb"}, pool=pool)
-    def published_right_sizing() -> dg.MaterializeResult[None]:
+    @dg.asset(key=key, deps=read, check_specs=[parts.spec(key)], group_name="published", kinds={"duckdb"}, pool=pool)
+    def published_right_sizing() -> Iterator[Any]:
         """What each deployment could be served with instead, what that saves and how surely; or why nothing changes."""
         with database.writing(fleet.warehouse, "right_sizing"), database.connect(fleet.warehouse) as held:
             rows, tests = write_right_sizing(held)
             saved = shared_columns.preferred_saving_kwh_month(held)
         title = f"{fleet.fleet}: GPUs now and recommended ({fleet.telemetry})"
-        return dg.MaterializeResult(metadata=_metadata(rows, tests, title) | {"saving_kwh_month": saved})
+        made = parts.Parts()
+        yield dg.MaterializeResult(metadata=_metadata(rows, tests, title, made) | {"saving_kwh_month": saved})
+        yield made.result(key)
 
     return published_right_sizing
 
@@ -144,13 +149,11 @@ def _proposed(
     )
 
 
-def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str) -> dict[str, dg.RawMetadataValue]:
+def _metadata(rows: pd.DataFrame, tests: pd.DataFrame, title: str, made: parts.Parts) -> dict[str, dg.RawMetadataValue]:
     return {
         "dagster/row_count": len(rows),
         "kinds": {str(kind): int(n) for kind, n in rows["kind"].value_counts().items()},
-        "sizes": dg.MarkdownMetadataValue(
-            pictures.attempted("sizes", lambda: pictures.sizes_before_and_after(rows, title))
-        ),
+        "sizes": dg.MarkdownMetadataValue(made.picture("sizes", lambda: pictures.sizes_before_and_after(rows, title))),
         "backtest": right_sizing.hit_ratio(tests),
         **({"backtest_hit_ratio": float(tests["backtest_held"].mean())} if len(tests) else {}),
     }

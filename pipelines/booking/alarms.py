@@ -34,6 +34,14 @@ class Alarm(NamedTuple):
 ALARMS = (
     Alarm(
         ("raw", "series"),
+        "no_series_is_refused",
+        "No series was left out of the book because a model cannot take a value of its labels or samples.",
+        "values that every model can take",
+        "mend this label or value at its exporter, and report the row to the maintainers; the next booking tries the"
+        " series again",
+    ),
+    Alarm(
+        ("raw", "series"),
         "families_stay",
         "No metric family of a source vanished or appeared from one day to the next.",
         "the same metric families as on the day before",
@@ -62,6 +70,14 @@ ALARMS = (
         "a power or energy series of every device that reports activity or memory",
         "land their power as well (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION or another family of docs/sources), or that of"
         " their nodes; until then their energy, CO2 and cost are NULL in deployment_usage",
+    ),
+    Alarm(
+        ("raw", "unknown_families"),
+        "devices_of_unknown_families_are_booked",
+        "No unknown family of power or energy names a device that no booked meter measures.",
+        "a booked meter of every device that a family of power or energy names",
+        "add rows to metric_catalog.csv and label_catalog.csv, see dbt_project/seeds/README.md; or leave the family out"
+        " with `matchers` of the source, such as '__name__!=\"…\"'",
     ),
     Alarm(
         ("marts", "token_ledger"),

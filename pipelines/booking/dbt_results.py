@@ -16,6 +16,7 @@ from pipelines.warehouse import findings
 
 UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
 FAILED, WARNED = "fail", "warn"
+ERRORS = ("error", "runtime error")
 # Models whose errors are shown; those that depend on them are only skipped.
 SHOWN_ERRORS = 3
 
@@ -36,7 +37,7 @@ def results_of(
     """A result per selected asset that was built and per selected check that ran.
 
     `statuses` is dbt's word for each node by its unique id, in the order in which dbt built them, on which Dagster
-    insists; `rows` is what a failed test found.
+    insists; `rows` is what a failed test found, or why one could not run: then it fails, whatever its severity.
     """
     keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
     checks = {spec.metadata[UNIQUE_ID]: spec for spec in context.assets_def.check_specs}
@@ -44,7 +45,9 @@ def results_of(
         if keys.get(name) in context.selected_asset_keys and status == "success":
             yield dg.MaterializeResult(asset_key=keys[name], metadata=metadata)
         check = checks.get(name)
-        if check is not None and check.key in context.selected_asset_check_keys and status in ("pass", FAILED, WARNED):
+        if check is None or status not in ("pass", FAILED, WARNED, *ERRORS):
+            continue
+        if check.key in context.selected_asset_check_keys:
             yield dg.AssetCheckResult(
                 asset_key=check.asset_key,
                 check_name=check.name,
@@ -68,9 +71,17 @@ def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> str:
     return findings.report(lines, rows[0][-1] if rows else 0, meta.get("expected", ""), meta.get("remedy", ""))
 
 
+def is_error(result: Any) -> bool:
+    """Whether dbt could not run a model or a test."""
+    return str(result.status) in ERRORS
+
+
 def errors_of(results: Sequence[Any]) -> str:
-    """The models and tests that dbt could not run, with DuckDB's message; empty where it ran them all."""
-    wrong = [one for one in results if str(one.status) in ("error", "runtime error")]
+    """The models and tests that dbt could not run, with DuckDB's message. Empty where every model was built: a data
+    test that cannot run is a failed check, and keeps nothing from readers."""
+    wrong = [one for one in results if is_error(one)]
+    if not any(one.node.resource_type != "test" and (is_error(one) or str(one.status) == "skipped") for one in results):
+        return ""
     lines = [f"{one.node.name}: {' '.join((one.message or '').split())}" for one in wrong[:SHOWN_ERRORS]]
     more = f" (and {len(wrong) - SHOWN_ERRORS} more)" if len(wrong) > SHOWN_ERRORS else ""
     return f"dbt could not build {'; '.join(lines)}{more}" if wrong else ""

@@ -3,9 +3,12 @@
 Add here what decides how dbt is run. Keep out what a model computes, and every number: that is `dbt_project`.
 """
 
+import json
 import logging
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -17,12 +20,21 @@ from dagster_dbt import (
     dbt_assets,
 )
 
-from pipelines.booking import checks, dbt_run, upgrades
-from pipelines.booking.dbt_results import FAILED, WARNED, errors_of, results_of, rows_found, selected_names
+from pipelines.booking import checks, dbt_run, refused_series, upgrades
+from pipelines.booking.dbt_results import (
+    FAILED,
+    WARNED,
+    errors_of,
+    is_error,
+    results_of,
+    rows_found,
+    selected_names,
+)
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing.telemetry_assets import POOL, daily
-from pipelines.publishing import history
+from pipelines.publishing import history, restoring
+from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
@@ -60,11 +72,18 @@ class LedgerTranslator(DagsterDbtTranslator):
 
 
 def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
-    """The models between raw and the marts, as the asset graph shows them: made with the marts, not materialized one
-    by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
-    return build_dbt_asset_specs(
+    """The models between raw and the marts, and the list of refused series, as the asset graph shows them: made with
+    the marts, not materialized one by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
+    models = build_dbt_asset_specs(
         manifest=project.manifest_path, select=STEPS, dagster_dbt_translator=LedgerTranslator(fleet)
     )
+    refused = dg.AssetSpec(
+        asset_key(fleet, "raw", "refused_series"),
+        description="One row per series that the last booking left out, because a model cannot take a value of it.",
+        group_name="raw",
+        kinds={"duckdb"},
+    )
+    return [*models, refused]
 
 
 def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
@@ -123,8 +142,17 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
 
 
 def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
-    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over."""
-    lost = history.lost_warehouse(fleet)
+    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over.
+
+    A date that is held back gets its published rows, so the publication is compared with its manifest first.
+    """
+    try:
+        folder = current(fleet)
+        if folder is not None:
+            restoring.checked(fleet.published, folder)
+        lost = history.lost_warehouse(fleet)
+    except restoring.PublicationDamaged as damage:
+        raise dg.Failure(str(damage), allow_retries=False) from None
     if lost and not (config.rebuild or config.adopt):
         raise dg.Failure(lost, allow_retries=False)
     if config.adopt:
@@ -180,15 +208,40 @@ def _build(
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
-    results = dbt_run.run_dbt(words, variables_of(fleet, first, end), environment_of(fleet), fleet.root / "dbt")
-    rows = {}
+    variables = variables_of(fleet, first, end)
+    build = partial(dbt_run.run_dbt, variables=variables, environment=environment_of(fleet), target=fleet.root / "dbt")
+    if kind is not MODELS:
+        results = build(words)
+    else:
+        results = refused_series.built(fleet.warehouse, first, end, context.run_id, partial(build, words))
+        if tests := _tests_that_stop_models(results):
+            # dbt skips what is behind them. `words` end with what is excluded.
+            results = [*build([*words, *(one.node.name for one in tests)]), *tests]
+    rows = {one.node.unique_id: one.message for one in results if is_error(one)}
     failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
     if failed:
         with database.connect(fleet.warehouse, read_only=True) as connection:
-            rows = {test.unique_id: rows_found(connection, test) for test in failed}
+            rows |= {test.unique_id: rows_found(connection, test) for test in failed}
     yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
     if errors := errors_of(results):
-        raise dg.Failure(errors, allow_retries=False)
+        raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
+
+
+def _tests_that_stop_models(results: Sequence[Any]) -> list[Any]:
+    """The data tests that could not run, where models were skipped for no other reason."""
+    wrong = [one for one in results if is_error(one)]
+    is_only_tests = all(one.node.resource_type == "test" for one in wrong)
+    return wrong if is_only_tests and errors_of(results) else []
+
+
+def _how_to_see(fleet: Fleet, results: Sequence[Any], variables: Mapping[str, Any]) -> str:
+    """What stays, and the command that builds what failed alone."""
+    model = next(one.node.name for one in results if is_error(one))
+    command = [
+        *("env", f"WATTLEDGER_WAREHOUSE={fleet.warehouse}", ".venv/bin/dbt", "build", "--project-dir", "dbt_project"),
+        *("--profiles-dir", "dbt_project", "--select", model, "--vars", json.dumps(variables)),
+    ]
+    return f"What was published before stays. To see it fail alone: {shlex.join(command)}"
 
 
 def _is_loaded(fleet: Fleet, digest: str) -> bool:

@@ -4,20 +4,23 @@ Imported only for such a fleet. Keep out the build itself: that is `pipelines.sp
 """
 
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from pipelines.booking import checks, dbt_run, upgrades
+from pipelines.booking import checks, dbt_run, refused_series, upgrades
 from pipelines.booking.dbt_results import FAILED, errors_of, results_of
 from pipelines.booking.project import constants_of, environment_of, project_contracts, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.spark import spark_ledger
 from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed
+from pipelines.spark.driver import Build
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -33,8 +36,9 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
         changed = upgrades.to_forget(connection, fleet, project_contracts(), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
     checks.prefetch()
+    build = partial(spark_ledger.build, fleet, first, end, variables_of(fleet, first, end), forget=changed)
     try:
-        built = spark_ledger.build(fleet, first, end, variables_of(fleet, first, end), forget=changed)
+        built = _built(fleet, first, end, context.run_id, build)
     except SparkError as failure:
         yield from results_of(
             context, {name: status for name, status in failure.statuses.items() if status == FAILED}, {}
@@ -49,6 +53,22 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
         # What advice reads, of the marts that came back: models of DuckDB alone.
         _run(fleet, "run", "--select", "tag:advice")
     yield from results_of(context, built.statuses, built.rows, {"spark_run_id": built.run_id})
+
+
+def _built(fleet: Fleet, first: date, end: date, run_id: str, build: Callable[[], Build]) -> Build:
+    """Build with every series; or once more without those whose values Spark cannot take (`refused_series`)."""
+    with database.connect(fleet.warehouse) as connection:
+        refused_series.forget(connection)
+    try:
+        return build()
+    except SparkError as failure:
+        lines = [line.partition(": ") for line in re.split(r"; (?=(?:model|test|seed)\.)", str(failure))]
+        errors = [(name.rpartition(".")[2], message) for name, _, message in lines if name.startswith("model.")]
+        with database.connect(fleet.warehouse) as connection:
+            if not refused_series.refuse(connection, errors, first, end, run_id):
+                raise
+    logger.warning("series refused: a model cannot take a value of theirs; booking once more without them")
+    return build()
 
 
 def _create_marts(fleet: Fleet, marts: set[str]) -> None:

@@ -16,6 +16,7 @@ from pipelines.booking import dbt_run
 from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import publication
+from pipelines.publishing.publication_manifest import DATABASE, current
 from pipelines.warehouse import contracts, settings
 
 
@@ -60,15 +61,16 @@ def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> 
         "end_date": end.isoformat(),
         "grid_seconds": fleet.grid_seconds,
         "max_spread_seconds": round(fleet.max_spread_days * 86400),
+        "most_tokens_per_second": fleet.limits.tokens_per_second,
     }
 
 
 def environment_of(fleet: Fleet) -> dict[str, str]:
     """What dbt reads from the environment: the file that it writes, and the one that a held back date falls back to."""
-    published = publication.current(fleet)
+    published = current(fleet)
     return {
         "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
-        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / publication.DATABASE) if published else "",
+        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / DATABASE) if published else "",
     }
 
 

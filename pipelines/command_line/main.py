@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.add_argument("--limit", type=_count, default=40, help="rows of a table (default 40; 0: all)")
     sql.add_argument(
-        "--raw", action="store_true", help="CSV without the apostrophe before texts that a spreadsheet would calculate"
+        "--raw", action="store_true", help="CSV without the apostrophe before texts that a spreadsheet would run"
     )
     for command in (run, table, sql):
         command.add_argument("--fleet", type=Path, default=_default_fleet())
@@ -140,12 +140,14 @@ def _default_fleet() -> Path:
 
 def _table(fleet: Fleet) -> int:
     from pipelines.publishing.headline import headline  # noqa: PLC0415
+    from pipelines.publishing.parts import Parts  # noqa: PLC0415
 
+    parts = Parts()
     try:
-        print(headline(fleet))
+        print(headline(fleet, parts))
     except FileNotFoundError as missing:
         raise refusals.QuestionError(missing) from None
-    return 0
+    return 1 if parts.failed else 0
 
 
 def _show_progress() -> None:

@@ -173,7 +173,7 @@ def _is_our_message(error: Any) -> bool:
 # These exceptions have a message for a person. Any other is a bug, such as a plan that breaks its own rules.
 _QUALIFIED = re.compile(
     r"^(dagster\._core\.definitions\.events\.Failure"
-    r"|(pipelines|collectors)\.[\w.]+\.(UnreadableFile|UnreadableList|LakeError|SparkError|SourceError)): "
+    r"|(pipelines|collectors)\.[\w.]+\.(LakeError|SparkError|SourceError)): "
 )
 
 

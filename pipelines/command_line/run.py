@@ -31,7 +31,8 @@ from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import stores
 from pipelines.publishing.headline import headline
-from pipelines.publishing.publication import current
+from pipelines.publishing.parts import Parts
+from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key, table_of
 
@@ -89,13 +90,14 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         print(line, file=sys.stderr)
     failed = _report(result)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
+    parts = Parts()
     if result.success and current(fleet) is None:
         print("nothing is published: every date is held back")
     elif result.success:
-        print(headline(fleet))
+        print(headline(fleet, parts))
     if schedule is not None:
         print(f"\n{schedule}")
-    return 0 if result.success and not failed else 1
+    return 0 if result.success and not failed and not parts.failed else 1
 
 
 def _validate_spark(fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import history
-from pipelines.warehouse import database, refusals, settings
+from pipelines.warehouse import database, due_dates, refusals, settings
 from pipelines.warehouse.raw_tables import create_tables
 
 
@@ -57,14 +57,19 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
             "select cast(window_start_at as date) from raw.landings where asset = 'raw/telemetry'"
             " and outcome <> 'failed' and window_end_at - window_start_at = interval 1 day group by 1"
         ).fetchall()
-    open_days = set(days) - {row[0] for row in landed}
+        closed = {row[0] for row in landed}
+        if not settings.booked_dates(connection):
+            # What a killed run landed and did not book is due, unless its marks were lost with the marts.
+            closed &= {*due_dates.due(connection, due_dates.BOOKING)}
+    open_days = set(days) - closed
     return min(open_days, default=days[-1])
 
 
 def _booked_dates(fleet: Fleet, days: list[date]) -> list[date]:
-    """The dates of the period that the warehouse has booked."""
+    """The dates of the period that the warehouse has booked, or was booking when a run was killed."""
     if not fleet.warehouse.exists():
         return []
     with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
-        return [on for on in settings.booked_dates(connection) if days[0] <= on <= days[-1]]
+        found = {*settings.booked_dates(connection), *due_dates.due(connection, due_dates.BOOKING)}
+        return sorted(on for on in found or due_dates.landed(connection) if days[0] <= on <= days[-1])

@@ -7,16 +7,20 @@ cost a kind pays for and how an amount is spread over dates: SQL.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 
+from collectors.cells import shown
+from collectors.rows import Reject, Rejects, number_of, readable
+from collectors.samples import SourceError
+from collectors.text_files import csv_rows
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.cost_rates import UnreadableList
-from pipelines.fleet.sources import FleetPath, Name, Number, Part, Positive
+from pipelines.fleet.fleet_errors import mistake_of_a_row
+from pipelines.fleet.sources import FleetPath, Name, Number, Part, Positive, RowLimits
 
 
 @cache
@@ -76,6 +80,8 @@ class Bill(Part):
         return {**self.model_dump(), "amount": amount, "usd": usd, "source": source}
 
 
+# Above the yearly bill of any site, in any currency; what is larger is not an amount.
+MOST_USD = 1_000_000_000_000
 _NUMBERS = frozenset({"usd", "amount", "usd_per_unit"})
 _NEEDED = frozenset({"site", "kind", "start_at", "end_at"})
 
@@ -89,6 +95,7 @@ class BillFile(Part):
     path: FleetPath
     columns: dict[str, str] = Field(default_factory=dict)
     usd_per_unit: Positive | None = None
+    limits: RowLimits = RowLimits()
 
     @model_validator(mode="after")
     def _of_a_bill(self) -> BillFile:
@@ -99,17 +106,12 @@ class BillFile(Part):
                 )
         return self
 
-    def bills(self, path: str, sites: Collection[str]) -> Iterator[Bill]:
-        """The bills of one file of this entry. UnreadableList names file, line, column and value."""
-        try:
-            with Path(path).open(newline="", encoding="utf-8-sig") as lines:
-                reader = csv.DictReader(lines, restval="")
-                columns = self._columns(path, list(reader.fieldnames or []))
-                for row in reader:
-                    stated = {key: (row[column] or "").strip() for key, column in columns.items()}
-                    yield self._bill(f"{path}, line {reader.line_num}", stated, sites)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UnreadableList(f"{path}: cannot be read: {error}") from error
+    def bills(self, path: str, sites: Collection[str], rejects: Rejects) -> Iterator[Bill]:
+        """The bills of one file of this entry; a row that is none is a reject, with its column and value. SourceError
+        where a column is missing."""
+        there, rows = csv_rows(path, rejects)
+        columns = self._columns(path, there)
+        return readable(rows, partial(self._bill, columns, sites), rejects)
 
     def _columns(self, path: str, there: list[str]) -> dict[str, str]:
         columns = self.columns or {key: key for key in Bill.model_fields if key in there}
@@ -117,37 +119,29 @@ class BillFile(Part):
         if not missing and not {"usd", "amount"} & columns.keys():
             missing = ["usd or amount"]
         if missing:
-            raise UnreadableList(f"{path}: no column {', '.join(missing)}; there are {', '.join(there) or 'none'}")
+            there_are = f"there are {', '.join(there) or 'none'}"
+            raise SourceError(path, None, f"no column {', '.join(missing)}; {there_are}"[:500])
         return columns
 
-    def _bill(self, where: str, stated: dict[str, str], sites: Collection[str]) -> Bill:
+    def _bill(self, columns: Mapping[str, str], sites: Collection[str], row: Mapping[str, str]) -> Bill:
+        stated = {key: row.get(column, "").strip() for key, column in columns.items()}
         values: dict[str, Any] = {key: text for key, text in stated.items() if text}
         for key in _NUMBERS & values.keys():
             try:
-                values[key] = float(values[key])
+                values[key] = float(number_of(values[key]))
             except ValueError:
-                raise UnreadableList(f"{where}: {key}: got {values[key]!r}, expected a number") from None
+                raise Reject(f"{key}: got {shown(values[key])}, expected a number") from None
+            if abs(values[key]) > MOST_USD:
+                raise Reject(f"{key}: got {shown(stated[key])}, expected at most {MOST_USD:,}")
         if values.get("currency", "USD") != "USD" and self.usd_per_unit is not None:
             values.setdefault("usd_per_unit", self.usd_per_unit)
         try:
             bill = Bill.model_validate(values)
         except ValidationError as wrong:
-            raise UnreadableList(f"{where}: {_mistake(wrong)}") from None
+            raise Reject(mistake_of_a_row(wrong)) from None
         if bill.site not in sites:
-            raise UnreadableList(f"{where}: site: got {bill.site!r}, expected one of the sites {sorted(sites)}")
+            raise Reject(f"site: got {shown(bill.site)}, expected one of the sites {sorted(sites)}")
         return bill
-
-
-def _mistake(wrong: ValidationError) -> str:
-    """The first mistake of a row: column, value, expectation."""
-    error = wrong.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in error["loc"])
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "missing":
-        return f"{key}: missing, expected a value"
-    if message.endswith("timezone info"):
-        message = "expected a time with its zone, such as 2026-10-01T00:00:00Z"
-    return f"{key}: got {error['input']!r}, {message[0].lower()}{message[1:]}" if key else message
 
 
 class Bills(Part):

@@ -7,7 +7,8 @@ are only looked up) and what a rate is multiplied by: SQL.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -15,16 +16,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
+from collectors.cells import shown
+from collectors.rows import Reject, Rejects, number_of, readable
+from collectors.samples import SourceError
+from collectors.text_files import csv_rows
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.sources import Dated, FleetPath, GivenName, Name, NonNegative, Part, Positive
+from pipelines.fleet.sources import Dated, FleetPath, GivenName, Name, NonNegative, Part, Positive, RowLimits
 
 # What a rate per GPU-hour may hold already, so that it is not charged again: parts of the cost, by what they come with.
 IncludedPart = Literal["energy", "demand_charge", "hosting", "operations", "licences"]
 COMES_WITH = {"energy": ("cooling", "overhead")}
-
-
-class UnreadableList(Exception):
-    """A price list is not what the fleet file states; the message names file, column and what there is."""
 
 
 class Quote(Dated):
@@ -149,41 +150,48 @@ class CostRateFile(Quote):
     usd_per_hour: Name = "usd_per_hour_ondemand"
     includes_energy: bool = True
 
-    def rates(self) -> Iterator[dict[str, Any]]:
-        """One rate per device type, as CostRate has them. UnreadableList where the list does not give exactly one."""
-        rows = self._rows()
+    limits: RowLimits = RowLimits()
+
+    def rates(self, rejects: Rejects) -> Iterator[dict[str, Any]]:
+        """One rate per device type, as CostRate has them; a row without a possible price is a reject. SourceError where
+        the list does not give exactly one price, or too many of its rows are bad."""
+        stated = [row for row in readable(self._rows(rejects), self._gpu_and_price, rejects) if row is not None]
+        rejects.check(self.path)
         for gpu, device_type in self.device_types.items():
-            mine = [row for row in rows if row[self.gpu] == gpu]
-            prices = sorted({round(self._price(row), 6) for row in mine if row[self.usd_per_hour]})
+            mine = [price for name, price in stated if name == gpu]
+            prices = sorted({price for price in mine if price is not None})
             if len(prices) != 1:
                 found = ", ".join(f"{price:g}" for price in prices) or "none"
-                raise UnreadableList(
-                    f"{self.path}: {len(mine)} rows of {gpu} where {self.where}: expected one price per GPU-hour, found"
-                    f" {found}; `where` may keep fewer rows"
+                reason = (
+                    f"{len(mine)} rows of {gpu} where {self.where}: expected one price per GPU-hour, found {found};"
+                    " `where` may keep fewer rows"
                 )
-            stated = self.model_dump(include={"source", "includes_energy", "valid_from", "valid_to"})
-            yield CostRate(device_type=device_type, usd_per_gpu_hour=prices[0], **stated).row()
+                raise SourceError(self.path, None, "; ".join(filter(None, [reason, str(rejects)])))
+            own = self.model_dump(include={"source", "includes_energy", "valid_from", "valid_to"})
+            yield CostRate(device_type=device_type, usd_per_gpu_hour=prices[0], **own).row()
 
-    def _rows(self) -> list[dict[str, str]]:
-        try:
-            with Path(self.path).open(newline="", encoding="utf-8-sig") as lines:
-                reader = csv.DictReader(lines, restval="")
-                missing = {self.gpu, self.gpu_count, self.usd_per_hour, *self.where} - set(reader.fieldnames or [])
-                if missing:
-                    raise UnreadableList(f"{self.path}: no column {sorted(missing)}; there are {reader.fieldnames}")
-                return [row for row in reader if all(row[column] == kept for column, kept in self.where.items())]
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UnreadableList(f"{self.path}: cannot be read: {error}") from error
+    def _rows(self, rejects: Rejects) -> Iterator[tuple[str, dict[str, str]]]:
+        columns, rows = csv_rows(self.path, rejects)
+        missing = {self.gpu, self.gpu_count, self.usd_per_hour, *self.where} - set(columns)
+        if missing:
+            reason = f"no column {sorted(missing)}; there are {columns}"
+            raise SourceError(self.path, None, (rejects.first[0] if rejects.first else reason)[:500])
+        return rows
 
-    def _price(self, row: dict[str, str]) -> float:
-        try:
-            usd, gpus = float(row[self.usd_per_hour]), float(row[self.gpu_count])
-            if 0 <= usd < 1e6 and 0 < gpus <= 1024:
-                return usd / gpus
-        except ValueError:
-            pass
-        price = f"{row[self.usd_per_hour]!r} USD for {row[self.gpu_count]!r} GPUs"
-        raise UnreadableList(f"{self.path}: {row[self.gpu]}: got {price}, expected a price and a count of GPUs")
+    def _gpu_and_price(self, row: Mapping[str, str]) -> tuple[str, float | None] | None:
+        """The GPU and what one costs an hour (None: not stated) of a row that `where` keeps; None for another row."""
+        gpu = row.get(self.gpu, "")
+        if gpu not in self.device_types or any(row.get(column, "") != kept for column, kept in self.where.items()):
+            return None
+        usd, gpus = row.get(self.usd_per_hour, "").strip(), row.get(self.gpu_count, "").strip()
+        if not usd:
+            return gpu, None
+        with suppress(ValueError):
+            per_hour, count = number_of(usd), number_of(gpus)
+            if 0 <= per_hour < 1e6 and 0 < count <= 1024:
+                return gpu, round(per_hour / count, 6)
+        price = f"{shown(usd)} USD for {shown(gpus)} GPUs"
+        raise Reject(f"{gpu}: got {price}, expected a price and a count of GPUs")
 
 
 def wrong_capacity_prices(

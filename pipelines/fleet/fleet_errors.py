@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from collectors.cells import shown
 from collectors.samples import printable, url_without_secrets
 
 SHOWN_CHARACTERS = 60
@@ -141,3 +142,15 @@ def _description(candidates: list[type[BaseModel]], name: Any) -> str:
                 return f"{{{', '.join(parts.model_fields)}}}"
             return getattr(annotation, "__name__", str(annotation)).replace("str", "text").replace("float", "a number")
     return "a value"
+
+
+def mistake_of_a_row(wrong: ValidationError) -> str:
+    """The first mistake of a file's row: column, value, expectation."""
+    error = wrong.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in error["loc"])
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "missing":
+        return f"{key}: missing, expected a value"
+    if message.endswith("timezone info"):
+        message = "expected a time with its zone, such as 2026-10-01T00:00:00Z"
+    return f"{key}: got {shown(error['input'])}, {message[0].lower()}{message[1:]}" if key else message

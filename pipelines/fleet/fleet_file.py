@@ -36,7 +36,9 @@ from pipelines.fleet.energy_contracts import (
     wrong_contracts,
 )
 from pipelines.fleet.fleet_errors import FleetError, problems
+from pipelines.fleet.fleet_limits import FleetLimits
 from pipelines.fleet.grid_sources import GridIntensity
+from pipelines.fleet.landing_targets import LandingTarget
 from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
 from pipelines.fleet.price_files import Prices
 from pipelines.fleet.publication_targets import PublicationTargets
@@ -44,7 +46,7 @@ from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
 from pipelines.fleet.run_windows import RunWindows
 from pipelines.fleet.site_charges import double_charges
 from pipelines.fleet.sites import Site
-from pipelines.fleet.sources import AnySource, GivenName, Name, NonNegative, Part, Positive, SpoolPath
+from pipelines.fleet.sources import AnySource, GivenName, Name, NonNegative, Part, Positive
 from pipelines.fleet.tariffs import double_tariffs
 from pipelines.fleet.token_prices import ContractPrices, ListPrice
 
@@ -198,28 +200,6 @@ class Assignment(Part):
         return self
 
 
-class LandingTarget(Part):
-    """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
-    from there (docs/scale.md)."""
-
-    target: Literal["duckdb", "lake"] = "duckdb"
-    path: SpoolPath | None = Field(default=None, validate_default=False)
-    engine: Literal["duckdb", "spark"] = "duckdb"
-
-    @property
-    def lake_path(self) -> str:
-        """The folder or URL of the lake. ValueError where samples land in the warehouse."""
-        if self.path is None:
-            raise ValueError("samples land in the warehouse: there is no lake")
-        return self.path
-
-    @model_validator(mode="after")
-    def _lake_lies_somewhere(self) -> LandingTarget:
-        if (self.target == "lake") != (self.path is not None):
-            raise ValueError("expected {target: lake, path: lake/}, or {target: duckdb} without a path")
-        return self
-
-
 class Fleet(Part):
     """A whole fleet file. `path` is where it was read, `root` where its data goes."""
 
@@ -228,6 +208,7 @@ class Fleet(Part):
     description: str = ""
     grid_seconds: Annotated[int, Field(strict=True, gt=0)] = 300
     max_spread_days: Positive = 3
+    limits: FleetLimits = FleetLimits()
     period: Period
     sources: list[AnySource] = Field(min_length=1)
     landing: LandingTarget = LandingTarget()

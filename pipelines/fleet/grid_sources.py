@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from collectors.limits import GRID_LIMITS, Limits
-from pipelines.fleet.sources import Count, FleetPath, Name, Part, Positive, SourceName, Url, Variable, by_metric
+from pipelines.fleet.sources import (
+    Count,
+    FleetPath,
+    Name,
+    Part,
+    Positive,
+    RowLimits,
+    SourceName,
+    Url,
+    Variable,
+    by_metric,
+)
 
 if TYPE_CHECKING:
     from collectors.protocols.grid_apis import GridCollector
@@ -34,6 +45,7 @@ class GridFile(Part):
     values: dict[str, str] = Field(default_factory=dict)
     estimated: Name | None = None
     source: Name | None = None
+    limits: RowLimits = RowLimits()
 
     @field_validator("values")
     @classmethod

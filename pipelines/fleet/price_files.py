@@ -10,7 +10,7 @@ from datetime import date
 
 from pydantic import Field
 
-from pipelines.fleet.sources import FleetPath, Name, Part
+from pipelines.fleet.sources import FleetPath, Name, Part, RowLimits
 
 
 class PriceFile(Part):
@@ -23,6 +23,7 @@ class PriceFile(Part):
     source: Name
     as_of: date
     valid_from: date = date(1970, 1, 1)
+    limits: RowLimits = RowLimits()
 
 
 class Prices(Part):

@@ -17,6 +17,12 @@ from pipelines.fleet.sources import Name, Part, SpoolPath, Variable
 SchemaPrefix = Annotated[str, Field(pattern=r"^([a-z_][a-z0-9_]{0,39})?$")]
 
 
+class StepLimits(Part):
+    """How long one run's publication to a target may take. A run waits for it: its step fails at the deadline."""
+
+    step_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = 3600.0
+
+
 class PostgresqlTarget(Part):
     """A PostgreSQL database. `dsn_env` names the environment variable that holds its connection URI.
 
@@ -27,6 +33,7 @@ class PostgresqlTarget(Part):
     dsn_env: Variable
     schema_prefix: SchemaPrefix = ""
     reader: Name | None = None
+    limits: StepLimits = StepLimits()
 
 
 # Where the package `deltalake` can write; '' and one letter (of a Windows drive) are folders.
@@ -44,6 +51,7 @@ class ObjectStoreTarget(Part):
     url: SpoolPath
     tables: Literal["delta", "parquet"] = "delta"
     keep_days: Annotated[float, Field(strict=True, ge=0, le=3650)] = 30
+    limits: StepLimits = StepLimits()
 
     @model_validator(mode="after")
     def _delta_reaches_the_store(self) -> ObjectStoreTarget:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from collectors.limits import RECORD_LIMITS, Limits
 from collectors.records.access_logs import Column
-from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, SourceName, Variable
+from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, RowLimits, SourceName, Variable
 
 if TYPE_CHECKING:
     from collectors.records.benchmark_files import BenchmarkFile
@@ -28,11 +29,18 @@ class RequestSource(Part):
     model: GivenName | None = None
     team: GivenName | None = None
     tenant: Name | None = None
+    limits: RowLimits = RowLimits()
 
     @property
     def constants(self) -> dict[str, Any]:
         """The columns that the fleet file fills in."""
         return self.model_dump(include={"engine", "model", "team", "tenant"}, exclude_none=True)
+
+
+class SpendLogLimits(RowLimits):
+    """Also how long a landing waits for a database, for all days of a run."""
+
+    window_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = RECORD_LIMITS.window_seconds
 
 
 class LiteLLMLog(RequestSource):
@@ -42,6 +50,7 @@ class LiteLLMLog(RequestSource):
     kind: Literal["litellm"]
     path: FleetPath | None = None
     dsn_env: Variable | None = None
+    limits: SpendLogLimits = SpendLogLimits()
 
     @model_validator(mode="after")
     def _one_place(self) -> LiteLLMLog:
@@ -54,7 +63,8 @@ class LiteLLMLog(RequestSource):
         from collectors.records.litellm import LiteLLMFileCollector, LiteLLMPostgresCollector  # noqa: PLC0415
 
         if self.dsn_env is not None:
-            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants)
+            limits = Limits(window_seconds=self.limits.window_seconds)
+            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants, limits)
         return LiteLLMFileCollector(self.name, str(self.path), self.constants)
 
 
@@ -118,6 +128,7 @@ class Benchmark(Part):
     accelerators: Positive | None = None
     model: Name | None = None
     precision: Name | None = None
+    limits: RowLimits = RowLimits()
 
     def files(self) -> BenchmarkFile:
         """The files of this publisher."""

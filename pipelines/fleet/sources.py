@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from collectors.limits import DEFAULTS, Limits
+from collectors.rows import BAD_ROWS_RATIO
 from collectors.samples import shown_variable
 from collectors.text_files import before_glob
 from pipelines.fleet import catalog
@@ -212,6 +213,22 @@ class SeriesLimit(Part):
     series: Count = DEFAULTS.series
 
 
+class RowLimits(Part):
+    """Which part of the rows of a source's files may be unreadable before the source fails."""
+
+    bad_rows_ratio: Annotated[float, Field(ge=0, le=1)] = BAD_ROWS_RATIO
+
+
+class FileLimits(SeriesLimit, RowLimits):
+    """What a window of files may cost, and how much of it may be unreadable."""
+
+
+class StoreLimits(SeriesLimit):
+    """What a spool may cost: series, and where a server holds it, seconds for the answer to one request."""
+
+    answer_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = DEFAULTS.answer_seconds
+
+
 class ServerLimits(SeriesLimit):
     """What a server's answers may cost: bytes after decompression, and seconds (see collectors.limits)."""
 
@@ -299,12 +316,15 @@ class FilesSource(Source):
     kind: Literal["files"]
     interval_seconds: Positive
     files: list[SampleFile] = Field(min_length=1)
+    limits: FileLimits = FileLimits()
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
-        from collectors.protocols.sample_files import FileMapping, FilesCollector  # noqa: PLC0415
+        from collectors.protocols.mapped_files import FileMapping  # noqa: PLC0415
+        from collectors.protocols.sample_files import FilesCollector  # noqa: PLC0415
 
-        return FilesCollector(self.name, [FileMapping(**file.model_dump()) for file in self.files])
+        mappings = [FileMapping(**file.model_dump()) for file in self.files]
+        return FilesCollector(self.name, mappings, self.limits.bad_rows_ratio)
 
 
 class SpoolSource(Source):
@@ -312,12 +332,13 @@ class SpoolSource(Source):
 
     kind: Literal["spool"]
     path: SpoolPath = Field(default="spool/", validate_default=True)
+    limits: StoreLimits = StoreLimits()
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
         from collectors.devices.spool import SpoolCollector  # noqa: PLC0415
 
-        return SpoolCollector(self.name, self.path)
+        return SpoolCollector(self.name, self.path, self.limits.answer_seconds)
 
 
 class SyntheticSource(Source):

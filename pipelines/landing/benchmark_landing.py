@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from collectors.rows import Rejects
 from collectors.samples import SourceError, printable
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database
@@ -18,11 +19,13 @@ from pipelines.warehouse.raw_tables import columns_of
 
 @dataclass(frozen=True)
 class Reading:
-    """What became of one entry: the rows it holds now, and why it could not be read anew, if so."""
+    """What became of one entry: the rows it holds now, why it could not be read anew, if so, and which of its rows were
+    refused."""
 
     name: str
     rows: int
     failure: str | None = None
+    rejected: str | None = None
 
 
 def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[Reading]:
@@ -36,9 +39,10 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
     columns = columns_of("raw", "benchmark_results")
     for benchmark in fleet.benchmarks:
         failure, table = None, None
+        rejects = Rejects(benchmark.limits.bad_rows_ratio)
         try:
             stated = {"source": benchmark.name, "benchmark": benchmark.kind, "as_of": benchmark.as_of}
-            rows = [{**stated, **row} for row in benchmark.files().results()]
+            rows = [{**stated, **row} for row in benchmark.files().results(rejects)]
             table = pa.Table.from_pylist([{column: row.get(column) for column in columns} for row in rows])
         except SourceError as refusal:
             failure = str(refusal)
@@ -50,7 +54,7 @@ def write_benchmark_results(connection: duckdb.DuckDBPyConnection, fleet: Fleet)
         held = connection.execute(
             "select count(*) from raw.benchmark_results where source = ?", [benchmark.name]
         ).fetchall()[0][0]
-        readings.append(Reading(benchmark.name, held, failure))
+        readings.append(Reading(benchmark.name, held, failure, str(rejects) or None))
     return readings
 
 

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import duckdb
 
-from collectors.samples import SourceError
+from collectors.rows import Rejects
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing.fleet_landing import UnreadableFile
 from pipelines.warehouse.raw_tables import columns_of
 
 
-def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
-    """Replace raw.bills by the fleet's inline bills and files; returns rows. UnreadableFile and UnreadableList name the
-    file and what is wrong in it; the table is then as it was."""
+def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[int, str | None]:
+    """Replace raw.bills by the fleet's inline bills and files; returns rows, and which rows of the files were refused.
+    SourceError names a file that cannot be read; the table is then as it was."""
     sites = [site.name for site in fleet.sites]
     rows = [bill.row("fleet file") for bill in fleet.bills.inline]
+    rejected = []
     for file in fleet.bills.files:
-        try:
-            paths = paths_of(file.path)
-        except SourceError as refusal:
-            raise UnreadableFile(str(refusal)) from refusal
-        for path in paths:
-            rows += [bill.row(path.rpartition("/")[2]) for bill in file.bills(path, sites)]
+        rejects = Rejects(file.limits.bad_rows_ratio)
+        for path in paths_of(file.path):
+            rows += [bill.row(path.rpartition("/")[2]) for bill in file.bills(path, sites, rejects)]
+        rejects.check(file.path)
+        rejected += [str(rejects)] if rejects.rows else []
     columns = columns_of("raw", "bills")
     connection.execute("begin")
     try:
@@ -40,4 +39,4 @@ def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
     except BaseException:
         connection.execute("rollback")
         raise
-    return len(rows)
+    return len(rows), "; ".join(rejected) or None

@@ -6,12 +6,14 @@ intensity, which sources send.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import duckdb
 
-from collectors.samples import SourceError, printable
+from collectors.rows import Rejects
+from collectors.samples import SourceError
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
@@ -19,29 +21,31 @@ from pipelines.fleet.request_sources import LoadTest
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
 
-WINDOW_COLUMNS = ("window_id", "node", "engine", "model", "start_at", "end_at", "output_tokens", "total_tokens")
-_TYPES = {"start_at": "timestamptz", "end_at": "timestamptz", "output_tokens": "double", "total_tokens": "double"}
 
-
-class UnreadableFile(Exception):
-    """A file that the fleet names is not what the fleet file states. The message, one printable line, names file and
-    column."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(printable(" ".join(reason.split())))
-
-
-def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Mapping[str, int]:
-    """Replace the tables of schema `fleet` in one transaction; rows per table. UnreadableList names a price list."""
+def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[Mapping[str, int], list[str]]:
+    """Replace the tables of schema `fleet` in one transaction; rows per table, and a line per list of GPU prices with
+    rejects. SourceError names a list that does not give exactly one price."""
     rows = fleet_rows(fleet)
+    rates, rejected = _listed_rates(fleet)
+    rows["cost_rates"] += rates
     with database.transaction(connection):
         for table in FLEET_TABLES:
             _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])
-    return {table: len(rows[table]) for table in FLEET_TABLES}
+    return {table: len(rows[table]) for table in FLEET_TABLES}, rejected
+
+
+def _listed_rates(fleet: Fleet) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rates of the fleet's lists of GPU prices, and a line per list with rejects."""
+    rates, rejected = [], []
+    for file in fleet.cost_rate_files:
+        rejects = Rejects(file.limits.bad_rows_ratio)
+        rates += list(file.rates(rejects))
+        rejected += [f"{file.source}: {rejects}"] if rejects.rows else []
+    return rates, rejected
 
 
 def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
-    """Table of schema `fleet` -> its rows."""
+    """Table of schema `fleet` -> its rows, as far as the fleet file itself states them."""
     return {
         "sources": [
             {
@@ -141,10 +145,7 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         "budgets": [budget.row() for budget in fleet.budgets],
         "commitments": [commitment.model_dump() for commitment in fleet.commitments],
         "spot_rates": [rate.model_dump() for rate in fleet.spot_rates],
-        "cost_rates": [
-            *(rate.row() for rate in fleet.cost_rates),
-            *(rate for file in fleet.cost_rate_files for rate in file.rates()),
-        ],
+        "cost_rates": [rate.row() for rate in fleet.cost_rates],
     }
 
 
@@ -162,26 +163,27 @@ def _pattern(column: str, name: str) -> dict[str, Any]:
     return {column: name.removesuffix("*"), "is_prefix": name.endswith("*")}
 
 
-def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
-    """Replace raw.run_windows by the fleet's inline windows and files; returns rows. UnreadableFile names the file."""
+def write_run_windows(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[int, str | None]:
+    """Replace raw.run_windows by the fleet's inline windows, files and load tests; returns rows, and which rows of the
+    files were refused. SourceError names a file that cannot be read; the table is then as it was."""
+    rows = [{**window.model_dump(), "source": "fleet file"} for window in fleet.run_windows.inline]
+    named = {window.window_id for window in fleet.run_windows.inline}
+    rejected = []
+    for file in fleet.run_windows.files:
+        rejects = Rejects(file.limits.bad_rows_ratio)
+        for path in paths_of(file.path):
+            source = path.rpartition("/")[2]
+            rows += [{**window.model_dump(), "source": source} for window in file.windows(path, named, rejects)]
+        rejects.check(file.path)
+        rejected += [str(rejects)] if rejects.rows else []
+    rows += _load_tests(connection, fleet)
+    repeated = [name for name, times in Counter(row["window_id"] for row in rows).items() if times > 1]
+    if repeated:
+        reason = f"{sorted(repeated)[0]!r} is there more than once, expected unique names"
+        raise SourceError("run_windows", None, reason)
     with database.transaction(connection):
-        inline = [{**window.model_dump(), "source": "fleet file"} for window in fleet.run_windows.inline]
-        _replace(connection, "raw.run_windows", columns_of("raw", "run_windows"), inline)
-        for file in fleet.run_windows.files:
-            columns = file.columns or {column: column for column in WINDOW_COLUMNS}
-            chosen = ", ".join(
-                f"cast({quoted(columns[column])} as {_TYPES.get(column, 'varchar')})" if column in columns else "null"
-                for column in WINDOW_COLUMNS
-            )
-            for path in _paths(file.path):
-                _insert_file(connection, path, f"raw.run_windows select {chosen}, ?", [path.rpartition("/")[2]])
-        _insert(connection, "raw.run_windows", columns_of("raw", "run_windows"), _load_tests(connection, fleet))
-        repeated = connection.execute(
-            "select window_id from raw.run_windows group by window_id having count(*) > 1 order by window_id"
-        ).fetchall()
-        if repeated:
-            raise UnreadableFile(f"run_windows: {repeated[0][0]!r} is there more than once, expected unique names")
-    return int(connection.execute("select count(*) from raw.run_windows").fetchall()[0][0])
+        _replace(connection, "raw.run_windows", columns_of("raw", "run_windows"), rows)
+    return len(rows), "; ".join(rejected) or None
 
 
 def _load_tests(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[dict[str, Any]]:
@@ -220,14 +222,6 @@ def _name_of_source(name: str | None) -> str | None:
     return f'"{name}"' if name is not None and name.startswith("__") else name
 
 
-def _insert_file(connection: duckdb.DuckDBPyConnection, path: str, insert: str, values: list[Any]) -> None:
-    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
-    try:
-        connection.execute(f"insert into {insert} from {reader}", [*values, path]).fetchall()
-    except duckdb.Error as refusal:
-        raise UnreadableFile(f"{path}: {refusal}") from refusal
-
-
 def _replace(
     connection: duckdb.DuckDBPyConnection, table: str, columns: list[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
@@ -241,13 +235,6 @@ def _insert(
     values = [[row.get(column) for column in columns] for row in rows]
     if values:
         connection.executemany(f"insert into {table} values ({', '.join('?' for _ in columns)})", values)
-
-
-def _paths(pattern: str) -> list[str]:
-    try:
-        return paths_of(pattern)
-    except SourceError as refusal:
-        raise UnreadableFile(str(refusal)) from refusal
 
 
 def quoted(column: str) -> str:

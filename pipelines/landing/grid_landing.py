@@ -14,15 +14,17 @@ from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from collectors.cells import shown
 from collectors.protocols.grid_apis import GridCollector
+from collectors.rows import Rejects
 from collectors.samples import SourceError, Window
-from collectors.text_files import paths_of
+from collectors.text_files import csv_rows, paths_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.grid_sources import INTENSITIES, AnyGridSource, GridFile
 from pipelines.landing import telemetry_landing
-from pipelines.landing.fleet_landing import UnreadableFile, quoted
+from pipelines.landing.fleet_landing import quoted
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
@@ -36,6 +38,10 @@ POSSIBLE_GCO2E_PER_KWH = 2500
 DAYS_AT_ONCE = 10
 FAILURES_IN_A_ROW = 3
 
+# The columns that have each row's number and place in its file.
+_NTH, _PLACE = "number of the row", "place of the row"
+# Rows that are left out and can be read.
+_NO_REJECTS = (None, "of another zone", "repeated")
 # The header of an export, in lower case: its spelling changed over the years, and so did "(LCA)".
 _EXPORT_COLUMNS = {
     "time": ("datetime (utc)",),
@@ -132,16 +138,23 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
         yield Landing(names_of(file)[0], window, "failed", 0, 0, refusal.url, detail=refusal.reason)
     for name, path in found.items():
         held = _held(connection, name, file.zone)
+        rejects = Rejects(file.limits.bad_rows_ratio)
         try:
-            with database.transaction(connection):
-                came, rejected = _validated(connection, file.zone, _file_rows(connection, file, path), [path])
+            table, columns = _cells(file, path, rejects)
+            with database.registered(connection, grid_file=table), database.transaction(connection):
+                rows = _file_rows(file, columns)
+                came, rejected = _validated(connection, file.zone, rows, [], rejects)
                 if came == 0:
-                    first = _first_row(connection, file, path) if rejected else "it is empty"
-                    raise UnreadableFile("; ".join(filter(None, [f"no value of zone {file.zone}", rejected, first])))
+                    first = _first_row(table, columns) if rejected else "it is empty"
+                    reason = f"no value of zone {file.zone}"
+                    raise SourceError(path, None, "; ".join(filter(None, [reason, rejected, first])))
+                rejects.check(path)
                 same = _replace(connection, name, FILE, file.zone)
             yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)
-        except (UnreadableFile, duckdb.Error) as refusal:
-            yield Landing(name, window, "failed", 0, held, path, detail=str(refusal).partition("\n")[0][:1000])
+        except SourceError as refusal:
+            yield Landing.failed(name, window, refusal, held)
+        except duckdb.Error as refusal:
+            yield Landing.failed(name, window, SourceError(path, None, str(refusal).partition("\n")[0]), held)
 
 
 def _land_source(
@@ -180,10 +193,16 @@ def _land_day(
 ) -> Landing:
     # What has no readable time belongs to no day: it is counted with the first one of the answer.
     timeless = "or start_at is null" if is_first else ""
-    rows = f"select ? as zone, * from grid_answer where (start_at >= ? and start_at < ?) {timeless}"
+    place = "coalesce(start_at::varchar, 'an entry') as place, null as cells, row_number() over () as nth"
+    rows = f"select ? as zone, *, {place} from grid_answer where (start_at >= ? and start_at < ?) {timeless}"
     held = _held(connection, source.name, source.zone, day)
+    rejects = Rejects(setting=None)
     with database.transaction(connection):
-        came, detail = _validated(connection, source.zone, rows, [source.zone, day.start_at, day.end_at])
+        came, detail = _validated(connection, source.zone, rows, [source.zone, day.start_at, day.end_at], rejects)
+        try:
+            rejects.check(url)
+        except SourceError as refusal:
+            return Landing.failed(source.name, day, refusal, held)
         if came < held and not force:
             outcome, detail = "refused_fewer", f"the source gave {came} rows, {held} are held; they stay"
         else:
@@ -194,41 +213,54 @@ def _land_day(
 
 
 def _validated(
-    connection: duckdb.DuckDBPyConnection, zone: str, rows: str, parameters: list[object]
+    connection: duckdb.DuckDBPyConnection, zone: str, rows: str, parameters: list[object], rejects: Rejects
 ) -> tuple[int, str | None]:
     """Put what is possible of `rows` into the temp table grid_came; (rows there, what was rejected and why).
 
-    A row without any value is a missing hour and no reject. Of rows for the same time the largest value is kept.
+    A row without any value is a missing hour and no reject. Of rows for the same time the largest value is kept. Rows
+    of another zone and repeated ones are left out and named, but are not among the bad ones that `rejects` counts.
     """
     impossible = " or ".join(f"not ({v} between 0 and {POSSIBLE_GCO2E_PER_KWH})" for v in VALUES)
     connection.execute(
         f"""
         create or replace temp table grid_validated as
         with checked as (
-            select *, case
-                when start_at is null then 'without a UTC time'
+            select *, coalesce({", ".join(VALUES)}) is not null as has_value, case
                 when zone is distinct from ? then 'of another zone'
+                when start_at is null then 'without a UTC time'
                 when {impossible} then 'outside 0 to {POSSIBLE_GCO2E_PER_KWH} g/kWh'
+                when end_at is null or end_at <= start_at or end_at > start_at + interval 1 day then 'without an end'
             end as reason
             from ({rows}) as came
         )
         select * replace (case
-            when reason is null and row_number() over (
+            when reason is null and has_value and row_number() over (
                 partition by reason, start_at order by {", ".join(f"{v} desc nulls last" for v in VALUES)}, is_estimated
             ) > 1 then 'repeated' else reason end as reason)
-        from checked where reason is not null or coalesce({", ".join(VALUES)}) is not null
+        from checked
         """,
         [zone, *parameters],
     ).fetchall()
     connection.execute(
-        "create or replace temp table grid_came as select * exclude (reason) from grid_validated where reason is null"
+        "create or replace temp table grid_came as select * exclude (reason, has_value, place, cells, nth)"
+        " from grid_validated where reason is null and has_value"
     ).fetchall()
     came = connection.execute("select count(*) from grid_came").fetchall()[0][0]
-    rejected = connection.execute(
-        "select reason, count(*) from grid_validated where reason is not null group by reason order by reason"
+    counts = connection.execute(
+        "select reason, count(*) from grid_validated group by reason order by reason"
     ).fetchall()
-    counts = ", ".join(f"{count} {reason}" for reason, count in rejected)
-    return came, f"rejected: {counts}" if counts else None
+    unread = [f"{rejects.rows} not readable"] if rejects.rows else []
+    rejects.read += sum(count for reason, count in counts if reason in _NO_REJECTS)
+    bad = connection.execute(
+        "select place, concat_ws(': ', reason, cells) from grid_validated"
+        " where reason is not null and not list_contains(?, reason) order by nth",
+        [[reason for reason in _NO_REJECTS if reason]],
+    ).fetchall()
+    for place, why in bad:
+        rejects.add(place, why)
+    named = ", ".join([*(f"{count} {reason}" for reason, count in counts if reason), *unread])
+    first = f" ({'; '.join(rejects.first)})" if rejects.first else ""
+    return came, f"rejected: {named}{first}" if named else None
 
 
 def _missing(connection: duckdb.DuckDBPyConnection) -> str | None:
@@ -257,13 +289,37 @@ def _replace(
     return bool(differing == 0)
 
 
-def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> str:
-    """The query that reads a file's rows as raw.grid_intensity has them; its one parameter is the path.
+def _cells(file: GridFile, path: str, rejects: Rejects) -> tuple[pa.Table, dict[str, str]]:
+    """The cells of the columns that are read of a file, with each row's place, and target -> its column. SourceError
+    where a column is missing; a line that is no row is a reject."""
+    if path.endswith(".parquet"):
+        try:
+            held = pq.read_table(path)
+        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+            raise SourceError(path, None, f"cannot be read: {error}"[:500]) from error
+        columns = _columns(file, path, held.column_names)
+        places = pa.array([f"{path}, row {n}" for n in range(1, held.num_rows + 1)], pa.string())
+        held = held.select(sorted({*columns.values()})).append_column(_PLACE, places)
+        return held.append_column(_NTH, pa.array(range(held.num_rows), pa.int64())), columns
+    present, rows = csv_rows(path, rejects)
+    if not present and rejects.first:
+        raise SourceError(path, None, rejects.first[0].removeprefix(f"{path}: "))
+    columns = _columns(file, path, present)
+    found = [(place, *(row.get(column) for column in columns.values())) for place, row in rows]
+    cells = list(zip(*found, strict=True)) or [()] * (len(columns) + 1)
+    by_name = dict(zip([_PLACE, *columns.values()], cells, strict=True))
+    table = pa.table({name: pa.array(held, pa.string()) for name, held in by_name.items()})
+    return table.append_column(_NTH, pa.array(range(table.num_rows), pa.int64())), columns
+
+
+def _file_rows(file: GridFile, columns: dict[str, str]) -> str:
+    """The query that reads the rows of grid_file as raw.grid_intensity has them, with place and cells.
 
     A cell that is no number becomes NaN, which is rejected, and not NULL, which would be a missing hour.
     """
-    reader, columns = _columns(connection, file, path)
-    start_at = f"try_cast({quoted(columns['time'])} as timestamptz)"
+    time = f"try_cast({quoted(columns['time'])} as timestamptz)"
+    century = f"{time} >= timestamptz '2000-01-01 00:00Z' and {time} < timestamptz '2100-01-01 00:00Z'"
+    start_at = f"case when {century} then {time} end"
     values = [
         f"case when nullif(cast({quoted(columns[v])} as varchar), '') is not null"
         f" then coalesce(try_cast({quoted(columns[v])} as double), 'nan'::double) end as {v}"
@@ -273,30 +329,27 @@ def _file_rows(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str)
     ]
     zone = quoted(columns["zone"]) if "zone" in columns else database.literal(file.zone)
     estimated = f"try_cast({quoted(columns['estimated'])} as boolean)" if "estimated" in columns else "null::boolean"
+    cells = ", ".join(f"left(cast({quoted(column)} as varchar), 40)" for column in columns.values())
     return (
         f"select {zone} as zone, {start_at} as start_at, {start_at} + interval {file.period_minutes} minute as end_at,"
-        f" {', '.join(values)}, {estimated} as is_estimated from {reader}"
+        f" {', '.join(values)}, {estimated} as is_estimated, {quoted(_PLACE)} as place,"
+        f" concat_ws(', ', {cells}) as cells, {quoted(_NTH)} as nth from grid_file"
     )
 
 
-def _first_row(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> str:
+def _first_row(table: pa.Table, columns: dict[str, str]) -> str:
     """The columns that are read of a file, as its first row has them."""
-    reader, columns = _columns(connection, file, path)
-    chosen = ", ".join(f"cast({quoted(column)} as varchar)" for column in columns.values())
-    (row,) = connection.execute(f"select {chosen} from {reader} limit 1", [path]).fetchall()
-    held = ", ".join(f"{column!r} {shown(cell)}" for column, cell in zip(columns.values(), row, strict=True))
+    held = ", ".join(f"{column!r} {shown(table.column(column)[0].as_py())}" for column in columns.values())
     return f"the first row has {held}; expected a time such as 2026-10-01 00:00 (UTC) and 0 to 2500 g/kWh"
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, file: GridFile, path: str) -> tuple[str, dict[str, str]]:
-    """The table function that reads a file, and target -> its column; UnreadableFile where one is missing."""
-    reader = "read_parquet(?)" if path.endswith(".parquet") else "read_csv(?, all_varchar = true, header = true)"
-    present = [row[0] for row in connection.execute(f"describe select * from {reader}", [path]).fetchall()]
-    columns = _export_columns(present) if file.format else _mapped_columns(file)
+def _columns(file: GridFile, path: str, present: list[str]) -> dict[str, str]:
+    """Target -> its column of a file; SourceError where one is missing."""
+    columns = _export_columns(path, present) if file.format else _mapped_columns(file)
     missing = sorted({repr(column) for column in columns.values() if column not in present})
     if missing:
-        raise UnreadableFile(f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
-    return reader, columns
+        raise SourceError(path, None, f"no column {', '.join(missing)}; there are {', '.join(map(repr, present))}")
+    return columns
 
 
 def _mapped_columns(file: GridFile) -> dict[str, str]:
@@ -304,14 +357,16 @@ def _mapped_columns(file: GridFile) -> dict[str, str]:
     return {target: column for target, column in named.items() if column}
 
 
-def _export_columns(present: list[str]) -> dict[str, str]:
+def _export_columns(path: str, present: list[str]) -> dict[str, str]:
     by_lower = {column.lower(): column for column in present}
     found = {}
     for target, spellings in _EXPORT_COLUMNS.items():
         known = [by_lower[spelling] for spelling in spellings if spelling in by_lower]
         if not known:
             there = ", ".join(map(repr, present))
-            raise UnreadableFile(f"not an export of Electricity Maps: no column {spellings[0]!r}; there are {there}")
+            raise SourceError(
+                path, None, f"not an export of Electricity Maps: no column {spellings[0]!r}; there are {there}"
+            )
         found[target] = known[0]
     return found
 

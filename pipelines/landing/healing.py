@@ -16,7 +16,7 @@ from collectors.samples import Window
 from pipelines.landing import stale_dates, stores, telemetry_landing
 from pipelines.landing.lake import Lake, LakeError, Manifest
 from pipelines.landing.stores import LakeStore, Store
-from pipelines.warehouse import database
+from pipelines.warehouse import database, step_deadline
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ def heal(
     stale = [manifest for key, manifest in sorted(landed.items()) if known.get(key) != manifest.landing_id]
     for manifest in stale:
         _heal(connection, store.lake, manifest, catalogue, run_id=run_id, now=now)
+        step_deadline.progressed()
     return [(manifest.source, manifest.date.isoformat()) for manifest in stale]
 
 

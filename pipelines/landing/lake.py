@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors import file_systems
 from collectors.durable_files import write_whole
 from collectors.samples import url_without_secrets
 from pipelines.landing.parquet_files import ROW_GROUP_ROWS, Writer
-from pipelines.warehouse import database, file_systems
+from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 
 SAMPLE_TABLES = ("power_samples", "token_samples")
@@ -38,7 +39,7 @@ TABLES = (*SAMPLE_TABLES, "series_chunks", "series")
 # What the models read of schema raw, beside the two tables of samples.
 RAW_CONTROL_TABLES = (
     *("series", "series_chunks", "grid_intensity", "model_prices"),
-    *("run_windows", "bills", "requests", "benchmark_results"),
+    *("run_windows", "bills", "requests", "benchmark_results", "refused_series"),
 )
 CONTROL_TABLES = (*(f"raw.{table}" for table in RAW_CONTROL_TABLES), *(f"fleet.{table}" for table in FLEET_TABLES))
 
@@ -302,4 +303,5 @@ class _refusals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, LakeError):
             reason = str(error) if self.secret is None else str(error).replace(self.secret, "…")
+            reason = file_systems.secrets_of(self.secret or "").masked(reason)
             raise LakeError(f"{self.what}: {type(error).__name__}: {reason}") from error

@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -30,8 +31,9 @@ class WaitedTooLong(Exception):
 
 def read_ahead(collector: Any, window: Window, ask: Callable[[], Iterator[Item]]) -> Iterator[Item]:
     """What a collector gives for a window, read ahead. All that goes wrong is a SourceError, a defect of the collector
-    as well: it must not stop the day's other sources. Fleet files hold no secrets that its message could leak."""
+    as well: it must not stop the day's other sources. Its message may quote the source, so secrets are masked in it."""
     url, limits = getattr(collector, "url", ""), getattr(collector, "limits", None)
+    masked = getattr(getattr(collector, "server", None), "masked", str)
     wait_seconds = None if limits is None else limits.window_seconds
     try:
         yield from ahead(ask(), wait_seconds)
@@ -41,8 +43,9 @@ def read_ahead(collector: Any, window: Window, ask: Callable[[], Iterator[Item]]
         reason = f"the window took longer than {wait_seconds:g} s (limits.window_seconds)"
         raise SourceError(url, None, reason) from failure
     except Exception as failure:
-        logger.exception("source %s failed in window %s", collector.source, window)
-        raise SourceError(url, None, f"{type(failure).__name__}: {failure}") from failure
+        trace = masked(traceback.format_exc())
+        logger.error("source %s failed in window %s\n%s", collector.source, window, trace)
+        raise SourceError(url, None, masked(f"{type(failure).__name__}: {failure}")) from failure
 
 
 def ahead(items: Iterator[Item], wait_seconds: float | None = None) -> Iterator[Item]:

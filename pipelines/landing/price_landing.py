@@ -31,15 +31,14 @@ def land_prices(connection: duckdb.DuckDBPyConnection, files: tuple[PriceFile, .
     for file in files:
         connection.execute("insert into lists_named values (?, ?)", [file.source, file.valid_from]).fetchall()
         try:
-            read = read_price_list(file.path)
+            read = read_price_list(file.path, file.limits.bad_rows_ratio)
             if read.prices.num_rows == 0:
                 raise SourceError(file.path, None, "holds no price")
         except SourceError as failure:
             troubles.append(f"{file.source}: refused: {failure}")
             continue
-        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(read.rejects.items()))
-        if counts:
-            troubles.append(f"{file.source}: {file.path}: rejected: {counts}")
+        if read.rejects.rows:
+            troubles.append(f"{file.source}: {read.rejects}")
         _replace(connection, file, read.prices)
     connection.execute(
         "delete from raw.model_prices where (source, valid_from) not in (select (source, valid_from) from lists_named)"

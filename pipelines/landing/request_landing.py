@@ -14,9 +14,11 @@ from datetime import UTC, date, datetime, timedelta
 import duckdb
 import pyarrow as pa
 
-from collectors.records.request_records import REQUEST_SCHEMA, Rejects, RequestCollector
+from collectors.records.request_records import REQUEST_SCHEMA, RequestCollector
+from collectors.rows import BAD_ROWS_RATIO, Rejects
 from collectors.samples import SourceError, Window
 from pipelines.landing import telemetry_landing
+from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database
 
@@ -40,6 +42,7 @@ def land(
     end: date,
     *,
     run_id: str,
+    bad_rows_ratio: float = BAD_ROWS_RATIO,
     force: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[Landing]:
@@ -50,7 +53,7 @@ def land(
     source is an outcome of every day, not an exception, and the old rows stay.
     """
     windows = [Window.of_day(start + timedelta(days=n)) for n in range((end - start).days)]
-    rejects = Rejects()
+    rejects = Rejects(bad_rows_ratio)
     failure: SourceError | None = None
     try:
         _stage(connection, collector, Window(windows[0].start_at, windows[-1].end_at), rejects)
@@ -82,7 +85,7 @@ def _stage(
     connection: duckdb.DuckDBPyConnection, collector: RequestCollector, window: Window, rejects: Rejects
 ) -> None:
     connection.execute(f"create or replace temp table requests_seen as select {_COLUMNS} from raw.requests limit 0")
-    for batch in collector.collect(window, rejects):
+    for batch in read_ahead(collector, window, lambda: collector.collect(window, rejects)):
         with database.registered(connection, requests_came=pa.Table.from_batches([batch])):
             connection.execute(f"insert into requests_seen select {_COLUMNS} from requests_came").fetchall()
 
@@ -95,11 +98,12 @@ def _validated(
     came = _fingerprint(connection, _ONCE, {"start": window.start_at, "end": window.end_at})
     outcome = "landed"
     if came[0] < held[0] and not force:
-        outcome, detail = "refused_fewer", f"the source gave {came[0]} requests, {held[0]} are held; they stay"
+        fewer = f"the source gave {came[0]} requests, {held[0]} are held; they stay"
+        outcome, detail = "refused_fewer", "; ".join(filter(None, [fewer, detail]))
     elif came == held:
         outcome = "unchanged" if came[0] else "empty"
     url = getattr(collector, "url", None)
-    return Landing(collector.source, window, outcome, came[0], held[0], url=url, detail=detail)
+    return Landing(collector.source, window, outcome, came[0], held[0], url=url, detail=detail and detail[:1000])
 
 
 def _write(connection: duckdb.DuckDBPyConnection, result: Landing, run_id: str, landed_at: datetime) -> None:

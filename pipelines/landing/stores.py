@@ -8,21 +8,27 @@ landing (`telemetry_landing`) and where files are in a lake (`lake`).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from collectors.samples import SAMPLE_SCHEMA, Window
+from collectors import file_systems
+from collectors.samples import SAMPLE_SCHEMA, Window, url_without_secrets
 from pipelines.fleet.fleet_errors import FleetError
+from pipelines.fleet.sources import SpoolSource
 from pipelines.landing import merging, stale_dates
 from pipelines.landing.lake import SAMPLE_TABLES, TABLES, Lake, LakeError, Manifest, folder, new_landing_id
 from pipelines.landing.parquet_files import Writer
-from pipelines.warehouse import database
+from pipelines.warehouse import database, step_deadline
 from pipelines.warehouse.raw_tables import create_tables
 
 if TYPE_CHECKING:
     from pipelines.fleet.fleet_file import Fleet
+    from pipelines.fleet.landing_targets import LandingLimits
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -83,12 +89,49 @@ def store_of(fleet: Fleet) -> Store:
     return LakeStore(Lake(fleet.landing.lake_path)) if fleet.landing.target == "lake" else WarehouseStore()
 
 
+def within_limits(fleet: Fleet, land: Callable[..., Result], *arguments: Any) -> Result:
+    """What `land(*arguments)` returns or raises. Where a server holds the lake or a spool, in a process of its own,
+    which ends once no window was landed for `landing.limits.window_seconds`: LakeError then."""
+    places = [source.path for source in fleet.sources if isinstance(source, SpoolSource)]
+    if fleet.landing.path is not None:
+        places.insert(0, fleet.landing.path)
+    remote = [url_without_secrets(place) for place in places if file_systems.is_remote(place)]
+    if not remote:
+        return land(*arguments)
+    seconds = fleet.landing.limits.window_seconds
+    try:
+        return step_deadline.within(seconds, land, *arguments)
+    except step_deadline.StepTookTooLong:
+        raise LakeError(
+            f"{', '.join(remote)}: no window was landed for {seconds:g} s, so the landing was ended; what was landed"
+            " before stays, and the next run lands the rest. Look whether the store answers; if a day of one source"
+            " takes that long, raise landing.limits.window_seconds"
+        ) from None
+
+
+def probe(path: str, limits: LandingLimits) -> None:
+    """LakeError unless the lake at `path` can be written, and answers in time."""
+    if not file_systems.is_remote(path):
+        return _probe(path)
+    try:
+        return step_deadline.within(limits.answer_seconds, _probe, path)
+    except step_deadline.StepTookTooLong:
+        raise LakeError(
+            f"{url_without_secrets(path)}: no answer within {limits.answer_seconds:g} s"
+            " (landing.limits.answer_seconds): is the address right, and the store up?"
+        ) from None
+
+
+def _probe(path: str) -> None:
+    Lake(path).probe()
+
+
 def validate(fleet: Fleet) -> None:
     """FleetError unless the store can be written and is the one that this fleet has landed in so far."""
     is_lake = fleet.landing.target == "lake"
     try:
         if is_lake:
-            Lake(fleet.landing.lake_path).probe()
+            probe(fleet.landing.lake_path, fleet.landing.limits)
     except LakeError as refusal:
         raise FleetError(fleet.path, [f"landing.path: {refusal}"]) from refusal
     if not fleet.warehouse.exists():

@@ -3,30 +3,26 @@
 An asset here is thin: it decides what to land and calls a module `…_landing`. Add one when something new comes in.
 """
 
-import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Any
 
 import dagster as dg
 import duckdb
 
-from collectors.collector import Collector
-from collectors.samples import SourceError, Window
+from collectors.samples import Window
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.sources import Source
 from pipelines.landing import (
     fleet_landing,
     grid_landing,
-    healing,
+    landing_days,
     price_landing,
-    stale_dates,
     stores,
-    telemetry_landing,
 )
+from pipelines.landing.lake import LakeError
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
@@ -40,16 +36,12 @@ TELEMETRY_TABLES = {
     "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
     "landings": "One row per attempt to land a source's window: the audit.",
     "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
+    "unknown_devices": "One row per device of such a family of power or energy, by what its labels name.",
 }
 GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
 MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
 PRICE_CHECK = "price_lists_are_sound"
-# What is landed beyond the run's days, to have the sample before the period and the one after each run.
-NEIGHBOUR = timedelta(hours=1)
-# A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
-FAILURES_IN_A_ROW = 3
-
-logger = logging.getLogger(__name__)
+GPU_PRICE_CHECK = "gpu_price_lists_are_sound"
 
 
 class TelemetryConfig(dg.Config):
@@ -96,10 +88,10 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         window = context.partition_time_window
         stores.validate(fleet)
         start, end = window.start.date(), window.end.date()
-        silent = silent_sources(fleet, start)
-        with opened(fleet, "landing") as connection:
-            results = land_days(connection, fleet, start, end, run_id=context.run_id, force=config.force, silent=silent)
-            metadata = _telemetry_metadata(connection, fleet, start, end, results)
+        try:
+            results, metadata = stores.within_limits(fleet, landed, fleet, start, end, context.run_id, config.force)
+        except LakeError as refusal:
+            raise dg.Failure(str(refusal)) from None
         for table in TELEMETRY_TABLES:
             yield dg.MaterializeResult(asset_key=asset_key(fleet, "raw", table), metadata=metadata[table])
         for source in fleet.sources:
@@ -107,6 +99,8 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             yield answered(check_name(source.name), landings, mine)
         if results and all(result.outcome == "failed" for result in results):
             raise dg.Failure(f"every source failed; the first reason: {results[0].detail}")
+
+    rates_key = asset_key(fleet, "fleet", "cost_rates")
 
     @dg.multi_asset(
         name="fleet",
@@ -119,15 +113,25 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             )
             for table in FLEET_TABLES
         ],
+        check_specs=[
+            dg.AssetCheckSpec(GPU_PRICE_CHECK, asset=rates_key, description="Every list of GPU prices was read whole.")
+        ],
         pool=POOL,
     )
-    def fleet_tables() -> Iterator[dg.MaterializeResult[None]]:
+    def fleet_tables() -> Iterator[Any]:
         """The fleet file as tables, replaced whole."""
         with opened(fleet, "fleet file") as connection:
-            rows = fleet_landing.write_fleet(connection, fleet)
+            rows, rejected = fleet_landing.write_fleet(connection, fleet)
         for table, count in rows.items():
             key = asset_key(fleet, "fleet", table)
             yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": count})
+        yield dg.AssetCheckResult(
+            passed=not rejected,
+            asset_key=rates_key,
+            check_name=GPU_PRICE_CHECK,
+            severity=dg.AssetCheckSeverity.WARN,
+            description="; ".join(rejected) or None,
+        )
 
     grid_key = asset_key(fleet, "raw", "grid_intensity")
 
@@ -154,7 +158,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         yield dg.MaterializeResult(asset_key=grid_key, metadata={"rows": sum(result.rows for result in results)})
         for name, sources in _grid_checks(fleet).items():
             mine = [result for result in results if result.source in sources]
-            yield answered(name, grid_key, mine, is_sound=not any(result.detail for result in mine))
+            yield answered(name, grid_key, mine)
 
     prices_key = asset_key(fleet, "raw", "model_prices")
 
@@ -175,127 +179,17 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
         )
 
-    @dg.asset(
-        key=asset_key(fleet, "raw", "run_windows"),
-        deps=[asset_key(fleet, "raw", "requests")],
-        group_name="raw",
-        kinds={"duckdb"},
-        pool=POOL,
-    )
-    def run_windows() -> dg.MaterializeResult[None]:
-        """Named windows from the fleet file, its files and the landed load tests, replaced whole."""
-        with opened(fleet, "run windows") as connection:
-            return dg.MaterializeResult(
-                metadata={"dagster/row_count": fleet_landing.write_run_windows(connection, fleet)}
-            )
-
-    return [telemetry, fleet_tables, grid_intensity, model_prices, run_windows]
+    return [telemetry, fleet_tables, grid_intensity, model_prices]
 
 
-def silent_sources(fleet: Fleet, start: date) -> dict[str, SourceError]:
-    """The servers that give no answer at all, by source, and why. Asked before the warehouse is locked: a server that
-    hangs must not keep other runs from writing.
-    """
-    silent = {}
-    for collector in fleet.collectors():
-        if hasattr(collector, "check"):
-            try:
-                collector.check(Window.of_day(start))
-            except SourceError as failure:
-                silent[collector.source] = failure
-    return silent
-
-
-def land_days(
-    connection: duckdb.DuckDBPyConnection,
-    fleet: Fleet,
-    start: date,
-    end: date,
-    *,
-    run_id: str,
-    force: bool = False,
-    now: datetime | None = None,
-    silent: Mapping[str, SourceError] | None = None,
-) -> list[Landing]:
-    """Land the UTC days [start, end) of every source, and their neighbours: the head of day `end`, by which the last
-    midnight is known, and before the period's first day the tail of the day before it.
-
-    A source that keeps late data (a spool) also lands the other days that wait in it. Sources of `silent` are not
-    asked: their windows fail.
-    """
-    now = now or datetime.now(UTC)
-    store = stores.store_of(fleet)
-    catalogue = telemetry_landing.Catalogue(
-        catalog.families(), catalog.device_labels(), (fleet.period.start, fleet.period.end)
-    )
-    days = [start + timedelta(days=n) for n in range((end - start).days)]
-    healing.heal(connection, store, catalogue, run_id=run_id, now=now)
-    results = []
-    for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
-        windows = [Window.of_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
-        neighbours = [
-            window
-            for window in _neighbours(fleet, source, start, end, now)
-            if not stale_dates.chunks(connection, source.name, window).num_rows
-        ]
-        windows += neighbours
-        failures, answers = 0, []
-        silence = (silent or {}).get(source.name)
-        for window in windows:
-            if silence is None and failures >= FAILURES_IN_A_ROW:
-                reason = f"not asked: {source.name} had failed {failures} times in a row"
-                silence = SourceError(getattr(collector, "url", ""), None, reason)
-            if silence is not None:
-                result = Landing.failed(source.name, window, silence)
-                telemetry_landing.audit(connection, result, run_id, now)
-            else:
-                result = telemetry_landing.land(
-                    connection,
-                    collector,
-                    window,
-                    catalogue,
-                    run_id=run_id,
-                    store=store,
-                    replica_labels=source.replica_labels,
-                    most_series=source.limits.series,
-                    is_neighbour=any(window is neighbour for neighbour in neighbours),
-                    force=force,
-                )
-            failures = failures + 1 if result.outcome == "failed" else 0
-            if result.detail:
-                logger.info("%s %s: %s: %s", source.name, _shown(window), result.outcome, _why(result))
-            answers.append(result)
-        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
-        logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", outcomes)
-        results += answers
-    healing.expose(connection, store)
-    return results
-
-
-def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:
-    """Days outside the run of which late files wait in a spool; none where the source cannot list them."""
-    if not hasattr(collector, "days"):
-        return []
-    try:
-        days = collector.days()
-    except SourceError:
-        return []  # the run's own days will fail the same way, and be recorded
-    last = fleet.period.end or date.max
-    return [day for day in days if fleet.period.start <= day < last and day < end and not start <= day]
-
-
-def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
-    """The last hour before the period, if the run begins with it, and the first hour after the run, if it has started.
-
-    A source that is read more seldom than every half hour is asked for two of its intervals.
-    """
-    length = min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
-    if start <= fleet.period.start:
-        start_at = Window.of_day(fleet.period.start).start_at
-        yield Window(start_at - length, start_at)
-    end_at = Window.of_day(end).start_at
-    if now > end_at:
-        yield Window(end_at, min(end_at + length, now))
+def landed(
+    fleet: Fleet, start: date, end: date, run_id: str, force: bool
+) -> tuple[list[Landing], dict[str, dict[str, Any]]]:
+    """Land the UTC days [start, end) of every source; what became of each window, and each table's metadata."""
+    silent = landing_days.silent_sources(fleet, start)
+    with opened(fleet, "landing") as connection:
+        results = landing_days.land_days(connection, fleet, start, end, run_id=run_id, force=force, silent=silent)
+        return results, _telemetry_metadata(connection, fleet, start, end, results)
 
 
 @contextmanager
@@ -313,16 +207,16 @@ def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
     return {**checks, **({"grid_files_are_sound": files} if files else {})}
 
 
-def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound: bool = True) -> dg.AssetCheckResult:
-    """Passes where every window was answered; an answer with rejected rows is a warning."""
+def answered(check: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
+    """Passes where every window was answered in full; an answer of which rows were rejected is a warning."""
     unanswered = [result for result in results if not result.is_answered]
-    wrong = unanswered or ([] if is_sound else [result for result in results if result.detail])
+    wrong = unanswered or [result for result in results if result.detail]
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
     if wrong:
         metadata["unanswered"] = dg.MarkdownMetadataValue(
             findings.markdown(
                 ["window", "outcome", "status", "url", "detail"],
-                ((_shown(r.window), r.outcome, r.status or "", r.url or "", r.detail) for r in wrong[:50]),
+                ((landing_days.shown(r.window), r.outcome, r.status or "", r.url or "", r.detail) for r in wrong[:50]),
             )
         )
     return dg.AssetCheckResult(
@@ -330,7 +224,7 @@ def answered(check: str, asset: dg.AssetKey, results: list[Landing], *, is_sound
         asset_key=asset,
         check_name=check,
         severity=dg.AssetCheckSeverity.ERROR if unanswered or not wrong else dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{_shown(r.window)} {r.outcome}: {_why(r)}" for r in wrong[:3]) or None,
+        description="; ".join(_by_reason(wrong)[:3]) or None,
         metadata=metadata,
     )
 
@@ -371,12 +265,13 @@ def _telemetry_metadata(
     return tables
 
 
-def _why(result: Landing) -> str:
-    """The detail, behind the file or URL that it is about."""
-    return f"{result.url}: {result.detail}" if result.outcome == "failed" and result.url else str(result.detail)
-
-
-def _shown(window: Window) -> str:
-    if window.end_at - window.start_at == timedelta(days=1):
-        return window.start_at.date().isoformat()
-    return f"{window.start_at:%Y-%m-%d %H:%M}–{window.end_at:%H:%M}"
+def _by_reason(results: list[Landing]) -> list[str]:
+    """The outcomes with their reasons; where several windows have the same one, the first and how many more."""
+    windows: dict[str, list[str]] = {}
+    for result in results:
+        reason = f"{result.outcome}: {landing_days.why(result)}"
+        windows.setdefault(reason, []).append(landing_days.shown(result.window))
+    return [
+        f"{same[0]} {reason}{f' (and {len(same) - 1} more windows)' if len(same) > 1 else ''}"
+        for reason, same in windows.items()
+    ]

@@ -22,7 +22,7 @@ from collectors.series import SeriesRegister
 from pipelines.landing import stale_dates
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.stores import HeldDay, Store, WarehouseStore
-from pipelines.warehouse import database
+from pipelines.warehouse import database, statements
 
 TELEMETRY = "raw/telemetry"
 TABLES = {"power": "power_samples", "tokens": "token_samples"}
@@ -114,7 +114,7 @@ def land(
         connection.execute("rollback")
         samples.discard()
         landing = Landing.failed(collector.source, window, failure, unit.rows_held())
-        unit.note_unknown_families()
+        unit.note_unknown_families(has_failed=True)
         audit(connection, landing, run_id, now())
         return landing
     except BaseException:
@@ -214,45 +214,47 @@ class _Unit:
         )
         return self._settled(rows)
 
-    def note_unknown_families(self) -> None:
-        """Families that the source holds and the catalogue does not know; the newest window's count is kept."""
+    def note_unknown_families(self, *, has_failed: bool = False) -> None:
+        """Families that the source holds and the catalogue does not know, and the devices that they are about. Of each
+        the newest window counts; what the catalogue has got rows for is forgotten."""
+        self._forget_known_families()
+        seen = {"source": self.source, "seen_at": self.window.end_at}
         unknown = self.register.unknown_table()
-        if not unknown.num_rows:
-            return
-        with database.registered(self.connection, unknown_seen=unknown):
+        if unknown.num_rows:
+            with database.registered(self.connection, unknown_seen=unknown):
+                self.connection.execute(statements.read(__file__, "unknown_families"), seen).fetchall()
+        if self.is_neighbour:
+            return  # an hour may have less devices than its day
+        is_partial = has_failed or self.register.unlisted is not None
+        is_additive = is_partial or getattr(self.collector, "is_additive", False)
+        with database.registered(self.connection, devices_seen=self.register.unknown_devices_table()):
+            older = statements.read(__file__, "older_unknown_devices")
+            self.connection.execute(older, {**seen, "is_additive": is_additive}).fetchall()
+            self.connection.execute(statements.read(__file__, "unknown_devices"), seen).fetchall()
+
+    def _forget_known_families(self) -> None:
+        for table in ("unknown_families", "unknown_devices"):
             self.connection.execute(
-                """
-                merge into raw.unknown_families as held
-                using (
-                    select ? as source, metric, series, cast(? as timestamptz) as last_seen_at from unknown_seen
-                ) as seen
-                on held.source = seen.source and held.metric = seen.metric
-                when matched and seen.last_seen_at >= held.last_seen_at
-                    then update set series = seen.series, last_seen_at = seen.last_seen_at
-                when not matched then insert (source, metric, series, last_seen_at)
-                    values (seen.source, seen.metric, seen.series, seen.last_seen_at)
-                """,
-                [self.source, self.window.end_at],
+                f"delete from raw.{table} where source = ? and metric in (select unnest(?))",
+                [self.source, list(self.catalogue.families)],
             ).fetchall()
 
     def _landing(self, outcome: str, rows: int, detail: str | None = None) -> Landing:
         url = getattr(self.collector, "url", None)
-        detail = "; ".join(filter(None, [detail, self._unreadable()]))[:1000] or None
+        detail = "; ".join(filter(None, [detail, self._unreadable(), self.register.unlisted]))[:1000] or None
         return Landing(self.source, self.window, outcome, rows, self.rows_held(), url=url, detail=detail)
 
     def _empty(self) -> Landing:
         """Nothing to land: an empty source, or one of which nothing can be read."""
         if (unreadable := self._unreadable()) and not self.is_neighbour:
-            first = self.register.first_unreadable
-            reason = "; the first: ".join(filter(None, [unreadable, first]))
-            raise SourceError(getattr(self.collector, "url", ""), None, reason)
+            raise SourceError(getattr(self.collector, "url", ""), None, unreadable)
         return self._landing("empty", 0)
 
     def _unreadable(self) -> str:
-        """What could not be read of the source: the number of rows, the names of files."""
-        rows = self.register.unreadable_rows
+        """What could not be read of the source: how many rows, and where the first are; the names of files."""
+        rejected = str(self.register.rejects)
         problems = getattr(self.collector, "problems", [])[self.problems_before :]
-        return "; ".join([*([f"{rows} rows cannot be read"] if rows else []), *problems])
+        return "; ".join([*([rejected] if rejected else []), *problems])
 
     def _stream(self) -> None:
         """Insert the source's batches as they come, a group of one stream at a time."""

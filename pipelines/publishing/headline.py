@@ -7,7 +7,7 @@ the marts.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ import duckdb
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing import advice_headline, model_headline
-from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK, current
+from pipelines.publishing.parts import Parts
+from pipelines.publishing.publication import REPORT, WORKBOOK
+from pipelines.publishing.publication_manifest import DATABASE, current
 from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.warehouse import database
 
@@ -53,19 +55,22 @@ _WINDOW_MEANINGS = {
 }
 
 
-def headline(fleet: Fleet) -> str:
-    """The printed page, over all published dates. FileNotFoundError if nothing is published yet."""
+def headline(fleet: Fleet, parts: Parts | None = None) -> str:
+    """The printed page, over all published dates. A table that cannot be made is a line of text, and a line of `parts`.
+    FileNotFoundError if nothing is published yet."""
+    parts = parts or Parts()
     path = fleet.published / DATABASE
     if not path.exists():
         raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
     with database.connect(path, read_only=True) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
-        tables = [
-            model_headline.models(connection, fleet),
-            advice_headline.advice(connection),
-            advice_headline.free_boards(connection),
-            _windows(connection),
-        ]
+        made: dict[str, Callable[[], str]] = {
+            "models": lambda: model_headline.models(connection, fleet),
+            "advice": lambda: advice_headline.advice(connection),
+            "free accelerators": lambda: advice_headline.free_boards(connection),
+            "run windows": lambda: _windows(connection),
+        }
+        tables = [parts.attempt(f"table of {name}", make, lambda line: f"The {line}") for name, make in made.items()]
         held_back = connection.execute(_HELD_BACK).fetchall()
     label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
     return "\n\n".join(

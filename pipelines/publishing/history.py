@@ -14,7 +14,9 @@ from pathlib import Path
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.warehouse import database
+from pipelines.publishing import restoring
+from pipelines.publishing.publication_manifest import DATABASE, current
+from pipelines.warehouse import database, due_dates
 
 SHOWN = 5
 # The columns that are compared, as far as both sides have them.
@@ -119,11 +121,19 @@ def refusal(found: list[str]) -> HistoryWouldShrink:
 
 
 def lost_warehouse(fleet: Fleet) -> str:
-    """The message for a fleet with published dates and an empty warehouse; empty text for any other fleet."""
-    dates = None if _dates(fleet.warehouse) else _dates(fleet.snapshot)
-    if dates is None:
+    """The message for a fleet with published dates that its warehouse neither has booked nor can book from what has
+    landed; empty text for any other fleet.
+
+    A rebuild that was killed leaves a warehouse without a booked date: its dates are due, and their rows have landed.
+    """
+    folder = current(fleet)
+    if folder is None or _dates(fleet.warehouse):
         return ""
-    first, last, count = dates
+    restoring.checked(fleet.published, folder)
+    dates = _dates(folder / DATABASE)
+    if dates <= _unfinished_dates(fleet.warehouse):
+        return ""
+    first, last, count = min(dates), max(dates), len(dates)
     return (
         f"{fleet.warehouse} has booked nothing, but {count} dates are published ({first} to {last}). Was the warehouse"
         " lost, or was WATTLEDGER_DATA another folder? Restore it from a backup (docs/operations.md), or choose:"
@@ -149,17 +159,24 @@ def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:
     return len(dates)
 
 
-def _dates(path: Path) -> tuple[date, date, int] | None:
-    """First date, last date and number of dates of the marts in a DuckDB file; None without any."""
+def _dates(path: Path) -> set[date]:
+    """The dates of the marts in a DuckDB file."""
     if not path.exists():  # DuckDB would create it
-        return None
+        return set()
     with database.connect(path, read_only=True) as connection:
         if not _has(connection, None, "model_daily", "date"):
-            return None
-        ((first, last, count),) = connection.execute(
-            "select min(date), max(date), count(distinct date) from marts.model_daily"
-        ).fetchall()
-    return None if first is None else (first, last, count)
+            return set()
+        return {on for (on,) in connection.execute("select distinct date from marts.model_daily").fetchall()}
+
+
+def _unfinished_dates(path: Path) -> set[date]:
+    """The dates that a warehouse can book without asking a source: those that are due, and those that have landed."""
+    if not path.exists():
+        return set()
+    with database.connect(path, read_only=True) as connection:
+        if not {"due_dates", "series_chunks"} <= database.tables(connection, "raw"):
+            return set()
+        return {*due_dates.due(connection, due_dates.BOOKING), *due_dates.landed(connection)}
 
 
 def _has(connection: duckdb.DuckDBPyConnection, database: str | None, table: str, column: str) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -24,15 +25,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from collectors.samples import url_without_secrets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, publication, snapshots
+from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, snapshots
 from pipelines.publishing.object_store_files import Wanted
 from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
+from pipelines.publishing.publication_manifest import current
+from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
-from pipelines.warehouse import database
+from pipelines.warehouse import database, step_deadline
 
 # A store that takes 30 ms for a request is asked for several tables at a time.
 TABLES_AT_ONCE = 8
@@ -59,7 +63,7 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
 
     ObjectStoreError where the store is away or refuses; its readers then have the old publication, whole.
     """
-    folder = publication.current(fleet)
+    folder = current(fleet)
     if folder is None:
         return None
     began = time.monotonic()
@@ -67,9 +71,12 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
         if target.tables == "delta":
             delta_tables.check_installed()
         place = Place(target.url)
-        with snapshots.opened(folder) as snapshot, taking_turns(place, database.lock_timeout_seconds()) as turn:
+        with (
+            snapshots.opened(fleet.published, folder) as snapshot,
+            taking_turns(place, database.lock_timeout_seconds()) as turn,
+        ):
             done = _publish(snapshot, place, turn, target, now or datetime.now(UTC))
-    except ObjectStoreError as refusal:
+    except (ObjectStoreError, PublicationDamaged) as refusal:
         raise ObjectStoreError(
             f"publication.object_store: {refusal}. The snapshot {folder.name} is published; the object store keeps what"
             " it has, and the next run writes all that is missing"
@@ -78,12 +85,25 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
     return done
 
 
+def publish_within_limits(fleet: Fleet, target: ObjectStoreTarget) -> Stored | None:
+    """The same in a process of its own, which ends at `limits.step_seconds`: ObjectStoreError then too."""
+    seconds = target.limits.step_seconds
+    try:
+        return step_deadline.within(seconds, publish, fleet, target)
+    except step_deadline.StepTookTooLong:
+        raise ObjectStoreError(
+            f"publication.object_store: {url_without_secrets(target.url)}: not done within {seconds:g} s, so the upload"
+            " was ended and the object store keeps what it has. Look whether the store answers; if the upload is that"
+            " large, raise publication.object_store.limits.step_seconds"
+        ) from None
+
+
 def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTarget, now: datetime) -> Stored:
     previous = object_store_manifest.read(place, LATEST)
     if previous is not None:
         _check_is_older(previous, snapshot, place)
     done = Stored(snapshot.publication_id, place.shown, previous.publication_id if previous else None)
-    present = set(place.files(TABLES))
+    present = place.sizes(TABLES)
     wanted = object_store_files.wanted_tables(snapshot, previous.tables if previous else {})
     with (
         tempfile.TemporaryDirectory(prefix="wattledger-object-store-") as name,
@@ -127,7 +147,9 @@ def _check_is_older(previous: Manifest, snapshot: Snapshot, place: Place) -> Non
         )
 
 
-def _with_files(snapshot: Snapshot, place: Place, wanted: Wanted, present: set[str], folder: Path) -> StoredTable:
+def _with_files(
+    snapshot: Snapshot, place: Place, wanted: Wanted, present: Mapping[str, int], folder: Path
+) -> StoredTable:
     """The table with a file for each of its spans; those that the store lacks are written and uploaded."""
     kept = wanted.kept(present)
     files = []
@@ -170,7 +192,7 @@ def _note_changes(made: Manifest, previous: Manifest | None, done: Stored) -> No
             done.files += len(fresh)
 
 
-def _forget_old(place: Place, current: Manifest, present: set[str], limit: datetime) -> list[str]:
+def _forget_old(place: Place, current: Manifest, present: Mapping[str, int], limit: datetime) -> list[str]:
     """Delete the publications that were replaced before `limit`, beyond the newest, and then the files that none has;
     returns their ids.
 
@@ -190,7 +212,7 @@ def _forget_old(place: Place, current: Manifest, present: set[str], limit: datet
     referenced = {path for one in kept for path in one.paths}
     folders = {table.folder for one in kept for table in one.tables.values()}
     gone = {table.folder for one in old for table in one.tables.values()} - folders
-    for path in sorted(present - referenced):
+    for path in sorted(present.keys() - referenced):
         folder = path.rpartition("/")[0].partition(f"/{delta_tables.LOG}")[0]
         is_ours = f"/{delta_tables.LOG}/" not in path and path.endswith(".parquet") and folder in folders
         if is_ours or folder in gone:

@@ -34,7 +34,7 @@ def object_store_asset(fleet: Fleet, target: ObjectStoreTarget, pool: str) -> dg
         """The current publication's tables as Parquet files with a manifest, and as Delta tables over the same files:
         what changed since the one there."""
         try:
-            done = object_store.publish(fleet, target)
+            done = object_store.publish_within_limits(fleet, target)
         except ObjectStoreError as refusal:
             raise dg.Failure(str(refusal)) from None
         if done is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
-from pipelines.publishing import published_tables, snapshots
+from pipelines.publishing import publication_manifest, published_tables, snapshots
 from pipelines.publishing.object_store_manifest import Column, File, Name, StoredTable
 from pipelines.publishing.published_tables import Table
 from pipelines.publishing.snapshots import Snapshot
@@ -51,12 +51,14 @@ class Wanted:
     stored: StoredTable
     spans: Mapping[str, str]
 
-    def kept(self, present: set[str]) -> dict[str, File]:
-        """The files of an older publication that hold the wanted rows and are in the store, by span."""
+    def kept(self, present: Mapping[str, int]) -> dict[str, File]:
+        """The files of an older publication that hold the wanted rows and are in the store with all their bytes, by
+        span. `present` has the bytes of each file there."""
         return {
             file.span: file
             for file in self.stored.files
-            if self.spans.get(file.span) == file.fingerprint and f"{self.stored.folder}/{file.name}" in present
+            if self.spans.get(file.span) == file.fingerprint
+            and present.get(f"{self.stored.folder}/{file.name}") == file.bytes
         }
 
 
@@ -75,8 +77,8 @@ def wanted_tables(snapshot: Snapshot, previous: Mapping[Name, StoredTable]) -> l
     connection, version = snapshot.connection, snapshot.code_version
     ((own,),) = connection.execute("select current_database()").fetchall()
     tables = published_tables.tables(connection, own)
-    tables["published", "publication"] = snapshots.publication_table(connection)
-    comments = snapshots.comments(connection)
+    tables["published", "publication"] = published_tables.publication_table(connection, own)
+    comments = published_tables.comments(connection, own)
     found = []
     for name, table in tables.items():
         described, before = comments.get(name, {}), previous.get(name)
@@ -98,9 +100,8 @@ def write(snapshot: Snapshot, cursor: duckdb.DuckDBPyConnection, wanted: Wanted,
     """A file with the rows of a span on this machine: the publication's own where that is the same, or a new one."""
     table, stored = wanted.table, wanted.stored
     if table is not None and table.is_fine_grained and span != ALL and _is_as_published(table, stored):
-        own = snapshot.folder / "parquet" / table.schema / table.name / f"date={span}.parquet"
-        if own.exists():
-            return own
+        (own,) = (file for file in snapshot.manifest.tables[table.schema, table.name].files if _is_of(file, span))
+        return snapshot.to_send(own)
     given = dict(table.columns) if table is not None else {}
     selected = ", ".join(_selected(name, one, given.get(name)) for name, one in stored.columns.items())
     rows = f"from {table} where {_chosen(span)}" if table is not None else "where false"
@@ -137,7 +138,7 @@ def described(path: Path, span: str, fingerprint: str) -> File:
 def _spans(snapshot: Snapshot, table: Table, stored: StoredTable) -> dict[str, str]:
     """The fingerprint of the rows of each file."""
     parts: dict[str, list[str]] = {}
-    found = snapshots.fingerprints(snapshot.connection, snapshot.folder, table)
+    found = snapshots.fingerprints(snapshot, table)
     for on, seen in sorted(found.items(), key=lambda one: (one[0] is None, one[0] or date.min)):
         parts.setdefault(_span(table, on), []).append(f"{on} {seen}")
     shape = _shape(stored)
@@ -170,6 +171,10 @@ def _selected(name: str, column: Column, kind: str | None) -> str:
         return quoted
     is_nested = kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))
     return f"cast({f'to_json({quoted})' if is_nested else quoted} as {column.type}) as {quoted}"
+
+
+def _is_of(file: publication_manifest.File, span: str) -> bool:
+    return file.on is not None and file.on.isoformat() == span
 
 
 def _is_as_published(table: Table, stored: StoredTable) -> bool:

@@ -22,14 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
+from collectors import file_systems
 from collectors.durable_files import sync_folder, write_whole
 from collectors.samples import printable, url_without_secrets
-from pipelines.warehouse import file_systems
 
 # A publisher that works renews its sign; one that did not for so long is taken for dead.
 RENEWAL_SECONDS = 20.0
@@ -69,6 +70,7 @@ class Place:
             raise
         except Exception as refusal:
             words = " ".join(_COLOURS.sub("", str(refusal)).replace("↳", "").split()).replace(self.url, self.shown)
+            words = file_systems.secrets_of(self.url).masked(words)
             raise ObjectStoreError(
                 f"{self.shown}: {what}: {printable(words[:500]) or type(refusal).__name__}"
             ) from refusal
@@ -78,19 +80,25 @@ class Place:
         return f"{self.root}/{relative}"
 
     def files(self, folder: str) -> list[str]:
-        """The files below a folder, sorted. A listing that fails is an error: fsspec's own `find` would return less."""
+        """The files below a folder, sorted."""
+        return sorted(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each file below a folder. A listing that fails is an error: fsspec's own `find` would return
+        less."""
         with self.refusals("cannot be listed"):
             path = self.path(folder)
             if isinstance(self.fs, ArrowFSWrapper):
                 chosen = pyarrow.fs.FileSelector(path, allow_not_found=True, recursive=True)
-                found = [one.path for one in self.fs.fs.get_file_info(chosen) if one.is_file]
+                found = {one.path: one.size for one in self.fs.fs.get_file_info(chosen) if one.is_file}
             else:
                 self.fs.invalidate_cache()
-                found = list(self._listed(path)) if self._has_folders else self.fs.find(path)
+                listed = self._listed(path) if self._has_folders else self.fs.find(path, detail=True).values()
+                found = {one["name"]: one["size"] for one in listed}
         start = len(self.root.lstrip("/")) + 1
-        return sorted(one.lstrip("/")[start:] for one in found if not one.endswith("/"))
+        return {name.lstrip("/")[start:]: size for name, size in found.items() if not name.endswith("/")}
 
-    def _listed(self, path: str) -> Iterator[str]:
+    def _listed(self, path: str) -> Iterator[dict[str, Any]]:
         try:
             entries = self.fs.ls(path, detail=True)
         except FileNotFoundError:
@@ -99,7 +107,7 @@ class Place:
             if entry["type"] == "directory":
                 yield from self._listed(entry["name"])
             else:
-                yield entry["name"]
+                yield entry
 
     def get(self, relative: str) -> bytes | None:
         """A small file; None where there is none."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import io
-import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -34,20 +32,6 @@ COLOURS = ("#1f4e79", "#e07b39", "#3a8f5c", "#a63d40", "#8064a2", "#7f7f7f")
 CURVES = len(COLOURS)
 SIZES = 12
 NODES = 24
-
-logger = logging.getLogger(__name__)
-
-
-def attempted(name: str, draw: Callable[[], str]) -> str:
-    """The Markdown that `draw` returns. If it fails: one line of text that names the picture and the error, which is
-    also logged as a warning. A picture that cannot be drawn must not stop the publication of its table.
-    """
-    try:
-        return draw()
-    except Exception as error:  # whatever a name or a number does to the drawing
-        line = f"The picture {name!r} could not be drawn: {type(error).__name__}: {error}"
-        logger.warning(line)
-        return f"{line}. The tables are complete; please report the message."
 
 
 def energy_accounts(models: pd.DataFrame, title: str) -> str:

@@ -21,11 +21,14 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.publishing import postgresql_registry as registry
 from pipelines.publishing import postgresql_tables as shapes
-from pipelines.publishing import publication, published_tables, snapshots
+from pipelines.publishing import published_tables, snapshots
 from pipelines.publishing.postgresql_registry import Held
-from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, quoted
+from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, place_of, quoted
 from pipelines.publishing.postgresql_tables import Wanted
+from pipelines.publishing.publication_manifest import current
+from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.snapshots import Fingerprints, Snapshot
+from pipelines.warehouse import step_deadline
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.database import literal
 
@@ -64,20 +67,33 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
 
     PostgresqlError where the server is away or refuses; it then has its old publication, whole.
     """
-    folder = publication.current(fleet)
+    folder = current(fleet)
     if folder is None:
         return None
     began = time.monotonic()
     try:
-        with snapshots.opened(folder) as snapshot, connected(target) as server:
+        with snapshots.opened(fleet.published, folder) as snapshot, connected(target) as server:
             done = _publish(snapshot, server, target, marts)
-    except PostgresqlError as refusal:
+    except (PostgresqlError, PublicationDamaged) as refusal:
         raise PostgresqlError(
             f"publication.postgresql: {refusal}. The snapshot {folder.name} is published; PostgreSQL keeps what it has,"
             " and the next run loads all that is missing"
         ) from None
     done.seconds = time.monotonic() - began
     return done
+
+
+def publish_within_limits(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded | None:
+    """The same in a process of its own, which ends at `limits.step_seconds`: PostgresqlError then too."""
+    seconds = target.limits.step_seconds
+    try:
+        return step_deadline.within(seconds, publish, fleet, target, marts)
+    except step_deadline.StepTookTooLong:
+        raise PostgresqlError(
+            f"publication.postgresql: {place_of(target)}: not done within {seconds:g} s, so the load was ended and"
+            " PostgreSQL keeps what it has. Look whether the server answers; if the load is that large, raise"
+            " publication.postgresql.limits.step_seconds"
+        ) from None
 
 
 def _publish(snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded:
@@ -140,7 +156,10 @@ def _changes(
     """Every table of the snapshot with what is to change of it. Writes nothing."""
     connection = snapshot.connection
     ((own,),) = connection.execute("select current_database()").fetchall()
-    tables = [*published_tables.tables(connection, own).values(), snapshots.publication_table(connection)]
+    tables = [
+        *published_tables.tables(connection, own).values(),
+        published_tables.publication_table(connection, own),
+    ]
     present = set(
         server.rows("select n.nspname, c.relname from pg_class as c join pg_namespace as n on n.oid = relnamespace")
     )
@@ -152,7 +171,7 @@ def _changes(
                 f"{server.place}: {wanted.name} is there and Wattledger did not make it. Rename it, or set"
                 " publication.postgresql.schema_prefix"
             )
-        fresh = snapshots.fingerprints(connection, snapshot.folder, wanted.table)
+        fresh = snapshots.fingerprints(snapshot, wanted.table)
         retyped = [] if before is None else shapes.retyped_columns(wanted, shapes.columns_of(server, *name))
         dates = list({**(before.loaded if before else {}), **fresh}) if retyped else []
         dates = dates or snapshots.changed(fresh, before.loaded if before else {})

@@ -36,7 +36,7 @@ def postgresql_asset(
     def publication_in_postgresql() -> dg.MaterializeResult[None]:
         """The current publication's tables in PostgreSQL: what changed since the one there, in one transaction."""
         try:
-            done = postgresql.publish(fleet, target, marts)
+            done = postgresql.publish_within_limits(fleet, target, marts)
         except PostgresqlError as refusal:
             raise dg.Failure(str(refusal)) from None
         if done is None:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 
-from collectors.samples import printable, url_without_secrets
+from collectors.protocols import postgresql_uris
+from collectors.samples import printable
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.warehouse import database
 from pipelines.warehouse.database import literal
@@ -27,8 +27,6 @@ SHORT_LOCK_SECONDS = 1
 SHORT_LOCK_PATIENCE_SECONDS = 60.0
 # Any other lock: a person's `create index` or `vacuum full` on one of the tables.
 LOCK_SECONDS = 120
-# libpq waits without limit for a host that does not answer, before and after it connected.
-PARAMETERS = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "60000"}
 OLDEST_VERSION = 130000
 NULLS_NOT_DISTINCT_VERSION = 150000
 
@@ -142,12 +140,12 @@ def connected(target: PostgresqlTarget) -> Iterator[Server]:
     uri = os.environ.get(target.dsn_env, "")
     place = place_of(target)
     try:
-        connection = dbapi.connect(_with_parameters(uri), autocommit=False)
+        connection = dbapi.connect(postgresql_uris.with_parameters(uri), autocommit=False)
     except Error as refusal:
         raise PostgresqlError(f"{place}: {_reason(refusal, uri)}. Check the server and the URI") from None
     try:
         server = Server(connection, place)
-        _prepare(server)
+        _prepare(server, target)
         _wait_for_turn(server, target, database.lock_timeout_seconds())
         yield server
     except Error as refusal:
@@ -159,16 +157,16 @@ def connected(target: PostgresqlTarget) -> Iterator[Server]:
 
 def place_of(target: PostgresqlTarget) -> str:
     """Where the database is, as it may be logged."""
-    uri = os.environ.get(target.dsn_env, "")
-    return url_without_secrets(uri) if "://" in uri else f"the database of {target.dsn_env}"
+    return postgresql_uris.shown(os.environ.get(target.dsn_env, ""), target.dsn_env)
 
 
-def _prepare(server: Server) -> None:
+def _prepare(server: Server, target: PostgresqlTarget) -> None:
     server.execute(
         "set timezone to 'UTC'",
         "set standard_conforming_strings to on",
         "set client_min_messages to warning",
-        "set statement_timeout to 0",
+        # The server ends a statement that its client, killed at the step's deadline, left behind.
+        f"set statement_timeout to '{min(max(1, int(target.limits.step_seconds * 1000)), 2**31 - 1)}ms'",
         "set idle_in_transaction_session_timeout to 0",
         f"set lock_timeout to '{LOCK_SECONDS}s'",
         "set application_name to 'wattledger'",
@@ -215,32 +213,10 @@ def _wait_for_turn(server: Server, target: PostgresqlTarget, patience_seconds: f
         time.sleep(min(1.0, max(0.05, patience_seconds / 20)))
 
 
-def _with_parameters(uri: str) -> str:
-    """The connection URI, or its form with key=value, with PARAMETERS that it does not set itself."""
-    if "://" in uri:
-        query = urlsplit(uri).query
-        given = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
-        added = "&".join(f"{name}={value}" for name, value in PARAMETERS.items() if name not in given)
-        return f"{uri}{'&' if query else '' if uri.endswith('?') else '?'}{added}"
-    added = " ".join(f"{name}={value}" for name, value in PARAMETERS.items() if f"{name}=" not in uri.replace(" ", ""))
-    return f"{added} {uri}"
-
-
 def _reason(refusal: Exception, uri: str) -> str:
     """The server's own words, or ours, in one line without passwords."""
     state = getattr(refusal, "sqlstate", None)
     if state in _WORDS:
         return _WORDS[state].format(seconds=LOCK_SECONDS)
     text = _CLOSING.sub("", _OPENING.sub("", " ".join(str(refusal).split()))).strip(" .?")
-    for secret in sorted(_secrets(uri), key=len, reverse=True):
-        text = text.replace(secret, "…")
-    return printable(text[:600])
-
-
-def _secrets(uri: str) -> Iterator[str]:
-    yield uri or "\0"
-    found = re.findall(r"password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)", uri)
-    with suppress(ValueError):
-        found.append(urlsplit(uri).password or "")
-    for word in found:
-        yield from (one for one in {word, word.strip("'"), unquote(word)} if len(one) > 2)
+    return printable(postgresql_uris.secrets_of(uri).masked(text)[:600])

@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines.publishing import snapshots
+from pipelines.publishing import published_tables
 from pipelines.publishing.postgresql_server import NULLS_NOT_DISTINCT_VERSION, PostgresqlError, Server, quoted
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse.contracts import Mart
@@ -127,7 +127,8 @@ def wanted_tables(
     snapshot: duckdb.DuckDBPyConnection, tables: Collection[Table], prefix: str, marts: Mapping[str, Mart]
 ) -> list[Wanted]:
     """What PostgreSQL should have of each table; PostgresqlError for a name that it would cut."""
-    comments = snapshots.comments(snapshot)
+    ((own,),) = snapshot.execute("select current_database()").fetchall()
+    comments = published_tables.comments(snapshot, own)
     found = []
     for table in tables:
         for name in (f"{prefix}{table.schema}", table.name, *(name for name, _ in table.columns)):

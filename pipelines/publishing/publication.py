@@ -8,6 +8,7 @@ the warehouse.
     published/wattledger.duckdb -> latest/wattledger.duckdb
     published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
     published/<publication_id>/wattledger.xlsx            a sheet per question; linked from published/, too
+    published/<publication_id>/manifest.json              each table's dates and files, with size, time and SHA-256
     published/<publication_id>/report.html                written afterwards (pipelines.report); linked as well
     published/<publication_id>/parquet/<schema>/<table>.parquet, or <table>/date=<date>.parquet
     published/<publication_id>/focus/cost_and_usage_<billing month>.csv
@@ -15,10 +16,9 @@ the warehouse.
 
 import hashlib
 import logging
-import shutil
 import tomllib
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,24 @@ import duckdb
 
 from collectors.durable_files import sync_folder
 from pipelines.fleet.fleet_file import PROJECT, Fleet
-from pipelines.publishing import history, pictures, published_files, published_tables, retention, workbook
+from pipelines.publishing import (
+    history,
+    parts,
+    pictures,
+    publication_manifest,
+    published_files,
+    published_tables,
+    restoring,
+    retention,
+    workbook,
+)
+from pipelines.publishing.parts import Parts
+from pipelines.publishing.publication_manifest import DATABASE, Manifest, current
+from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
-DATABASE = "wattledger.duckdb"
 WORKBOOK = "wattledger.xlsx"
 REPORT = "report.html"
 BUILDING = ".building-"
@@ -42,7 +54,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Publication:
-    """One publication: its row in published.publication. The run booked the dates [start_date, end_date)."""
+    """One publication: its row in published.publication. The run booked the dates [start_date, end_date). `parts` has
+    what could not be made beside its tables."""
 
     publication_id: str
     published_at: datetime
@@ -55,6 +68,7 @@ class Publication:
     rows: dict[str, int]
     held_back: dict[date, str]
     forced: tuple[str, ...] = ()
+    parts: Parts = field(default_factory=Parts, compare=False)
 
 
 def publish(
@@ -69,14 +83,15 @@ def publish(
 ) -> Publication | None:
     """Publish the marts; the dates [start, end) are the ones that changed since the last publication.
 
-    Starts from a copy of the current publication and replaces these dates, and every table without a `date` column, so
-    a day costs the same after years. Dates that are held back keep their published rows. A failure (a full disk) or a
-    crash leaves the old publication current; what a crash left, the next publication removes. Everything is on the
-    disk before readers are sent to it.
+    Starts from a copy of the current publication, whose files are compared with its manifest first, and replaces these
+    dates, and every table without a `date` column, so a day costs the same after years. Dates that are held back keep
+    their published rows. A failure (a full disk) or a crash leaves the old publication current; what a crash left, the
+    next publication removes. Everything is on the disk before readers are sent to it.
 
     `due` are the dates that were booked since the last publication (by default all of [start, end)), `own` those that
     this warehouse has published before (by default all). HistoryWouldShrink where published figures would change or
-    disappear, unless `force`, which is recorded. None where every date is held back and nothing is published.
+    disappear, unless `force`, which is recorded. PublicationDamaged where the current publication has lost rows that
+    none of its files has. None where every date is held back and nothing is published.
     """
     fleet.published.mkdir(parents=True, exist_ok=True)
     # One at a time, also without the warehouse's lock: what another publisher builds would be taken for leftovers.
@@ -106,6 +121,7 @@ def _publish(
 ) -> Publication | None:
     folder = fleet.published
     previous = current(fleet)
+    before = None if previous is None else restoring.restored(previous, now=published_at)
     identity = f"{fleet.fleet} {published_at.isoformat()} {start} {end} {previous and previous.name}"
     publication_id = f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}"
     building = folder / f"{BUILDING}{publication_id}"
@@ -116,10 +132,12 @@ def _publish(
         if previous is None and held_back and not published_tables.has_dates(connection):
             building.rmdir()
             return None
-        if previous is not None:
-            shutil.copyfile(previous / DATABASE, building / DATABASE)
-        # DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
-        connection.execute(f"attach {database.literal(building / DATABASE)} as target (storage_version 'v1.0.0')")
+        if previous is not None and before is not None:
+            before = _start_from(previous, before, building, published_at)
+        connection.execute(
+            f"attach {database.literal(building / DATABASE)} as target"
+            f" (storage_version '{published_tables.STORAGE_VERSION}')"
+        )
         due = [start + timedelta(days=n) for n in range((end - start).days)] if due is None else due
         published = [] if previous is None else published_tables.published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
@@ -141,17 +159,18 @@ def _publish(
             tuple(found),
         )
         _write_publication(connection, publication)
-        labels = {
-            "fleet": fleet.fleet,
-            "is_synthetic": str(fleet.synthetic).lower(),
-            "publication_id": publication_id,
-        }
-        published_files.write_parquet(connection, building, previous, (start, end), same, labels=labels)
-        published_files.write_focus(connection, building, previous, (start, end), same)
+        labels = published_files.labels_of(fleet.fleet, fleet.synthetic, publication_id)
+        carried = (previous, before) if previous is not None and before is not None else None
+        files = published_files.write_parquet(connection, building, carried, (start, end), same, labels=labels)
+        focus = published_files.write_focus(connection, building, carried, (start, end), same, parts=publication.parts)
+        tables = publication_manifest.listed(connection, "target", files)
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
-    _write_workbook(fleet, building)
+    workbook.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
+    compared_at = before.hashes_compared_at if before is not None else published_at
+    manifest = Manifest(publication_id, compared_at, publication_manifest.file_of(building, DATABASE), tables, focus)
+    (building / publication_manifest.NAME).write_bytes(publication_manifest.to_json(manifest))
     retention.sync(building)
     building.rename(folder / publication_id)
     sync_folder(folder)
@@ -160,7 +179,20 @@ def _publish(
         if not (folder / name).is_symlink():
             _link(folder / name, f"latest/{name}")
     retention.forget_old(folder, current(fleet), published_at)
+    if compared_at == published_at:
+        restoring.older_ones_restored(folder, current(fleet), published_at)
     return publication
+
+
+def _start_from(previous: Path, before: Manifest, building: Path, now: datetime) -> Manifest:
+    """Copy the database of the current publication; returns its manifest, which is another one where the database had
+    to be written anew. What is copied is compared by its hash, since a damaged disk changes neither size nor time."""
+    if publication_manifest.copied(previous / DATABASE, building / DATABASE) == before.database.sha256:
+        return before
+    before = restoring.restored(previous, suspects={DATABASE}, now=now)
+    if publication_manifest.copied(previous / DATABASE, building / DATABASE) != before.database.sha256:
+        raise OSError(f"{previous / DATABASE}: two readings differ. Is the disk failing?")
+    return before
 
 
 def held_back_dates(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date, str]:
@@ -172,12 +204,6 @@ def held_back_dates(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date
         f" from {of}.marts.held_back_dates group by date order by date"
     )
     return dict(rows.fetchall())
-
-
-def current(fleet: Fleet) -> Path | None:
-    """The folder of the publication that readers see; None before the first one."""
-    latest = fleet.published / "latest"
-    return latest.resolve() if latest.is_symlink() and (latest / DATABASE).exists() else None
 
 
 def code_version() -> str:
@@ -196,35 +222,47 @@ class PublicationConfig(dg.Config):
 def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.AssetsDefinition:
     """published/publication, after every mart and its blocking checks."""
 
+    key = asset_key(fleet, "published", "publication")
+
     @dg.asset(
-        key=asset_key(fleet, "published", "publication"),
+        key=key,
         deps=marts,
+        check_specs=[parts.spec(key)],
         group_name="published",
         kinds={"duckdb", "parquet"},
         pool=pool,
     )
-    def publication(config: PublicationConfig) -> dg.MaterializeResult[None]:
+    def publication(config: PublicationConfig) -> Iterator[Any]:
         """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
-        with database.writing(fleet.warehouse, "publication"):
-            with database.connect(fleet.warehouse) as connection:
-                create_tables(connection)
-                start, end = due_dates.dates_to_publish(connection, date.max, date.min)
-                due = due_dates.due(connection, due_dates.PUBLICATION)
-                own = due_dates.due(connection, due_dates.PUBLISHED)
-            if start >= end and current(fleet) is not None:
-                return dg.MaterializeResult(metadata={"unchanged": str(current(fleet))})
-            try:
-                made = publish(fleet, start, end, due=due, own=own, force=config.force)
-            except history.HistoryWouldShrink as refusal:
-                raise dg.Failure(str(refusal)) from None
-            if made is None:
-                return dg.MaterializeResult(metadata={"nothing_published": "every date is held back"})
-            with database.connect(fleet.warehouse) as connection:
-                due_dates.published(connection, start, end)
-        logger.info("published %s", made.publication_id)
-        return dg.MaterializeResult(metadata=_metadata(fleet, made))
+        metadata, made_parts = _published(fleet, config)
+        yield dg.MaterializeResult(metadata=metadata)
+        yield made_parts.result(key)
 
     return publication
+
+
+def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any], Parts]:
+    """Publish what waits for it; what Dagster shows of it, and its parts."""
+    with database.writing(fleet.warehouse, "publication"):
+        with database.connect(fleet.warehouse) as connection:
+            create_tables(connection)
+            start, end = due_dates.dates_to_publish(connection, date.max, date.min)
+            due = due_dates.due(connection, due_dates.PUBLICATION)
+            own = due_dates.due(connection, due_dates.PUBLISHED)
+        try:
+            folder = current(fleet)
+            if start >= end and folder is not None:
+                restoring.checked(fleet.published, folder)
+                return {"unchanged": str(folder)}, Parts()
+            made = publish(fleet, start, end, due=due, own=own, force=config.force)
+        except (history.HistoryWouldShrink, PublicationDamaged) as refusal:
+            raise dg.Failure(str(refusal)) from None
+        if made is None:
+            return {"nothing_published": "every date is held back"}, Parts()
+        with database.connect(fleet.warehouse) as connection:
+            due_dates.published(connection, start, end)
+    logger.info("published %s", made.publication_id)
+    return _metadata(fleet, made), made.parts
 
 
 def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
@@ -238,7 +276,7 @@ def _metadata(fleet: Fleet, made: Publication) -> dict[str, Any]:
         "workbook": dg.MetadataValue.path(str(fleet.published / WORKBOOK)),
         "dagster/row_count": sum(made.rows.values()),
         "tables": dg.MarkdownMetadataValue(findings.markdown(["table", "rows"], made.rows.items())),
-        "energy": dg.MarkdownMetadataValue(pictures.attempted("energy", lambda: _energy_picture(fleet, made))),
+        "energy": dg.MarkdownMetadataValue(made.parts.picture("energy", lambda: _energy_picture(fleet, made))),
     }
 
 
@@ -281,17 +319,6 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
     connection.execute(f"create or replace table target.published.publication ({', '.join(row)})")
     values = ", ".join("?" for _ in row)
     connection.execute(f"insert into target.published.publication values ({values})", list(row.values()))
-
-
-def _write_workbook(fleet: Fleet, folder: Path) -> None:
-    """Write the workbook of the publication in `folder`. What makes one sheet impossible must not stop the figures; a
-    full disk does, and so does a lack of memory."""
-    try:
-        workbook.write(folder / DATABASE, folder / WORKBOOK, fleet.fleet, fleet.synthetic)
-    except (OSError, MemoryError):
-        raise
-    except Exception:  # whatever a name or a number does to the workbook
-        logger.warning("the workbook could not be written; the tables are complete. Please report it.", exc_info=True)
 
 
 def _link(at: Path, target: str) -> None:

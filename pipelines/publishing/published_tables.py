@@ -15,8 +15,12 @@ import duckdb
 from pipelines.warehouse.database import literal, transaction
 
 SCHEMAS = ("marts", "published")
+# DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
+STORAGE_VERSION = "v1.0.0"
 # Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
 FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
+# Of rows that are called `t`: differs where they do, in whatever order they are.
+ROWS_HASHED = "format('{} {} {}', count(*), bit_xor(hash(t)), sum(cast(hash(t) as hugeint)))"
 # They have a `date`, but describe the whole publication.
 WHOLE = frozenset({"held_back_dates"})
 
@@ -62,6 +66,33 @@ def tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[s
     ).fetchall()
     found = (Table(schema, name, tuple((c["name"], c["type"]) for c in columns)) for schema, name, columns in rows)
     return {(table.schema, table.name): table for table in found if table.name != "publication"}
+
+
+def publication_table(connection: duckdb.DuckDBPyConnection, database: str) -> Table:
+    """The table `publication` of an attached database: one row about the publication itself."""
+    columns = connection.execute(
+        "select column_name, data_type from duckdb_columns() where database_name = ?"
+        " and schema_name = 'published' and table_name = 'publication' order by column_index",
+        [database],
+    ).fetchall()
+    return Table("published", "publication", tuple(columns))
+
+
+def comments(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], dict[str, str]]:
+    """The descriptions of each table's columns, in an attached database; that of the table itself has the name ''."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for schema, table, column, comment in connection.execute(
+        """
+        select schema_name, table_name, '', comment from duckdb_tables()
+        where database_name = $1 and comment is not null
+        union all
+        select schema_name, table_name, column_name, comment from duckdb_columns()
+        where database_name = $1 and comment is not null
+        """,
+        [database],
+    ).fetchall():
+        found.setdefault((schema, table), {})[column] = comment
+    return found
 
 
 def replace_tables(

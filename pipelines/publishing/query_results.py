@@ -15,14 +15,12 @@ from decimal import Decimal
 from typing import Any
 
 from collectors.samples import printable
+from pipelines.publishing.spreadsheet_cells import harmless
 from pipelines.publishing.text_tables import MISSING, aligned
 
 Row = Sequence[Any]
 # Longer cells of a table are cut, with an ellipsis; CSV and JSON have them whole.
 CELL_CHARACTERS = 80
-# A spreadsheet takes a cell that begins with one of these for a formula (OWASP, CSV injection); the last four are the
-# full-width forms of the first four.
-FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def as_table(names: Sequence[str], rows: Iterable[Row], limit: int) -> Iterator[str]:
@@ -48,7 +46,7 @@ def as_table(names: Sequence[str], rows: Iterable[Row], limit: int) -> Iterator[
 def as_csv(names: Sequence[str], rows: Iterable[Row], *, is_raw: bool = False) -> Iterator[str]:
     """Lines of a CSV file with a heading (RFC 4180; unknown values are empty cells, an empty text is "").
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front, unless `is_raw`. Numbers stay.
+    A text that a spreadsheet would run gets an apostrophe in front (`spreadsheet_cells`), unless `is_raw`.
     """
     yield ",".join(_csv_cell(name, is_raw) for name in names)
     for row in rows:
@@ -70,11 +68,6 @@ def as_json(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     if line is not None:
         yield line
     yield "]"
-
-
-def harmless(text: str) -> str:
-    """Text that a spreadsheet shows as it is: with an apostrophe in front where it would be a formula."""
-    return f"'{text}" if text.startswith(FORMULA_BEGINS) else text
 
 
 def plain(value: Any) -> str:

@@ -38,11 +38,16 @@ def kept_hours() -> float:
 def forget_old(folder: Path, current: Path | None, now: datetime) -> None:
     """Delete the publications of `folder` that are neither current, nor among the newest KEPT, nor replaced within the
     last hours. Folders with another name are left alone."""
-    made = sorted(path for path in folder.iterdir() if _PUBLICATION.fullmatch(path.name) and not path.is_symlink())
+    made = publications(folder)
     limit = now - timedelta(hours=kept_hours())
     for path, successor in list(pairwise(made))[: 1 - KEPT]:
         if path.resolve() != current and _published_at(successor) < limit:
             remove(path)
+
+
+def publications(folder: Path) -> list[Path]:
+    """The publications of a folder, oldest first. Folders with another name are none."""
+    return sorted(path for path in folder.iterdir() if _PUBLICATION.fullmatch(path.name) and not path.is_symlink())
 
 
 def sync(folder: Path) -> None:
@@ -54,6 +59,13 @@ def sync(folder: Path) -> None:
             if path.stat().st_nlink == 1:
                 _fsync(path)
         sync_folder(Path(at))
+
+
+def put(fresh: Path, path: Path) -> None:
+    """Bring a file of the same folder into its place, in one step, when it is on the disk."""
+    _fsync(fresh)
+    fresh.replace(path)
+    sync_folder(path.parent)
 
 
 def remove(path: Path) -> None:

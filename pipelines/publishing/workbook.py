@@ -12,6 +12,7 @@ import io
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import xlsxwriter
 from xlsxwriter.utility import xl_col_to_name
 
 from collectors.samples import printable
-from pipelines.publishing.query_results import FORMULA_BEGINS
+from pipelines.publishing.parts import Parts
+from pipelines.publishing.spreadsheet_cells import FORMULA_BEGINS
 from pipelines.publishing.workbook_questions import QUESTIONS, Column, Question
 from pipelines.warehouse import database
 
@@ -39,12 +41,30 @@ _RULES = (
 Row = Sequence[Any]
 
 
-def write(snapshot: Path, path: Path, fleet: str, is_synthetic: bool) -> None:
+def write(snapshot: Path, path: Path, fleet: str, is_synthetic: bool, parts: Parts) -> None:
     """Write the workbook of the published snapshot at `path`. OSError where the disk refuses.
 
     A question whose tables or columns are not in the snapshot (dates that were booked by an older version) has the
-    reason in its sheet.
+    reason in its sheet. So has one whose sheet cannot be written, which is a line of `parts`, too; without any workbook
+    there is such a line, and no file.
     """
+    written = parts.attempt("workbook", lambda: _written(snapshot, fleet, is_synthetic, parts), lambda _: None)
+    if written is not None:
+        path.write_bytes(written)
+
+
+def _written(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts) -> bytes:
+    """The file. A sheet that fails may be half written by then: the file is made again without it."""
+    reasons: dict[str, str] = {}
+    while True:
+        before = len(reasons)
+        made = _made(snapshot, fleet, is_synthetic, parts, reasons)
+        if len(reasons) == before:
+            return made
+
+
+def _made(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts, reasons: dict[str, str]) -> bytes:
+    """The file with a reason in place of each sheet of `reasons`; adds those that fail now."""
     made = io.BytesIO()
     name = printable(fleet)
     label = "SYNTHETIC telemetry: nothing here was measured" if is_synthetic else "measured telemetry"
@@ -60,8 +80,15 @@ def write(snapshot: Path, path: Path, fleet: str, is_synthetic: bool) -> None:
         _write_about(book, styles, [name, label, *published])
         for question in QUESTIONS:
             sheet = _Sheet(book.add_worksheet(question.sheet), styles, question)
-            sheet.write(connection, f"{name}: {label}")
-    path.write_bytes(made.getvalue())
+            if question.sheet in reasons:
+                sheet.write_reason(f"The {reasons[question.sheet]}")
+                continue
+            parts.attempt(
+                f"sheet {question.sheet} of the workbook (query in pipelines/publishing/workbook_questions.py)",
+                partial(sheet.write, connection, f"{name}: {label}"),
+                partial(reasons.__setitem__, question.sheet),
+            )
+    return made.getvalue()
 
 
 class _Styles:
@@ -113,13 +140,12 @@ class _Sheet:
     def write(self, connection: duckdb.DuckDBPyConnection, label: str) -> None:
         """Ask the question and write the answer."""
         question = self._question
-        self._sheet.write_string(0, 0, question.asks, self._styles.get(bold=True, font_size=14))
         try:
             rows = connection.execute(question.query).fetchall()
         except (duckdb.CatalogException, duckdb.BinderException) as missing:
-            reason = " ".join(str(missing).split())
-            self._sheet.write_string(1, 0, f"This publication cannot answer it: {reason[:TEXT_CHARACTERS]}")
+            self.write_reason(f"This publication cannot answer it: {' '.join(str(missing).split())}")
             return
+        self._write_question()
         is_one_scope = question.scope is None or len({row[question.scope] for row in rows}) <= 1
         lines = [_values(self._columns, row) for row in rows[:SHOWN_ROWS]]
         note = f"{label}. Tables: {question.tables}. {question.note}".rstrip()
@@ -144,6 +170,14 @@ class _Sheet:
         self._sheet.freeze_panes(FIRST, 1)
         if lines:
             self._sheet.autofilter(HEADING, 0, self._last, len(self._columns) - 1)
+
+    def write_reason(self, line: str) -> None:
+        """Write the question and why there is no answer."""
+        self._write_question()
+        _write_text(self._sheet, self._styles, 1, 0, line)
+
+    def _write_question(self) -> None:
+        self._sheet.write_string(0, 0, self._question.asks, self._styles.get(bold=True, font_size=14))
 
     def _write_heading(self, place: int, values: Sequence[Any]) -> None:
         heading = self._columns[place].heading

@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 
+from pipelines.publishing.parts import Parts
 from pipelines.report.markup import opened, text, unbroken
 from pipelines.warehouse import statements
 
@@ -54,28 +55,38 @@ def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
     ]
 
 
-def html(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int]) -> str:
-    """The figure as a section of the page; one line where it has no rows, or where the publication lacks its table.
+def html(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int], parts: Parts) -> str:
+    """The figure as a section of the page; one line where it has no rows, where the publication lacks its table, or
+    where it cannot be made.
 
     `colours` has the number of a model's colour, which is the same in every chart.
     """
+
+    def failed(line: str) -> str:
+        return f'<p class="none">The {text(line)}</p>{opened("SQL query", _query(figure))}'
+
+    name = f"figure {figure.title} (query pipelines/report/sql/{figure.query}.sql)"
+    return _section(figure, parts.attempt(name, lambda: _contents(figure, connection, colours), failed))
+
+
+def _contents(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int]) -> str:
     try:
         found = rows(connection, figure.query)
     except duckdb.CatalogException as refusal:
-        return _section(figure, f'<p class="none">Not in this publication: {text(str(refusal).splitlines()[0])}</p>')
+        return f'<p class="none">Not in this publication: {text(str(refusal).splitlines()[0])}</p>'
     if not found:
-        return _section(figure, f'<p class="none">{text(figure.empty)}</p>')
+        return f'<p class="none">{text(figure.empty)}</p>'
     for row in found:
         row["colour"] = colours.get(str(row.get("model") or row.get("name")))
     drawn = figure.draw(found)
-    parts = [
+    pieces = [
         f'<p class="sentence">{drawn.sentence}</p>',
         drawn.picture,
         f'<p class="boundary"><b>Includes:</b> {text(figure.boundary)}</p>',
         opened("Numbers of this picture", drawn.numbers) if drawn.numbers else "",
         opened("SQL query", _query(figure)),
     ]
-    return _section(figure, "".join(parts))
+    return "".join(pieces)
 
 
 def text_of(query: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from pipelines.publishing.parts import Parts
 from pipelines.report import advice_figures, figures
 from pipelines.report.advice_figures import ADVICE, FREE_BOARDS
 from pipelines.report.cost_figures import HEADLINE, MODELS, OVER_TIME
@@ -35,21 +36,27 @@ SECTIONS: dict[str, tuple[Figure, ...]] = {
 }
 
 
-def page(path: Path) -> str:
-    """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes."""
+def page(path: Path, parts: Parts | None = None) -> str:
+    """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes. A figure
+    that cannot be made is a line of text, and a line of `parts`."""
+    parts = parts or Parts()
     with database.connect(path, read_only=True) as connection:
         (made,) = figures.rows(connection, "publication")
         advice, free, days, alarms = (
             _rows_or_none(connection, figure) for figure in (ADVICE, FREE_BOARDS, HEADLINE, ALARMS)
         )
         colours = _colours(connection)
-        sections = [_section(title, contents, connection, colours) for title, contents in SECTIONS.items()]
+        sections = [_section(title, contents, connection, colours, parts) for title, contents in SECTIONS.items()]
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
     fleet = text(made["fleet"])
     day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
-    steps = "<p>No advice in this publication.</p>"
+    steps = '<p>No advice: <a href="#advice">the section below</a> has the reason.</p>'
     if advice is not None:
-        steps = advice_figures.next_steps(advice, free or (), day_usd, alarms or ())
+        steps = parts.attempt(
+            "section What to do next",
+            lambda: advice_figures.next_steps(advice, free or (), day_usd, alarms or ()),
+            lambda line: f"<p>The {text(line)}</p>",
+        )
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -100,9 +107,13 @@ def _footer(made: Row) -> str:
 
 
 def _section(
-    title: str, contents: Sequence[Figure], connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int]
+    title: str,
+    contents: Sequence[Figure],
+    connection: duckdb.DuckDBPyConnection,
+    colours: Mapping[str, int],
+    parts: Parts,
 ) -> str:
-    shown = "\n".join(figures.html(figure, connection, colours) for figure in contents)
+    shown = "\n".join(figures.html(figure, connection, colours, parts) for figure in contents)
     return f'<h2 id="{_anchor(title)}">{text(title)}</h2>\n{shown}'
 
 
@@ -113,9 +124,13 @@ def _colours(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 
 def _rows_or_none(connection: duckdb.DuckDBPyConnection, figure: Figure) -> Sequence[Row] | None:
+    """The rows of a figure that other places of the page use, too; None where its query fails: its own section has the
+    reason."""
     try:
         return figures.rows(connection, figure.query)
-    except duckdb.CatalogException:
+    except duckdb.IOException:
+        raise
+    except duckdb.Error:
         return None
 
 

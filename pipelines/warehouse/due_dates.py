@@ -94,6 +94,14 @@ def due(connection: duckdb.DuckDBPyConnection, what: str) -> list[date]:
     return [on for (on,) in rows.fetchall()]
 
 
+def landed(connection: duckdb.DuckDBPyConnection) -> list[date]:
+    """The dates of which samples have landed, in order."""
+    rows = connection.execute(
+        "select distinct cast(chunk_start_at as date) as date from raw.series_chunks where samples > 0 order by date"
+    )
+    return [on for (on,) in rows.fetchall()]
+
+
 def mark(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:
     """Note that the dates [start, end) are due."""
     connection.execute(

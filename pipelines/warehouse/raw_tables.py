@@ -11,7 +11,7 @@ import duckdb
 from pipelines.warehouse import database
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -53,7 +53,13 @@ RAW_TABLES = {
     "landings": "landed_at timestamptz, run_id varchar, asset varchar, source varchar, window_start_at timestamptz,"
     " window_end_at timestamptz, outcome varchar, rows bigint, rows_before bigint, url varchar, status varchar,"
     " detail varchar",
+    # Of the last booking: series that it leaves out. `label` NULL: the value is one of its samples.
+    "refused_series": "series_id bigint, source varchar, metric varchar, label varchar, value varchar, model varchar,"
+    " message varchar, run_id varchar, refused_at timestamptz",
     "unknown_families": "source varchar, metric varchar, series bigint, last_seen_at timestamptz",
+    # What those of power and energy are about; `device_index` and `pci_bus_id` are unique on their node alone.
+    "unknown_devices": "source varchar, metric varchar, device_uuid varchar, device_index varchar, pci_bus_id varchar,"
+    " node varchar, last_seen_at timestamptz",
     # Dates that a landing made stale and no run has booked yet: kept over a crash between landing and publishing.
     "due_dates": "date date, due varchar",
     # Which dates a run booked: its own and those that were due. Half-open.

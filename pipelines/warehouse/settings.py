@@ -48,6 +48,7 @@ def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constant
             "formulas": contracts.formulas,
             "grid_seconds": str(fleet.grid_seconds),
             "max_spread_days": f"{fleet.max_spread_days:g}",
+            "limits.tokens_per_second": str(fleet.limits.tokens_per_second),
             "method_version": contracts.method_version,
         },
         contracts.seeds,

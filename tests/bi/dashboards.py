@@ -19,7 +19,7 @@ from typing import Any
 
 from bi.superset import bundle
 from pipelines.fleet.fleet_file import load_fleet
-from tests import browser
+from tests import browser, optional
 from tests.bi import superset_server
 from tests.bi.answers import BOARDS
 
@@ -67,7 +67,7 @@ def main(fleet: str, folder: Path) -> None:
         bundle.write(zipped, str(snapshot))
         with (
             superset_server.started(Path(name), zipped) as server,
-            browser.browsing(browser.required(), Path(name) / "profile", reaches="127.0.0.1") as page,
+            browser.browsing(Path(name) / "profile", reaches="127.0.0.1") as page,
         ):
             for board, charts in BOARDS.items():
                 photograph(page, server.url, board, len(charts), folder / f"superset_{board}.webp")
@@ -75,4 +75,7 @@ def main(fleet: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    try:
+        main(sys.argv[1], Path(sys.argv[2]))
+    except optional.NotInstalled as missing:
+        sys.exit(str(missing))

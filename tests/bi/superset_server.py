@@ -17,12 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
-from pipelines.fleet.fleet_file import PROJECT
+from tests import optional
 from tests.servers import free_port, running, wait_until
 
-PROGRAMS = PROJECT / ".venv" / "superset" / "bin"
 # Whoever opens it on loopback is an administrator, and a power cut may lose its metadata: it serves one test.
 CONFIGURATION = """
 import sqlite3
@@ -41,16 +38,6 @@ def forget_on_a_power_cut(connection, record):
     if isinstance(connection, sqlite3.Connection):
         connection.execute("pragma synchronous = off")
 """
-
-
-def required() -> Path:
-    """The folder of Superset's programs; without it the test is skipped, but fails where CI=true."""
-    if not (PROGRAMS / "superset").exists():
-        message = "needs Superset: make superset"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return PROGRAMS
 
 
 @dataclass
@@ -92,9 +79,10 @@ class Superset:
 
     def run(self, *command: str) -> None:
         """A command of Superset; AssertionError with its log where it fails."""
+        (superset,) = optional.required("superset")
         with self.log.open("ab") as output:
             done = subprocess.run(
-                [PROGRAMS / "superset", *command],
+                [superset, *command],
                 env=self.surroundings, stdout=output, stderr=output, timeout=300, check=False,
             )  # fmt: skip
         assert done.returncode == 0, f"superset {command[0]}:\n{self.log.read_text()[-4000:]}"
@@ -103,7 +91,7 @@ class Superset:
 @contextmanager
 def started(folder: Path, bundle: Path) -> Iterator[Superset]:
     """A fresh Superset with the bundle, by the commands of bi/README.md, and its server."""
-    programs = required()
+    (superset,) = optional.required("superset")
     configuration = folder / "superset_config.py"
     configuration.write_text(CONFIGURATION.format(metadata=folder / "superset.db"), encoding="utf-8")
     surroundings = {name: value for name, value in os.environ.items() if not name.startswith(("SUPERSET", "FLASK"))}
@@ -127,7 +115,7 @@ def started(folder: Path, bundle: Path) -> Iterator[Superset]:
     found.run("init")
     found.run("import-dashboards", "-p", str(bundle), "-u", "admin")
     server = [
-        *(programs / "gunicorn", "--workers", "1", "--threads", "4", "--timeout", "120"),
+        *(superset.parent / "gunicorn", "--workers", "1", "--threads", "4", "--timeout", "120"),
         *("--bind", found.url.removeprefix("http://"), "superset.app:create_app()"),
     ]
     with found.log.open("ab") as output, running(server, env=surroundings, stdout=output, stderr=output) as process:

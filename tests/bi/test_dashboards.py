@@ -35,6 +35,8 @@ from tests.bi.answers import ANSWERS, BOARDS
 from tests.books import Book, demo_fleet, on
 from tests.servers import Postgresql
 
+NEEDED_BY = {"published": ("postgresql", "superset")}
+
 FIRST, END = on("10-14"), on("10-17")
 ALL_DATES = "true"
 SCRIPT = "<script>alert(1)</script>"
@@ -78,7 +80,6 @@ class Published:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     """Three days of the demo with hostile names, published to a file and to a server whose role `bi` may only read."""
-    superset_server.required()
     folder = tmp_path_factory.mktemp("published")
     given = yaml.safe_load(DEFAULT_FLEET.read_text(encoding="utf-8"))
     models = [
@@ -232,11 +233,12 @@ def test_a_date_filter_reaches_a_chart(server: superset_server.Superset, publish
     assert is_same(found, published.answer("Full cost by date and part, USD", "date = '2026-10-15'"))
 
 
+@pytest.mark.needs("chromium")
 def test_the_dashboards_are_drawn_and_hostile_names_do_nothing(
     server: superset_server.Superset, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     shots = Path(os.environ.get("WATTLEDGER_BI_SHOTS", tmp_path))
-    with browser.browsing(browser.required(), tmp_path / "profile", reaches="127.0.0.1") as page:
+    with browser.browsing(tmp_path / "profile", reaches="127.0.0.1") as page:
         texts = {
             board: dashboards.photograph(page, server.url, board, len(charts), shots / f"{board}.png")
             for board, charts in BOARDS.items()

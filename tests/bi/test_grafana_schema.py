@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
+from tests import optional
 
-INSTALLED = PROJECT / ".venv" / "grafana"
+pytestmark = pytest.mark.needs("grafana")
+
 DASHBOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(PROJECT.glob("bi/grafana/*.json"))}
 # Where each type of panel has its options.
 OPTIONS = {"barchart": "BarChart", "stat": "Stat", "table": "Table", "text": "Text", "timeseries": "TimeSeries"}
@@ -51,16 +53,14 @@ def typed(name: str, dashboard: dict[str, Any]) -> list[str]:
 
 def found(lines: list[str]) -> list[str]:
     """What TypeScript finds wrong."""
-    if not (INSTALLED / "ready").exists():
-        message = f"no Grafana types in {INSTALLED}: make test-bi installs them (needs npm)"
-        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    (installed,) = optional.required("grafana")
     # Beside node_modules, where the compiler looks for the types.
-    check = INSTALLED / f"check-{os.getpid()}.ts"
+    check = installed / f"check-{os.getpid()}.ts"
     check.write_text("\n".join([*IMPORTS, *lines]) + "\n", encoding="utf-8")
     try:
         done = subprocess.run(
             ["node", "node_modules/typescript/bin/tsc", *COMPILER, check.name],
-            cwd=INSTALLED,
+            cwd=installed,
             capture_output=True,
             text=True,
             timeout=120,

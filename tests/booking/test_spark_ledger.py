@@ -24,6 +24,7 @@ from pipelines.spark import driver, spark_ledger
 from pipelines.spark.committed_marts import LOOKBACK_DAYS, OF_LOOKBACK, Committed
 from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
+from pipelines.warehouse.raw_tables import create_tables
 from tests.given import nothing_is_held_back
 
 ASSET = dg.AssetKey(["marts", "energy_ledger"])
@@ -156,7 +157,7 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     result = materialize(fleet)
     assert result.success
     period = {"start_date": "2026-10-05", "end_date": "2026-10-06"}
-    lengths = {"grid_seconds": 300, "max_spread_seconds": 259200}
+    lengths = {"grid_seconds": 300, "max_spread_seconds": 259200, "most_tokens_per_second": 2_000_000}
     assert asked == [(fleet, *dates(4, 5), {**period, **lengths}, frozenset())]
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])
@@ -196,6 +197,36 @@ def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, mo
     assert failure.step_failure_data.error.message.strip() == message
     assert checks(result) == [(fails, False, "ERROR")]
     assert result.get_asset_materialization_events() == []
+
+
+def test_a_series_whose_value_spark_cannot_take_is_refused_and_spark_builds_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = spark_fleet(tmp_path)
+    with closing(database.connect(fleet.warehouse)) as connection:
+        create_tables(connection)
+        connection.execute(
+            "create schema reference; create table reference.label_catalog as select 'sglang' as source_kind,"
+            " 'tp_rank' as label, 'tensor_rank' as attribute"
+        )
+        connection.execute(
+            "insert into raw.series (series_id, source_kind, labels) values (1, 'sglang', '{\"tp_rank\":\"tp0\"}')"
+        )
+    asked = []
+
+    def build(*_: object, forget: object) -> driver.Build:
+        with closing(database.connect(fleet.warehouse, read_only=True)) as connection:
+            asked.append(connection.execute("select series_id, model, value from raw.refused_series").fetchall())
+        raise driver.SparkError(
+            "model.wattledger.int_claims: skipped; model.wattledger.stg_series: [CAST_INVALID_INPUT] The value 'tp0' of"
+            ' the type "STRING" cannot be cast to "INT" because it is malformed.'
+        )
+
+    monkeypatch.setattr(spark_ledger, "build", build)
+    result = materialize(fleet)
+    assert asked == [[], [(1, "stg_series", "tp0")]]
+    (failure,) = result.get_step_failure_events()
+    assert "The value 'tp0' of the type" in failure.step_failure_data.error.message
 
 
 def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> None:

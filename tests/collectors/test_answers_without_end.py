@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from collectors.protocols.exposition import ExpositionPage
+from collectors.protocols.mapped_files import FileMapping
 from collectors.protocols.prometheus import PrometheusCollector
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FilesCollector
 from tests.collectors.test_hostile_sources import (
     POWER,
     SERVED,

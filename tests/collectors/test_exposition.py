@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import json
 import math
-import os
 import time
 from pathlib import Path
 
@@ -14,11 +13,12 @@ from hypothesis import strategies as st
 
 from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionPage, parse_page
+from collectors.rows import Rejects
 from collectors.samples import SourceError
+from tests import optional
 from tests.servers import free_port, http_server
 
 ROOT = Path(__file__).parents[2]
-PAGES = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", ROOT / "../shared/data")) / "metrics_pages"
 
 VLLM = {
     "vllm:prompt_tokens_total": "vllm",
@@ -54,13 +54,9 @@ other 1.0
 
 
 def recorded(name):
-    """A page of the validation data. Skips where it is absent, but fails where CI=true."""
-    if not (PAGES / name).is_file():
-        message = f"set WATTLEDGER_VALIDATION_DATA to a folder that holds metrics_pages/{name}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return (PAGES / name).read_text()
+    """A page of the validation data."""
+    (data,) = optional.required("validation-data")
+    return (data / "metrics_pages" / name).read_text()
 
 
 def answering(body, content_type="text/plain; version=0.0.4; charset=utf-8", status=200, headers=()):
@@ -83,6 +79,7 @@ def totals(readings):
     return {(r.metric, json.loads(r.labels).get("source", "")): r.value for r in readings}
 
 
+@pytest.mark.needs("validation-data")
 def test_the_real_vllm_pages_give_the_clients_own_totals():
     looks = []
     for name in ("vllm_0_32_cpu_before.prom", "vllm_0_32_cpu_after.prom"):
@@ -101,10 +98,11 @@ def test_the_real_vllm_pages_give_the_clients_own_totals():
     assert after["vllm:generation_tokens_created", ""] == 1.7952027215700235e09
 
 
+@pytest.mark.needs("validation-data")
 def test_the_filter_and_the_whole_parse_agree_on_the_real_page():
     text = recorded("vllm_0_32_cpu_after.prom")
-    everything, unwanted_of_everything = parse_page(text)
-    some, unwanted = parse_page(text, VLLM)
+    everything, unwanted_of_everything = parse_page(text, Rejects())
+    some, unwanted = parse_page(text, Rejects(), VLLM)
     assert len(everything) == 425
     assert unwanted_of_everything == {}
     assert some == [sample for sample in everything if sample.metric in VLLM]
@@ -112,8 +110,10 @@ def test_the_filter_and_the_whole_parse_agree_on_the_real_page():
     assert len(some) + sum(unwanted.values()) == 425
 
 
+@pytest.mark.needs("validation-data")
 def test_dcgm_keeps_its_counter_name_without_total():
-    samples, _ = parse_page(recorded("dcgm_metrics_excerpt_datadog.prom"), {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"})
+    page = recorded("dcgm_metrics_excerpt_datadog.prom")
+    samples, _ = parse_page(page, Rejects(), {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"})
     assert [(s.metric, s.value, s.labels["Hostname"]) for s in samples] == [
         ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 128_996_013.0, "424773df46e0")
     ]
@@ -171,7 +171,7 @@ def test_openmetrics_is_read_where_a_page_insists():
 
 
 def test_nan_and_infinity_are_read_as_on_the_page():
-    samples, _ = parse_page("a NaN\nb +Inf\nc -Inf\nd -1\ne 9223372036854775794\n")
+    samples, _ = parse_page("a NaN\nb +Inf\nc -Inf\nd -1\ne 9223372036854775794\n", Rejects())
     assert math.isnan(samples[0].value)
     assert [sample.value for sample in samples[1:]] == [math.inf, -math.inf, -1.0, 9223372036854775794.0]
 
@@ -180,10 +180,14 @@ def test_nan_and_infinity_are_read_as_on_the_page():
     ("body", "content_type", "reason"),
     [
         ("<html><form>Sign in</form></html>\n", "text/html; charset=utf-8", "answered text/html, not metrics"),
-        ("<html><form>Sign in</form></html>\n", "text/plain", "not a metrics page; a line begins with '<html>"),
+        (
+            "<html><form>Sign in</form></html>\n",
+            "text/plain",
+            "not a metrics page; 1 of 1 rows rejected, expected at most 0.5 of all: a line begins with '<html>",
+        ),
         ('{"power": 5}\n', "application/json", "answered application/json"),
         ('{"power": 5}\n', "text/plain", ""),
-        ("no healthy upstream\n", "text/plain", "not a metrics page; a line begins with 'no healthy upstream'"),
+        ("no healthy upstream\n", "text/plain", "a line begins with 'no healthy upstream': it is no sample"),
         (SMALL[:-8], "text/plain", "truncated"),
         (OPENMETRICS.replace("# EOF\n", ""), "application/openmetrics-text", "# EOF is missing"),
         ("vllm:generation_tokens_total{model_name=tiny} 1\n", "text/plain", "Invalid labels"),
@@ -204,11 +208,12 @@ def test_a_broken_page_is_a_source_error(body, content_type, reason):
 
 @given(st.text(max_size=200), st.booleans())
 def test_no_text_does_worse_than_a_value_error(text, is_openmetrics):
+    rejects = Rejects()
     try:
-        samples, _ = parse_page(text + "\n", is_openmetrics=is_openmetrics)
-    except (ValueError, KeyError, IndexError, TypeError, OverflowError):
+        samples, _ = parse_page(text + "\n", rejects, is_openmetrics=is_openmetrics)
+    except ValueError:
         return
-    assert samples
+    assert samples or rejects.rows
 
 
 def test_an_oversized_page_is_cut_off():

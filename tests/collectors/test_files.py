@@ -2,7 +2,6 @@
 
 import gzip
 import math
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -13,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.mapped_files import FileMapping
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import Family, SourceError, Window, microseconds
 from collectors.series import SeriesRegister
+from tests import optional
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 FAMILIES = {
@@ -123,11 +124,19 @@ def test_bad_rows_are_counted_and_the_day_goes_on(tmp_path):
     ]
     assert [row[3] for row in rows if math.isnan(row[4])] == [1_000_000]
     (chunk,) = register.chunk_table().to_pylist()
-    assert (chunk["samples"], chunk["rejects"], register.unreadable_rows) == (2, 6, 1)
+    assert (chunk["samples"], chunk["rejects"]) == (2, 6)
+    # Without a time, or a field short.
+    assert (register.rejects.rows, register.rejects.read) == (4, 6)
+    assert [reason.partition("p.csv")[2] for reason in register.rejects.first] == [
+        ": 'n1,2026-10-01T00:00:04Z' has 2 fields, expected 3",
+        ", row 4: column 'at' holds 'yesterday', expected a time of this century",
+        ", row 5: column 'at' holds '2026-02-30T00:00:00Z', expected a time of this century",
+    ]
 
 
 def test_rows_without_a_time_count_in_the_window_of_the_row_before(tmp_path):
     text = "node,at,watts\nn1,?,0\nn1,2026-10-01T00:00:00Z,1\nn1,?,2\nn1,2026-10-02T00:00:00Z,3\nn1,?,4\nn1,?,5\n"
+    text += "n1,2026-10-03T00:00:00Z,6\nn1,2026-10-03T00:00:01Z,7\n"
     mapping = FileMapping(written(tmp_path / "p.csv", text), **WALL)
     next_day = Window(DAY.end_at, datetime(2026, 10, 3, tzinfo=UTC))
     assert collected(mapping)[1].chunk_table()["rejects"].to_pylist() == [2]
@@ -191,8 +200,8 @@ def test_labels_that_are_no_json_are_unreadable_rows(tmp_path):
         ("nvml_power_watts", "{}", 0, 300.5),
         ("nvml_power_watts", "{}", 1_000_000, 301.5),
     ]
-    assert register.unreadable_rows == 2
-    assert register.first_unreadable.endswith("column 'labels' holds 'oops', expected a JSON object")
+    assert (register.rejects.rows, register.rejects.read) == (2, 3)
+    assert register.rejects.first[0].endswith("column 'labels' holds 'oops', expected a JSON object")
 
 
 @pytest.mark.parametrize(
@@ -273,14 +282,6 @@ def test_an_empty_or_broken_file_is_a_source_error(tmp_path, name):
         collected(FileMapping(str(tmp_path / name), **WALL))
 
 
-def test_a_gzip_file_that_breaks_off_is_a_source_error(tmp_path):
-    lines = "".join(f"n{i},2026-10-01T00:00:00Z,{i}\n" for i in range(20_000))
-    whole = gzip.compress(("node,at,watts\n" + lines).encode())
-    (tmp_path / "p.csv.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(SourceError, match=r"p\.csv\.gz: cannot be read"):
-        collected(FileMapping(str(tmp_path / "p.csv.gz"), **WALL))
-
-
 def test_a_file_with_a_header_only_is_an_empty_source(tmp_path):
     rows, register = collected(FileMapping(written(tmp_path / "p.csv", "node,at,watts\n"), **WALL))
     assert rows == []
@@ -328,14 +329,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peaks[1] < 1.1 * peaks[0]
 
 
+@pytest.mark.needs("validation-data")
 def test_the_mlperf_wall_meter_lands_whole():
-    data = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+    (data,) = optional.required("validation-data")
     path = data / "mlperf_v4_1_h200" / "power.csv"
-    if not path.exists():
-        message = "needs WATTLEDGER_VALIDATION_DATA (mlperf_v4_1_h200/power.csv)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
     mapping = FileMapping(str(path), time="ts_utc", labels={"node": "node"}, values={"wall_power_watts": "watts"})
     window = Window(datetime(2024, 7, 17, tzinfo=UTC), datetime(2024, 7, 25, tzinfo=UTC))
     rows, register = collected(mapping, window=window)
@@ -343,3 +340,40 @@ def test_the_mlperf_wall_meter_lands_whole():
     assert rows[0] == ("power", "wall_power_watts", '{"node":"H200-SXM-141GBx8_TRT_MaxQ"}', 24_163_877_000, 2351.0)
     (chunk,) = register.chunk_table().to_pylist()
     assert (chunk["samples"], chunk["rejects"], chunk["out_of_order"]) == (29_767, 2, 0)
+
+
+def test_of_a_gzipped_file_that_broke_off_the_whole_lines_before_are_read(tmp_path):
+    rows = [f"n1,2026-10-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z,{n}" for n in range(20_000)]
+    whole = gzip.compress("\n".join(["node,at,watts", *rows, ""]).encode(), mtime=0)
+    path = tmp_path / "p.csv.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    found, register = collected(FileMapping(str(path), **WALL))
+    assert [row[4] for row in found] == list(range(len(found)))
+    assert 5_000 < len(found) < 15_000
+    assert (register.rejects.rows, register.rejects.read) == (1, len(found))
+    assert register.rejects.first == [
+        f"{path}: cannot be read any further: Compressed file ended before the end-of-stream marker was reached"
+    ]
+    path.write_bytes(whole[:9])
+    with pytest.raises(SourceError, match="cannot be read"):
+        collected(FileMapping(str(path), **WALL))
+
+
+def test_a_time_that_is_not_of_this_century_costs_its_row(tmp_path):
+    """Arrow turns seconds that do not fit into microseconds into other times of today."""
+    start_s = DAY.start_us // 1_000_000
+    seconds = [start_s, start_s + (1 << 64) // 1_000_000, start_s + 60, 0, start_s + 120, start_s + 180]
+    held = {"at": pa.array(seconds, pa.timestamp("s")), "node": ["n1"] * 6, "watts": [1.0, 2, 3, 4, 5, 6]}
+    pq.write_table(pa.table(held), tmp_path / "p.parquet")
+    rows, register = collected(FileMapping(str(tmp_path / "p.parquet"), **WALL))
+    assert [row[4] for row in rows] == [1, 3, 5, 6]
+    assert (register.rejects.rows, register.rejects.read) == (2, 4)
+    assert register.chunk_table()["rejects"].to_pylist() == [2]
+
+
+def test_a_cell_that_is_not_utf8_costs_itself(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_bytes(b"node,at,watts\nn1,2026-10-01T00:00:00Z,1\nn\xff,2026-10-01T00:00:01Z,2\nn1,\xff,3\nn1,\xff\n")
+    rows, register = collected(FileMapping(str(path), **WALL))
+    assert [(row[2], row[4]) for row in rows] == [('{"node":"n1"}', 1.0), ('{"node":"n\ufffd"}', 2.0)]
+    assert register.rejects.rows == 2

@@ -68,11 +68,13 @@ def test_a_file_without_a_readable_time_fails_by_name(tmp_path, cells, unit, rea
 def test_one_unreadable_file_among_readable_ones_is_named(tmp_path):
     written(tmp_path / "a.csv", "node,at,watts\nn1,2026-10-01T00:00:00Z,1\n")
     bad = written(tmp_path / "b.csv", "node,at,watts\nn1,noon,1\n")
-    assert refusal(FileMapping(str(tmp_path / "*.csv"), **WALL))[0] == bad
+    rows, register = collected(FileMapping(str(tmp_path / "*.csv"), **WALL))
+    assert [row[4] for row in rows] == [1.0]
+    assert register.rejects.first[-1].startswith(f"{bad}: column 'at' holds no time; the first value is 'noon'")
 
 
 def test_one_readable_time_is_enough_even_outside_the_window(tmp_path):
-    text = "node,at,watts\nn1,noon,1\nn1,2026-09-30T00:00:00Z,2\nn1,later,3\n"
+    text = "node,at,watts\nn1,noon,1\nn1,2026-09-30T00:00:00Z,2\nn1,later,3\nn1,2026-09-30T00:00:00Z,4\n"
     rows, register = collected(FileMapping(written(tmp_path / "p.csv", text), **WALL))
     assert (rows, register.chunk_table().num_rows) == ([], 0)
 
@@ -169,3 +171,9 @@ def test_unknown_metrics_of_another_day_or_beside_known_ones_are_no_failure(tmp_
 def test_a_page_where_a_file_should_be_fails_by_what_it_says(tmp_path):
     path = written(tmp_path / "p.csv", "<!doctype html>\n<html><body>Sign in</body></html>\n")
     assert refusal(FileMapping(path, **WALL)) == (path, "no column 'at'; there are '<!doctype html>'")
+
+
+def test_a_header_of_ten_thousand_characters_is_cut_in_the_message(tmp_path):
+    _, reason = refusal(FileMapping(written(tmp_path / "p.csv", f"at,{'x' * 10_000},watts\na,b,1\n"), **WALL))
+    assert reason.startswith("no column 'node'; there are 'at', 'xxxx")
+    assert len(reason) == 500

@@ -21,8 +21,10 @@ from collectors.limits import Limits
 from collectors.protocols import http_client
 from collectors.protocols.exposition import ExpositionPage, parse_page
 from collectors.protocols.grid_apis import UkCarbonIntensityCollector
+from collectors.protocols.mapped_files import FileMapping
 from collectors.protocols.prometheus import EXPORT_KIND, PrometheusCollector
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FilesCollector
+from collectors.rows import Rejects
 from collectors.samples import Family, SourceError, Window, printable, shown_variable
 from collectors.series import SeriesRegister
 from collectors.text_files import paths_of
@@ -87,21 +89,25 @@ def test_a_line_of_a_million_characters_is_refused_at_once(line, is_openmetrics)
     """The pattern of a sample line took a time that grew with the square: 1,000,000 spaces took minutes."""
     program = (
         "from collectors.protocols.exposition import parse_page\n"
-        "try:\n    parse_page(sys.stdin.read(), None, is_openmetrics=sys.argv[1] == 'True')\n"
-        "except ValueError as refusal:\n    print(str(refusal)[:40])\n"
+        "from collectors.rows import Rejects\n"
+        "rejects = Rejects()\n"
+        "parse_page(sys.stdin.read(), rejects, is_openmetrics=sys.argv[1] == 'True')\n"
+        "print(rejects)\n"
     )
     text = f"{line}\n# EOF\n"
     command = [sys.executable, "-c", f"import sys\n{program}", str(is_openmetrics)]
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT, timeout=10, check=True)
-    assert done.stdout.startswith("a line is over 65,536 characters")
+    assert done.stdout.startswith("1 of 1 rows rejected: a line begins with ")
+    assert done.stdout.endswith(": it is over 65,536 characters\n")
 
 
 def test_the_pattern_of_a_sample_line_is_linear():
     """Below the longest line too: 60,000 spaces took 0.3 s, and a page may have 500 such lines."""
     began = time.monotonic()
     for _ in range(20):
-        with pytest.raises(ValueError, match="not a metrics page"):
-            parse_page(f"{POWER}{' ' * 60_000}x\n")
+        rejects = Rejects()
+        assert parse_page(f"{POWER}{' ' * 60_000}x\n", rejects) == ([], {})
+        assert rejects.rows == 1
     assert time.monotonic() - began < 1
 
 
@@ -115,7 +121,7 @@ def test_the_pattern_of_a_sample_line_is_linear():
     ],
 )
 def test_a_line_that_a_page_may_have_is_read(line):
-    samples, _ = parse_page(f"{line}\n")
+    samples, _ = parse_page(f"{line}\n", Rejects())
     assert [sample.value for sample in samples] == [250.5]
 
 
@@ -140,11 +146,11 @@ def test_an_agent_whose_page_is_hostile_still_stops_at_a_signal(tmp_path):
 
 def test_a_page_of_too_many_series_is_refused():
     page = "".join(f'{POWER}{{UUID="GPU-{n}"}} 1\n' for n in range(4))
-    assert len(parse_page(page, most_series=4)[0]) == 4
+    assert len(parse_page(page, Rejects(), most_series=4)[0]) == 4
     with pytest.raises(ValueError, match=r"the page has over 3 series of known metrics \(limits\.series\)"):
-        parse_page(page, most_series=3)
+        parse_page(page, Rejects(), most_series=3)
     # Those of other metrics are only counted.
-    assert parse_page(page + "other 1\n" * 9, {POWER}, most_series=4)[1] == {"other": 9}
+    assert parse_page(page + "other 1\n" * 9, Rejects(), {POWER}, most_series=4)[1] == {"other": 9}
 
 
 def test_an_agent_may_read_pages_for_ever():
@@ -332,7 +338,8 @@ def test_a_header_that_never_ends_is_refused_in_bounded_memory(tmp_path, kind):
             file.write(part * (MIB // len(part)))
     program = f"""
 from datetime import datetime, timedelta, UTC
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.mapped_files import FileMapping
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import Family, SourceError, Window
 from collectors.series import SeriesRegister
 start = datetime(2026, 10, 1, tzinfo=UTC)

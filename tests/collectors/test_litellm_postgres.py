@@ -15,11 +15,14 @@ import pytest
 from adbc_driver_postgresql import dbapi
 
 from collectors.records.litellm import LiteLLMPostgresCollector
-from collectors.records.request_records import REQUEST_SCHEMA, Rejects
+from collectors.records.request_records import REQUEST_SCHEMA
+from collectors.rows import Rejects
 from collectors.samples import SourceError, Window
 from pipelines.fleet.fleet_file import PROJECT
 from tests.collectors.test_requests import REQUEST, SPEND_LOG
 from tests.servers import free_port, postgresql
+
+NEEDED_BY = {"server": ("postgresql",)}
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 
@@ -127,6 +130,7 @@ def test_impossible_rows_are_counted_and_the_others_come(server: str, monkeypatc
     run(
         server,
         insert(request_id="ok", prompt_tokens=5, completion_tokens=6, **day),
+        insert(request_id="ok too", prompt_tokens=5, completion_tokens=6, **day),
         insert(request_id="negative", prompt_tokens=-5, completion_tokens=6, **day),
         insert(request_id="free", prompt_tokens=5, completion_tokens=6, spend="NaN", **day),
         insert(
@@ -138,11 +142,32 @@ def test_impossible_rows_are_counted_and_the_others_come(server: str, monkeypatc
     )
     window = Window(datetime(2026, 10, 5, tzinfo=UTC), datetime(2026, 10, 6, tzinfo=UTC))
     rows, rejects = collected(server, monkeypatch, window)
-    assert [row["request_id"] for row in rows] == ["ok", "odd \u202e\U0001f525"]
+    assert [row["request_id"] for row in rows] == ["ok", "ok too", "odd \u202e\U0001f525"]
     assert rejects.rows == 3
-    assert rejects.first == (
-        "\"LiteLLM_SpendLogs\" request_id 'negative': prompt_tokens: got -5, expected a count of tokens"
+    assert rejects.first[0] == (
+        "\"LiteLLM_SpendLogs\" request_id 'negative': prompt_tokens: got -5, expected a count of tokens,"
+        " at most 10,000,000,000"
     )
+
+
+@pytest.mark.parametrize("column", ["endTime", "completionStartTime"])
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "20000-01-01 00:00:00", "0044-03-15 00:00:00 BC"])
+def test_a_time_that_python_does_not_have_costs_its_row(
+    server: str, monkeypatch: pytest.MonkeyPatch, column: str, time: str
+) -> None:
+    day = {"startTime": "2026-10-09 01:00:00.25", "endTime": "2026-10-09 01:00:01.5", "call_type": "acompletion"}
+    run(
+        server,
+        """delete from "LiteLLM_SpendLogs" where "startTime"::date = '2026-10-09'""",
+        insert(request_id="fine", prompt_tokens=5, completion_tokens=6, **day),
+        insert(request_id="odd", prompt_tokens=5, completion_tokens=6, **{**day, column: time}),
+    )
+    window = Window(datetime(2026, 10, 9, tzinfo=UTC), datetime(2026, 10, 10, tzinfo=UTC))
+    (row,), rejects = collected(server, monkeypatch, window)
+    assert (row["request_id"], row["end_to_end_seconds"]) == ("fine", 1.25)
+    assert row["started_at"] == datetime(2026, 10, 9, 1, 0, 0, 250_000, tzinfo=UTC)
+    assert (rejects.rows, rejects.read) == (1, 1)
+    assert rejects.first[0].startswith(f"\"LiteLLM_SpendLogs\" request_id 'odd': {column}: got '{time}'")
 
 
 def test_memory_does_not_grow_with_the_table(server: str, tmp_path: Path) -> None:
@@ -160,7 +185,7 @@ def test_memory_does_not_grow_with_the_table(server: str, tmp_path: Path) -> Non
         "import json, resource\n"
         "from datetime import UTC, datetime, timedelta\n"
         "from collectors.records.litellm import LiteLLMPostgresCollector\n"
-        "from collectors.records.request_records import Rejects\n"
+        "from collectors.rows import Rejects\n"
         "from collectors.samples import Window\n"
         "start = datetime(2026, 10, 7, tzinfo=UTC)\n"
         "peaks = []\n"

@@ -197,3 +197,22 @@ def test_the_requests_of_a_genai_perf_run(tmp_path: Path) -> None:
         },
         {**run, "started_at": noon(), "status": "error", "is_ok": False},
     ]
+
+
+def test_a_concurrency_that_cannot_be_is_unknown_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "profile_export.jsonl"
+    jsonl(path, *(aiperf_record(n, n, n + 1) for n in range(4)))
+    summary = aiperf_summary(2)
+    summary["input_config"] |= {
+        "loadgen": {"concurrency": -5.5},
+        "phases": [{"name": "profiling", "concurrency": "many"}],
+    }
+    (tmp_path / "profile_export_aiperf.json").write_text(json.dumps(summary))
+    rows, rejects = collected(AIPerfCollector("load", str(path), {}))
+    assert [row.get("stated_concurrency") for row in rows] == [None] * 4
+    place = f"{tmp_path}/profile_export_aiperf.json: "
+    assert rejects.first == [
+        f"{place}loadgen: concurrency: got -5.5, expected a number of requests at once, at most 1,000,000",
+        f"{place}phases[0]: concurrency: got 'many', expected a number",
+    ]
+    assert (rejects.rows, rejects.read) == (2, 4)

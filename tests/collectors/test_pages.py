@@ -19,6 +19,7 @@ from collectors.devices.nvml import NvmlSampler
 from collectors.devices.spool import Spool
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.protocols.exposition import ExpositionPage
+from pipelines.booking.alarms import ALARMS, ask
 from tests.books import Book
 from tests.collectors.test_nvml import FakeNvml, board
 from tests.servers import http_server, reply
@@ -114,7 +115,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             samplers["nvml"] = NvmlSampler(FakeNvml(board(9, TotalEnergyConsumption=energy)), "nvml", clock_ns=clock_ns)
             for host, sampler in samplers.items():
                 writer = SpoolWriter(spool, host)
-                writer.add(sampler.look(), sampler.unknown)
+                writer.add(sampler.look(), sampler.unknown, sampler.unknown_labels)
                 assert writer.flush()
     made.run()
     return made
@@ -175,3 +176,9 @@ def test_families_that_the_catalogue_does_not_know_are_counted(book: Book) -> No
     unknown = {metric for (metric,) in book.query("select metric from raw.unknown_families")}
     assert {"vllm:prefix_cache_queries_total", "node_load1", "ifOperStatus", "prometheus_build_info"} <= unknown
     assert not unknown & read_families(BUNDLED_CATALOGUE).keys()
+
+
+def test_unknown_families_of_real_exporters_are_about_boards_that_are_booked(book: Book) -> None:
+    (alarm,) = [alarm for alarm in ALARMS if alarm.name == "devices_of_unknown_families_are_booked"]
+    with book.connection(read_only=True) as connection:
+        assert ask(connection, alarm, "test")[1] == []

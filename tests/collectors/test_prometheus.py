@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from collectors.protocols.mapped_files import FileMapping
 from collectors.protocols.prometheus import PrometheusCollector
-from collectors.protocols.sample_files import FileMapping, FilesCollector
+from collectors.protocols.sample_files import FilesCollector
 from collectors.samples import Family, Window, microseconds
 from collectors.series import SeriesRegister
 from tests.servers import http_server, openmetrics, prometheus_scraping, prometheus_with_history, reply
+
+NEEDED_BY = {"history": ("prometheus",)}
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 HOUR = Window(START, START + timedelta(hours=1))
@@ -165,6 +168,7 @@ def test_the_same_data_from_files_lands_the_same_samples(history, tmp_path):
     assert again.chunk_table().sort_by("series_id") == register.chunk_table().sort_by("series_id")
 
 
+@pytest.mark.needs("prometheus")
 def test_chunks_are_halved_under_the_server_s_sample_limit(tmp_path):
     lines = openmetrics([(POWER, GPU, [(START_S + s, float(s)) for s in range(0, 7200, 5)])])
     with prometheus_with_history(tmp_path, lines, "--query.max-samples=500") as url:
@@ -173,6 +177,7 @@ def test_chunks_are_halved_under_the_server_s_sample_limit(tmp_path):
         assert register.chunk_table()["out_of_order"].to_pylist() == [0]
 
 
+@pytest.mark.needs("prometheus")
 def test_a_live_exporter_is_scraped_and_collected(tmp_path):
     def page(handler):
         body = f'# TYPE {POWER} gauge\n{POWER}{{UUID="GPU-live"}} 321.5\n'.encode()

@@ -2,7 +2,6 @@
 
 import gzip
 import ssl
-import subprocess
 import time
 import tracemalloc
 from datetime import timedelta
@@ -14,7 +13,7 @@ from collectors.limits import Limits
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import SourceError, Window
 from tests.collectors.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
-from tests.servers import binaries, fields_of, http_server, reply
+from tests.servers import fields_of, http_server, own_certificate, reply
 
 
 def matrix(*series):
@@ -83,14 +82,9 @@ def test_basic_authentication_from_the_environment_or_the_url(monkeypatch, optio
     assert set(seen) == {"Basic Ym9iOnBAc3M="}
 
 
+@pytest.mark.needs("openssl")
 def test_tls_trusts_the_named_authority_only_and_shows_the_named_certificate(tmp_path, monkeypatch):
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"]
-    (openssl,) = binaries("openssl", package="openssl")
-    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]
-    subprocess.run(command, check=True, capture_output=True)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "cert.pem")
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    _, context = own_certificate(tmp_path)
     context.verify_mode = ssl.CERT_REQUIRED
     monkeypatch.setenv("PROM_CERT", str(tmp_path / "cert.pem"))
     monkeypatch.setenv("PROM_KEY", str(tmp_path / "key.pem"))

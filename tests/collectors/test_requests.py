@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from collectors.records.access_logs import AccessLogCollector
 from collectors.records.azure_trace import AzureTraceCollector
 from collectors.records.litellm import LiteLLMFileCollector
-from collectors.records.request_records import Reject, Rejects, RequestCollector, instant_us, usage_tokens
+from collectors.records.request_records import RequestCollector, instant_us, usage_tokens
+from collectors.rows import Reject, Rejects
 from collectors.samples import Window
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))

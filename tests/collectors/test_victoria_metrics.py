@@ -29,6 +29,8 @@ from tests.servers import (
     victoria_metrics_with_history,
 )
 
+NEEDED_BY = {"history": ("victoria-metrics",)}
+
 HA = {"ha_power": Family("ha_power", "power", "dcgm_exporter")}
 
 
@@ -158,6 +160,7 @@ def test_the_export_is_used_where_it_is_and_a_refusal_is_logged(history, guarded
     assert "/api/v1/query" in asked
 
 
+@pytest.mark.needs("victoria-metrics")
 def test_the_mark_of_a_series_end_is_one_reject_both_ways(tmp_path):
     """VictoriaMetrics scrapes; when a board vanishes it marks the series with a NaN, which is no measurement."""
     boards = ["GPU-a", "GPU-b"]

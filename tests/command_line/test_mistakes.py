@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from pipelines.command_line import mistakes
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.warehouse import database
-from tests import commands
+from tests import commands, optional
 from tests.books import arguments, command, environment
 
 TINY = """
@@ -261,8 +260,8 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         disk = tmp_path / f"disk_of_{mebibytes}"
         disk.mkdir()
         mounting = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(disk)]
-        if shutil.which("mount") is None or subprocess.run(mounting, capture_output=True, check=False).returncode:
-            pytest.skip("needs the right to mount a small disk")
+        optional.required("root")
+        subprocess.run(mounting, check=True)
         disks.append(disk)
         return disk
 
@@ -272,6 +271,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 # Dagster, and the booking, hit the end of these.
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("mebibytes", [1, 33])
 def test_a_full_disk(tiny: Path, small_disk: Callable[[int], Path], mebibytes: int) -> None:
     disk = small_disk(mebibytes)
@@ -337,9 +337,9 @@ def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tin
 
 def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: Path) -> None:
     program = (
-        "import sys; from pipelines.landing import telemetry_assets; from pipelines.command_line.main import main\n"
+        "import sys; from pipelines.landing import landing_days; from pipelines.command_line.main import main\n"
         "def planted(*words, **options): raise FileNotFoundError('no file of ours')\n"
-        "telemetry_assets.land_days = planted\n"
+        "landing_days.land_days = planted\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = python(program, tiny)

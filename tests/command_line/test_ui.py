@@ -12,23 +12,13 @@ from pathlib import Path
 import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
+from tests import optional
 from tests.servers import free_port, running, wait_until
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
-
-@pytest.fixture
-def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        message = "needs a browser: apt-get install chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
-
-
-def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path, browser: str) -> None:
+@pytest.mark.needs("chromium")
+def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path) -> None:
+    (browser,) = optional.required("chromium")
     home, profile = tmp_path / "home", tmp_path / "profile"
     home.mkdir()
     shutil.copy(PROJECT / "dagster.yaml", home)

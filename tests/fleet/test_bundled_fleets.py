@@ -1,7 +1,6 @@
 """The fleet files that ship with the project are valid, and describe the telemetry that they name."""
 
 import csv
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,14 +8,14 @@ import pytest
 
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
+from tests.books import validation_data
+
+NEEDED_BY = {"mlperf_data": ("validation-data",)}
 
 
 @pytest.fixture(scope="module")
 def mlperf_data() -> Path:
-    root = Path(os.environ.get("WATTLEDGER_VALIDATION_DATA", PROJECT / "../shared/data")).resolve()
-    if not root.is_dir() and os.environ.get("CI") != "true":
-        pytest.skip(f"no validation data at {root}: set WATTLEDGER_VALIDATION_DATA")
-    return root / "mlperf_v4_1_h200"
+    return validation_data() / "mlperf_v4_1_h200"
 
 
 def test_the_demo_fleet_file_speaks_of_the_generated_fleet():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import PROJECT, Fleet, FleetError, load_fleet
 from pipelines.landing import fleet_landing
 from pipelines.warehouse import database
@@ -315,7 +316,7 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
         ("w", "m", midnight, None, None, "windows.csv")
     ]
     (tmp_path / "windows.csv").write_text("name\nw\n")
-    with pytest.raises(fleet_landing.UnreadableFile, match=r"windows\.csv"):
+    with pytest.raises(SourceError, match=r"windows\.csv"):
         fleet_landing.write_run_windows(connection, fleet)
     assert rows("select count(*) from raw.run_windows") == [(1,)]
     connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.books import Book
+from pipelines.fleet.catalog import SEEDS
+from tests.books import Book, validation_data
 from tests.fleet.test_fleet import SMALLEST, load, problems
 from tests.planted import DAY, ENERGY, HOURS, board, plant, rising
 
@@ -83,12 +85,19 @@ def test_a_grid_source_whose_zone_no_site_has_is_named_in_a_note(
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Four sites, each with one board of 100 W in a hall of PUE 1.5: 0.15 kWh an hour."""
+    """Six sites, each with one board of 100 W in a hall of PUE 1.5: 0.15 kWh an hour."""
     folder = tmp_path_factory.mktemp("zones")
     hours = "".join(f"{DAY}T{hour:02}:00:00Z,30\n" for hour in range(12))
     (folder / "morning.csv").write_text("at,grams\n" + hours)
     morning = {"path": "morning.csv", "time": "at", "values": {"direct_gco2e_per_kwh": "grams"}}
-    zones = {"west": "US-CAL-CISO", "north": "NO-NO1", "south": "SE-SE4", "dark": "unknown"}
+    zones = {
+        "west": "US-CAL-CISO",
+        "north": "NO-NO1",
+        "south": "SE-SE4",
+        "dark": "unknown",
+        "upstate": "eGRID-NYUP",
+        "texas": "eGRID-ERCO",
+    }
     made = plant(
         folder,
         [
@@ -97,6 +106,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             # Off from noon on, when its zone has no hours any more.
             (ENERGY, board("GPU-south", "n-south"), rising(100_000, 0, 12 * HOURS)),
             (ENERGY, board("GPU-dark", "n-dark"), rising(100_000)),
+            (ENERGY, board("GPU-upstate", "n-upstate"), rising(100_000)),
+            (ENERGY, board("GPU-texas", "n-texas"), rising(100_000)),
         ],
         sites=[{"name": site, "zone": zone, "pue": 1.5} for site, zone in zones.items()],
         nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in zones],
@@ -116,6 +127,8 @@ def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Bo
         ("dark", pytest.approx(3.6), None),
         ("north", pytest.approx(3.6), pytest.approx(1.8 * 30)),
         ("south", pytest.approx(1.8), pytest.approx(1.8 * 30)),
+        ("texas", pytest.approx(3.6), pytest.approx(3.6 * 336.0)),
+        ("upstate", pytest.approx(3.6), pytest.approx(3.6 * 109.6)),
         ("west", pytest.approx(3.6), pytest.approx(3.6 * 193.46)),
     ]
     (test,) = book.dbt("test", "--select", CHECK, is_expected=False)
@@ -126,3 +139,35 @@ def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Bo
         ("north", "NO-NO1", 12, Decimal("1.8"), noon, last)
     ]
     assert book.broken() == {}
+
+
+# --- the seeds --------------------------------------------------------------------------------------------------------
+
+# EPA, eGRID2023 (release of January 2025) and eGRID2022: g CO2e per kWh of the subregion's total output.
+EGRID_2023 = {"NYUP": 109.6, "SPSO": 405.9, "MROW": 420.2, "ERCT": 336.0, "CAMX": 198.7, "RFCW": 415.5, "US": 351.6}
+EGRID_2022 = {"NYUP": 125.0, "SPSO": 442.3, "MROW": 427.9, "ERCT": 351.2, "CAMX": 226.5}
+
+
+def egrid(valid_from: str) -> dict[str, float]:
+    """Subregion -> g/kWh of the seed's rows that begin on a date."""
+    with (SEEDS / "grid_factors.csv").open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["zone"].startswith("eGRID-")]
+    return {
+        row["zone"].removeprefix("eGRID-"): float(row["direct_gco2e_per_kwh"])
+        for row in rows
+        if row["valid_from"] == valid_from
+    }
+
+
+def test_the_factors_of_the_united_states_are_those_that_epa_published() -> None:
+    newest = egrid("2023-01-01")
+    assert {zone: newest[zone] for zone in EGRID_2023} == EGRID_2023
+    assert egrid("2022-01-01") == EGRID_2022
+    assert len(newest) == 28  # 27 subregions and the United States
+
+
+def test_every_subregion_has_epas_rate_in_grams_per_kwh() -> None:
+    """A pound is 453.59237 g: 1 lb/MWh = 0.45359237 g/kWh."""
+    with (validation_data() / "egrid2023" / "subregions.csv").open(newline="", encoding="utf-8") as lines:
+        pounds = {row["code"]: float(row["total_output_lb_co2e_per_mwh"]) for row in csv.DictReader(lines)}
+    assert egrid("2023-01-01") == {code: pytest.approx(rate * 0.45359237, abs=0.051) for code, rate in pounds.items()}

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from collectors.records.benchmark_files import BenchmarkFile
+from collectors.rows import Rejects
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import benchmark_landing, request_assets
@@ -201,7 +202,7 @@ AA = (
 
 def results(kind: str, folder: Path, text: str, name: str = "file.json", **constants: Any) -> list[dict[str, Any]]:
     (folder / name).write_text(text)
-    return BenchmarkFile(kind, str(folder / name), constants).results()
+    return BenchmarkFile(kind, str(folder / name), constants).results(Rejects())
 
 
 def test_mlperf_is_of_the_whole_system_at_the_wall(tmp_path: Path) -> None:
@@ -319,6 +320,44 @@ def test_roles_with_gpus_of_their_own_are_added_up(tmp_path: Path) -> None:
     assert "output_tokens_per_second" not in undivided
 
 
+def test_watts_are_of_the_boards_that_the_rows_workers_metered(tmp_path: Path) -> None:
+    """4 GPUs prefill and 8 decode, on 8 + 8 metered boards of 766.5 W on average: 12,264 W for 12 × 200 tokens a second
+    are 5.11 J per token, as published. 12 × 766.5 W would be 3.83."""
+    workers = [
+        {"role": "prefill", "hosts": ["a"], "num_gpus": 8, "worker_idx": 0, "avg_power_w": 820.0},
+        {"role": "decode", "hosts": ["b"], "num_gpus": 8, "worker_idx": 0, "avg_power_w": 713.0},
+    ]
+    power = {"avg_power_w": 766.5, "joules_per_total_token": 5.11}
+    measured = {"tput_per_gpu": 200.0, "input_tput_per_gpu": 400.0, "output_tput_per_gpu": 100.0, **power}
+    split = SPLIT | {"num_prefill_gpu": 4, "num_decode_gpu": 8, "decode_num_workers": 1, "metrics": measured}
+    frontend = {"role": "frontend", "hosts": ["c"], "num_gpus": 0, "worker_idx": 0}
+    rows = [
+        split | {"workers": workers},
+        split | {"workers": [*workers, frontend]},
+        split | {"workers": None},
+        split | {"workers": workers[1:]},
+        split | {"workers": [workers[0], {**workers[1], "num_gpus": None}]},
+        split | {"workers": None, "metrics": measured | {"avg_total_gpu_power_w": 12264.0}},
+        split | {"workers": workers, "metrics": measured | {"power_valid": 0}},
+        split | {"workers": workers, "metrics": measured | {"power_valid": 1}},
+        PUBLISHED | {"workers": []},
+    ]
+    found = results("inferencex", tmp_path, json.dumps(rows))
+    assert [row.get("watts") for row in found] == [
+        12264.0,
+        12264.0,  # a frontend has no board
+        9198.0,  # without workers the mean is that of the row's GPUs
+        None,  # four of the twelve GPUs at least were not metered
+        None,  # how many were is not known
+        12264.0,  # the total, where it is published
+        None,  # marked as not valid
+        12264.0,
+        4800.0,
+    ]
+    assert [row.get("watts_basis") for row in found if "watts" not in row] == [None, None, None]
+    assert found[0]["watts"] / found[0]["total_tokens_per_second"] == pytest.approx(5.11)
+
+
 def test_a_published_row_without_gpus_keeps_what_is_published_for_each(tmp_path: Path) -> None:
     gone = {name: value for name, value in PUBLISHED.items() if name not in ("decode_tp", "num_decode_gpu")}
     (row,) = results("inferencex", tmp_path, json.dumps([gone]))
@@ -415,6 +454,7 @@ def fleet_of(folder: Path, entries: str, **environ: str) -> Fleet:
     return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data"), **environ})
 
 
+@pytest.mark.needs("validation-data")
 def test_the_ml_energy_runs_land_and_their_watts_explain_their_joules(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
@@ -434,6 +474,7 @@ def test_the_ml_energy_runs_land_and_their_watts_explain_their_joules(
     assert found == (835, 34, ["B200", "H100"], True, 838, date(2026, 2, 1), "ml_energy")
 
 
+@pytest.mark.needs("validation-data")
 def test_the_published_tables_of_inferencex_land_whole(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
     entries = "".join(
         f"  - {{name: {name}, kind: {kind}, path: '${{DATA}}/{path}', as_of: 2026-06-11}}\n"
@@ -505,9 +546,9 @@ def test_whatever_a_file_does_to_its_reader_costs_its_own_check(
     )
     right = BenchmarkFile.results
 
-    def trips(file: BenchmarkFile) -> list[dict]:
+    def trips(file: BenchmarkFile, rejects: Rejects) -> list[dict]:
         if file.kind != "mlperf":
-            return right(file)
+            return right(file, rejects)
         if rows is None:
             raise TypeError("a reader tripped")
         return rows
@@ -532,9 +573,9 @@ def broken(**changes: Any) -> str:
         ("mlperf", "", "is not JSON"),
         ("mlperf", "[]", "holds no result of mlperf"),
         ("mlperf", '{"ID": 1}', "is a dict, expected a list of results"),
-        ("mlperf", "[7]", "[0] is a int, expected an object"),
+        ("mlperf", "[7]", "[0]: is a int, expected an object"),
         ("mlperf", broken(Performance_Result=None), "file.json[0]: Performance_Result: missing"),
-        ("mlperf", broken(Performance_Result=-1), "Performance_Result: got -1, expected a number, 0 or more"),
+        ("mlperf", broken(Performance_Result=-1), "Performance_Result: got -1, expected a number, 0 to 1e+15"),
         ("mlperf", broken(Power_Result="many"), "Power_Result: got 'many'"),
         ("mlperf", '[{"Performance_Result": NaN}]', "is not JSON"),
         ("inferencex", json.dumps({"hw": "h200"}), "tput_per_gpu: missing; there are hw"),
@@ -545,13 +586,13 @@ def broken(**changes: Any) -> str:
             "date: got 'soon', expected a date such as 2026-05-18",
         ),
         ("vllm_bench", json.dumps({"completed": 2}), "output_throughput: missing; there are completed"),
-        ("vllm_bench", "[1]", "[0] is a int, expected an object"),
+        ("vllm_bench", "[1]", "[0]: is a int, expected an object"),
         ("sglang_bench", '{"completed": 1, "output_throughput": "fast"}', "output_throughput: got 'fast'"),
         ("sglang_bench", "not json", "is not JSON"),
         ("inferencex", json.dumps(INFERENCEX | {"tput_per_gpu": None}), "tput_per_gpu: missing"),
         ("inferencex", json.dumps(INFERENCEX | {"tput_per_gpu": "inf"}), "tput_per_gpu: got 'inf'"),
         ("artificial_analysis", "a,b\n1,2\n", "no column for concurrency; there are 'a', 'b'"),
-        ("artificial_analysis", AA + "8xH100,NVIDIA\n", "line 3 has 2 columns, the header 9"),
+        ("artificial_analysis", AA + "8xH100,NVIDIA\n" * 2, "file.json:3: has 2 cells, the header 9"),
         ("artificial_analysis", AA.replace("33.9", "-1"), "file.json:2: output_tokens_per_second_per_user: got '-1'"),
         ("artificial_analysis", AA.splitlines()[0], "holds no result"),
         ("ml_energy", "task,model_id\nchat,m\n", "gpu_model: missing; there are task, model_id"),
@@ -573,4 +614,4 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     for kind, write in bad:
         write(tmp_path / "file")
         with pytest.raises(SourceError, match=r"is not (JSON|CSV)"):
-            BenchmarkFile(kind, str(tmp_path / "file"), {}).results()
+            BenchmarkFile(kind, str(tmp_path / "file"), {}).results(Rejects())

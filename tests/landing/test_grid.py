@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import http.server
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -281,94 +280,6 @@ def test_the_days_of_other_runs_stay(held, tmp_path, monkeypatch):
         for day in (DAY, DAY + timedelta(days=1), DAY):
             land(held, fleet, day)
     assert [row[0].day for row in rows(held, "start_at")] == [1, 2]
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def in_file(held, tmp_path, text: str, day: date = DAY, **more: object) -> Landing:
-    (tmp_path / "grid.csv").write_text(text, encoding="utf-8")
-    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}} if "format" not in more else {}
-    (landed,) = land(held, fleet_of(tmp_path, files=[{"path": "grid.csv", "zone": "ES", **shape, **more}]), day)
-    return landed
-
-
-EXPORT = (
-    "Datetime (UTC),Country,Zone name,Zone id,Carbon intensity gCO₂eq/kWh (direct),"
-    "Carbon intensity gCO₂eq/kWh (Life cycle),Data source,Data estimated\n"
-)
-
-
-def test_both_spellings_of_an_export_are_read(held, tmp_path):
-    row = "2026-10-01 00:00:00,Spain,Spain,ES,82.99,114.42,ree.es,true\n"
-    assert in_file(held, tmp_path, EXPORT + row, format="electricity_maps").detail is None
-    held_now = rows(held, "zone, start_at, direct_gco2e_per_kwh, lifecycle_gco2e_per_kwh, is_estimated")
-    older = EXPORT.replace("Carbon intensity", "Carbon Intensity").replace("Life cycle", "LCA").replace("id,", "Id,")
-    assert in_file(held, tmp_path, older + row, format="electricity_maps").outcome == "unchanged"
-    assert held_now == [("ES", MIDNIGHT, 82.99, 114.42, True)]
-
-
-def test_a_file_is_checked_as_an_api_is(held, tmp_path):
-    text = "at,direct\n2026-10-01 00:00:00,100\n2026-10-01 01:00,-1\n2026-10-01 02:00,x\n2026-10-01 03:00,nan\n"
-    landed = in_file(held, tmp_path, text + "2026-10-01 04:00,\nsoon,100\n2026-10-01 02:00:00+02:00,110\n")
-    # The last row is 00:00 UTC again.
-    assert landed.detail == "rejected: 3 outside 0 to 2500 g/kWh, 1 repeated, 1 without a UTC time"
-    assert rows(held, "start_at, direct_gco2e_per_kwh") == [(MIDNIGHT, 110.0)]
-
-
-def test_local_times_without_an_offset_show_as_the_hour_that_repeats_in_autumn(held, tmp_path):
-    hours = [f"2026-10-25 {h:02}:00,{100 + h}\n" for h in (0, 1, 2, 2, 3)]
-    landed = in_file(held, tmp_path, "at,direct\n" + "".join(hours), DST_DAY)
-    assert (landed.rows, landed.detail) == (4, "rejected: 1 repeated")
-    offsets = [f"2026-10-25T0{h}:00:00{o},{v}\n" for h, o, v in ((2, "+02:00", 1), (2, "+01:00", 2), (3, "+01:00", 3))]
-    landed = in_file(held, tmp_path, "at,direct\n" + "".join(offsets), DST_DAY)
-    assert (landed.rows, landed.detail) == (3, None)
-    assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(0, 1.0), (1, 2.0), (2, 3.0)]
-
-
-@pytest.mark.parametrize(
-    ("text", "more", "reason"),
-    [
-        ("when,direct\n2026-10-01,1\n", {}, "no column 'at'; there are 'when', 'direct'"),
-        ("<html>log in</html>\n", {"format": "electricity_maps"}, "not an export of Electricity Maps"),
-        (EXPORT + "2026-10-01 00:00:00,F,F,FR,1,1,x,false\n", {"format": "electricity_maps"}, "1 of another zone"),
-        ("at,direct\n", {}, "no value of zone ES; it is empty"),
-        (
-            "at,direct\n1.10.2026 00:00,100\n1.10.2026 01:00,100\n",
-            {},
-            "no value of zone ES; rejected: 2 without a UTC time; the first row has 'at' '1.10.2026 00:00',"
-            " 'direct' '100'; expected a time such as 2026-10-01 00:00 (UTC) and 0 to 2500 g/kWh",
-        ),
-        (
-            "at,direct\n2026-10-01 00:00,Spain\n",
-            {},
-            "rejected: 1 outside 0 to 2500 g/kWh; the first row has 'at' '2026-10-01 00:00', 'direct' 'Spain'",
-        ),
-    ],
-)
-def test_a_file_that_is_something_else_fails_and_what_was_held_stays(held, tmp_path, text, more, reason):
-    in_file(held, tmp_path, "at,direct\n2026-10-01,100\n")
-    failed = in_file(held, tmp_path, text, **more)
-    assert (failed.outcome, failed.rows_before) == ("failed", 1)
-    assert reason in failed.detail
-    assert rows(held, "direct_gco2e_per_kwh") == [(100.0,)]
-
-
-def test_a_file_that_is_not_there_and_a_broken_archive_fail_and_the_rest_lands(held, tmp_path):
-    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"at,direct\n" + b"2026-10-01,1\n" * 9999)[:-20])
-    (tmp_path / "good.csv").write_text("at,direct\n2026-10-01,100\n")
-    shape = {"time": "at", "values": {"direct_gco2e_per_kwh": "direct"}, "zone": "ES"}
-    files = [{"path": path, **shape} for path in ("none.csv", "cut.csv.gz", "good.csv")]
-    outcomes = [(one.source.rpartition("/")[2], one.outcome) for one in land(held, fleet_of(tmp_path, files=files))]
-    assert outcomes == [("none.csv", "failed"), ("cut.csv.gz", "failed"), ("good.csv", "landed")]
-    assert rows(held, "source") == [("good.csv",)]
-
-
-def test_a_file_that_the_fleet_no_longer_names_is_forgotten_and_an_apis_days_are_not(held, tmp_path):
-    in_file(held, tmp_path, "at,direct\n2026-10-01,100\n")
-    held.execute("insert into raw.grid_intensity (zone, source, source_kind) values ('GB', 'neso', 'x')").fetchall()
-    assert land(held, fleet_of(tmp_path)) == []
-    assert rows(held, "source") == [("neso",)]
 
 
 # --- the fleet file, the warehouse ------------------------------------------------------------------------------------

@@ -110,10 +110,14 @@ def test_half_hours_of_the_uk_that_are_odd_are_counted(held, tmp_path):
         {"from": "2026-10-01T02:00Z", "to": "2026-10-01T02:30Z", "intensity": {"forecast": 9999, "actual": 200}},
         {"from": "2026-10-01T03:00Z", "to": "2026-10-01T03:30Z", "intensity": {"forecast": 200, "actual": -1}},
         {"from": "2026-10-01T04:00", "to": "2026-10-01T04:30", "intensity": {"forecast": 200, "actual": 200}},
+        "no object",
     ]
     with api(lambda handler, *_: reply(handler, 200, orjson.dumps({"data": halves}))) as url:
         (landed,) = land(held, fleet_of(tmp_path, sources=[uk(url)]))
-    assert landed.detail == ("23 of 24 hours have no value; rejected: 1 outside 0 to 2500 g/kWh, 1 without a UTC time")
+    assert landed.detail == (
+        "23 of 24 hours have no value; rejected: 1 outside 0 to 2500 g/kWh, 2 without a UTC time"
+        " (2026-10-01 03:00:00+00: outside 0 to 2500 g/kWh; an entry: without a UTC time; an entry: without a UTC time)"
+    )
     assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(2, 200.0)]
 
 
@@ -151,15 +155,21 @@ def test_impossible_values_and_times_are_rejected_and_counted(held, tmp_path, mo
         {"datetime": "yesterday", "carbonIntensity": 100},
         {"carbonIntensity": 100},
         {"datetime": hour(30), "carbonIntensity": 100},  # not asked for
+        {"datetime": hour(7), "carbonIntensity": None},
+        {"datetime": hour(8), "carbonIntensity": None},
+        {},
+        {"datetime": hour(9), "carbonIntensity": None},
     ]
 
     with api(lambda handler, _, fields: reply(handler, 200, maps_answer(fields, hours))) as url:
         (landed,) = land(held, fleet_of(tmp_path, monkeypatch, sources=[electricity_maps(url)]))
     assert (landed.outcome, landed.rows) == ("landed", 2)
     assert landed.detail == (
-        "22 of 24 hours have no value; rejected: 3 outside 0 to 2500 g/kWh, 1 repeated, 3 without a UTC time"
+        "22 of 24 hours have no value; rejected: 3 outside 0 to 2500 g/kWh, 1 repeated, 4 without a UTC time"
+        " (2026-10-01 01:00:00+00: outside 0 to 2500 g/kWh; 2026-10-01 02:00:00+00: outside 0 to 2500 g/kWh;"
+        " 2026-10-01 03:00:00+00: outside 0 to 2500 g/kWh)"
     )
-    # Of a repeated hour the larger value counts.
+    # Seven of fourteen rows are bad. Of a repeated hour the larger value counts.
     assert rows(held, "hour(start_at), direct_gco2e_per_kwh") == [(0, 100.0), (5, 120.0)]
 
 
@@ -299,5 +309,10 @@ def test_a_failing_api_fails_its_own_check_and_not_the_asset(tmp_path, monkeypat
             " a login page or another server?",
         ),
         "source_neso_answers": (False, "WARN", "2026-10-01 landed: 1 of 24 hours have no value"),
-        "grid_files_are_sound": (False, "WARN", "2026-10-01 landed: rejected: 1 outside 0 to 2500 g/kWh"),
+        "grid_files_are_sound": (
+            False,
+            "WARN",
+            "2026-10-01 landed: rejected: 1 outside 0 to 2500 g/kWh"
+            f" ({tmp_path}/grid.csv:3: outside 0 to 2500 g/kWh: 2026-10-01 01:00, -1)",
+        ),
     }

@@ -27,6 +27,7 @@ from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book
 from tests.given import CATALOGUE, TOKENS, WATTS, Samples, at, day
+from tests.servers import s3_bucket
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 FIRST = date(2026, 10, 1)
@@ -397,15 +398,22 @@ def test_the_target_is_one_line(tmp_path: Path) -> None:
     assert stores.store_of(remote).lake.uri("raw") == "memory:///b/x/raw"
 
 
-def test_a_lake_that_cannot_be_written_is_reported_before_work_starts(tmp_path: Path, refusing: type[Refusing]) -> None:
-    for path, problem in (
-        ("refusing://b", "landing.path: refusing://b: cannot be written: PermissionError: AccessDenied: "),
-        ("s4://key:secret@b/x", "landing.path: s4://b/x: no such kind of store: ValueError: Protocol not known: s4"),
-    ):
-        fleet = load_fleet(fleet_file(tmp_path, f'landing: {{target: lake, path: "{path}"}}'), environment(tmp_path))
-        with pytest.raises(FleetError) as wrong:
-            stores.validate(fleet)
-        assert [found[: len(problem)] for found in wrong.value.problems] == [problem]
+def test_a_lake_that_cannot_be_written_is_reported_before_work_starts(
+    tmp_path: Path, refusing: type[Refusing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LakeError, match=r"^refusing://b: cannot be written: PermissionError: AccessDenied: "):
+        Lake(f"{refusing.protocol}://b").probe()
+    with s3_bucket(monkeypatch):
+        for lake, problem in (
+            ("s3://missing/x", "landing.path: s3://missing/x: cannot be written: "),
+            ("s4://key:secret@b/x", "landing.path: s4://b/x: no such kind of store: ValueError: Protocol not known: "),
+        ):
+            fleet = load_fleet(
+                fleet_file(tmp_path, f'landing: {{target: lake, path: "{lake}"}}'), environment(tmp_path)
+            )
+            with pytest.raises(FleetError) as wrong:
+                stores.validate(fleet)
+            assert [found[: len(problem)] for found in wrong.value.problems] == [problem]
     path = fleet_file(tmp_path, "landing: {target: lake, path: lake/}")
     (tmp_path / "data/mine").mkdir(parents=True)
     (tmp_path / "data/mine/lake").write_text("a file is in the way")

@@ -18,7 +18,7 @@ from collectors.limits import Limits
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import Batch, Window, sample_batch
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.landing import telemetry_assets, telemetry_landing
+from pipelines.landing import landing_days, telemetry_assets, telemetry_landing
 from pipelines.landing.prefetch import WaitedTooLong, ahead
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
@@ -133,7 +133,7 @@ def test_a_server_that_refuses_the_smallest_question_is_asked_for_its_samples_al
 
     with http_server(answer) as url:
         fleet = fleet_of(tmp_path, f"  - {{name: cluster, kind: prometheus, url: '{url}', interval_seconds: 15}}\n")
-        assert telemetry_assets.silent_sources(fleet, date(2026, 10, 1)) == {}
+        assert landing_days.silent_sources(fleet, date(2026, 10, 1)) == {}
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def held(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def test_a_window_has_a_time_limit_whatever_its_source_does(held: duckdb.DuckDBPyConnection) -> None:
+def test_an_answer_whose_headers_drip_fails_its_window_alone(held: duckdb.DuckDBPyConnection) -> None:
     """A server that drips the headers of its answer never runs into a time-out of the socket."""
 
     def drip(handler: object) -> None:
@@ -158,6 +158,26 @@ def test_a_window_has_a_time_limit_whatever_its_source_does(held: duckdb.DuckDBP
         began = time.monotonic()
         landing = telemetry_landing.land(held, collector, DAY, CATALOGUE, run_id="run")
         assert time.monotonic() - began < 5
+    assert (landing.outcome, landing.rows) == ("failed", 0)
+    assert landing.detail.startswith("timed out: no answer within 0.5 s (limits.answer_seconds); window [")
+    assert held.execute("select count(*) from raw.power_samples").fetchall() == [(0,)]
+
+
+class Endless:
+    """A source that is not read over HTTP and never comes to its second batch."""
+
+    source = "endless"
+    limits = Limits(window_seconds=1.0)
+
+    def collect(self, window, families, register):
+        yield from Slow().collect(window, families, register)
+        time.sleep(9)
+
+
+def test_a_window_has_a_time_limit_whatever_its_source_does(held: duckdb.DuckDBPyConnection) -> None:
+    began = time.monotonic()
+    landing = telemetry_landing.land(held, Endless(), DAY, CATALOGUE, run_id="run")
+    assert time.monotonic() - began < 5
     assert (landing.outcome, landing.rows) == ("failed", 0)
     assert landing.detail == "the window took longer than 1 s (limits.window_seconds)"
     assert held.execute("select count(*) from raw.power_samples").fetchall() == [(0,)]

@@ -12,9 +12,10 @@ import pytest
 
 from collectors.records import price_lists
 from collectors.records.price_lists import read_price_list
+from collectors.rows import Rejects
 from collectors.samples import SourceError
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.cost_rates import CostRate, CostRateFile, UnreadableList
+from pipelines.fleet.cost_rates import CostRate, CostRateFile
 from pipelines.landing.price_landing import PriceFile, land_prices
 from pipelines.publishing.headline import headline
 from pipelines.publishing.model_headline import seeded_rates
@@ -62,7 +63,12 @@ def test_litellms_prices_per_token_become_prices_per_million(tmp_path: Path) -> 
         ("groq/openai/gpt-oss-120b", "groq", 0.3, None, 0.75),
         ("ollama/llama3", "ollama", 0.0, None, None),
     ]
-    assert read.rejects == {"outside 0 to 10000 USD per million tokens": 3}
+    assert (read.rejects.rows, read.rejects.read) == (3, 4)  # one of them has no price of tokens
+    assert [reason.removeprefix(f"{tmp_path}/prices.json: ") for reason in read.rejects.first] == [
+        "'wrong': input_usd_per_mtok: got 2.5, expected 0 to 10000 USD per million tokens",
+        "'negative': input_usd_per_mtok: got -1e-06, expected 0 to 10000 USD per million tokens",
+        "'text': input_usd_per_mtok: got 'free', expected 0 to 10000 USD per million tokens",
+    ]
 
 
 def test_a_csv_in_this_projects_columns_is_read(tmp_path: Path) -> None:
@@ -72,13 +78,15 @@ def test_a_csv_in_this_projects_columns_is_read(tmp_path: Path) -> None:
         ("a", None, 1, None, 2),
         ("b", None, None, None, 3),
     ]
-    assert read.rejects == {
-        "repeated": 1,
-        "without a model": 1,
-        "outside 0 to 10000 USD per million tokens": 1,
-    }
+    assert (read.rejects.rows, read.rejects.read) == (3, 3)  # half of them
+    assert [reason.removeprefix(f"{tmp_path}/prices.csv:") for reason in read.rejects.first] == [
+        "4: 'a' is there already",
+        "5: model: got an empty cell, expected a name of at most 1,000 characters",
+        "6: input_usd_per_mtok: got 'nan', expected 0 to 10000 USD per million tokens",
+    ]
 
 
+@pytest.mark.needs("validation-data")
 def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnection) -> None:
     path = validation_data() / "prices" / "litellm_chat_prices_usd_per_mtok.csv"
     assert land_prices(held, (listed(str(path)),)) == []
@@ -95,16 +103,16 @@ def test_the_real_list_of_chat_models_lands_whole(held: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("cut.json", orjson.dumps(LITELLM)[:-9], "is not JSON, or breaks off"),
+        ("cut.json", orjson.dumps(LITELLM)[:-9], "is not JSON"),
         (
             "nan.json",
             b'{"m": {"litellm_provider": "x", "mode": "chat", "input_cost_per_token": NaN}}',
-            "is not JSON, or breaks off",
+            "is not JSON",
         ),
-        ("login.json", b"<html>log in</html>", "is not JSON, or breaks off"),
+        ("login.json", b"<html>log in</html>", "is not JSON"),
         ("other.json", b'{"data": [1, 2]}', "is not LiteLLM's list of prices"),
         ("other.csv", b"name,price\nx,1\n", "no column ['input_usd_per_mtok', 'model', 'output_usd_per_mtok']"),
-        ("latin.csv", "model,input_usd_per_mtok,output_usd_per_mtok\né,1,1\n".encode("latin-1"), "cannot be read"),
+        ("latin.csv", "model,input_usd_per_mtok,output_usd_per_mtok\né,1,1\n".encode("latin-1"), "is not CSV: 'utf-8'"),
         ("empty.csv", b"model,input_usd_per_mtok,output_usd_per_mtok\n", "holds no price"),
         ("prices.xlsx", b"PK", "not a .json or .csv file"),
     ],
@@ -152,16 +160,17 @@ def gpu_list(path: str, **more: object) -> CostRateFile:
     return CostRateFile.model_construct(**{**CostRateFile.model_construct().__dict__, **fields})
 
 
+@pytest.mark.needs("validation-data")
 def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
     """Eight H100 for 23.60 USD are 2.95 USD each, as one is; eight H200 28.00 USD, 3.50 USD each."""
     path = str(validation_data() / "prices" / "gpu_prices_nebius_skypilot_v8.csv")
     types = {"H100": "h100-sxm5-80gb", "H200": "h200-sxm5-141gb"}
-    rates = list(gpu_list(path, device_types=types, where={"provider": "nebius"}).rates())
+    rates = list(gpu_list(path, device_types=types, where={"provider": "nebius"}).rates(Rejects()))
     assert [(rate["device_type"], rate["usd_per_gpu_hour"], rate["includes_energy"]) for rate in rates] == [
         ("h100-sxm5-80gb", 2.95, True),
         ("h200-sxm5-141gb", 3.5, True),
     ]
-    spot = gpu_list(path, where={"region": "eu-north1"}, usd_per_hour="usd_per_hour_spot").rates()
+    spot = gpu_list(path, where={"region": "eu-north1"}, usd_per_hour="usd_per_hour_spot").rates(Rejects())
     assert [rate["usd_per_gpu_hour"] for rate in spot] == [1.25]
 
 
@@ -179,12 +188,12 @@ def test_a_providers_list_of_instances_gives_rates_per_gpu_hour() -> None:
         (GPUS + b"a,x,H100,1,-2\n", "H100: got '-2' USD for '1' GPUs"),
         (GPUS + b"a,x,H100\n", "1 rows of H100 where {}: expected one price per GPU-hour, found none"),
         (b"<html>log in</html>\n", "no column ['gpu', 'gpu_count', 'usd_per_hour_ondemand']"),
-        ("provider,é\n".encode("latin-1"), "cannot be read"),
+        ("provider,é\n".encode("latin-1"), "is not CSV: 'utf-8' codec"),
     ],
 )
 def test_a_gpu_list_that_gives_no_one_price_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
-    with pytest.raises(UnreadableList) as refused:
-        list(gpu_list(written(tmp_path, "gpus.csv", content)).rates())
+    with pytest.raises(SourceError) as refused:
+        list(gpu_list(written(tmp_path, "gpus.csv", content)).rates(Rejects()))
     assert reason in str(refused.value)
 
 

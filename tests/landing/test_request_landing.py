@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.landing import fleet_landing, request_assets, request_landing
 from pipelines.warehouse import database
 from tests.books import validation_data
+from tests.talking_servers import logged_in_and_silent, silence, talking_server
 
 NOON_S = 1_790_856_000  # 2026-10-01 12:00:00 UTC
 DAY_S = 86_400
@@ -136,16 +138,18 @@ def test_a_source_that_fails_leaves_its_rows_and_the_other_source(
     ]
     assert rows(held, "source, request_id") == [("log", "r1"), ("other", "r2"), ("other", "r3")]
     detail = held.execute("select detail from raw.landings where outcome = 'failed'").fetchall()[0][0]
-    assert detail.startswith("no row is a request: 1 rows rejected; the first: ")
+    assert detail.startswith("1 of 1 rows rejected, expected at most 0.5 of all (limits.bad_rows_ratio): ")
     assert "log.jsonl:1: is not JSON" in detail
 
 
 def test_rejected_rows_are_reported(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
-    write(tmp_path / "log.jsonl", answer(1), answer(2, tokens=-1), {"id": "r3"})
-    assert land(held, fleet_of(tmp_path, LOG), 1, 2) == [("log", 1, "landed", 1, 0)]
+    write(tmp_path / "log.jsonl", answer(1), answer(2, tokens=-1), {"id": "r3"}, answer(4))
+    assert land(held, fleet_of(tmp_path, LOG), 1, 2) == [("log", 1, "landed", 2, 0)]
     (detail,) = held.execute("select detail from raw.landings").fetchall()[0]
+    log = f"{tmp_path}/log.jsonl"
     assert detail == (
-        f"2 rows rejected; the first: {tmp_path}/log.jsonl:2: input tokens: got -1, expected a count of tokens"
+        f"2 of 4 rows rejected: {log}:2: input tokens: got -1, expected a count of tokens, at most 10,000,000,000;"
+        f" {log}:3: started_at: there is nothing at created"
     )
 
 
@@ -177,7 +181,7 @@ def test_the_phases_of_a_load_test_are_run_windows(tmp_path: Path, held: duckdb.
     aiperf(tmp_path / "artifacts" / "c2", NOON_S + 200, 180, 6, 2)
     fleet = fleet_of(tmp_path, "  - {name: load, kind: aiperf, path: artifacts, node: n1}\n")
     assert land(held, fleet, 1, 2) == [("load", 1, "landed", 9, 0)]
-    assert fleet_landing.write_run_windows(held, fleet) == 2
+    assert fleet_landing.write_run_windows(held, fleet) == (2, None)
     found = held.execute("select * exclude (start_at, end_at), epoch(start_at), epoch(end_at) from raw.run_windows")
     assert found.fetchall() == [
         ("load/c1", "n1", None, "llama", 300.0, 3300.0, "load", NOON_S, NOON_S + 180),
@@ -204,6 +208,7 @@ def test_a_window_whose_tokens_are_not_all_known_states_none(tmp_path: Path, hel
     assert held.execute("select output_tokens, total_tokens from raw.run_windows").fetchall() == [(200.0, 2200.0)]
 
 
+@pytest.mark.needs("validation-data")
 def test_the_azure_trace_lands_with_its_published_counts(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
     sources = "".join(
         f"  - {{name: {name}, kind: azure_trace,"
@@ -281,3 +286,42 @@ def test_a_wrong_source_of_requests_is_named(tmp_path: Path, source: str, proble
     with pytest.raises(FleetError) as wrong:
         fleet_of(tmp_path, f"  - {source}\n")
     assert problem in str(wrong.value)
+
+
+@pytest.mark.parametrize("talk", [silence, logged_in_and_silent], ids=["silence", "silence after the login"])
+def test_a_gateways_database_that_never_answers_fails_its_days_at_the_time_limit(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, talk: object
+) -> None:
+    """libpq waits for ever for an answer, with the warehouse locked."""
+    source = "  - {name: gateway, kind: litellm, dsn_env: GATEWAY_DSN, limits: {window_seconds: 2}}\n"
+    with talking_server(talk) as place:
+        monkeypatch.setenv(
+            "GATEWAY_DSN", f"host={place.partition(':')[0]} port={place.partition(':')[2]} password=s3cret"
+        )
+        fleet = fleet_of(tmp_path, source, GATEWAY_DSN="set")
+        began = time.monotonic()
+        assert land(held, fleet, 1, 2) == [("gateway", 1, "failed", 0, 0)]
+        assert time.monotonic() - began < 9
+    ((url, detail),) = held.execute("select url, detail from raw.landings where source = 'gateway'").fetchall()
+    assert detail == "the window took longer than 2 s (limits.window_seconds)"
+    assert url == "the database of GATEWAY_DSN"
+
+
+def test_a_rejected_row_is_a_warning_of_the_run_and_a_source_says_how_many_may_be(tmp_path: Path) -> None:
+    write(tmp_path / "log.jsonl", *(answer(n) for n in range(3)), answer(9, tokens=-1))
+    strict = LOG.replace("log.jsonl}", "log.jsonl, limits: {bad_rows_ratio: 0.2}}").replace("name: log", "name: strict")
+    fleet = fleet_of(tmp_path, LOG + strict)
+    requests, _ = request_assets.request_assets(fleet)
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([requests], instance=instance, partition_key="2026-10-01")
+    assert run.success
+    checks = {one.check_name: (one.severity.name, one.description) for one in run.get_asset_check_evaluations()}
+    reason = f"{tmp_path}/log.jsonl:4: input tokens: got -1, expected a count of tokens, at most 10,000,000,000"
+    assert checks == {
+        "requests_log_answers": ("WARN", f"2026-10-01 landed: 1 of 4 rows rejected: {reason}"),
+        "requests_strict_answers": (
+            "ERROR",
+            f"2026-10-01 failed: {tmp_path}/log.jsonl: 1 of 4 rows rejected, expected at most 0.2 of all"
+            f" (limits.bad_rows_ratio): {reason}",
+        ),
+    }

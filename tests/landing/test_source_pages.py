@@ -22,14 +22,15 @@ import pytest
 import yaml
 
 from collectors.devices.agent import BUNDLED_CATALOGUE, read_families
+from collectors.rows import Rejects
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import (
     benchmark_landing,
     fleet_landing,
     grid_landing,
+    landing_days,
     price_landing,
     request_landing,
-    telemetry_assets,
 )
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
@@ -42,6 +43,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SECRETS = {"PROM_TOKEN", "ELECTRICITY_MAPS_TOKEN", "WATTTIME_USER", "WATTTIME_PASSWORD", "LITELLM_DATABASE_URL"}
 VALIDATION = "${WATTLEDGER_VALIDATION_DATA}/"
+NEEDS_DATA = pytest.mark.needs("validation-data")
 # Of the files of the validation data: the day of which they hold something.
 DAYS = {"azure_trace": date(2023, 11, 16), "electricity_maps": date(2023, 1, 1)}
 
@@ -52,8 +54,9 @@ def _examples() -> list[Any]:
     for page in (*sorted((DOCS / "sources").glob("*.md")), DOCS / "agent.md"):
         blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
         found += [
-            pytest.param(page, block.partition("```")[0], id=f"{page.stem}-{number}")
+            pytest.param(page, lines, id=f"{page.stem}-{number}", marks=NEEDS_DATA if VALIDATION in lines else ())
             for number, block in enumerate(blocks, 1)
+            for lines in [block.partition("```")[0]]
         ]
     return found
 
@@ -167,7 +170,7 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
     with closing(database.connect(folder / "warehouse.duckdb")) as connection:
         create_tables(connection)
         only_files = fleet.model_copy(update={"sources": [s for s in fleet.sources if s.kind == "files"]})
-        for result in telemetry_assets.land_days(
+        for result in landing_days.land_days(
             connection, only_files, NOON.date(), date(2026, 11, 2), run_id="t", now=NOON
         ):
             found[result.source] = result.rows
@@ -187,7 +190,7 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
         for source, rows in connection.execute("select source, count(*) from raw.model_prices group by 1").fetchall():
             found[source] = rows
         for file in fleet.cost_rate_files:
-            found[file.source] = len(list(file.rates()))
+            found[file.source] = len(list(file.rates(Rejects())))
         fleet_landing.write_fleet(connection, fleet)
     return found
 

@@ -21,7 +21,7 @@ import pytest
 
 from collectors.devices.spool import SPOOL_SCHEMA, Spool, host_folder
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.landing import telemetry_assets
+from pipelines.landing import landing_days, telemetry_assets
 from pipelines.warehouse import database
 
 CSV = "at,node,watts\n" + "".join(
@@ -53,7 +53,7 @@ def unreachable() -> Iterator[str]:
 
 
 def land(fleet: Fleet, held: duckdb.DuckDBPyConnection, start: int, end: int, now: datetime | None = None) -> list:
-    results = telemetry_assets.land_days(
+    results = landing_days.land_days(
         held,
         fleet,
         date(2026, 10, start),
@@ -206,24 +206,26 @@ def test_a_file_whose_rows_lie_on_other_days_is_empty_and_no_failure(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
     fleet = fleet_of(tmp_path, WALL, "{start: 2026-09-01, end: 2026-10-08}")
-    results = telemetry_assets.land_days(
+    results = landing_days.land_days(
         held, fleet, date(2026, 9, 10), date(2026, 9, 11), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
     assert [(r.outcome, r.detail) for r in results] == [("empty", None), ("empty", None)]
 
 
-def test_a_few_unreadable_rows_land_with_the_others_and_are_noted_as_before(
+def test_a_few_unreadable_rows_land_with_the_others_and_are_named(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:
     fleet = fleet_of(tmp_path, WALL)
     (tmp_path / "power.csv").write_text(CSV + "soon,n1,5\n2026-10-01T12:00:00Z\n")
-    results = telemetry_assets.land_days(
+    results = landing_days.land_days(
         held, fleet, date(2026, 10, 7), date(2026, 10, 8), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
-    assert [(r.outcome, r.rows, r.detail) for r in results] == [
-        ("landed", 25, "1 rows cannot be read"),
-        ("empty", 0, "1 rows cannot be read"),
-    ]
+    file = f"{tmp_path}/power.csv"
+    detail = (
+        f"2 of 170 rows rejected: {file}: '2026-10-01T12:00:00Z' has 1 fields, expected 3;"
+        f" {file}, row 169: column 'at' holds 'soon', expected a time of this century"
+    )
+    assert [(r.outcome, r.rows, r.detail) for r in results] == [("landed", 25, detail), ("empty", 0, detail)]
 
 
 def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import duckdb
 import pytest
 import yaml
 
+from collectors.samples import SourceError
 from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.cost_rates import UnreadableList
 from pipelines.fleet.fleet_file import FleetError
 from pipelines.landing import bill_landing
 from tests.books import Book
@@ -281,23 +281,38 @@ PERIOD = "2026-11-01T00:00:00Z,2026-12-01T00:00:00Z"
     [
         ("site,kind,start_at,usd\n", "a.csv: no column end_at; there are site, kind, start_at, usd"),
         ("site,kind,start_at,end_at\n", "a.csv: no column usd or amount; there are site, kind, start_at, end_at"),
-        (f"{HEAD}\nnorth,rental,{PERIOD},1,\n", "a.csv, line 2: site: got 'north', expected one of the sites"),
-        (f"{HEAD}\nwest,water,{PERIOD},1,\n", "a.csv, line 2: kind: got 'water', expected one of electricity"),
-        (f"{HEAD}\nwest,rental,{PERIOD},1,EUR\n", "a.csv, line 2: currency: got 'EUR' of usd"),
-        (f"{HEAD}\nwest,rental,{PERIOD},one,\n", "a.csv, line 2: usd: got 'one', expected a number"),
-        (f"{HEAD}\nwest,rental,{PERIOD},,\n", "a.csv, line 2: expected either usd, or amount"),
-        (f"{HEAD}\nwest,rental,2026-11-01,2026-11-02,1,\n", "a.csv, line 2: start_at: got '2026-11-01', expected a"),
-        (f"{HEAD}\n,rental,{PERIOD},1,\n", "a.csv, line 2: site: missing, expected a value"),
+        (f"{HEAD}\nnorth,rental,{PERIOD},1,\n", "a.csv:2: site: got 'north', expected one of the sites"),
+        (f"{HEAD}\nwest,water,{PERIOD},1,\n", "a.csv:2: kind: got 'water', expected one of electricity"),
+        (f"{HEAD}\nwest,rental,{PERIOD},1,EUR\n", "a.csv:2: currency: got 'EUR' of usd"),
+        (f"{HEAD}\nwest,rental,{PERIOD},one,\n", "a.csv:2: usd: got 'one', expected a number"),
+        (f"{HEAD}\nwest,rental,{PERIOD},,\n", "a.csv:2: expected either usd, or amount"),
+        (f"{HEAD}\nwest,rental,2026-11-01,2026-11-02,1,\n", "a.csv:2: start_at: got '2026-11-01', expected a"),
+        (f"{HEAD}\n,rental,{PERIOD},1,\n", "a.csv:2: site: missing, expected a value"),
     ],
 )
 def test_a_wrong_file_is_named_when_it_lands_and_what_was_held_stays(
     held: duckdb.DuckDBPyConnection, tmp_path: Path, text: str, message: str
 ) -> None:
     book = planted(tmp_path, bills={"inline": [GOOD], "files": []})
-    assert bill_landing.write_bills(held, book.fleet) == 1
+    assert bill_landing.write_bills(held, book.fleet) == (1, None)
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     broken = planted(tmp_path, bills={"files": [{"path": "a.csv"}]})
-    with pytest.raises(UnreadableList) as wrong:
+    with pytest.raises(SourceError) as wrong:
         bill_landing.write_bills(held, broken.fleet)
     assert message in str(wrong.value)
     assert held.execute("select count(*) from raw.bills").fetchall() == [(1,)]
+
+
+def test_a_bill_that_is_none_costs_its_row_and_is_named(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """An amount with an unquoted comma would be a bill of 1 USD; a credit is negative, and a bill."""
+    rows = [f"west,rental,{PERIOD},{usd}" for usd in ("250", "-20", "nan", "1,250.00")]
+    (tmp_path / "a.csv").write_text("\n".join(["site,kind,start_at,end_at,usd", *rows]), encoding="utf-8")
+    book = planted(tmp_path, bills={"files": [{"path": "a.csv"}]})
+    count, rejected = bill_landing.write_bills(held, book.fleet)
+    assert held.execute("select cast(usd as double) from raw.bills order by 1").fetchall() == [(-20.0,), (250.0,)]
+    file = f"{tmp_path}/a.csv"
+    assert (count, rejected) == (
+        2,
+        f"2 of 4 rows rejected: {file}:4: usd: got 'nan', expected a number;"
+        f" {file}:5: has 6 cells, the header 5: is a comma in a cell not quoted?",
+    )

@@ -8,6 +8,8 @@ from tests import composed
 from tests.books import Book
 from tests.servers import openmetrics, victoria_metrics_with_history
 
+NEEDED_BY = {"books": ("victoria-metrics",)}
+
 SERVERS = ("prometheus", "victoria_metrics", "redundant_pair")
 
 

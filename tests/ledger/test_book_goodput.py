@@ -22,6 +22,8 @@ import yaml
 
 from tests.books import Book, files_source, record, validation_data
 
+NEEDED_BY = {"book": ("validation-data",)}
+
 DAY = date(2026, 10, 15)
 MIDNIGHT = datetime(2026, 10, 15, tzinfo=UTC)
 WATTS = 300

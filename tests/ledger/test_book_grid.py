@@ -11,6 +11,8 @@ import yaml
 
 from tests.books import Book, files_source, record, validation_data
 
+NEEDED_BY = {"book": ("validation-data",)}
+
 COUNTER = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 BOARD = '{"UUID": "GPU-%s", "Hostname": "n1", "modelName": "NVIDIA H100 80GB HBM3"}'
 THE_FIRST, THE_SECOND = date(2023, 6, 1), date(2023, 6, 2)

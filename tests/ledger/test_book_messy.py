@@ -13,6 +13,8 @@ from tests.books import LEDGER, Book
 from tests.planted import DAY
 from tests.servers import openmetrics, prometheus_with_history
 
+NEEDED_BY = {"book": ("prometheus",)}
+
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:

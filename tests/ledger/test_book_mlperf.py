@@ -9,6 +9,8 @@ import pytest
 from pipelines.fleet.fleet_file import PROJECT
 from tests.books import Book, command, validation_data
 
+NEEDED_BY = {"book": ("validation-data",)}
+
 # window: official watts, J/output token, output tokens of the window and of its engine's ranging window
 WINDOWS = {
     "gptj-99.offline.run_1": (4775.2703598485, 0.364619, 13_835_877, 13_835_842),

@@ -352,12 +352,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book
 
 
-def test_watts_parked_on_the_same_node_come_before_the_reference(measured: Book) -> None:
+def test_watts_parked_on_the_node_or_in_the_fleet_come_before_the_reference(measured: Book) -> None:
     floors = measured.query(
         "select meter, idle_basis, sum(idle_floor_joules)::double / 86400 from marts.energy_ledger"
         " where state = 'active' group by all order by 1"
     )
-    assert floors == [("GPU-alone", "device_type_reference", 93), ("GPU-beside", "parked_p10_of_node", 70)]
+    assert floors == [("GPU-alone", "parked_p10_of_fleet", 70), ("GPU-beside", "parked_p10_of_node", 70)]
 
 
 def test_a_window_whose_counter_and_gauge_differ_is_marked(measured: Book) -> None:

@@ -8,62 +8,39 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
-from pipelines.landing import benchmark_landing, fleet_landing
-from pipelines.warehouse.raw_tables import create_tables
-from tests.books import Book, demo_fleet, validation_data
+from tests.benchmark_books import book_of_benchmarks, entry
+from tests.books import Book, validation_data
+
+NEEDED_BY = {"published": ("validation-data",), "history": ("validation-data",)}
 
 TPUT, PRICE = 0.05, 0.00005
-MARTS = (
-    "platform_results",
-    "platform_comparison",
-    "platform_crossover",
-    "platform_partial_load",
-    "configuration_history",
-)
 
 
-def entry(name: str, path: str, kind: str = "inferencex") -> dict[str, str]:
+def of(name: str, path: str, kind: str = "inferencex") -> dict[str, str]:
     """A benchmark of the fleet file in the validation data."""
-    return {"name": name, "kind": kind, "path": f"${{WATTLEDGER_VALIDATION_DATA}}/{path}", "as_of": "2026-06-11"}
-
-
-def book_of(folder: Path, *entries: dict[str, str]) -> Book:
-    """A book of published results alone: everything else is empty."""
     validation_data()
-    fleet = demo_fleet(folder, date(2026, 10, 1), date(2026, 10, 2), benchmarks=list(entries))
-    book = Book.of(fleet, folder / "data")
-    with book.connection() as connection:
-        create_tables(connection)
-        fleet_landing.write_fleet(connection, book.fleet)
-        assert [one.failure for one in benchmark_landing.write_benchmark_results(connection, book.fleet)] == [
-            None for _ in entries
-        ]
-    book.dbt("seed")
-    book.dbt("run", "--empty")
-    book.dbt("run", "--select", "stg_device_types", "int_cost_rates", "accelerator_prices", *MARTS)
-    return book
+    return entry(name, f"${{WATTLEDGER_VALIDATION_DATA}}/{path}", kind)
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Book:
     """The published table of now."""
-    return book_of(tmp_path_factory.mktemp("published"), entry("inferencex", "inferencex/benchmarks.json"))
+    return book_of_benchmarks(tmp_path_factory.mktemp("published"), of("inferencex", "inferencex/benchmarks.json"))
 
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Book:
     """The same, and what was published before."""
-    return book_of(
+    return book_of_benchmarks(
         tmp_path_factory.mktemp("history"),
-        entry("now", "inferencex/benchmarks.json"),
-        entry("earlier", "inferencex/history.json"),
-        entry("ml_energy", "ml_energy_v3/models", "ml_energy"),
+        of("now", "inferencex/benchmarks.json"),
+        of("earlier", "inferencex/history.json"),
+        of("ml_energy", "ml_energy_v3/models", "ml_energy"),
     )
 
 
@@ -234,6 +211,16 @@ def test_measured_joules_are_the_publishers_own(published: Book) -> None:
     assert published.query(
         "select count(*) from marts.platform_results where measured_joules_per_token is not null"
     ) == [(17,)]
+
+
+def test_joules_of_a_row_with_roles_are_of_all_its_boards(published: Book) -> None:
+    """MI355X, 16 GPUs that prefill and 8 that decode, 24 boards of 907.773 W: published as 0.255314 J per token. Its
+    0.685255 J per output token are decode's alone, 812.882 W over 1,186.247 tokens a second; of all boards they are
+    24 × 907.773 W over 8 × 1,186.247, 2.295743."""
+    assert published.query(
+        "select gpus, measured_joules_per_token, measured_joules_per_output_token from marts.platform_results"
+        " where is_disaggregated and measured_joules_per_token is not null"
+    ) == [(24, pytest.approx(0.255314, rel=2e-6), pytest.approx(2.295743, rel=1e-6))]
 
 
 def test_results_without_input_tokens_are_kept_and_not_compared(history: Book) -> None:

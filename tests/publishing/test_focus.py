@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from tests import optional
 from tests.books import Book
 
 # What this fleet supports of FOCUS' conditional rules. Not among them: zones, capacity reservations, prices in other
@@ -32,25 +31,15 @@ SUPPORTED = (
 )
 
 
-def validator() -> Path:
-    """The validator in its own environment. Without it the test is skipped, but fails where CI=true."""
-    path = PROJECT / ".venv/focus/bin/focus-validator"
-    if not path.exists():
-        message = "needs the validator of FOCUS files: make focus"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return path
-
-
 def found_by_validator(file: Path, folder: Path, *options: str) -> tuple[dict[str, int], set[str]]:
     """How many rules passed, failed and were skipped, and the rules that failed."""
+    (validator,) = optional.required("focus")
     # It reads this list relative to where it runs.
-    (currencies,) = (PROJECT / ".venv/focus").glob("lib/python*/site-packages/focus_validator/rules/currency_codes.csv")
+    (currencies,) = validator.parents[1].glob("lib/python*/site-packages/focus_validator/rules/currency_codes.csv")
     rules = folder / "focus_validator/rules"
     rules.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(currencies, rules / "currency_codes.csv")
-    command = [validator(), "--data-file", file, "--block-download", "--validate-version", "1.2"]
+    command = [validator, "--data-file", file, "--block-download", "--validate-version", "1.2"]
     done = subprocess.run(
         [*command, "--focus-dataset", "CostAndUsage", *options],
         cwd=folder,
@@ -69,6 +58,7 @@ def found_by_validator(file: Path, folder: Path, *options: str) -> tuple[dict[st
 
 
 @pytest.mark.slow
+@pytest.mark.needs("focus")
 @pytest.mark.parametrize("month", ["2026-09", "2026-10"])
 def test_the_validator_finds_nothing_but_a_rule_that_contradicts_another(
     four_weeks: tuple[Book, str], tmp_path: Path, month: str
@@ -87,6 +77,7 @@ def test_the_validator_finds_nothing_but_a_rule_that_contradicts_another(
 
 
 @pytest.mark.slow
+@pytest.mark.needs("focus")
 def test_the_validator_is_not_asked_in_vain(four_weeks: tuple[Book, str], tmp_path: Path) -> None:
     """The same file with a currency that does not exist."""
     file = four_weeks[0].fleet.published / "latest/focus/cost_and_usage_2026-09.csv"

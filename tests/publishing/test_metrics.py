@@ -165,6 +165,7 @@ def assert_alike(found: dict[tuple, tuple], expected: dict[tuple, tuple], questi
         )
 
 
+@pytest.mark.needs("metricflow")
 def test_metricflow_and_sql_answer_twenty_questions_alike(four_weeks: tuple[Book, str], tmp_path: Path) -> None:
     assert len(TWENTY) == 20
     published = four_weeks[0].fleet.published / DATABASE
@@ -217,6 +218,7 @@ def tenant_days() -> list[dict]:
     ]
 
 
+@pytest.mark.needs("metricflow")
 def test_unknown_is_in_no_ratio_and_a_known_zero_is(tmp_path: Path) -> None:
     published = publications.write(tmp_path, marts_model_daily=unknown_days(), marts_tenant_daily=tenant_days())
     joules, usd = "joules_per_output_token", "fully_loaded_cost_usd_per_output_mtok cost_coverage_ratio"
@@ -248,6 +250,7 @@ def test_unknown_is_in_no_ratio_and_a_known_zero_is(tmp_path: Path) -> None:
     assert tenants == {(): (70_000.0,)}
 
 
+@pytest.mark.needs("metricflow")
 def test_the_command_of_the_documentation_prints_what_it_shows(four_weeks: tuple[Book, str], tmp_path: Path) -> None:
     shown = re.search(r"^\$ \S*/(mf .*)\n((?:.+\n)+?)```", METRICS_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert shown

@@ -251,12 +251,11 @@ def test_only_changed_dates_are_written_and_missed_ones_caught_up(tmp_path: Path
     book(fleet, {"2026-10-02": 20, "2026-10-03": 3})
     publish(fleet, "2026-09-30")
     store(fleet)
-    lost = next(
-        local(fleet) / one["path"]
-        for one in Reader(fleet).manifest["tables"]["marts.energy_ledger"]["files"]
-        if one["span"] == "2026-10-02"
-    )
+    lost, cut = (local(fleet) / one["path"] for one in Reader(fleet).manifest["tables"]["marts.energy_ledger"]["files"])
     lost.unlink()
+    assert store(fleet).rows == {"marts.energy_ledger": 2}
+    # So does one that was cut: its size shows it.
+    os.truncate(cut, 100)
     assert store(fleet).rows == {"marts.energy_ledger": 2}
     assert Reader(fleet).daily() == {"2026-10-02": 20, "2026-10-03": 3}
     assert Reader(fleet).sums() == {23}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import logging
 import re
 
 import numpy as np
@@ -15,7 +14,6 @@ from matplotlib.image import imread
 from pipelines.analysis.power_fits import fit_power
 from pipelines.publishing.pictures import (
     ACCOUNTS,
-    attempted,
     consolidation_plan,
     efficiency_curves,
     energy_accounts,
@@ -111,14 +109,3 @@ def test_a_curve_without_a_fit_and_two_models_of_a_deployment_are_drawn() -> Non
     levels = pd.DataFrame({**key, "model": ["a", "b"], **dict.fromkeys(points, 1.0), "is_best": True})
     fits = pd.DataFrame({**key, "model": ["a"], "reason_code": ["no_tokens_served"]})
     assert efficiency_curves(levels, fits, "curves").startswith("![curves]")
-
-
-def test_a_picture_that_fails_is_named_with_its_reason_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def draw() -> str:
-        raise ValueError("a number was wrong")
-
-    with caplog.at_level(logging.WARNING):
-        text = attempted("energy", draw)
-    assert text.startswith("The picture 'energy' could not be drawn: ValueError: a number was wrong")
-    assert [(record.levelname, "'energy'" in record.message) for record in caplog.records] == [("WARNING", True)]
-    assert attempted("energy", lambda: "![energy](…)") == "![energy](…)"

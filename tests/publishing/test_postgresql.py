@@ -28,6 +28,8 @@ from tests.books import Book, on
 from tests.servers import Postgresql, free_port
 from tests.tiny_marts import NEXT_VERSION, book, publish
 
+NEEDED_BY = {"server": ("postgresql",)}
+
 DSN = "WATTLEDGER_TEST_POSTGRESQL"
 FLEET = """
 fleet: tiny
@@ -371,6 +373,7 @@ def test_a_new_column_waits_for_a_reader_that_holds_the_table_and_rows_do_not(
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("postgresql")
 def test_a_server_that_is_killed_half_way_keeps_the_old_publication(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

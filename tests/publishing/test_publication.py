@@ -16,9 +16,10 @@ import duckdb
 import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.publishing import history, publication
+from pipelines.publishing import history, publication, publication_manifest
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
+from tests import optional
 
 FLEET = """
 fleet: tiny
@@ -83,6 +84,7 @@ def test_a_first_publication_has_everything(fleet: Fleet) -> None:
     assert made.rows == {"marts.energy_ledger": 2, "marts.model_daily": 2, "marts.model_monthly": 1}
     files = sorted(str(p.relative_to(fleet.published / "latest")) for p in (fleet.published / "latest").rglob("*.*"))
     assert files == [
+        "manifest.json",
         "parquet/marts/energy_ledger/date=2026-10-01.parquet",
         "parquet/marts/energy_ledger/date=2026-10-02.parquet",
         "parquet/marts/model_daily.parquet",
@@ -203,7 +205,7 @@ def test_a_published_date_that_the_warehouse_lost_is_not_published_away(fleet: F
         ) as refusal:
             publish(fleet, start, "2026-10-04", 1)
         assert "--force-publish" in str(refusal.value)
-        assert publication.current(fleet).name == first.publication_id
+        assert publication_manifest.current(fleet).name == first.publication_id
     assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 2.0, "2026-10-03": 3.0}
     assert [path for path in fleet.published.iterdir() if path.name.startswith(".")] == []
 
@@ -314,7 +316,7 @@ def test_nothing_is_published_while_every_date_is_held_back(fleet: Fleet) -> Non
     book(fleet, {})
     hold_back(fleet, "2026-10-01")
     assert publish(fleet, "2026-10-01", "2026-10-02") is None
-    assert publication.current(fleet) is None
+    assert publication_manifest.current(fleet) is None
     assert list(fleet.published.iterdir()) == []
 
 
@@ -352,7 +354,7 @@ def test_a_crash_leaves_the_old_publication_current_and_the_next_one_cleans_up(
             patch.setattr(module, step, crash)
             with pytest.raises(KeyboardInterrupt):
                 publish(fleet, "2026-10-01", "2026-10-02", 1)
-        assert publication.current(fleet).name == first.publication_id
+        assert publication_manifest.current(fleet).name == first.publication_id
         assert daily(fleet) == {"2026-10-01": 1.0}
     publish(fleet, "2026-10-01", "2026-10-02", 2)
     assert daily(fleet) == {"2026-10-01": 2.0}
@@ -520,12 +522,13 @@ def test_two_publishers_at_once_publish_one_after_the_other(fleet: Fleet) -> Non
     assert [path.name for path in fleet.published.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.needs("root")
 def test_a_full_disk_leaves_the_old_publication_and_the_space_that_the_new_one_took(fleet: Fleet) -> None:
     """The disk of published/ has 4 MiB; half a million random joules need more."""
     fleet.published.mkdir(parents=True)
     mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(fleet.published)]
-    if shutil.which("mount") is None or subprocess.run(mounting, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount a small disk")
+    optional.required("root")
+    subprocess.run(mounting, check=True)
     try:
         book(fleet, {"2026-10-01": 1})
         first = publish(fleet, "2026-10-01", "2026-10-02")
@@ -536,7 +539,7 @@ def test_a_full_disk_leaves_the_old_publication_and_the_space_that_the_new_one_t
             )
         with pytest.raises((OSError, duckdb.Error), match="No space left on device"):
             publish(fleet, "2026-10-01", "2026-10-02", 1)
-        assert publication.current(fleet).name == first.publication_id
+        assert publication_manifest.current(fleet).name == first.publication_id
         assert daily(fleet) == {"2026-10-01": 1.0}
         assert sorted(path.name for path in fleet.published.iterdir()) == [
             first.publication_id,
@@ -573,6 +576,7 @@ def test_everything_is_on_the_disk_before_readers_are_sent_to_it(fleet: Fleet, m
         [
             "",
             "sync date=2026-10-02.parquet",
+            "sync manifest.json",
             "sync model_daily.parquet",
             "sync model_monthly.parquet",
             "sync publication.parquet",

@@ -49,9 +49,10 @@ def test_csv_has_times_in_utc_unknown_values_as_empty_cells_and_decimals_in_full
     ("model", "cell"),
     [
         ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
-        ("+1", "'+1"),
-        ("-2+3", "'-2+3"),
+        ("-2+cmd|' /c calc'!A0", "'-2+cmd|' /c calc'!A0"),
         ("@SUM(A1)", "'@SUM(A1)"),
+        ("-2+3", "-2+3"),
+        ("@cf/meta/llama", "@cf/meta/llama"),
         ("\t=1", "'\t=1"),
         ("\r=1", "'\r=1"),
         ("\n=1", "'\n=1"),

@@ -14,6 +14,7 @@ import pytest
 from openpyxl.worksheet.worksheet import Worksheet
 
 from pipelines.publishing import workbook
+from pipelines.publishing.parts import Parts
 from pipelines.publishing.workbook_questions import QUESTIONS
 
 MARTS = """
@@ -43,7 +44,7 @@ def made(tmp_path: Path) -> Callable[[str], Callable[[str], tuple[Worksheet, Wor
         with duckdb.connect(str(tmp_path / "wattledger.duckdb")) as connection:
             connection.execute(MARTS + rows)
         path = tmp_path / "wattledger.xlsx"
-        workbook.write(tmp_path / "wattledger.duckdb", path, "tiny", True)
+        workbook.write(tmp_path / "wattledger.duckdb", path, "tiny", True, Parts())
         formulas, values = openpyxl.load_workbook(path), openpyxl.load_workbook(path, data_only=True)
         return lambda sheet: (formulas[sheet], values[sheet])
 
@@ -165,3 +166,26 @@ def test_a_question_without_its_tables_has_the_reason_in_its_sheet(made: Callabl
     # A table without rows is another thing.
     assert sheets("Models")[0]["A2"].value.startswith("tiny: SYNTHETIC telemetry")
     assert [cell.value for cell in sheets("Models")[0][3]] == [None] * 14
+
+
+def test_a_sheet_that_fails_has_the_reason_and_the_others_are_complete(tmp_path: Path) -> None:
+    snapshot, path, parts = tmp_path / "wattledger.duckdb", tmp_path / "wattledger.xlsx", Parts()
+    with duckdb.connect(str(snapshot)) as connection:
+        connection.execute(MARTS + TWO_MODELS)
+        # A table of which the second row cannot be read.
+        connection.execute(
+            "create view marts.tenant_daily as select case when n = 2 then error('broken page') else 'a' end as team,"
+            " null::varchar as request_team, null::varchar as namespace, null::varchar as tenant, 1 as requests,"
+            " 1 as output_tokens, 1 as location_gco2e, 1 as usage_cost_usd, 1 as allocation_cost_usd,"
+            " 1 as fully_loaded_cost_usd from range(1, 3) as rows(n)"
+        )
+    workbook.write(snapshot, path, "tiny", True, parts)
+    sheets = openpyxl.load_workbook(path, data_only=True)
+    line = (
+        "sheet Who pays of the workbook (query in pipelines/publishing/workbook_questions.py) could not be made:"
+        " InvalidInputException: Invalid Input Error: broken page"
+    )
+    assert parts.failed == [line]
+    assert list(sheets["Who pays"].iter_rows(values_only=True)) == [("Who pays?",), (f"The {line}",)]
+    assert [row[0] for row in sheets["Models"].iter_rows(min_row=5, values_only=True)] == ["busy", "parked", "silent"]
+    assert len(sheets.sheetnames) == 1 + len(QUESTIONS)

@@ -19,7 +19,7 @@ from PIL import Image
 
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.publishing.publication import REPORT
-from tests import browser
+from tests import browser, optional
 
 PAPER = 695  # CSS pixels between the margins of A4
 LOOKS = {
@@ -61,10 +61,7 @@ def photograph_top(report: Path, at: Path) -> Path:
 
 @contextmanager
 def _opened() -> Iterator[browser.Page]:
-    program = browser.found()
-    if program is None:
-        raise SystemExit(f"no browser on the PATH: expected one of {', '.join(browser.BROWSERS)}")
-    with tempfile.TemporaryDirectory() as profile, browser.browsing(program, Path(profile)) as page:
+    with tempfile.TemporaryDirectory() as profile, browser.browsing(Path(profile)) as page:
         yield page
 
 
@@ -74,5 +71,9 @@ if __name__ == "__main__":
     if not report.exists():
         raise SystemExit(f"no report at {report}: run `make run` first")
     at = Path(sys.argv[2])
-    for path in [photograph_top(report, at)] if at.suffix == ".png" else photograph(report, at):
+    try:
+        made = [photograph_top(report, at)] if at.suffix == ".png" else photograph(report, at)
+    except optional.NotInstalled as missing:
+        sys.exit(str(missing))
+    for path in made:
         print(path)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from pipelines.publishing.parts import Parts
 from pipelines.report import fleet_report, page
 from pipelines.report.chart_images import images
 from tests.report import publications
@@ -72,8 +73,10 @@ def test_what_the_asset_shows_are_sections_of_the_page() -> None:
 
 
 def test_a_chart_that_cannot_be_drawn_is_named(report: str) -> None:
-    shown = fleet_report._pictures(report.replace('class="name" x="', 'class="name" <x="'))
-    assert "could not be drawn" in shown["advice"].md_str
+    parts = Parts()
+    shown = fleet_report._pictures(report.replace('class="name" x="', 'class="name" <x="'), parts)
+    assert shown["advice"].md_str.startswith("picture advice could not be made: ValueError")
+    assert [line.partition(":")[0] for line in parts.failed] == ["picture advice could not be made"]
     assert "data:image/png" in shown["cost_and_energy_over_time"].md_str
 
 

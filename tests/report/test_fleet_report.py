@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import re
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
+import duckdb
 import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
@@ -42,6 +46,12 @@ def publish(fleet: Fleet, name: str) -> Path:
     latest.unlink(missing_ok=True)
     latest.symlink_to(name)
     return fleet.published / name
+
+
+def sections(folder: Path) -> dict[str, str]:
+    """Anchor -> HTML of each section of a publication's page."""
+    page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
+    return dict(re.findall(r'<section[^>]* id="([\w-]+)"(.*?)</section>', page, re.DOTALL))
 
 
 def run(fleet: Fleet) -> dg.ExecuteInProcessResult:
@@ -83,6 +93,29 @@ def test_a_page_that_cannot_be_made_changes_nothing(fleet: Fleet) -> None:
     assert "not a valid DuckDB database file" in reason
     assert (fleet.published / "report.html").read_bytes() == before
     assert sorted(path.name for path in fleet.published.iterdir()) == ["first", "latest", "report.html", "second"]
+
+
+def test_a_figure_that_cannot_be_made_is_a_line_and_all_others_are_made(fleet: Fleet) -> None:
+    made = publish(fleet, "first")
+    assert run(fleet).get_asset_check_evaluations()[0].passed
+    before = sections(made)
+    with closing(duckdb.connect(str(made / "wattledger.duckdb"))) as connection:
+        # The figure adds these kWh up: no sum of texts is known.
+        connection.execute("alter table marts.idle_power alter idle_facility_kwh type varchar")
+    done = run(fleet)
+    assert done.success
+    line = (
+        "figure Idle energy by model and kind (query pipelines/report/sql/idle_energy.sql) could not be made:"
+        " BinderException: Binder Error: No function matches the given name and argument types 'sum(VARCHAR)'."
+    )
+    (check,) = done.get_asset_check_evaluations()
+    assert (check.check_name, check.passed, check.severity.value) == ("every_part_is_made", False, "ERROR")
+    assert check.description.splitlines()[0] == "1 row"
+    assert line in check.description.splitlines()[1]
+    after = sections(made)
+    assert f"The {line}" in after["idle-energy"]
+    assert "select *\nfrom marts.idle_power" in after["idle-energy"].replace("    ", "")
+    assert {name for name, shown in after.items() if shown != before[name]} == {"idle-energy"}
 
 
 def test_the_same_publication_gives_the_same_page(fleet: Fleet) -> None:

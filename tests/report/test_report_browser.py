@@ -40,8 +40,9 @@ def test_the_page_of_a_big_fleet_is_small(hostile: Path) -> None:
     assert hostile.stat().st_size < 3 * MEGABYTES
 
 
+@pytest.mark.needs("chromium")
 def test_nothing_runs_and_nothing_leaves_the_page(hostile: Path, tmp_path: Path) -> None:
-    with browser.browsing(browser.required(), tmp_path) as opened:
+    with browser.browsing(tmp_path) as opened:
         opened.look(width=1280)
         opened.open(hostile.as_uri())
         assert opened.messages == []
@@ -86,8 +87,9 @@ def read_out(opened: browser.Page) -> list[tuple[str, str, dict]]:
     ]
 
 
+@pytest.mark.needs("chromium")
 def test_a_screen_reader_gets_headings_in_order_and_each_chart_with_its_table(hostile: Path, tmp_path: Path) -> None:
-    with browser.browsing(browser.required(), tmp_path) as opened:
+    with browser.browsing(tmp_path) as opened:
         opened.look(width=1280)
         opened.open(hostile.as_uri())
         opened.value("document.querySelectorAll('details').forEach(one => { one.open = true })")
@@ -113,8 +115,9 @@ def test_a_screen_reader_gets_headings_in_order_and_each_chart_with_its_table(ho
     assert all(by_role["table"]) and all(by_role["link"])
 
 
+@pytest.mark.needs("chromium")
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(hostile: Path, tmp_path: Path) -> None:
-    with browser.browsing(browser.required(), tmp_path) as opened:
+    with browser.browsing(tmp_path) as opened:
         opened.look(width=1280)
         opened.open(hostile.as_uri())
         opened.value(
@@ -141,8 +144,9 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(hostile: Path,
         assert opened.value("document.activeElement.closest('#headline details') !== null")
 
 
+@pytest.mark.needs("chromium")
 def test_a_phone_gets_a_card_per_row_that_a_screen_reader_still_reads_as_a_table(hostile: Path, tmp_path: Path) -> None:
-    with browser.browsing(browser.required(), tmp_path) as opened:
+    with browser.browsing(tmp_path) as opened:
         opened.look(width=390, is_phone=True)
         opened.open(hostile.as_uri())
         assert opened.value("getComputedStyle(document.querySelector('#advice tbody tr')).display") == "block"
@@ -155,8 +159,9 @@ def test_a_phone_gets_a_card_per_row_that_a_screen_reader_still_reads_as_a_table
     assert {"table", "row", "cell", "columnheader", "rowheader"} <= roles
 
 
+@pytest.mark.needs("chromium")
 def test_paper_is_as_wide_as_the_page_and_names_where_the_queries_are(hostile: Path, tmp_path: Path) -> None:
-    with browser.browsing(browser.required(), tmp_path) as opened:
+    with browser.browsing(tmp_path) as opened:
         opened.look(width=695, is_print=True)
         opened.open(hostile.as_uri())
         assert opened.value("document.documentElement.scrollWidth") <= 695

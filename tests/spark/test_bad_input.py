@@ -20,6 +20,7 @@ def build(lake: Path) -> driver.Build:
     return driver.build(lake, {}, lake, START, END, dbt_vars={})
 
 
+@pytest.mark.needs("pyspark")
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(SparkError, match=r"Spark needs Java 17 or newer .*nowhere/bin/java does not run"):
@@ -27,6 +28,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (tmp_path / "lake").exists()
 
 
+@pytest.mark.needs("pyspark")
 def test_an_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -37,6 +39,7 @@ def test_an_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         build(tmp_path / "lake")
 
 
+@pytest.mark.needs("pyspark", "java")
 def test_an_unreachable_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setenv("WATTLEDGER_SPARK_MASTER", f"spark://127.0.0.1:{port}")
@@ -44,6 +47,7 @@ def test_an_unreachable_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         build(tmp_path / "lake")
 
 
+@pytest.mark.needs("pyspark", "java")
 def test_a_lake_without_rights(tmp_path: Path) -> None:
     # Rights do not bind root, who runs the tests in a container; a file in the way binds everybody.
     (tmp_path / "file").touch()
@@ -51,6 +55,7 @@ def test_a_lake_without_rights(tmp_path: Path) -> None:
         build(tmp_path / "file" / "lake")
 
 
+@pytest.mark.needs("pyspark", "java")
 def test_two_builds_of_one_lake(tmp_path: Path) -> None:
     check(tmp_path)
     with driver.one_at_a_time(tmp_path), pytest.raises(SparkError, match="another build holds the lake"):
@@ -61,6 +66,7 @@ def fleet_on_spark(folder: Path) -> Path:
     return demo_fleet(folder, START, END, landing={"target": "lake", "path": "lake/", "engine": "spark"})
 
 
+@pytest.mark.needs("pyspark")
 def test_the_job_without_java_lands_nothing(tmp_path: Path) -> None:
     done = command(fleet_on_spark(tmp_path), tmp_path / "data", JAVA_HOME=str(tmp_path / "nowhere"))
     assert (done.returncode, done.stdout) == (2, "")
@@ -69,6 +75,7 @@ def test_the_job_without_java_lands_nothing(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.needs("pyspark", "java")
 def test_a_build_that_fails_fails_its_asset_in_one_line_and_nothing_is_published(tmp_path: Path) -> None:
     data = tmp_path / "data" / "demo"
     check(data / "lake")

@@ -9,10 +9,13 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+import pytest
 
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from tests import messy
 from tests.books import Book, command, validation_data
+from tests.drawn.odd_cells import drawn
+from tests.drawn.test_odd_cells import CELLS, FOUND, SEED
 from tests.ledger import (
     test_book_goodput,
     test_book_load_test,
@@ -30,9 +33,10 @@ from tests.spark import cluster, parity
 from tests.spark.parity import building, compared, lake_of
 
 
+@pytest.mark.needs("validation-data")
 def test_ordinary_mess_is_the_same_on_both_engines(spark_driver: cluster.Driver, tmp_path: Path) -> None:
-    """What the tests of identity, handovers, claims, silences, money and free boards planted, a day's goodput and a
-    load test beside published results, in one fleet: each build on Spark plans the same 180 models."""
+    """What the tests of identity, handovers, claims, silences, money and free boards planted, all odd cells, a day's
+    goodput and a load test beside published results, in one fleet: each build on Spark plans the same 180 models."""
     book, lake = planted_book(tmp_path), tmp_path / "lake"
     dates = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
     raw = lake_of(book, lake)
@@ -40,6 +44,7 @@ def test_ordinary_mess_is_the_same_on_both_engines(spark_driver: cluster.Driver,
     assert compared(book, lake, "ordinary mess", *dates) == 0
 
     # Nothing that was planted is missing from both.
+    assert book.query("select count(*) > 100 from marts.unreadable_values") == [(True,)]
     assert book.query("select count(*) from marts.load_test_phases") == [(len(test_book_load_test.PHASES),)]
     origins = "select origin, count(*) > 400 from marts.platform_results group by origin order by origin"
     assert book.query(origins) == [("own_window", False), ("published", True)]
@@ -66,6 +71,7 @@ def planted_book(folder: Path) -> Book:
         "models": test_models_of_intervals.planted(),
         "money": of_namespace("money", test_money.series()),
         "free": of_namespace("free", free),
+        "odd": [one for cell in (*FOUND, *drawn(SEED, CELLS)) for one in cell.series()],
     }
     money: dict[str, Any] = test_money.fleet(folder)
     others = [site for site in test_free_boards.sites() if site["name"] != "west"]
@@ -124,6 +130,7 @@ def described(connection: duckdb.DuckDBPyConnection, database: str) -> list[tupl
     ).fetchall()
 
 
+@pytest.mark.needs("validation-data")
 def test_one_line_of_the_fleet_file_books_mlperf_on_spark(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
     validation_data()
     plain = DEFAULT_FLEET.with_name("mlperf.yaml")

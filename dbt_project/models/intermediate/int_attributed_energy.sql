@@ -84,8 +84,8 @@ claimed as (
             else engine_intervals.moved_tokens
         end as moved_tokens,
         coalesce(model_days.moved_tokens_of_date, {{ exact('0') }}) as moved_tokens_of_date,
-        -- A profile's leading number is its share of the board: 3g.40gb is three of seven slices.
-        {{ exact("mig_activity.activity_ratio * cast(split_part(claims.mig_profile, 'g', 1) as double)") }} as mig_weight
+        -- The share of the board: 3g.40gb is three of seven slices.
+        {{ exact("mig_activity.activity_ratio * claims.mig_slices") }} as mig_weight
     from energy
     inner join claims
         on {{ equal_keys('energy', 'claims', ['date', 'meter_scope', 'meter']) }}

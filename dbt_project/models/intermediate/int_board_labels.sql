@@ -144,7 +144,7 @@ candidates as (
         board_series_days.workload_container,
         board_series_days.batch_job,
         board_series_days.mig_instance,
-        board_series_days.mig_profile,
+        board_series_days.mig_slices,
         coalesce(scrape_jobs.carries_workloads, false) as job_carries_workloads,
         coalesce(scrape_jobs.carries_workloads, false) or exporter_containers.container is not null as is_bare_exporters,
         max(board_series_days.last_us) over place_window as place_last_us,
@@ -233,7 +233,7 @@ final as (
         mapped.named_pod as pod,
         mapped.named_container as container,
         mapped.mig_instance,
-        mapped.mig_profile,
+        mapped.mig_slices,
         mapped.is_mapped,
         mapped.is_bare_exporters
     from mapped

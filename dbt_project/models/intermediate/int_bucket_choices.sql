@@ -2,7 +2,8 @@
 -- token, the bounds next to the model's SLO and the count of all. Histograms of per-request means are preferred to those of token gaps.
 with series as (
 
-    select * from {{ ref('stg_series') }} where quantity in ('ttft_bucket', 'tpot_bucket', 'itl_bucket')
+    select * from {{ ref('stg_series') }}
+    where quantity in ('ttft_bucket', 'tpot_bucket', 'itl_bucket') and bucket_bound_seconds is not null
 
 ),
 
@@ -33,7 +34,7 @@ buckets as (
         case series.quantity when 'ttft_bucket' then 'ttft' else 'tpot' end as criterion,
         case series.quantity when 'ttft_bucket' then models.ttft_slo_seconds else models.tpot_slo_seconds end as slo_seconds,
         case series.quantity when 'itl_bucket' then 'token_gaps' else 'request_means' end as latency_basis,
-        case when series.bucket_le like '%Inf' then 1e300 else cast(series.bucket_le as double) end as bound_seconds,
+        series.bucket_bound_seconds as bound_seconds,
         series.level,
         series.source,
         series.metric,

@@ -37,7 +37,7 @@ claimants as (
         max(pod) as pod,
         max(container) as container,
         max(mig_instance) as mig_instance,
-        max(mig_profile) as mig_profile
+        max(mig_slices) as mig_slices
     from labels
     group by date, meter, claim_key
 
@@ -132,7 +132,7 @@ final as (
         claimants.pod,
         claimants.container,
         claimants.mig_instance,
-        claimants.mig_profile,
+        claimants.mig_slices,
         case
             when claimants.pod is null and claimants.container is null then {{ unallocated() }}
             else coalesce(claimants.namespace || '/', '') || coalesce(claimants.pod, claimants.container)

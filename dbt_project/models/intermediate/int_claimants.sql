@@ -155,7 +155,7 @@ by_labels as (
         label_claims.pod,
         label_claims.container,
         label_claims.mig_instance,
-        label_claims.mig_profile,
+        label_claims.mig_slices,
         pod_owners.engine,
         cast(null as {{ dbt.type_string() }}) as model,
         pod_owners.deployment,
@@ -289,6 +289,14 @@ known_engines_of_dates as (
 
 ),
 
+engine_pods_of_dates as (
+
+    select distinct date, namespace, pod from known_engines_of_dates where pod is not null
+
+),
+
+-- An engine whose labels lack the pod is found by its container, but never where another engine reports from the board's own pod: containers of
+-- many pods have the same name.
 matched as (
 
     select
@@ -303,6 +311,10 @@ matched as (
     from claims
     left join lone_models
         on claims.date = lone_models.date and claims.node = lone_models.node and claims.claim_basis in ('none', 'lone_job')
+    left join engine_pods_of_dates
+        on claims.date = engine_pods_of_dates.date
+        and claims.namespace is not distinct from engine_pods_of_dates.namespace
+        and claims.pod = engine_pods_of_dates.pod
     left join known_engines_of_dates as engine_days
         on claims.date = engine_days.date
         and (
@@ -310,7 +322,10 @@ matched as (
             or (claims.claim_basis = 'pod_labels'
                 and claims.engine is null
                 and claims.namespace is not distinct from engine_days.namespace
-                and (claims.pod = engine_days.pod or (engine_days.pod is null and claims.container = engine_days.container)))
+                and (
+                    claims.pod = engine_days.pod
+                    or (engine_days.pod is null and engine_pods_of_dates.pod is null and claims.container = engine_days.container)
+                ))
             or (claims.claim_basis = 'fleet_file'
                 and (claims.engine = engine_days.engine or (claims.engine is null and claims.model = engine_days.model)))
             or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
@@ -363,7 +378,7 @@ named as (
         coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
         held_by as held_by_labels,
         mig_instance,
-        mig_profile,
+        mig_slices,
         case when is_by_node then 'node' else claim_basis end as claim_basis,
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
         booked_days.is_unmetered

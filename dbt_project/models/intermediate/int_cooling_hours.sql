@@ -62,7 +62,11 @@ segments as (
         *,
         case quantity when 'cooling_energy' then (next_value - value) * 1e6 / (end_us - start_us) else value end as watts
     from samples
-    where end_us > start_us and end_us - start_us <= {{ hour_us() }} and value >= 0 and (quantity = 'cooling_power' or next_value >= value)
+    where end_us > start_us
+        and end_us - start_us <= {{ hour_us() }}
+        and value >= 0
+        and (quantity = 'cooling_power' or next_value >= value)
+        and case quantity when 'cooling_energy' then (next_value - value) * 1e6 / (end_us - start_us) else value end <= {{ ceiling_watts("'facility'") }}
 
 ),
 

@@ -92,6 +92,8 @@ gauge_readings as (
     inner join power_samples
         on gauges.series_id = power_samples.series_id
         and power_samples.observed_us between impossible_steps.start_us and impossible_steps.end_us
+        -- What the counter cannot have, the gauge cannot have either.
+        and power_samples.value * gauges.factor <= impossible_steps.most_watts
     where power_samples.observed_at >= (select start_at from impossible_span)
         and power_samples.observed_at <= (select end_at from impossible_span)
     group by impossible_steps.reading_id, impossible_steps.start_us

@@ -52,6 +52,7 @@ board_activity as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
+        and {{ is_believed_gauge("'activity'", 'samples.value * chosen_activity.factor') }}
     group by chosen_activity.meter, {{ int_div(epoch_us('samples.observed_at'), grid_us()) }}
 
 ),

@@ -185,7 +185,7 @@ final as (
         cast(null as {{ dbt.type_string() }}) as pod,
         cast(null as {{ dbt.type_string() }}) as container,
         cast(null as {{ dbt.type_string() }}) as mig_instance,
-        cast(null as {{ dbt.type_string() }}) as mig_profile,
+        cast(null as integer) as mig_slices,
         file_spans.engine,
         file_spans.model,
         file_spans.deployment,

@@ -88,7 +88,7 @@ limit_days as (
     select
         spans.meter,
         chunks.day_number,
-        max({{ possible_power_factor() }} * chunks.last_value * series.factor) as possible_watts
+        max({{ possible_power_factor() }} * case when chunks.last_value * series.factor <= {{ ceiling_watts("'board'") }} then chunks.last_value * series.factor end) as possible_watts
     from spans
     inner join series on spans.meter = series.meter and series.quantity = 'power_limit'
     inner join chunks on series.series_id = chunks.series_id

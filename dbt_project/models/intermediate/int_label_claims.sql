@@ -180,7 +180,7 @@ members as (
         pod,
         container,
         mig_instance,
-        mig_profile
+        mig_slices
     from runs
 
 ),
@@ -200,7 +200,7 @@ final as (
         members.pod,
         members.container,
         members.mig_instance,
-        members.mig_profile
+        members.mig_slices
     from slices
     left join members
         on slices.date = members.date

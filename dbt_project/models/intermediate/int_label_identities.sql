@@ -3,6 +3,7 @@
 with series as (
 
     select * from {{ source('raw', 'series') }}
+    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
 
 ),
 
@@ -103,6 +104,7 @@ label_values as (
     select
         known_series.series_id,
         label_catalog.rank,
+        label_catalog.label,
         {{ label_value('known_series.labels', 'label_catalog.label') }} as name,
         case
             when label_catalog.attribute = 'device_uuid'
@@ -115,13 +117,13 @@ label_values as (
 
 ),
 
--- Of the aliases with a value, the one of the lowest rank is used.
+-- Of the aliases with a value, the one of the lowest rank is used; of equal ranks, the first by the label's name.
 attribute_values as (
 
     select
         series_id,
         attribute,
-        min_by(name, rank) as name
+        min_by(name, lpad(cast(rank as {{ dbt.type_string() }}), 6, '0') || label) as name
     from label_values
     where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
     group by series_id, attribute
@@ -138,9 +140,11 @@ names as (
         {% for attribute in ['node', 'instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
         max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
         {% endfor -%}
-        -- Ranks that report the same tokens: only the first of them is counted, pipeline before tensor.
-        sum(case attribute when 'pipeline_rank' then 1000000 when 'tensor_rank' then 1 else 0 end
-            * case when attribute in ('pipeline_rank', 'tensor_rank') then cast(name as integer) else 0 end) as place_among_ranks
+        -- Ranks that report the same tokens: only the first of them is counted, pipeline before tensor. One without digits has no place.
+        {% for rank in ['pipeline', 'tensor'] -%}
+        max(case when attribute = '{{ rank }}_rank' then {{ metered_rank('name') }} end) as {{ rank }}_number,
+        max(case when attribute = '{{ rank }}_rank' and {{ metered_rank('name') }} is null then name end) as {{ rank }}_name{{ ',' if not loop.last }}
+        {% endfor %}
     from attribute_values
     group by series_id
 
@@ -176,7 +180,12 @@ named as (
         names.rack as named_rack,
         names.facility,
         coalesce(names.data_rank, '0') as data_rank,
-        coalesce(names.place_among_ranks, 0) as place_among_ranks,
+        -- Eleven digits for each: in the order of this text a number comes before a name.
+        {% for rank in ['pipeline', 'tensor'] -%}
+        coalesce(':' || names.{{ rank }}_name, lpad(cast(coalesce(names.{{ rank }}_number, 0) as {{ dbt.type_string() }}), 11, '0'))
+        {{ "|| ' ' ||" if not loop.last }}
+        {%- endfor %} as place_among_ranks,
+        coalesce(names.pipeline_name, names.tensor_name) is null as has_numbered_ranks,
         coalesce(devices.node, names.own_node) as named_node,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
         coalesce(model_aliases.model, {{ name_of_source('names.model') }}) as named_model,
@@ -261,8 +270,73 @@ first_ranks as (
         data_rank,
         min(place_among_ranks) as first_place
     from placed
-    where stream = 'tokens'
+    where stream = 'tokens' and has_numbered_ranks
     group by source, metric, engine, data_rank
+
+),
+
+-- A series whose rank has no digits repeats another one, of a number or a lesser name, whose labels are the same but for the ranks.
+named_groups as (
+
+    select distinct
+        one.series_id,
+        one.source_kind,
+        one.place_among_ranks,
+        one.has_numbered_ranks,
+        one.source,
+        one.metric,
+        one.engine,
+        one.data_rank
+    from placed as one
+    inner join (select distinct engine from placed where stream = 'tokens' and not has_numbered_ranks) as odd on one.engine = odd.engine
+
+),
+
+compared_labels as (
+
+    select
+        named_groups.series_id,
+        entries.label || ' ' || entries.value as entry
+    from named_groups
+    inner join ({{ label_rows(source('raw', 'series')) }}) as entries on named_groups.series_id = entries.series_id
+    left join label_catalog
+        on named_groups.source_kind = label_catalog.source_kind
+        and entries.label = label_catalog.label
+        and label_catalog.attribute in ('tensor_rank', 'pipeline_rank')
+    where label_catalog.label is null
+
+),
+
+rank_pairs as (
+
+    select
+        later.series_id,
+        earlier.series_id as earlier_id
+    from named_groups as later
+    inner join named_groups as earlier
+        on {{ equal_keys('later', 'earlier', ['source', 'metric', 'engine', 'data_rank']) }}
+        and earlier.place_among_ranks < later.place_among_ranks
+    where not later.has_numbered_ranks
+
+),
+
+-- Labels are equal if each side has as many as both share.
+repeated_series as (
+
+    select distinct series_id
+    from (
+        select
+            rank_pairs.series_id,
+            rank_pairs.earlier_id,
+            count(case when own.entry = others.entry then 1 end) as shared,
+            count(distinct own.entry) as entries,
+            count(distinct others.entry) as earlier_entries
+        from rank_pairs
+        inner join compared_labels as own on rank_pairs.series_id = own.series_id
+        inner join compared_labels as others on rank_pairs.earlier_id = others.series_id
+        group by rank_pairs.series_id, rank_pairs.earlier_id
+    ) as compared
+    where shared = entries and shared = earlier_entries
 
 ),
 
@@ -313,7 +387,11 @@ final as (
         placed.site,
         placed.rack,
         placed.meter_device_type,
-        coalesce(placed.place_among_ranks = first_ranks.first_place, true) as is_counted,
+        case
+            when placed.stream <> 'tokens' then true
+            when placed.has_numbered_ranks then coalesce(placed.place_among_ranks = first_ranks.first_place, true)
+            else repeated_series.series_id is null
+        end as is_counted,
         coalesce(meter_readings.reading_id, placed.series_id) as reading_id
     from placed
     left join meter_readings
@@ -322,6 +400,7 @@ final as (
     left join first_ranks
         on placed.stream = 'tokens'
         and {{ equal_keys('placed', 'first_ranks', ['source', 'metric', 'engine', 'data_rank']) }}
+    left join repeated_series on placed.series_id = repeated_series.series_id
 
 )
 

@@ -29,11 +29,37 @@ series_days as (
         max_by(chunks.last_value * counters.factor, chunks.last_at) as last_value,
         -- Several chunks of one date are added up sample by sample too.
         sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
-        min(chunks.typical_interval_seconds) as typical_interval_seconds
+        min(chunks.typical_interval_seconds) as typical_interval_seconds,
+        max(chunks.steepest_rise_per_second * counters.factor) > {{ var('most_tokens_per_second') }} as has_leapt
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join counters on chunks.series_id = counters.series_id
     where chunks.samples > 0
     group by all
+
+),
+
+-- A process start is a time; one that cannot be one is unknown.
+timed_days as (
+
+    select
+        series_id,
+        engine,
+        quantity,
+        source,
+        metric,
+        factor,
+        date,
+        {% for end in ['first', 'last'] -%}
+        {{ end }}_us,
+        case
+            when quantity = 'process_start' then {{ metered_start_seconds(end ~ '_value', end ~ '_us') }}
+            else {{ end }}_value
+        end as {{ end }}_value,
+        {% endfor -%}
+        troubles,
+        typical_interval_seconds,
+        coalesce(has_leapt, false) as has_leapt
+    from series_days
 
 ),
 
@@ -45,7 +71,7 @@ neighboured as (
         lag(last_value) over series_window as previous_value,
         lead(date) over series_window as next_date,
         lead(first_value) over series_window as next_value
-    from series_days
+    from timed_days
     window series_window as (partition by series_id order by date)
 
 ),
@@ -57,7 +83,7 @@ final as (
         -- On a date of the run, or next to one.
         coalesce(
             quantity = 'tokens'
-            and (troubles > 0 or first_value < previous_value or next_value < last_value)
+            and (troubles > 0 or has_leapt or first_value < previous_value or next_value < last_value)
             and ({{ in_run('date') }} or {{ in_run('previous_date') }} or {{ in_run('next_date') }}),
             false
         ) as is_troubled

@@ -59,20 +59,36 @@ points as (
 
 ),
 
+neighboured as (
+
+    select
+        *,
+        lag(value) over point_window as before_value,
+        lag(observed_us) over point_window as before_us,
+        lead(value) over point_window as after_value,
+        lead(observed_us) over point_window as after_us
+    from points
+    window point_window as (partition by series_id order by observed_us)
+
+),
+
 dips as (
 
-    select *
-    from (
-        select
-            *,
-            lag(value) over point_window as before_value,
-            lag(observed_us) over point_window as before_us,
-            lead(value) over point_window as after_value,
-            lead(observed_us) over point_window as after_us
-        from points
-        window point_window as (partition by series_id order by observed_us)
-    ) as neighboured
-    where value < before_value and after_value >= before_value
+    select * from neighboured where value < before_value and after_value >= before_value
+
+),
+
+-- It rose faster than an engine counts, and the next sample is below it, as if nothing had been.
+spikes as (
+
+    select
+        series_id,
+        observed_us
+    from neighboured
+    where (value - before_value) * 1e6 > {{ var('most_tokens_per_second') }} * cast(observed_us - before_us as double)
+        and value > after_value
+        and after_value >= before_value
+        and (after_value - before_value) * 1e6 <= {{ var('most_tokens_per_second') }} * cast(after_us - before_us as double)
 
 ),
 
@@ -86,7 +102,7 @@ reported_starts as (
     select
         process_days.engine,
         {{ epoch_us('samples.observed_at') }} as observed_us,
-        samples.value as start_seconds
+        {{ metered_start_seconds('samples.value', epoch_us('samples.observed_at')) }} as start_seconds
     from {{ source('raw', 'token_samples') }} as samples
     inner join counter_days as process_days
         on samples.series_id = process_days.series_id
@@ -108,6 +124,7 @@ processes as (
         min(observed_us) as seen_from_us,
         max(observed_us) as seen_to_us
     from reported_starts
+    where start_seconds is not null
     group by engine, start_seconds
 
 ),
@@ -124,6 +141,11 @@ bad_scrapes as (
     group by dips.series_id, dips.observed_us, dips.before_us, dips.after_us
     having max(cast(processes.start_seconds * 1e6 as bigint)) <= dips.before_us
         and max(case when processes.seen_from_us <= dips.after_us and processes.seen_to_us >= dips.before_us then 1 else 0 end) = 1
+    union
+    select
+        series_id,
+        observed_us
+    from spikes
 
 ),
 

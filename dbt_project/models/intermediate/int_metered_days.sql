@@ -270,6 +270,7 @@ gauge_means as (
         on gauge_series.series_id = samples.series_id
         and {{ epoch_us('samples.observed_at') }} between differences.before_us and differences.observed_us
         and {{ is_valid_sample('samples.value') }}
+        and samples.value * gauge_series.factor <= coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }})
     where differences.risen
         > coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }}) * (differences.observed_us - differences.before_us) / 1e6
         and samples.observed_at >= (select start_at from troubled_span)
@@ -391,6 +392,7 @@ runner_up_means as (
         and samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
+        and samples.value * series.factor <= {{ ceiling_watts('runners_up.meter_scope') }}
     group by runners_up.date, runners_up.meter_scope, runners_up.meter
 
 ),

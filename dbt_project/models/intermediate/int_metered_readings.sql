@@ -29,7 +29,7 @@ limits as (
     select
         cast(chunks.chunk_start_at as date) as date,
         power_limits.meter,
-        max(chunks.last_value * power_limits.factor) as power_limit_watts
+        max(case when chunks.last_value * power_limits.factor <= {{ ceiling_watts('power_limits.meter_scope') }} then chunks.last_value * power_limits.factor end) as power_limit_watts
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join {{ ref('int_label_identities') }} as power_limits on chunks.series_id = power_limits.series_id
     where power_limits.quantity = 'power_limit'

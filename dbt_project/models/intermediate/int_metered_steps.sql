@@ -60,7 +60,7 @@ reported_limits as (
     select
         series.meter,
         chunks.day_number,
-        max({{ possible_power_factor() }} * chunks.last_value * series.factor) as reported_watts
+        max({{ possible_power_factor() }} * case when chunks.last_value * series.factor <= {{ ceiling_watts("'board'") }} then chunks.last_value * series.factor end) as reported_watts
     from chunks
     inner join series on chunks.series_id = series.series_id and series.quantity = 'power_limit'
     inner join shared_meters

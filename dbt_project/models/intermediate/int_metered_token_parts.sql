@@ -103,9 +103,9 @@ births as (
 
 process_starts as (
 
-    select engine, cast(first_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start'
+    select engine, cast(first_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start' and first_value is not null
     union
-    select engine, cast(last_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start'
+    select engine, cast(last_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start' and last_value is not null
 
 ),
 
@@ -174,6 +174,15 @@ midnight_steps as (
 
 ),
 
+-- No engine counts more than `limits.tokens_per_second`: a step above that is not booked.
+possible_steps as (
+
+    select *
+    from (select * from born_steps union all select * from midnight_steps) as steps
+    where tokens * 1e6 <= {{ var('most_tokens_per_second') }} * cast(to_us - from_us as double)
+
+),
+
 shared_steps as (
 
     select
@@ -182,7 +191,7 @@ shared_steps as (
         steps.tokens * (
             (least(steps.to_us, dates.end_us) - greatest(steps.from_us, dates.start_us)) / cast(steps.to_us - steps.from_us as double)
         ) as tokens
-    from (select * from born_steps union all select * from midnight_steps) as steps
+    from possible_steps as steps
     inner join dates on steps.from_us < dates.end_us and steps.to_us > dates.start_us
 
 ),
@@ -191,7 +200,8 @@ troubled_steps as (
 
     select
         *,
-        lag(value) over (partition by series_id, date order by observed_us) as before_value
+        lag(value) over (partition by series_id, date order by observed_us) as before_value,
+        observed_us - lag(observed_us) over (partition by series_id, date order by observed_us) as step_us
     from sound_samples
 
 ),
@@ -202,7 +212,9 @@ parts as (
     union all
     select date, series_id, case when value >= before_value then value - before_value else value end as tokens
     from troubled_steps
-    where before_value is not null and {{ in_run('date') }}
+    where before_value is not null
+        and {{ in_run('date') }}
+        and case when value >= before_value then value - before_value else value end * 1e6 <= {{ var('most_tokens_per_second') }} * cast(step_us as double)
     union all
     select date, series_id, tokens from shared_steps
 
@@ -306,6 +318,7 @@ copy_parts as (
         ) as tokens
     from copy_steps
     inner join dates on copy_steps.date = dates.date and copy_steps.from_us < dates.end_us and copy_steps.to_us > dates.start_us
+    where copy_steps.tokens * 1e6 <= {{ var('most_tokens_per_second') }} * cast(copy_steps.to_us - copy_steps.from_us as double)
 
 ),
 

@@ -55,6 +55,7 @@ final as (
     where power_samples.observed_at >= {{ run_start_at() }}
         and power_samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('power_samples.value') }}
+        and {{ is_believed_gauge("'activity'", 'power_samples.value * activity_series.factor') }}
         and {{ int_div(epoch_us('power_samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(activity_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
     group by all
 

@@ -51,6 +51,7 @@ limited_series as (
                 case when meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end,
                 {{ ceiling_watts('meter_scope') }}
             ) / factor
+            when stream = 'tokens' and kind = 'counter' then {{ var('most_tokens_per_second') }} / factor
         end as possible_per_second
     from identified_series
     left join device_types on identified_series.device_type = device_types.device_type
@@ -101,7 +102,7 @@ series_days as (
 
 ),
 
--- In whole milliwatts: a sum of whole numbers is the same in any order.
+-- In whole milliwatts: a sum of whole numbers is the same in any order. What no meter of its scope can read is no energy.
 gauge_means as (
 
     select
@@ -119,7 +120,7 @@ gauge_means as (
         where samples.observed_at >= {{ run_start_at() }}
             and samples.observed_at < {{ run_end_at() }}
             and {{ is_valid_sample('samples.value') }}
-            and samples.value * limited_series.factor < 1e12
+            and samples.value * limited_series.factor < {{ ceiling_watts('limited_series.meter_scope') }}
         group by 1, 2
     ) as summed
 

@@ -1,5 +1,6 @@
--- Samples of an engine's counters that one bad scrape made: lower than the one before, and higher again in the next one, while the process start
--- did not change. A process that continues cannot lose what it counted; where its start changed or is unknown, a fall is a restart.
+-- Samples of an engine's counters that one bad scrape made. A dip: lower than the one before, and higher again in the next one, while the process start
+-- did not change. A process that continues cannot lose what it counted; where its start changed or is unknown, a fall is a restart. A spike: higher
+-- than any engine counts in the time, and taken back by the next one.
 with series as (
 
     select distinct
@@ -19,6 +20,12 @@ series_days as (
 
 {{ process_span_ctes() }},
 
+process_engines as (
+
+    select distinct engine from process_spans
+
+),
+
 -- Only what falls within a date or over a midnight is read sample by sample.
 ordered_days as (
 
@@ -31,17 +38,29 @@ ordered_days as (
         series_days.first_value,
         series_days.last_us,
         series_days.last_value,
-        lag(series_days.last_value) over (partition by series_days.series_id order by series_days.first_us) as previous_value
+        series_days.steepest_rise_per_second,
+        process_engines.engine is not null as has_process,
+        lag(series_days.last_value) over day_window as previous_value,
+        lag(series_days.last_us) over day_window as previous_us
     from series_days
     inner join series on series_days.series_id = series.series_id
+    left join process_engines on series.engine = process_engines.engine
     where series.quantity in ('tokens', 'ttft_bucket', 'tpot_bucket', 'itl_bucket')
-        and series.engine in (select engine from process_spans)
+    window day_window as (partition by series_days.series_id order by series_days.first_us)
 
 ),
 
 falling_series as (
 
-    select distinct series_id from ordered_days where falls > 0 or first_value < previous_value
+    select series_id
+    from ordered_days
+    group by series_id
+    having max(case when falls > 0 or first_value < previous_value then 1 else 0 end) = 1
+        and (
+            max(case when has_process then 1 else 0 end) = 1
+            or max(steepest_rise_per_second) > {{ most_tokens_per_second() }}
+            or max(case when {{ is_above_token_limit('first_value - previous_value', 'previous_us', 'first_us') }} then 1 else 0 end) = 1
+        )
 
 ),
 
@@ -99,12 +118,24 @@ dips as (
 
 ),
 
-final as (
+spikes as (
+
+    select
+        series_id,
+        observed_us
+    from bracketed
+    where {{ is_above_token_limit('value - before_value', 'before_us', 'observed_us') }}
+        and after_value >= before_value
+        and after_value < value
+        and not {{ is_above_token_limit('after_value - before_value', 'before_us', 'after_us') }}
+
+),
+
+denied_dips as (
 
     select
         dips.series_id,
-        dips.observed_us,
-        {{ int_div('dips.observed_us', day_us()) }} as day_number
+        dips.observed_us
     from dips
     inner join process_spans on dips.engine = process_spans.engine
     group by dips.series_id, dips.observed_us, dips.before_us, dips.after_us
@@ -112,6 +143,20 @@ final as (
             and process_spans.first_seen_us <= dips.after_us
             and process_spans.last_seen_us >= dips.before_us then 1 else 0 end) = 1
         and max(case when process_spans.start_us > dips.before_us and process_spans.start_us <= dips.after_us then 1 else 0 end) = 0
+
+),
+
+final as (
+
+    {% for samples, kind in [('denied_dips', 'dip'), ('spikes', 'spike')] -%}
+    select
+        series_id,
+        observed_us,
+        {{ int_div('observed_us', day_us()) }} as day_number,
+        '{{ kind }}' as kind
+    from {{ samples }}
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
 
 )
 

@@ -3,7 +3,7 @@
 
 with results as (
 
-    select * from {{ source('raw', 'benchmark_results') }} where watts > 0 and output_tokens_per_second > 0
+    select * from {{ ref('int_benchmark_results') }} where watts > 0 and output_tokens_per_second > 0
 
 ),
 
@@ -13,6 +13,9 @@ configurations as (
         source,
         benchmark,
         result_id,
+        run_url,
+        measured_on,
+        repetition,
         model,
         scenario,
         accelerator,
@@ -34,11 +37,11 @@ compared as (
         *,
         row_number() over (
             partition by source, model, scenario, accelerator, watts_basis
-            order by joules_per_output_token, output_tokens_per_second desc, result_id
+            order by joules_per_output_token, output_tokens_per_second desc, result_id, run_url nulls last, measured_on nulls last, repetition
         ) as cost_rank,
         min(joules_per_output_token) over (
             partition by source, model, scenario, accelerator, watts_basis, inter_token_latency_seconds is null
-            order by inter_token_latency_seconds, joules_per_output_token
+            order by inter_token_latency_seconds, joules_per_output_token, result_id, run_url nulls last, measured_on nulls last, repetition
             rows between unbounded preceding and 1 preceding
         ) as faster_joules_per_output_token
     from configurations
@@ -51,6 +54,9 @@ final as (
         source,
         benchmark,
         result_id,
+        run_url,
+        measured_on,
+        repetition,
         model,
         scenario,
         accelerator,

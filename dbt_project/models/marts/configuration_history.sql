@@ -34,8 +34,12 @@ measured as (
         total_tokens_per_second_per_gpu,
         output_tokens_per_second_per_user,
         ttft_p99_seconds,
-        hyperscaler_usd_per_mtok,
-        own_usd_per_mtok,
+        coalesce(own_usd_per_mtok, hyperscaler_usd_per_mtok) as usd_per_mtok,
+        case
+            when own_usd_per_mtok is not null then 'own_cost'
+            when hyperscaler_usd_per_mtok is not null then 'hyperscaler'
+            else 'unknown'
+        end as cost_basis,
         measured_joules_per_token,
         power_basis,
         comparable_reason
@@ -59,7 +63,8 @@ repeated as (
 
 ),
 
--- Boards and whole servers are never compared, so the first with measured power is of the row's own power_basis.
+-- Boards and whole servers are never compared, nor an own cost and a list price: the first measurement with watts or a price is one of the row's own
+-- power_basis or cost_basis.
 followed as (
 
     select
@@ -68,8 +73,7 @@ followed as (
         first_value(total_tokens_per_second_per_gpu) over (partition by {{ keys | join(', ') }} order by measurement_number) as first_tokens_per_second_per_gpu,
         first_value(output_tokens_per_second_per_user) over (partition by {{ keys | join(', ') }} order by measurement_number)
         as first_output_tokens_per_second_per_user,
-        first_value(coalesce(own_usd_per_mtok, hyperscaler_usd_per_mtok)) over (partition by {{ keys | join(', ') }} order by measurement_number)
-        as first_usd_per_mtok,
+        first_value(usd_per_mtok) over (partition by {{ keys | join(', ') }}, cost_basis order by measurement_number) as first_usd_per_mtok,
         max(total_tokens_per_second_per_gpu) over (
             partition by {{ keys | join(', ') }} order by measurement_number rows between unbounded preceding and 1 preceding
         ) as best_before_tokens_per_second_per_gpu,
@@ -101,13 +105,9 @@ final as (
         output_tokens_per_second_per_user,
         {{ ratio('output_tokens_per_second_per_user', 'first_output_tokens_per_second_per_user') }} as interactivity_multiple,
         ttft_p99_seconds,
-        coalesce(own_usd_per_mtok, hyperscaler_usd_per_mtok) as usd_per_mtok,
-        case
-            when own_usd_per_mtok is not null then 'own_cost'
-            when hyperscaler_usd_per_mtok is not null then 'hyperscaler'
-            else 'unknown'
-        end as cost_basis,
-        {{ ratio('coalesce(own_usd_per_mtok, hyperscaler_usd_per_mtok)', 'first_usd_per_mtok') }} as cost_multiple,
+        usd_per_mtok,
+        cost_basis,
+        {{ ratio('usd_per_mtok', 'first_usd_per_mtok') }} as cost_multiple,
         measured_joules_per_token,
         power_basis,
         {{ ratio('measured_joules_per_token', 'first_measured_joules_per_token') }} as energy_multiple,

@@ -23,41 +23,17 @@ baselines as (
 
 ),
 
-device_types as (
-
-    select * from {{ ref('stg_device_types') }}
-
-),
-
 floored as (
 
     select
         attributed.*,
-        case
-            when attributed.state <> 'active' then null
-            when baselines.baseline_watts is not null then 'parked_p10'
-            when node_baselines.baseline_watts is not null then 'parked_p10_of_node'
-            when device_types.idle_watts_loaded is not null then 'device_type_reference'
-            else 'none'
-        end as idle_basis,
-        coalesce(
-            baselines.baseline_watts,
-            node_baselines.baseline_watts,
-            device_types.idle_watts_loaded,
-            0
-        ) * cast(attributed.covered_seconds as double) as baseline_joules
+        baselines.idle_basis,
+        coalesce(baselines.baseline_watts, 0) * cast(attributed.covered_seconds as double) as baseline_joules
     from attributed
     left join baselines
-        on attributed.date = baselines.date
-        and attributed.meter_scope = baselines.meter_scope
-        and coalesce(attributed.device_type, {{ unknown() }}) = baselines.device_type
-        and attributed.model = baselines.model
-    left join baselines as node_baselines
-        on attributed.date = node_baselines.date
-        and attributed.meter_scope = node_baselines.meter_scope
-        and coalesce(attributed.device_type, {{ unknown() }}) = node_baselines.device_type
-        and attributed.node = node_baselines.node
-    left join device_types on attributed.device_type = device_types.device_type
+        on attributed.state = 'active'
+        and {{ equal_keys('attributed', 'baselines', ['date', 'meter_scope', 'meter', 'model']) }}
+        and coalesce(attributed.node, '') = coalesce(baselines.node, '')
 
 ),
 

@@ -31,7 +31,8 @@ served_models as (
     union
     select model from {{ ref('model_daily') }} where model not in ({{ unallocated() }}, {{ unknown() }})
     union
-    select model from {{ ref('benchmark_efficiency') }} where model is not null
+    -- Not from benchmark_efficiency: were it held back, all that reads a footprint would be, too.
+    select model from {{ ref('int_benchmark_results') }} where model is not null and watts > 0 and output_tokens_per_second > 0
 
 ),
 

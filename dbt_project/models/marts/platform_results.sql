@@ -104,8 +104,10 @@ published as (
         end_to_end_seconds,
         {{ ratio('watts', 'accelerators') }} as watts_per_gpu,
         case when watts is not null then watts_basis end as measured_power_basis,
-        cast(null as double) as own_usd_per_mtok
-    from {{ source('raw', 'benchmark_results') }}
+        cast(null as double) as own_usd_per_mtok,
+        repetition,
+        copies
+    from {{ ref('int_benchmark_results') }}
 
 ),
 
@@ -158,7 +160,9 @@ own_windows as (
             when phases.meter_scope = 'board' then 'measured_board'
             else 'measured_wall_node'
         end as measured_power_basis,
-        {{ ratio('phases.allocation_cost_usd', 'phases.computed_tokens') }} * 1e6 as own_usd_per_mtok
+        {{ ratio('phases.allocation_cost_usd', 'phases.computed_tokens') }} * 1e6 as own_usd_per_mtok,
+        1 as repetition,
+        1 as copies
     from own_phases as phases
     left join footprints on phases.model = footprints.model
 
@@ -172,36 +176,6 @@ gathered as (
 
 ),
 
--- A run that two files have counts once: the same benchmark, configuration, run and figures.
-counted_once as (
-
-    select
-        *,
-        count(*) over (
-            partition by benchmark, result_id, run_url, measured_on, gpus, total_tokens_per_second_per_gpu, output_tokens_per_second_per_gpu,
-            output_tokens_per_second_per_user, watts_per_gpu
-        ) as copies
-    from gathered
-    qualify row_number() over (
-        partition by benchmark, result_id, run_url, measured_on, gpus, total_tokens_per_second_per_gpu, output_tokens_per_second_per_gpu,
-        output_tokens_per_second_per_user, watts_per_gpu
-        order by source, as_of
-    ) = 1
-
-),
-
-numbered as (
-
-    select
-        *,
-        row_number() over (
-            partition by benchmark, source, result_id, run_url, measured_on
-            order by total_tokens_per_second_per_gpu desc nulls last, output_tokens_per_second_per_gpu desc nulls last, watts_per_gpu nulls last
-        ) as repetition
-    from counted_once
-
-),
-
 -- The platform whose name is a word of the accelerator's.
 accelerators as (
 
@@ -210,7 +184,7 @@ accelerators as (
         platforms.platform,
         platforms.vendor,
         platforms.provisioned_kw_per_gpu
-    from (select distinct accelerator from numbered) as names
+    from (select distinct accelerator from gathered) as names
     inner join platforms on instr({{ as_words('names.accelerator') }}, ' ' || platforms.platform || ' ') > 0
     qualify row_number() over (partition by names.accelerator order by platforms.platform) = 1
 
@@ -222,7 +196,7 @@ named_models as (
         names.published_model,
         coalesce(open_models.model, model_aliases.model, benchmark_models.model, names.published_model) as model,
         open_models.architecture
-    from (select distinct published_model from numbered where published_model is not null) as names
+    from (select distinct published_model from gathered where published_model is not null) as names
     left join model_aliases on names.published_model = model_aliases.alias
     left join benchmark_models on lower(names.published_model) = lower(benchmark_models.name)
     left join open_models
@@ -233,17 +207,17 @@ named_models as (
 described as (
 
     select
-        numbered.*,
+        gathered.*,
         accelerators.platform,
         accelerators.vendor,
         accelerators.provisioned_kw_per_gpu,
         named_models.model,
-        coalesce(numbered.published_architecture, named_models.architecture) as architecture,
-        {{ ratio('numbered.concurrency * (numbered.input_length_tokens + numbered.output_length_tokens)', 'numbered.end_to_end_seconds') }}
-        / nullif(numbered.total_tokens_per_second_per_gpu, 0) as implied_gpus
-    from numbered
-    left join accelerators on numbered.accelerator = accelerators.accelerator
-    left join named_models on numbered.published_model = named_models.published_model
+        coalesce(gathered.published_architecture, named_models.architecture) as architecture,
+        {{ ratio('gathered.concurrency * (gathered.input_length_tokens + gathered.output_length_tokens)', 'gathered.end_to_end_seconds') }}
+        / nullif(gathered.total_tokens_per_second_per_gpu, 0) as implied_gpus
+    from gathered
+    left join accelerators on gathered.accelerator = accelerators.accelerator
+    left join named_models on gathered.published_model = named_models.published_model
 
 ),
 
@@ -355,8 +329,8 @@ final as (
         fronted.source,
         fronted.benchmark,
         fronted.result_id,
-        cast(fronted.repetition as integer) as repetition,
-        cast(fronted.copies as integer) as copies,
+        fronted.repetition,
+        fronted.copies,
         fronted.run_url,
         fronted.measured_on,
         fronted.as_of,

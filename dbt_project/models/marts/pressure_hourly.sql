@@ -94,6 +94,7 @@ samples as (
     where token_samples.observed_at >= {{ run_start_at() }}
         and token_samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('token_samples.value') }}
+        and {{ is_believed_gauge('series.quantity', 'token_samples.value * series.factor') }}
 
 ),
 

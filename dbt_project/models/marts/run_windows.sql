@@ -78,7 +78,7 @@ counter_readings as (
         value as last_reading,
         possible_watts,
         false as is_doubted,
-        cast(null as double) as ceiling_watts
+        case when purpose = 'tokens' then {{ most_tokens_per_second() }} end as ceiling_watts
     from points
     where quantity <> 'power'
         and not (quantity = 'energy' and {{ is_dip('value', 'observed_us', 'before_value', 'before_us', 'after_value', 'after_us', true) }})
@@ -140,7 +140,7 @@ clipped_steps as (
 
     select
         readings.*,
-        {{ clipped_joules('steps', 'readings.start_us', 'readings.end_us') }} as total,
+        case when readings.purpose = 'energy' or not steps.is_impossible then {{ clipped_joules('steps', 'readings.start_us', 'readings.end_us') }} end as total,
         least(steps.end_us, readings.end_us) - greatest(steps.start_us, readings.start_us) as covered_us,
         case when steps.is_gap then 1 else 0 end as gaps,
         case when steps.is_impossible then 1 else 0 end as impossible_steps

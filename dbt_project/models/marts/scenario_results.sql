@@ -391,7 +391,9 @@ computed as (
         {{ ratio('invested.revenue_usd', 'invested.investment_usd') }} as revenue_multiple,
         {{ ratio('invested.revenue_usd - invested.cost_usd', 'invested.cost_usd') }} as roi_ratio,
         {{ ratio('invested.revenue_usd - invested.cost_usd', 'invested.revenue_usd') }} as gross_margin_ratio,
-        {{ ratio('invested.cost_usd * invested.sold_utilisation_ratio', 'invested.revenue_usd') }} as break_even_sold_ratio,
+        case when invested.cost_basis <> 'stated_per_mtok'
+                then {{ ratio('invested.cost_usd * invested.sold_utilisation_ratio', 'invested.revenue_usd') }}
+        end as break_even_sold_ratio,
         {{ ratio('invested.tokens_per_second_per_gpu * 1000', 'invested.facility_kw_per_gpu') }} as tokens_per_second_per_mw,
         invested.gpus_per_replica * greatest(
             ceil(round(

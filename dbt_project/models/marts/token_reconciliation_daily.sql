@@ -56,6 +56,22 @@ refused as (
 
 ),
 
+-- Rises that no engine can count.
+refused_steps as (
+
+    select
+        steps.date,
+        coalesce(copies.engine, series.engine) as engine,
+        series.token_class,
+        count(*) as refused_samples
+    from {{ ref('int_refused_token_steps') }} as steps
+    inner join {{ ref('stg_series') }} as series on steps.series_id = series.series_id
+    left join {{ ref('int_scrape_copies') }} as copies on steps.series_id = copies.series_id and steps.date = copies.date
+    where series.quantity = 'tokens'
+    group by 1, 2, 3
+
+),
+
 final as (
 
     select
@@ -69,7 +85,7 @@ final as (
         cast(
             coalesce(booked_engines.booked_tokens, {{ exact('0') }}) - coalesce(metered.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
         ) as difference_tokens,
-        cast(coalesce(refused.rejected_samples, 0) as bigint) as rejected_samples,
+        cast(coalesce(refused.rejected_samples, 0) + coalesce(refused_steps.refused_samples, 0) as bigint) as rejected_samples,
         cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples,
         cross_checks.source as cross_check_source,
         cross_checks.metric as cross_check_metric,
@@ -78,6 +94,7 @@ final as (
     from metered
     full outer join booked_engines using (date, engine, token_class)
     full outer join refused using (date, engine, token_class)
+    full outer join refused_steps using (date, engine, token_class)
     full outer join cross_checks using (date, engine, token_class)
 
 )

@@ -62,6 +62,7 @@ readings as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
+        and {{ is_believed_gauge('chosen_series.quantity', 'samples.value * chosen_series.factor') }}
     group by chosen_series.date, chosen_series.meter, {{ int_div(epoch_us('samples.observed_at'), grid_us()) }}
 
 ),

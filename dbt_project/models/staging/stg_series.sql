@@ -3,6 +3,7 @@
 with series as (
 
     select * from {{ source('raw', 'series') }}
+    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
 
 ),
 
@@ -204,14 +205,16 @@ placed as (
         located.job as batch_job,
         located.scrape_job,
         located.mig_instance,
-        located.mig_profile,
+        {{ mig_slices('located.mig_profile') }} as mig_slices,
         located.deployment as deployment_by_labels,
         located.rack,
-        located.bucket_le,
+        {{ bucket_bound('located.bucket_le') }} as bucket_bound_seconds,
         case when located.role in ('prefill', 'decode') then located.role end as role_by_labels,
         coalesce(located.data_rank, '0') as data_rank,
-        cast(coalesce(located.pipeline_rank, '0') as integer) as pipeline_rank,
-        cast(coalesce(located.tensor_rank, '0') as integer) as tensor_rank,
+        {% for rank in ['pipeline_rank', 'tensor_rank'] -%}
+        case when located.{{ rank }} is null then 0 else coalesce({{ rank_of('located.' ~ rank) }}, {{ last_rank() }}) end as {{ rank }},
+        case when {{ rank_of('located.' ~ rank) }} is null then coalesce(located.{{ rank }}, '') else '' end as {{ rank }}_word,
+        {% endfor -%}
         coalesce(model_aliases.model, {{ name_of_source('located.model') }}) as model_by_labels,
         case
             when catalogued.stream <> 'tokens' then null
@@ -240,13 +243,56 @@ placed as (
 
 ),
 
--- Ranks of one engine that all report the same tokens: only the first of each data-parallel group counts.
+-- A rank without digits has no number. Of the engines with such a rank, the labels of each series besides its ranks.
+other_labels as (
+
+    select
+        ranked.series_id,
+        {{ joined_in_order("labels.label || '=' || labels.value") }} as other_labels
+    from (
+        select distinct
+            placed.series_id,
+            placed.source_kind
+        from placed
+        inner join (
+            select distinct engine from placed where stream = 'tokens' and pipeline_rank_word || tensor_rank_word <> ''
+        ) as worded
+            on placed.engine = worded.engine
+    ) as ranked
+    inner join labels on ranked.series_id = labels.series_id
+    left join label_catalog
+        on ranked.source_kind = label_catalog.source_kind
+        and labels.label = label_catalog.label
+        and label_catalog.attribute in ('tensor_rank', 'pipeline_rank')
+    where label_catalog.label is null
+    group by ranked.series_id
+
+),
+
+-- Ranks of one engine that all report the same tokens: only the first of each data-parallel group counts. Series that differ only in ranks without
+-- digits repeat the same tokens, too: the first by text counts, and a numbered one comes before it.
 counted_series as (
 
-    select *
+    select placed.*
     from placed
+    left join other_labels on placed.series_id = other_labels.series_id
+    where other_labels.series_id is null
     qualify stream <> 'tokens'
         or rank() over (partition by source, metric, engine, data_rank order by pipeline_rank, tensor_rank) = 1
+    union all
+    select placed.*
+    from placed
+    inner join other_labels on placed.series_id = other_labels.series_id
+    qualify case
+        when pipeline_rank_word || tensor_rank_word = ''
+            then rank() over (
+                partition by source, metric, engine, data_rank, pipeline_rank_word || tensor_rank_word = '' order by pipeline_rank, tensor_rank
+            ) = 1
+        else rank() over (
+            partition by source, metric, engine, data_rank, other_labels
+            order by pipeline_rank, tensor_rank, pipeline_rank_word, tensor_rank_word
+        ) = 1
+    end
 
 ),
 
@@ -314,13 +360,13 @@ final as (
         described.batch_job,
         described.scrape_job,
         described.mig_instance,
-        described.mig_profile,
+        described.mig_slices,
         described.deployment,
         described.model,
         described.role,
         described.team,
         described.engine,
-        described.bucket_le,
+        described.bucket_bound_seconds,
         described.meter,
         coalesce(nodes.site, sources.site, only_site.site, {{ unknown() }}) as site,
         coalesce(nodes.rack, described.rack) as rack,

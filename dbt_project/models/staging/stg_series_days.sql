@@ -11,7 +11,9 @@ series as (
     select distinct
         series_id,
         reading_id,
-        factor
+        factor,
+        quantity = 'process_start' as is_moment,
+        case when quantity = 'power_limit' then {{ ceiling_watts('meter_scope') }} end as most_watts
     from {{ ref('stg_series') }}
 
 ),
@@ -24,9 +26,17 @@ days as (
         cast(chunks.chunk_start_at as date) as date,
         chunks.samples,
         {{ epoch_us('chunks.first_at') }} as first_us,
-        chunks.first_value * series.factor as first_value,
+        case
+            when series.is_moment then {{ moment_of('chunks.first_value', epoch_us('chunks.first_at')) }}
+            when chunks.first_value * series.factor > series.most_watts then null
+            else chunks.first_value * series.factor
+        end as first_value,
         {{ epoch_us('chunks.last_at') }} as last_us,
-        chunks.last_value * series.factor as last_value,
+        case
+            when series.is_moment then {{ moment_of('chunks.last_value', epoch_us('chunks.last_at')) }}
+            when chunks.last_value * series.factor > series.most_watts then null
+            else chunks.last_value * series.factor
+        end as last_value,
         chunks.falls,
         chunks.duplicates,
         chunks.rejects,

@@ -18,7 +18,10 @@ select
     date,
     'two sources differ' as alarm,
     meter as what,
-    format('{} measured {:+,.1f} % against {}', cross_check_source, 100 * cross_check_ratio, source) as found,
+    format(
+        '{} measured {:,.1f} % {} than {} of {}',
+        cross_check_source, 100 * abs(cross_check_ratio), case when cross_check_ratio > 0 then 'more' else 'less' end, metric, source
+    ) as found,
     abs(cross_check_joules - metered_joules) as size
 from marts.reconciliation_daily
 where abs(cross_check_ratio) > 0.05 and date > (select date - 28 from newest)

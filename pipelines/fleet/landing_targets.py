@@ -1,0 +1,43 @@
+"""The key `landing` of the fleet file: where samples land, and how long a store may take.
+
+Add a limit of the landing here. Keep out how samples are written there (`pipelines.landing.stores`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipelines.fleet.sources import Part, SpoolPath
+
+
+class LandingLimits(Part):
+    """Seconds that a store may take: to answer when a run begins, and for one window of a source, all in all. They
+    count where a server holds the lake or a spool."""
+
+    answer_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = 60.0
+    window_seconds: Annotated[float, Field(strict=True, gt=0, le=604_800)] = 3600.0
+
+
+class LandingTarget(Part):
+    """Where samples land: in the DuckDB warehouse, or as Parquet files in a lake at `path`, and which engine books them
+    from there (docs/scale.md)."""
+
+    target: Literal["duckdb", "lake"] = "duckdb"
+    path: SpoolPath | None = Field(default=None, validate_default=False)
+    engine: Literal["duckdb", "spark"] = "duckdb"
+    limits: LandingLimits = LandingLimits()
+
+    @property
+    def lake_path(self) -> str:
+        """The folder or URL of the lake. ValueError where samples land in the warehouse."""
+        if self.path is None:
+            raise ValueError("samples land in the warehouse: there is no lake")
+        return self.path
+
+    @model_validator(mode="after")
+    def _lake_lies_somewhere(self) -> LandingTarget:
+        if (self.target == "lake") != (self.path is not None):
+            raise ValueError("expected {target: lake, path: lake/}, or {target: duckdb} without a path")
+        return self

@@ -1,0 +1,95 @@
+"""Every branch of every drift alarm runs on rows, of tables written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from pipelines.booking import alarms
+from pipelines.warehouse import database, statements
+from pipelines.warehouse.raw_tables import create_tables
+from tests.query_branches import without_rows
+from tests.report import publications
+
+DAY = date(2026, 10, 15)
+SQL = Path(alarms.__file__).parent / "sql"
+NO_ALARMS = ("run_days", "refuse_series", "series_by_label", "series_by_sample")
+QUERIES = sorted(path.stem for path in SQL.glob("*.sql") if path.stem not in NO_ALARMS)
+
+CHUNK = {
+    "series_id": 1, "source": "cluster", "chunk_start_at": "2026-10-15 00:00+00", "samples": 24, "falls": 0,
+    "first_at": "2026-10-15 00:00+00", "last_at": "2026-10-15 12:00+00", "first_value": 1e6, "last_value": 1e6,
+}  # fmt: skip
+ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "raw.landings": [
+        {"asset": "raw/telemetry", "run_id": "test", "source": source, "landed_at": landed_at,
+            "window_start_at": "2026-10-15 00:00+00", "window_end_at": "2026-10-16 00:00+00"}
+        for source, landed_at in (("cluster", "2026-10-16 00:00+00"), ("ahead", "2026-10-15 01:00+00"))
+    ],
+    "raw.series": [
+        {"series_id": 1, "source": "cluster", "metric": "energy", "labels": "{}"},
+        {"series_id": 2, "source": "cluster", "metric": "started", "labels": "{}"},
+        {"series_id": 3, "source": "cluster", "metric": "vanished", "labels": "{}"},
+        {"series_id": 4, "source": "ahead", "metric": "energy", "labels": "{}"},
+    ],
+    "raw.series_chunks": [
+        CHUNK,
+        {**CHUNK, "chunk_start_at": "2026-10-14 00:00+00", "last_at": "2026-10-14 12:00+00"},
+        # An engine that started an hour after its first sample, of a family that the day before did not have.
+        {**CHUNK, "series_id": 2, "first_value": 1792026000.0},
+        {**CHUNK, "series_id": 3, "chunk_start_at": "2026-10-14 00:00+00", "last_at": "2026-10-14 12:00+00"},
+        {**CHUNK, "series_id": 4, "source": "ahead"},
+    ],
+    "raw.refused_series": [{"series_id": 2, "source": "cluster", "metric": "started", "value": "1e18", "model": "m"}],
+    "fleet.sources": [{"source": "cluster", "interval_seconds": 60}],
+    "reference.metric_catalog": [
+        {"metric": "energy", "quantity": "energy", "kind": "counter"},
+        {"metric": "started", "quantity": "process_start", "kind": "gauge"},
+    ],
+    "marts.unmetered_devices": [{"date": DAY, "source": "cluster", "device_uuid": "GPU-1"}],
+    "marts.energy_ledger": [
+        {"date": DAY, "meter_scope": "board", "node": "n1", "meter": meter, "model": model, "energy_joules": 1e6}
+        for meter, model in (("GPU-1", "__unknown__"), ("GPU-2", "m"))
+    ],
+    "marts.token_ledger": [
+        {"date": DAY, "engine": "llm/a", "model": "m", "token_class": "output", "tokens": 5, "has_power": False},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def warehouse() -> Iterator[duckdb.DuckDBPyConnection]:
+    with closing(database.connect(":memory:")) as connection:
+        create_tables(connection)
+        connection.execute("create schema reference")
+        connection.execute("create table reference.metric_catalog (metric varchar, quantity varchar, kind varchar)")
+        connection.execute("create schema marts")
+        kinds = publications.columns()
+        for table in (table for table in ROWS if table.startswith("marts.")):
+            listed = ", ".join(f'"{column}" {kind}' for column, kind in kinds[table].items())
+            connection.execute(f"create table {table} ({listed})")
+        for table, rows in ROWS.items():
+            named = dict.fromkeys(column for row in rows for column in row)
+            given = pa.Table.from_pylist([{column: row.get(column) for column in named} for row in rows])
+            with database.registered(connection, given=given):
+                connection.execute(f"insert into {table} by name select * from given")
+        connection.execute(statements.read(alarms.__file__, "run_days"), {"run_id": "test"})
+        yield connection
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_branch_of_an_alarm_has_rows(warehouse: duckdb.DuckDBPyConnection, name: str) -> None:
+    query = statements.read(alarms.__file__, name)
+    parameters = {"run_id": "test"} if "$run_id" in query else None
+    assert without_rows(warehouse, query, parameters) == []
+
+
+def test_every_query_is_an_alarms() -> None:
+    assert sorted(alarm.name for alarm in alarms.ALARMS) == QUERIES

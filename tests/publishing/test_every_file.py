@@ -1,0 +1,45 @@
+"""Every file of the demo's publication, damaged one after the other: none costs a figure in any copy."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+
+from pipelines.fleet.publication_targets import ObjectStoreTarget
+from pipelines.publishing import object_store, publication, restoring
+from tests.books import Book, on
+from tests.publishing.damage import KINDS, damage, damaged_one_by_one, differing_files
+
+
+def test_no_file_of_the_demo_costs_a_figure(three_days: Book, tmp_path: Path) -> None:
+    """Each file once, in turn in each way. Then one of each table at once, between two runs, with a copy."""
+    reached = ObjectStoreTarget.model_construct(url=str(tmp_path / "store"), tables="parquet", keep_days=10)
+    book = three_days.copy(tmp_path, is_published=False)
+    targets = book.fleet.publication.model_copy(update={"object_store": reached})
+    fleet = book.fleet.model_copy(update={"publication": targets})
+    assert publication.publish(fleet, on("10-06"), on("10-09")) is not None
+    folder = (fleet.published / "latest").resolve()
+    count, lost = damaged_one_by_one(
+        folder, lambda n: [KINDS[n % len(KINDS)]], lambda: restoring.checked(fleet.published, folder)
+    )
+    print(f"{count} files damaged, {len(lost)} figures lost")
+    assert lost == []
+    assert count > 80
+
+    with closing(duckdb.connect(str(folder / "wattledger.duckdb"), read_only=True)) as reader:
+        tables = [f"{schema}.{table}" for schema, table in reader.execute(
+            "select schema_name, table_name from duckdb_tables() order by all").fetchall()]  # fmt: skip
+    for n, name in enumerate(tables):
+        place = folder / "parquet" / name.replace(".", "/")
+        dates = sorted(place.glob("*.parquet"))
+        damage(dates[0] if dates else place.with_suffix(".parquet"), KINDS[n % len(KINDS)])
+    # The next run books the last date alone.
+    assert publication.publish(fleet, on("10-08"), on("10-09")) is not None
+    assert differing_files((fleet.published / "latest").resolve()) == []
+    done = object_store.publish(fleet, reached)
+    assert done is not None
+    with closing(duckdb.connect(str(fleet.snapshot), read_only=True)) as reader:
+        rows = {name: reader.execute(f"select count(*) from {name}").fetchall()[0][0] for name in tables}
+    assert done.rows == {name: count for name, count in rows.items() if count}
