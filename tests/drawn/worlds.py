@@ -57,8 +57,8 @@ class Engine:
 
 @dataclass(frozen=True)
 class Holding:
-    """An engine (a key of the world's engines) holds a board, or a slice of it, from one moment to another. `pod` is the
-    pod in whose name it does: the engine's own, or a worker's."""
+    """An engine (a key of the world's engines) holds a board, or a slice of it, from one moment to another, in the name
+    of `pod`: the engine's own, or a worker's."""
 
     board: str
     engine: str
