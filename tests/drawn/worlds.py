@@ -1,7 +1,7 @@
 """Worlds: boards that draw watts and engines that compute tokens, and what is true of them per model.
 
 Add here what a cluster can be (a topology, an event of it). Truth follows from watts and tokens per second alone, never
-from a rule of the product. Keep out what exporters report of a world (`sightings`) and what a book says (`verdicts`).
+from a rule of the product. Keep out what exporters report of a world (`sightings`) and what a book has (`verdicts`).
 Seconds count from the first midnight.
 """
 
@@ -113,7 +113,7 @@ class World:
         return engine
 
     def hold(self, board: Board, engine: Engine, **more: object) -> None:
-        """The engine's own pod holds the board, unless `more` says otherwise."""
+        """The engine's own pod holds the board, unless `more` names another."""
         self.holdings.append(Holding(**{"board": board.uuid, "engine": engine.pod, "pod": engine.pod, **more}))
 
     def busy_spans(self) -> list[tuple[float, float]]:
