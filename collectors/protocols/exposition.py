@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -246,10 +247,16 @@ class ExpositionPage:
         self.problems = []
         rejects = Rejects(setting=None)
         text, is_openmetrics = self._fetch(rejects)
+        undecoded = replace(rejects, first=list(rejects.first))
         try:
             samples, self.unknown = parse_page(
                 text, rejects, self.families, is_openmetrics=is_openmetrics, most_series=self.limits.series
             )
+            if rejects.rows:
+                # A reason quotes the beginning of a line: the text is masked before it is cut.
+                masked = self._server.masked(text)
+                parse_page(masked, undecoded, self.families, is_openmetrics=is_openmetrics)
+                rejects.first = undecoded.first
             rejects.check(self.url)
         except ValueError as error:
             raise SourceError(self.url, None, self._server.masked(str(error))) from error
@@ -290,10 +297,10 @@ class ExpositionPage:
         body, kind = self._server.read(
             "", method="GET", kinds=PAGE_TYPES, expected="metrics; a login page or another server?"
         )
-        return _decoded(body, rejects), kind == "application/openmetrics-text"
+        return _decoded(body, rejects, self._server.masked), kind == "application/openmetrics-text"
 
 
-def _decoded(body: bytes, rejects: Rejects) -> str:
+def _decoded(body: bytes, rejects: Rejects, masked: Callable[[str], str]) -> str:
     """The page's text; a line that is not UTF-8 is a reject, and empty."""
     try:
         return body.decode()
@@ -303,7 +310,7 @@ def _decoded(body: bytes, rejects: Rejects) -> str:
         try:
             line.decode()
         except UnicodeDecodeError:
-            rejects.add(_opening(line.decode("utf-8", "replace")), "it is not UTF-8 text")
+            rejects.add(_opening(masked(line.decode("utf-8", "replace"))), "it is not UTF-8 text")
             lines[nth] = b""
     return b"\n".join(lines).decode()
 

@@ -32,7 +32,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Booked:
 
 def test_the_same_seed_draws_the_same_cells_and_300_have_every_label_and_metric() -> None:
     cells = drawn(SEED, CELLS)
-    assert cells == drawn(SEED, CELLS)
+    assert list(map(str, cells)) == list(map(str, drawn(SEED, CELLS)))
     assert len({str(cell.board).partition("=")[0].partition(":")[0] for cell in cells}) > 100
 
 

@@ -79,6 +79,21 @@ counted as (
 
 ),
 
+ranked as (
+
+    select
+        *,
+        row_number() over (
+            partition by benchmark, source, result_id, run_url, measured_on
+            order by
+                coalesce(total_tokens_per_second_per_gpu, {{ ratio('total_tokens_per_second', 'accelerators') }}) desc nulls last,
+                {{ ratio('output_tokens_per_second', 'accelerators') }} desc nulls last, {{ ratio('watts', 'accelerators') }} nulls last, result_number
+        ) as nth
+    from counted
+    where is_kept
+
+),
+
 final as (
 
     select
@@ -87,15 +102,9 @@ final as (
         result_id,
         {{ published | join(',\n        ') }},
         as_of,
-        cast(row_number() over (
-            partition by benchmark, source, result_id, run_url, measured_on
-            order by
-                coalesce(total_tokens_per_second_per_gpu, {{ ratio('total_tokens_per_second', 'accelerators') }}) desc nulls last,
-                {{ ratio('output_tokens_per_second', 'accelerators') }} desc nulls last, {{ ratio('watts', 'accelerators') }} nulls last, result_number
-        ) as integer) as repetition,
+        cast(nth as integer) as repetition,
         cast(copies as integer) as copies
-    from counted
-    where is_kept
+    from ranked
 
 )
 
