@@ -132,13 +132,14 @@ def asleep(path: str) -> None:
 
 def in_parts(path: str) -> str:
     for _ in range(5):
-        time.sleep(2)
+        time.sleep(4)
         step_deadline.progressed()
     return path
 
 
 def test_a_process_that_gets_on_is_not_late():
-    assert step_deadline.within(8, in_parts, "10 s in parts") == "10 s in parts"
+    """The first part has the start of the process before it: seconds, on a busy machine."""
+    assert step_deadline.within(16, in_parts, "20 s in parts") == "20 s in parts"
 
 
 def test_what_the_process_returns_logs_and_raises_arrives(caplog):
