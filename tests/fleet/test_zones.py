@@ -166,6 +166,7 @@ def test_the_factors_of_the_united_states_are_those_that_epa_published() -> None
     assert len(newest) == 28  # 27 subregions and the United States
 
 
+@pytest.mark.needs("validation-data")
 def test_every_subregion_has_epas_rate_in_grams_per_kwh() -> None:
     """A pound is 453.59237 g: 1 lb/MWh = 0.45359237 g/kWh."""
     with (validation_data() / "egrid2023" / "subregions.csv").open(newline="", encoding="utf-8") as lines:

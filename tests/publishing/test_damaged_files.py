@@ -24,6 +24,7 @@ from tests.publishing.damage import KINDS, damage, differing_files
 from tests.servers import Postgresql, s3_bucket
 from tests.tiny_marts import book, publish
 
+NEEDED_BY = {"server": ("postgresql",)}
 DSN = "WATTLEDGER_TEST_POSTGRESQL"
 FLEET = """
 fleet: tiny
