@@ -40,7 +40,7 @@ dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="flee
 test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
 	@$(BIN)/python -m pytest $(ARGS)
 
-drawn: $(READY)  ## odd files and labels of a fresh seed, read and booked beside healthy ones: SEED=1 repeats one; ARGS="--cells 1000"
+drawn: $(READY)  ## odd files, odd labels and worlds of a fresh seed, booked: SEED=1 repeats one; ARGS='--cells 0 --files 0 --worlds 200 --reduce'
 	@$(BIN)/python -m tests.drawn $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-spark: has-java $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"

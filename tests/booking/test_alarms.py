@@ -96,6 +96,11 @@ def test_a_family_that_vanished_is_named(tmp_path: Path) -> None:
     assert alarms == {"families_stay": [(f"cluster {INPUT}", date(2026, 10, 2), "vanished")]}
 
 
+def test_a_start_in_nanoseconds_is_no_clock_ahead(tmp_path: Path) -> None:
+    in_nanoseconds = [*HEALTHY[:2], (STARTED, ENGINE, ALL, 1.7e18, 0)]
+    assert "clocks_agree" not in found(book_of(tmp_path, in_nanoseconds))
+
+
 def test_samples_from_the_future_are_named(tmp_path: Path) -> None:
     alarms = found(book_of(tmp_path, HEALTHY, first=date(2099, 10, 1)))
     assert [what for what, *_ in alarms.pop("clocks_agree")] == ["cluster is stamped ahead of its landing"] * 2

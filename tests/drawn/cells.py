@@ -1,9 +1,12 @@
-"""Cells of a drawn fleet: a world and how it was seen, drawn from one seed; many of them share a booking."""
+"""Cells of a drawn fleet: a world and how it was seen, drawn from one seed; many of them share a booking.
+
+A cell has a site and names of its own, so that nothing of it is another's. Keep out what genes there are (`genes`).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,94 +17,89 @@ import pyarrow as pa
 import yaml
 
 from tests.books import Book, files_source, record
-from tests.drawn.sightings import ENERGY, WATTS, Sighting
-from tests.drawn.worlds import TOPOLOGIES, World
+from tests.drawn.genes import ORDINARY, SEEN, drawn_genes
+from tests.drawn.sightings import Sighting
+from tests.drawn.topologies import TOPOLOGIES
+from tests.drawn.worlds import World
 from tests.planted import DAY, moment
+
+# What `verdicts` and `flags` read.
+MARTS = (
+    "model_daily",
+    "fleet_daily",
+    "energy_ledger",
+    "token_ledger",
+    "series_daily",
+    "reconciliation_daily",
+    "token_reconciliation_daily",
+    "scrape_copies_daily",
+    "unmetered_devices",
+    "unreadable_values",
+)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A world, how it was seen, and the names of the genes that made it so."""
+    """A world, how it was seen, and the genes that made it so."""
 
+    seed: int
+    number: int
+    genes: Mapping[str, str]
     world: World
     sighting: Sighting
-    genes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """That all of the cell's names begin with."""
+        return self.world.name
+
+    def with_genes(self, number: int, **changed: str) -> Cell:
+        """The same cell under another number's name, with other values of these genes."""
+        return made(self.seed, self.number, {**self.genes, **changed}, name=f"c{number}")
+
+    def odd(self) -> str:
+        """The genes that are not ordinary."""
+        return ", ".join(value for name, value in self.genes.items() if value != ORDINARY[name]) or "ordinary"
 
     def __str__(self) -> str:
-        return f"{self.world.name} ({', '.join(self.genes)})"
+        return f"{self.name} ({self.odd()})"
 
 
-def drawn(seed: int, number: int, topology: str | None = None, event: str | None = None) -> Cell:
-    """Cell `number` of a seed: the same seed and number give the same cell. `topology` and `event` are drawn where they
-    are not given."""
-    random = Random(f"{seed}/{number}")
-    world = World(f"c{number}", random)
-    topology = topology or random.choice(sorted(TOPOLOGIES))
-    TOPOLOGIES[topology](world)
-    sighting = Sighting(
-        step_seconds=random.choice((15.0, 30.0, 60.0)),
-        reads=random.choice(((ENERGY, WATTS), (ENERGY,), (WATTS,))),
-        is_exported=random.random() < 0.5,
-        jobs=random.choice((("engines",), ("engines",), ("engines", "annotations"))),
-    )
-    event = event or random.choice(sorted(EVENTS))
-    EVENTS[event](sighting, random)
-    seen = (
-        f"every {sighting.step_seconds:g} s",
-        "+".join("counter" if one == ENERGY else "gauge" for one in sighting.reads),
-    )
-    return Cell(world, sighting, (topology, event, *seen, "exported" if sighting.is_exported else "own labels"))
+def drawn(seed: int, number: int, **stated: str) -> Cell:
+    """Cell `number` of a seed, always the same; with `stated` genes all else is equal."""
+    return made(seed, number, drawn_genes(seed, number, **stated))
 
 
-def _half(random: Random) -> float:
-    return 60.0 * random.randint(100, 140)
+def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") -> Cell:
+    """The cell of these genes; its rates and moments are those of the seed's cell of this number."""
+    world = World(name or f"c{number}", Random(f"{seed}/{number}"))
+    TOPOLOGIES[genes["topology"]](world)
+    sighting = Sighting()
+    for gene, values in SEEN.items():
+        values[genes[gene]](sighting, Random(f"{seed}/{number}/{gene} as seen"))
+    return Cell(seed, number, genes, world, sighting)
 
 
-def _nothing(sighting: Sighting, random: Random) -> None:
-    pass
-
-
-def _reset(sighting: Sighting, random: Random) -> None:
-    sighting.reset_at = _half(random)
-
-
-def _restart(sighting: Sighting, random: Random) -> None:
-    sighting.restart_at = _half(random)
-
-
-def _dark(sighting: Sighting, random: Random) -> None:
-    sighting.dark_from = _half(random)
-    sighting.faults.add("dark meter")
-
-
-def _only_utilised(sighting: Sighting, random: Random) -> None:
-    sighting.is_only_utilised = True
-    sighting.faults.add("no power of a board")
-
-
-def _engine_ends(sighting: Sighting, random: Random) -> None:
-    sighting.engine_ends_at = _half(random) + 30.0
-    sighting.faults.add("engine's samples end")
-
-
-EVENTS = {
-    "nothing": _nothing,
-    "counter reset": _reset,
-    "engine restart": _restart,
-    "dark meter": _dark,
-    "seen by utilisation alone": _only_utilised,
-    "engine's samples end": _engine_ends,
-}
-
-
-def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = ()) -> Book:
+def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS) -> Book:
     """Write what was seen of all cells, and their fleet file; nothing is landed."""
-    record(_table(cells), folder / "recorded" / "cluster")
+    for cell in cells:
+        record(_table(cell), folder / "recorded" / cell.name)
     stated = {
         "fleet": "drawn",
         "period": {"start": DAY, "end": DAY + timedelta(days=1)},
-        "sources": [files_source("cluster", "recorded/cluster/*.parquet")],
-        "sites": [{"name": "west", "zone": "US-CAL-CISO", "pue": 1.0, "tariff": [{"usd_per_kwh": 0.0}]}],
+        "sources": [
+            files_source(
+                cell.name,
+                f"recorded/{cell.name}/*.parquet",
+                site=f"{cell.name}-site",
+                interval_seconds=cell.sighting.stated_seconds or cell.sighting.step_seconds,
+            )
+            for cell in cells
+        ],
+        "sites": [
+            {"name": f"{cell.name}-site", "zone": "US-CAL-CISO", "pue": 1.0, "tariff": [{"usd_per_kwh": 0.0}]}
+            for cell in cells
+        ],
         "cost_rates": [
             {"device_type": name, "usd_per_gpu_hour": rate, "valid_from": DAY, "source": "drawn"}
             for name, rate in (("a100-sxm4-80gb", 1.0), ("h100-sxm5-80gb", 3.0))
@@ -111,21 +109,22 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = ()) -
     return Book.of(folder / "fleet.yaml", folder / "data", marts=marts)
 
 
-def _table(cells: Sequence[Cell]) -> pa.Table:
+def _table(cell: Cell) -> pa.Table:
     """Metric, labels (JSON), observed_at, value of all series."""
-    series = [one for cell in cells for one in cell.sighting.series(cell.world) if len(one[2])]
+    series = [one for one in cell.sighting.series(cell.world) if len(one[2])]
     counts = [len(at) for _, _, at, _ in series]
-    which = np.repeat(np.arange(len(series)), counts)
+    which = pa.array(np.repeat(np.arange(len(series)), counts), pa.int32())
     observed = np.concatenate([np.round((moment(0) + at) * 1e6) for _, _, at, _ in series]).astype("int64")
-    values = [moment(0) + value if metric == "process_start_time_seconds" else value for metric, _, _, value in series]
-    names = pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array([metric for metric, *_ in series]))
-    labels = pa.DictionaryArray.from_arrays(
-        pa.array(which, pa.int32()), pa.array([json.dumps(of) for _, of, *_ in series])
-    )
+    values = [
+        (moment(0) + value) * cell.sighting.start_unit if metric == "process_start_time_seconds" else value
+        for metric, _, _, value in series
+    ]
+    texts = ([metric for metric, *_ in series], [json.dumps(labels) for _, labels, *_ in series])
+    metrics, labels = (pa.DictionaryArray.from_arrays(which, pa.array(text)).cast(pa.string()) for text in texts)
     return pa.table(
         {
-            "metric": names.cast(pa.string()),
-            "labels": labels.cast(pa.string()),
+            "metric": metrics,
+            "labels": labels,
             "observed_at": pa.array(observed).view(pa.timestamp("us", "UTC")),
             "value": np.concatenate(values).astype(float),
         }

@@ -1,16 +1,18 @@
 """What exporters reported of a world: metrics, labels and samples, with all that goes wrong on the way.
 
-Add here how a world can be seen (an exporter, a relabelling, a silence, a reset). A sighting that hides something is a
-fault: the book may flag it in place of the truth. Keep out what is true (`worlds`).
+Add here how a world can be seen (a relabelling, a silence, a reset). A sighting that hides something is a fault: the
+book may flag it in place of the truth. Keep out what is true (`worlds`) and the names of metrics (`exporters`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 
+from tests.drawn.exporters import DCGM, OWN_POD, Exporter
 from tests.drawn.spans import Spans
 from tests.drawn.worlds import SPAN_SECONDS, Board, Engine, Holding, World
 
@@ -18,110 +20,175 @@ Array = np.ndarray
 # metric, labels, seconds after midnight, values
 Seen = tuple[str, dict[str, str], Array, Array]
 
-ENERGY, WATTS, UTIL = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL"
 ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-EXPORTER = {"namespace": "gpu-operator", "pod": "dcgm-exporter-x7k2q", "container": "nvidia-dcgm-exporter"}
+NODE_WATTS = "ipmi_dcmi_power_consumption_watts"
+HOST_WATTS = 250.0  # what a node draws beside its boards
 BOOT = -86_400.0
 
 
 @dataclass
 class Sighting:
-    """How a world is seen. The moments are seconds after midnight; NULL means that it does not happen."""
+    """How a world is seen. The moments are seconds after midnight; None means that it does not happen."""
 
     step_seconds: float = 60.0
-    reads: tuple[str, ...] = (ENERGY, WATTS)
-    is_exported: bool = False  # the scraper moved the workload's labels to exported_…
+    phase_seconds: float = 0.0  # of the scrapes, after whole steps
+    dropped_ratio: float = 0.0  # of the scrapes
+    stated_seconds: float | None = None  # of the source, where it is not the step
+    stalls_at: tuple[float, ...] = ()  # each for two and a half stated intervals
+    exporter: Exporter = DCGM
+    reads: tuple[str, ...] = ("counter", "gauge")
+    labels: str = "own"  # or `exported`, by the scraper; or `one own`: the last board alone has its own
+    is_of_two_clusters: bool = False  # behind one server; both name their jobs alike, and the second honors labels
     jobs: tuple[str, ...] = ("engines",)  # that scrape each engine
+    node_meter: str | None = None  # `placed` names its node, `unplaced` has an address that nothing knows
     reset_at: float | None = None  # a board's counter begins anew
-    restart_at: float | None = None  # an engine's counters begin anew
+    restarts_at: tuple[float, ...] = ()  # an engine's counters begin anew
     dark_from: float | None = None  # the last board's meter is silent
     is_only_utilised: bool = False  # the last board is seen by its utilisation alone
     engine_ends_at: float | None = None  # the engines' samples end, the boards' go on
-    faults: set[str] = field(default_factory=set)
+    start_unit: float = 1.0  # of the process start, in a second
+    is_faulty: bool = False  # a check may name it although each figure is right
+    hidden: set[str] = field(default_factory=set)  # the figures that nobody can know: they are right or flagged
+
+    def known_until(self, world: World) -> dict[str, float]:
+        """Engine -> until when its tokens and the power of all its boards are seen."""
+        last = list(world.boards)[-1]
+        ends = {}
+        for key in world.engines:
+            is_hidden = any(one.board == last and one.engine == key for one in world.holdings)
+            hidden = (self.dark_from, 0.0 if self.is_only_utilised else None) if is_hidden else ()
+            ends[key] = min(end for end in (self.engine_ends_at, *hidden, float(SPAN_SECONDS)) if end is not None)
+        return ends
 
     def series(self, world: World) -> Iterator[Seen]:
         """All that is reported of a world."""
         last = list(world.boards)[-1]
         for board in world.boards.values():
-            for one in self._labelled(world, board):
-                yield from self._board(world, board, one, is_last=board.uuid == last)
-        for engine in world.engines.values():
+            for held in self._holdings(world, board):
+                yield from self._board(world, board, held, is_last=board.uuid == last)
+        for key, engine in world.engines.items():
             for job in self.jobs:
-                yield from self._engine(world, engine, job)
+                yield from self._engine(world, key, engine, job)
+        if self.node_meter:
+            yield from self._nodes(world)
 
     # --- boards -------------------------------------------------------------------------------------------------------
 
-    def _labelled(self, world: World, board: Board) -> list[Holding | None]:
-        """The holdings of a board, each of which its series are labelled with while it lasts; None while it is free."""
-        return [one for one in world.holdings if one.board == board.uuid] or [None]
+    def _holdings(self, world: World, board: Board) -> list[Holding | tuple[float, float]]:
+        """The holdings of a board in order, each of which its series are labelled with while it lasts, and between them
+        the times [from, to) in which nothing holds it."""
+        held = sorted((one for one in world.holdings if one.board == board.uuid), key=lambda one: one.start)
+        found: list[Holding | tuple[float, float]] = []
+        at = 0.0
+        for one in held:
+            if one.start > at:
+                found.append((at, one.start))
+            found.append(one)
+            at = max(at, one.end)
+        return [*found, (at, float(SPAN_SECONDS))] if at < SPAN_SECONDS else found
 
-    def _board(self, world: World, board: Board, held: Holding | None, *, is_last: bool) -> Iterator[Seen]:
-        start, end = (held.start, held.end) if held else (0.0, float(SPAN_SECONDS))
-        at = self._moments(start, end)
-        labels = self._board_labels(world, board, held)
-        watts = world.watts(board)
-        busy = self._busy(world, board, held)
+    def _board(
+        self, world: World, board: Board, held: Holding | tuple[float, float], *, is_last: bool
+    ) -> Iterator[Seen]:
+        start, end = (held.start, held.end) if isinstance(held, Holding) else held
+        at = self._moments(start, end, f"{board.uuid}")
         if is_last and self.dark_from is not None:
             at = at[at < self.dark_from]
-        reads = (UTIL,) if is_last and self.is_only_utilised else (*self.reads, UTIL)
-        for metric in reads:
-            if metric == ENERGY:
-                yield ENERGY, labels, at, 1000 * self._counted(watts, at, self.reset_at, start=5e4)
-            elif metric == WATTS:
-                yield WATTS, labels, at, watts.rate(at)
-            else:
-                yield UTIL, labels, at, 80.0 * (busy.rate(at) > 0)
-        if held and held.slice_id is not None:
+        holder = held if isinstance(held, Holding) else None
+        labels = self._board_labels(world, board, holder, is_last=is_last)
+        watts = world.watts(board)
+        busy = Spans.of((first, last, 1.0) for first, last in (world.engines[holder.engine].busy() if holder else []))
+        reads = () if is_last and self.is_only_utilised else self.reads
+        if "counter" in reads:
+            counted = self._counted(watts, at, () if self.reset_at is None else (self.reset_at,), start=5e4)
+            yield self.exporter.energy, labels, at, self.exporter.units_per_joule * counted
+        if "gauge" in reads:
+            yield self.exporter.watts, labels, at, watts.rate(at)
+        yield self.exporter.activity, labels, at, self.exporter.units_at_work * (busy.rate(at) > 0)
+        if holder and holder.slice_id is not None:
             yield ACTIVE, labels, at, 0.9 * (busy.rate(at) > 0)
 
-    def _busy(self, world: World, board: Board, held: Holding | None) -> Spans:
-        holders = [held] if held else []
-        return Spans.of((first, last, 1.0) for one in holders for first, last in world.engines[one.engine].busy())
-
-    def _board_labels(self, world: World, board: Board, held: Holding | None) -> dict[str, str]:
-        labels = {
-            "UUID": board.uuid,
-            "Hostname": board.node,
-            "modelName": board.device_type,
-            "job": f"gpus-{world.name}",
-        }
+    def _board_labels(self, world: World, board: Board, held: Holding | None, *, is_last: bool) -> dict[str, str]:
+        labels = {**self.exporter.labels(board), "job": "gpus"}
+        style = self.labels
+        if self.is_of_two_clusters:
+            labels["cluster"] = self._cluster(world, held.engine if held else next(iter(world.engines)))
+            style = {"k8s-0": "exported", "k8s-1": "own"}[labels["cluster"]]
         workload = {"namespace": "llm", "pod": held.pod, "container": "engine"} if held else {}
-        if self.is_exported:
-            labels |= {**EXPORTER, **{f"exported_{name}": value for name, value in workload.items()}}
+        if style == "exported" or (style == "one own" and not is_last):
+            labels |= {**OWN_POD, **{f"exported_{name}": value for name, value in workload.items()}}
         else:
             labels |= workload
         if held and held.slice_id is not None:
             labels |= {"GPU_I_ID": held.slice_id, "GPU_I_PROFILE": str(held.profile)}
         return labels
 
+    def _nodes(self, world: World) -> Iterator[Seen]:
+        nodes = {board.node for board in world.boards.values()}
+        for number, node in enumerate(sorted(nodes)):
+            at = self._moments(0.0, SPAN_SECONDS, f"bmc {node}")
+            boards = (world.watts(board).rate(at) for board in world.boards.values() if board.node == node)
+            named = {"node": node} if self.node_meter == "placed" else {"instance": f"bmc-{world.name}-{number}:9290"}
+            yield NODE_WATTS, {"job": f"ipmi-{world.name}", **named}, at, sum(boards, np.full(len(at), HOST_WATTS))
+
     # --- engines ------------------------------------------------------------------------------------------------------
 
-    def _engine(self, world: World, engine: Engine, job: str) -> Iterator[Seen]:
+    def _engine(self, world: World, key: str, engine: Engine, job: str) -> Iterator[Seen]:
         start, end = engine.alive
-        at = self._moments(start, end if self.engine_ends_at is None else min(end, self.engine_ends_at))
-        labels = {"model_name": engine.model, "engine": "0", "namespace": "llm", "pod": engine.pod.split(" ")[0]}
-        labels |= {"container": "engine", "job": f"{job}-{world.name}", "instance": f"{labels['pod']}:8000"}
+        if self.engine_ends_at is not None:
+            end = min(end, self.engine_ends_at)
+        at = self._moments(start, end, f"{job} {key}")
+        labels = {"model_name": engine.model, "engine": "0", "namespace": "llm", "pod": engine.pod}
+        labels |= {"container": "engine", "job": f"{job}-{world.name}", "instance": f"{engine.pod}:8000"}
+        if self.is_of_two_clusters:
+            labels["cluster"] = self._cluster(world, key)
         for metric, tokens in (
             ("vllm:prompt_tokens_total", engine.prompt),
             ("vllm:generation_tokens_total", engine.output),
         ):
-            yield metric, labels, at, self._counted(tokens, at, self.restart_at)
-        computed = engine.prompt + engine.handed.times(-1.0)
-        for source, tokens in (("local_compute", computed), ("external_kv_transfer", engine.handed)):
+            yield metric, labels, at, self._counted(tokens, at, self.restarts_at, start=self._first_value(engine))
+        moved = engine.handed + engine.stored
+        computed = engine.prompt + moved.times(-1.0)
+        for source, tokens in (("local_compute", computed), ("external_kv_transfer", moved)):
             if tokens.total() > 0:
-                counted = self._counted(tokens, at, self.restart_at)
+                counted = self._counted(tokens, at, self.restarts_at, start=self._first_value(engine))
                 yield "vllm:prompt_tokens_by_source_total", {**labels, "source": source}, at, counted
         running = Spans.of((first, last, 1.0) for first, last in engine.busy())
         yield "vllm:num_requests_running", labels, at, 4.0 * (running.rate(at) > 0)
-        began = np.where(at >= (self.restart_at or SPAN_SECONDS), self.restart_at or 0.0, BOOT)
+        began = np.full(len(at), start if start > 0 else BOOT)
+        for restart in self.restarts_at:
+            began = np.where((at >= restart) & (restart > start), restart, began)
         yield "process_start_time_seconds", labels, at, began
 
-    def _moments(self, start: float, end: float) -> Array:
-        return np.arange(np.ceil(start / self.step_seconds), end // self.step_seconds + 1) * self.step_seconds
+    def _cluster(self, world: World, key: str) -> str:
+        """The first pod is in one cluster, the others in the other; all boards of an engine are in its own."""
+        pods = [engine.pod for engine in world.engines.values()]
+        return "k8s-0" if world.engines[key].pod == pods[0] else "k8s-1"
 
-    def _counted(self, spans: Spans, at: Array, reset_at: float | None, *, start: float = 1e3) -> Array:
-        """A counter that was at `start` at midnight, and begins anew with 0 at `reset_at`."""
-        counted = start + spans.amount(at)
-        if reset_at is None:
-            return counted
-        return np.where(at >= reset_at, counted - start - spans.amount(np.array([reset_at])), counted)
+    def _first_value(self, engine: Engine) -> float:
+        """A process that began within the day counts from 0."""
+        return 0.0 if engine.alive[0] > 0 else 1e3
+
+    # --- samples ------------------------------------------------------------------------------------------------------
+
+    def _moments(self, start: float, end: float, target: str) -> Array:
+        """The scrapes of a target in [start, end), at the cell's end too, without those that were dropped."""
+        first = np.ceil((start - self.phase_seconds) / self.step_seconds)
+        numbers = np.arange(
+            first, (end - self.phase_seconds) / self.step_seconds + (1e-6 if end == SPAN_SECONDS else 0)
+        )
+        if self.dropped_ratio:
+            dropped = Random(f"{target}/{self.phase_seconds}/{self.dropped_ratio}")
+            numbers = numbers[[dropped.random() >= self.dropped_ratio for _ in numbers]]
+        at = numbers * self.step_seconds + self.phase_seconds
+        for stall in self.stalls_at:
+            at = at[(at < stall) | (at >= stall + 2.5 * (self.stated_seconds or self.step_seconds))]
+        return at
+
+    def _counted(self, spans: Spans, at: Array, resets_at: tuple[float, ...], *, start: float) -> Array:
+        """A counter that was at `start` at midnight, and begins anew with 0 at each of `resets_at`."""
+        amount = spans.amount(at)
+        counted = start + amount
+        for reset_at in resets_at:
+            counted = np.where(at >= reset_at, amount - spans.amount(np.array([reset_at])), counted)
+        return counted

@@ -1,12 +1,13 @@
 """Worlds: boards that draw watts and engines that compute tokens, and what is true of them per model.
 
-Add here what a cluster can be (a topology, an event of it). Truth follows from watts and tokens per second alone, never
-from a rule of the product. Keep out what exporters report of a world (`sightings`) and what a book has (`verdicts`).
-Seconds count from the first midnight.
+Add here what a board or an engine does. Truth follows from watts and tokens per second alone, never from a rule of the
+product. Keep out which boards and engines a cluster has (`topologies`), what exporters report of it (`sightings`), and
+what a book has (`verdicts`). Seconds count from the first midnight.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
@@ -34,7 +35,8 @@ class Board:
 class Engine:
     """A serving process: its pod, its model, and tokens per second over time.
 
-    `prompt` is what it was given; of that, `handed` came computed from another engine.
+    `prompt` is what it was given; of that, `handed` came computed from another engine, and `stored` from a store that
+    an earlier request filled.
     """
 
     pod: str
@@ -42,7 +44,18 @@ class Engine:
     output: Spans
     prompt: Spans
     handed: Spans = field(default_factory=Spans)
+    stored: Spans = field(default_factory=Spans)
     alive: tuple[float, float] = (0.0, SPAN_SECONDS)
+
+    def during(self, start: float, end: float, later_model: str = "") -> Engine:
+        """This process from one moment to another; with `later_model`, of a model named so."""
+        return replace(
+            self,
+            model=f"{later_model}-later" if later_model else self.model,
+            output=self.output.within(start, end),
+            prompt=self.prompt.within(start, end),
+            alive=(start, end),
+        )
 
     def busy(self) -> list[tuple[float, float]]:
         """When it computes, as [from, to), sorted and without overlaps."""
@@ -68,6 +81,7 @@ class Holding:
     slice_id: str | None = None
     profile: str | None = None
     weight: float = 1.0  # of the board's capacity and idle watts
+    compute: float = 1.0  # of the board's compute units
 
 
 @dataclass(frozen=True)
@@ -80,9 +94,9 @@ class Truth:
     gpu_hours_usd: float
 
     @property
-    def joules_per_output_token(self) -> float:
-        """Over all its boards and tokens."""
-        return self.joules / self.output_tokens
+    def joules_per_output_token(self) -> float | None:
+        """Over all its boards and tokens; None without a token."""
+        return self.joules / self.output_tokens if self.output_tokens else None
 
 
 @dataclass
@@ -103,12 +117,14 @@ class World:
         self.boards[board.uuid] = board
         return board
 
-    def add_engine(self, pod: str = "0", model: str = "m", *, share: float = 1.0) -> Engine:
-        """An engine that is busy in a few spans of whole minutes."""
-        busy = self.busy_spans()
-        rate = self.random.choice((5.0, 20.0, 80.0)) * share
+    def add_engine(
+        self, pod: str = "0", model: str = "m", *, alive: tuple[float, float] = (0.0, SPAN_SECONDS)
+    ) -> Engine:
+        """An engine that is busy in a few spans of whole minutes; one that lives shorter works all its life."""
+        busy = self.busy_spans() if alive == (0.0, SPAN_SECONDS) else [(alive[0] + 300.0, alive[1] - 300.0)]
+        rate = self.random.choice((5.0, 20.0, 80.0))
         output = Spans.of((first, last, rate) for first, last in busy)
-        engine = Engine(f"{self.name}-{pod}", f"{self.name}-{model}", output, output.times(3.0))
+        engine = Engine(f"{self.name}-{pod}", f"{self.name}-{model}", output, output.times(3.0), alive=alive)
         self.engines[engine.pod] = engine
         return engine
 
@@ -133,22 +149,28 @@ class World:
         """What the board draws."""
         return sum((self._dynamic(board, one) for one in self._of(board)), self._floor(board))
 
-    def truths(self) -> dict[str, Truth]:
-        """Model -> what is true of it."""
+    def joules(self) -> float:
+        """What all boards draw while the world lasts."""
+        return sum(self.watts(board).total() for board in self.boards.values())
+
+    def truths(self, known_until: Mapping[str, float] | None = None) -> dict[str, Truth]:
+        """Model -> what is true of it, over the time of each of its engines that begins `known_until`."""
         found: dict[str, Truth] = {}
         for key, engine in self.engines.items():
-            held = [one for one in self.holdings if one.engine == key]
+            until = known_until[key] if known_until else SPAN_SECONDS
+            held = [one for one in self.holdings if one.engine == key and one.start < until]
             joules, dollars = 0.0, 0.0
             for one in held:
-                board = self.boards[one.board]
-                loaded = Spans.of([(one.start, one.end, board.parked_watts)])
-                joules += loaded.times(one.weight).total() + self._dynamic(board, one).total()
-                dollars += (one.end - one.start) / 3600 * USD_PER_GPU_HOUR[board.device_type] * one.weight
+                board, end = self.boards[one.board], min(one.end, until)
+                loaded = Spans.of([(one.start, end, board.parked_watts * one.weight)])
+                joules += loaded.total() + self._dynamic(board, one).within(0, until).total()
+                dollars += (end - one.start) / 3600 * USD_PER_GPU_HOUR[board.device_type] * one.weight
             before = found.get(engine.model, Truth(0.0, 0.0, 0.0, 0.0))
+            tokens = [spans.within(0, until).total() for spans in (engine.output, engine.prompt, engine.handed)]
             found[engine.model] = Truth(
                 before.joules + joules,
-                before.output_tokens + engine.output.total(),
-                before.prompt_tokens + engine.prompt.total() - engine.handed.total(),
+                before.output_tokens + tokens[0],
+                before.prompt_tokens + tokens[1] - tokens[2],
                 before.gpu_hours_usd + dollars,
             )
         return found
@@ -167,109 +189,6 @@ class World:
 
     def _dynamic(self, board: Board, held: Holding) -> Spans:
         """What the work of one holder draws over the parked watts."""
-        sharers = sum(1 for one in self._of(board) if one.slice_id is not None) or 1
-        more = (board.busy_watts - board.parked_watts) / sharers
+        more = (board.busy_watts - board.parked_watts) * held.compute
         busy = self.engines[held.engine].busy()
         return Spans.of((max(first, held.start), min(last, held.end), more) for first, last in busy)
-
-
-# --- topologies: genes, of which each world has one -------------------------------------------------------------------
-
-
-def single(world: World) -> None:
-    """One engine on one board."""
-    world.hold(world.add_board(0), world.add_engine())
-
-
-def tensor_parallel(world: World) -> None:
-    """One engine on two boards of a node."""
-    engine = world.add_engine()
-    for number in range(2):
-        world.hold(world.add_board(number), engine)
-
-
-def replicas(world: World) -> None:
-    """Two engines of one model."""
-    for number in range(2):
-        world.hold(world.add_board(number), world.add_engine(str(number)))
-
-
-def two_models_of_a_node(world: World) -> None:
-    """Two engines of two models on two boards of a node, and a free board."""
-    for number in range(2):
-        world.hold(world.add_board(number), world.add_engine(str(number), f"m{number}"))
-    world.add_board(2)
-
-
-def mixed_boards(world: World) -> None:
-    """One engine on two kinds of board, at 1 and 3 USD an hour."""
-    engine = world.add_engine()
-    world.hold(world.add_board(0), engine)
-    world.hold(world.add_board(1, device_type=H100, busy_watts=500.0, parked_watts=120.0, free_watts=80.0), engine)
-
-
-def leader_and_worker(world: World) -> None:
-    """One engine over two nodes: the worker's pod holds the second board and has no metrics."""
-    engine = world.add_engine()
-    world.hold(world.add_board(0), engine)
-    world.hold(world.add_board(1, node=1), engine, pod=f"{engine.pod}-1")
-
-
-def prefill_and_decode(world: World) -> None:
-    """Two pools of one model; each prompt is computed in the first and handed to the second."""
-    decode = world.add_engine("decode-0")
-    world.engines[decode.pod] = replace(decode, handed=decode.prompt)
-    # One token of each answer is written by the prefill engine; requests have 100 tokens of output.
-    first_tokens = decode.output.times(0.01)
-    prefill = Engine(f"{world.name}-prefill-0", decode.model, first_tokens, decode.prompt)
-    world.engines[prefill.pod] = prefill
-    world.hold(world.add_board(0), prefill)
-    world.hold(world.add_board(1), world.engines[decode.pod])
-
-
-def one_slice_of_seven(world: World) -> None:
-    """A board in seven `1g` slices, of which one is held."""
-    world.hold(world.add_board(0), world.add_engine(), slice_id="1", profile="1g.10gb", weight=1 / 7)
-
-
-def two_slices(world: World) -> None:
-    """A board in a `4g` and a `3g` slice, each with a model of its own."""
-    board = world.add_board(0)
-    for number, (profile, weight) in enumerate((("4g.40gb", 4 / 7), ("3g.40gb", 3 / 7))):
-        engine = world.add_engine(str(number), f"m{number}")
-        world.hold(board, engine, slice_id=str(number + 1), profile=profile, weight=weight)
-
-
-def swapped_model(world: World) -> None:
-    """A pod serves one model, and from the middle of its time another."""
-    middle = SPAN_SECONDS / 2
-    engine = world.add_engine()
-    board = world.add_board(0)
-    later = replace(engine, pod=engine.pod, model=f"{world.name}-later")
-    first = replace(engine, output=engine.output.within(0, middle), prompt=engine.prompt.within(0, middle))
-    second = replace(
-        later,
-        output=engine.output.within(middle, SPAN_SECONDS),
-        prompt=engine.prompt.within(middle, SPAN_SECONDS),
-        alive=(middle, SPAN_SECONDS),
-    )
-    world.engines = {engine.pod: replace(first, alive=(0, middle)), f"{engine.pod} later": second}
-    world.hold(board, engine, end=middle)
-    world.holdings.append(Holding(board.uuid, f"{engine.pod} later", engine.pod, start=middle))
-
-
-TOPOLOGIES = {
-    gene.__name__: gene
-    for gene in (
-        single,
-        tensor_parallel,
-        replicas,
-        two_models_of_a_node,
-        mixed_boards,
-        leader_and_worker,
-        prefill_and_decode,
-        one_slice_of_seven,
-        two_slices,
-        swapped_model,
-    )
-}

@@ -14,6 +14,7 @@ starts as (
     join raw.series as series on series.series_id = chunks.series_id
     where series.metric in (select metric from reference.metric_catalog where quantity = 'process_start')
         and chunks.first_value > epoch(chunks.first_at) + 60
+        and chunks.first_value < 4102444800  -- from 2100 on: another unit than seconds, or in marts.unreadable_values
 )
 select what, date, ahead from (select * from future union all select * from starts)
 join run_days using (date) order by all
