@@ -27,7 +27,7 @@ class Exporter:
     device_type: str
 
     def labels(self, board: Board) -> dict[str, str]:
-        """What says which board it is."""
+        """What names the board."""
         return {self.uuid: board.uuid, self.node: board.node, self.device_type: board.device_type}
 
 

@@ -48,7 +48,7 @@ class Sighting:
     engine_ends_at: float | None = None  # the engines' samples end, the boards' go on
     start_unit: float = 1.0  # of the process start, in a second
     is_faulty: bool = False  # a check may name it although each figure is right
-    hidden: set[str] = field(default_factory=set)  # the figures that nobody can know: they are right or flagged
+    hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
 
     def known_until(self, world: World) -> dict[str, float]:
         """Engine -> until when its tokens and the power of all its boards are seen."""

@@ -96,7 +96,7 @@ def _wrong(cell: Cell, of_models: Mapping[str, list], of_sites: Mapping[str, flo
             allowed = tolerance * SPAN_SECONDS / lives
             if name == "J per output token":
                 allowed += UNMATCHED_SECONDS / lives
-                # A ratio over fewer tokens than could be known: its row says so (matched_output_tokens).
+                # A ratio over fewer tokens than could be known: its row shows it (matched_output_tokens).
                 if matched_tokens and matched_tokens < MATCHED_RATIO * known[model].output_tokens:
                     continue
             if not _is_near(found, is_true, allowed):
