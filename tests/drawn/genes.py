@@ -1,8 +1,8 @@
 """Genes: the named properties that a seed sets in each cell, and how each changes what is seen of its world.
 
 Add here a property with its values; the first is the ordinary one. Each is drawn by itself, so that setting one leaves
-all others as they were. A gene that hides something names the figures that cannot be known then. Keep out what it does to
-samples (`sightings`) and the shapes of clusters (`topologies`).
+all others as they were. A gene that hides something names the figures that cannot be known then. Keep out what it does
+to samples (`sightings`) and the shapes of clusters (`topologies`).
 """
 
 from __future__ import annotations
