@@ -260,7 +260,7 @@ final as (
         purposes.meter,
         purposes.meter_scope,
         purposes.node,
-        purposes.typical_interval_seconds,
+        purposes.sampling_interval_seconds,
         purposes.needs_every_sample,
         meter_attributes.device_uuid,
         meter_attributes.device_type,
