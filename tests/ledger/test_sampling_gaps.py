@@ -1,4 +1,4 @@
-"""How long a gauge may be silent before its energy is unknown: in the book, its balance, the series' own totals and windows.
+"""How long a gauge may be silent before its energy is unknown: in book, balance, series and windows.
 
 Three of the larger of the measured and the stated interval, at least 15 s. One fleet; every meter is constant, so that
 its joules are watts × the seconds that are covered.
@@ -80,7 +80,8 @@ def test_a_silence_of_three_intervals_is_filled_and_a_longer_one_is_not(
     book: Book, uuid: str, joules: float, seconds: float
 ) -> None:
     assert book.query(
-        "select sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger where device_uuid = ?",
+        "select sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger"
+        " where device_uuid = ?",
         [uuid],
     ) == [(joules, seconds)]
     assert book.query("select sum(metered_joules)::double from marts.reconciliation_daily where meter = ?", [uuid]) == [
