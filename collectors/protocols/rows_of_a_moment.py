@@ -1,4 +1,4 @@
-"""Rows of a file that have one time: what tells them apart, or why nothing does.
+"""Rows of a file that have one time: which label keeps them apart, or that none does.
 
 Add here how rows of one moment are recognised and numbered. Keep out what their columns mean (`mapped_files`).
 """
@@ -115,7 +115,7 @@ def whole_moments(
 
 
 def missing_identity(present: Sequence[str], mapped: Iterable[str]) -> str:
-    """What to do about rows that nothing tells apart, given the file's columns and those that are mapped."""
+    """What to do about rows with equal labels, given the file's columns and those that are mapped."""
     used = {column.strip() for column in mapped}
     bare = {column.strip().lower(): column.strip() for column in present if column.strip() not in used}
     column = next((bare[name] for name in IDENTITIES if name in bare), None)

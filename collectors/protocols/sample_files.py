@@ -30,8 +30,8 @@ class FilesCollector:
 
     Rows without a time, with a wrong number of fields or with labels that are no JSON are also counted in
     `register.rejects`, and so is a file that breaks off (what came before is kept) or that does not hold what its
-    mapping states: no such column, no time in any row, text in every cell of a column of values, rows of one time that
-    no label tells apart. SourceError where more
+    mapping states: no such column, no time in any row, text in every cell of a column of values, several rows of
+    one time with equal labels. SourceError where more
     than `bad_rows_ratio` of the rows, or every file, is refused, and where no metric is of the catalogue.
     """
 

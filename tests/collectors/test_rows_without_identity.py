@@ -1,4 +1,4 @@
-"""Rows of one time in a file: boards that a label tells apart, that only their order does, or that nothing does."""
+"""Rows of one time in a file: boards with a label each, with an order alone, or with neither."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_refusal_names_the_column_that_is_not_mapped(tmp_path: Path, column:
         read(tmp_path / "smi.csv", text)
 
 
-def test_a_label_that_tells_them_apart_is_enough(tmp_path: Path) -> None:
+def test_a_label_of_each_board_is_enough(tmp_path: Path) -> None:
     text = "timestamp, uuid, power.draw [W], utilization.gpu [%]\n" + "".join(
         f"2026/10/01 00:00:0{second}, GPU-{name}, {watts} W, 0 %\n"
         for second in (0, 1)
@@ -97,7 +97,7 @@ def test_a_label_that_tells_them_apart_is_enough(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_boards_are_numbered_by_their_order(tmp_path: Path) -> None:
-    # At 1 s both draw the same; their order still tells them apart.
+    # At 1 s both draw the same; they are still two boards.
     found, register = read(tmp_path / "smi.csv", log(("118", "119"), ("120", "120"), ("121", "122")), rows_are="boards")
     assert watts_of(found) == {
         '{"index":"0","node":"n1"}': [(0, 118.0), (1, 120.0), (2, 121.0)],
