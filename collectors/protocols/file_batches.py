@@ -60,7 +60,8 @@ def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
         opening = text.read(HEADER_BYTES).decode("utf-8-sig", "replace")
     if not opening and text.damage is not None:
         raise SourceError(path, None, f"cannot be read: {text.damage}")
-    file.columns = _found_columns(file, _header(path, opening))
+    file.present = _header(path, opening)
+    file.columns = _found_columns(file, file.present)
 
     def skip(row: pa_csv.InvalidRow) -> str:
         got = f"{cells.shown(row.text)} has {row.actual_columns} fields, expected {row.expected_columns}"
@@ -122,6 +123,7 @@ def _parquet_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     path, mapping = file.path, file.mapping
     with pq.ParquetFile(path) as opened:
         metadata, schema = opened.metadata, opened.schema_arrow
+    file.present = schema.names
     missing = [column for column in mapping.columns if schema.names.count(column) != 1]
     if missing:
         raise SourceError(path, None, f"no column {missing[0]!r}; there are {', '.join(map(repr, schema.names))}"[:500])

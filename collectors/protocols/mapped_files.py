@@ -6,8 +6,9 @@ Add here what a row of a file may mean. Keep out how a file is opened (`file_bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import orjson
@@ -15,11 +16,13 @@ import pyarrow as pa
 
 from collectors import cells
 from collectors.cells import NO_TIME
+from collectors.protocols.rows_of_a_moment import MOST_BOARDS, Moments, missing_identity
 from collectors.rows import SHOWN_ROWS
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister
 
-Key = tuple[str | None, ...]  # the cells of one row in the text columns
+Key = tuple[str | None, ...]  # the cells of one row in the text columns, and its place among `rows_are`
+INDEX = "index"
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class FileMapping:
 
     `path` is a .csv, .csv.gz or .parquet file, or a glob of such. `time` is a timestamp, ISO text (without an offset
     it is UTC), or a number of `time_unit` since the epoch. `labels` maps label name to column; `labels_json` names a
-    column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps metric to column.
+    column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps metric to column. `rows_are`
+    boards: the rows of one time and equal labels are the boards of a host in order, and get the label `index`.
     """
 
     path: str
@@ -40,12 +44,15 @@ class FileMapping:
     metric: str | None = None
     labels_json: str | None = None
     value: str | None = None
+    rows_are: Literal["boards"] | None = None
 
     def __post_init__(self) -> None:
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
             raise ValueError(f"{self.path}: a file maps either values, or metric and value")
         if self.time_unit not in (None, *cells.US_PER):
             raise ValueError(f"{self.path}: time_unit is one of {', '.join(cells.US_PER)}, got {self.time_unit!r}")
+        if self.rows_are and INDEX in {*self.labels, *self.constant_labels}:
+            raise ValueError(f"{self.path}: rows_are numbers the rows under the label {INDEX!r}, which labels map too")
 
     @property
     def text_columns(self) -> list[str]:
@@ -88,6 +95,10 @@ class MappedFile:
         self.has_unknown_metric = False
         # Column of the mapping -> the file's own name of it.
         self.columns: dict[str, str] = {}
+        # Every column that the file has, mapped or not.
+        self.present: Sequence[str] = ()
+        # Labels -> how many boards have them, by the first rows that do.
+        self._boards: dict[Key, int] = {}
         self._families = families
         self._unknown = unknown
         self._ids: dict[tuple[str, Key], int | None] = {}
@@ -102,17 +113,22 @@ class MappedFile:
     def batches(self, rows: pa.RecordBatch, times_us: np.ndarray) -> Iterator[Batch]:
         """The samples of some rows, of which `times_us` has the times."""
         mapping = self.mapping
+        is_whole = self._whole_moments(rows, times_us) if mapping.rows_are else None
         self._look_for_numbers(rows)
         is_timed = times_us != NO_TIME
         self._reject_untimed(rows.column(mapping.time), is_timed)
         placed_us = times_us if is_timed.all() else self._placed(times_us, is_timed)
         self._last_us = int(placed_us[-1])
         is_inside = (placed_us >= self.window.start_us) & (placed_us < self.window.end_us)
+        if is_whole is not None:
+            is_inside &= is_whole
         if not is_inside.any():
             return
         if not is_inside.all():
             rows, times_us, is_timed = rows.filter(pa.array(is_inside)), times_us[is_inside], is_timed[is_inside]
         codes, keys = cells.distinct(rows, mapping.text_columns)
+        if mapping.rows_are:
+            codes, keys = _numbered(codes, keys, times_us)
         if mapping.metric and mapping.value:
             at = mapping.text_columns.index(mapping.metric)
             yield from self._samples(rows, mapping.value, codes, [(key[at] or "", key) for key in keys], times_us)
@@ -121,13 +137,53 @@ class MappedFile:
                 yield from self._samples(rows, column, codes, [(metric, key) for key in keys], times_us)
         unreadable = [code for code, key in enumerate(keys) if key in self._unreadable]
         if unreadable and mapping.labels_json:
-            key = dict(zip(mapping.text_columns, keys[unreadable[0]], strict=True))
+            key = dict(zip(mapping.text_columns, keys[unreadable[0]], strict=False))
             first = (
                 f"column {mapping.labels_json!r} holds {cells.shown(key[mapping.labels_json])}, expected a JSON object"
             )
             rejected = int(np.isin(codes, unreadable).sum())
             self.register.rejects.add(self.path, first, rejected)
             self.register.rejects.read -= rejected
+
+    def look_for_identity(self, rows: pa.RecordBatch, times_us: np.ndarray) -> None:
+        """SourceError where the rows of one time have equal labels and other values, in most of these first rows of the
+        file: they are of several boards, or engines, and no sample could be booked for the right one. Likewise where
+        more rows have one time than a host has boards."""
+        mapping = self.mapping
+        if self._rows:
+            return
+        codes, _ = cells.distinct(rows, mapping.text_columns)
+        moments = Moments.of(codes, times_us)
+        most = int(moments.lengths.max())
+        if mapping.rows_are and most > MOST_BOARDS:
+            reason = f"{most:,} rows have one time, expected at most {MOST_BOARDS:,} boards (rows_are: boards)"
+            raise SourceError(self.path, None, f"{reason}. Is column {mapping.time!r} exact to the second?")
+        if mapping.rows_are or most == 1:
+            return
+        values = (cells.numbers(rows.column(column), self._unit(column))[0] for column in mapping.value_columns)
+        first = moments.first_indistinct(values)
+        if first is None:
+            return
+        held, length = cells.shown(cells.cell(rows.column(mapping.time), first)), moments.lengths_of_rows()[first]
+        what = f"{length} rows have the time {held} and the same labels"
+        raise SourceError(self.path, None, f"{what}, expected one. {missing_identity(self.present, mapping.columns)}")
+
+    def _whole_moments(self, rows: pa.RecordBatch, times_us: np.ndarray) -> np.ndarray:
+        """Which rows (n,) are of moments with as many rows as there are boards. Of others it is not known which board
+        is missing: they are rejects."""
+        codes, keys = cells.distinct(rows, self.mapping.text_columns)
+        moments = Moments.of(codes, times_us)
+        for code, length in moments.usual_lengths().items():
+            self._boards.setdefault(keys[code], length)
+        boards = np.array([self._boards.get(key, 0) for key in keys])[codes]
+        is_odd = (moments.lengths_of_rows() != boards) & (times_us != NO_TIME)
+        if is_odd.any():
+            row = int(is_odd.argmax())
+            held = cells.shown(cells.cell(rows.column(self.mapping.time), row))
+            why = f"{moments.lengths_of_rows()[row]} rows have the time {held}, expected {boards[row]} boards"
+            self.register.rejects.add(f"{self.path}, row {self._rows + row + 1}", why, int(is_odd.sum()))
+            self.register.rejects.read -= int(is_odd.sum())
+        return ~is_odd
 
     @property
     def is_untimed(self) -> bool:
@@ -237,8 +293,10 @@ class MappedFile:
 
     def _labels(self, key: Key) -> dict[str, str] | None:
         mapping = self.mapping
-        by_column = dict(zip(mapping.text_columns, key, strict=True))
+        by_column = dict(zip(mapping.text_columns, key, strict=mapping.rows_are is None))
         labels = {label: by_column[column] or "" for label, column in mapping.labels.items()}
+        if mapping.rows_are:
+            labels[INDEX] = key[-1] or ""
         if mapping.labels_json:
             try:
                 found = orjson.loads(by_column[mapping.labels_json] or "{}")
@@ -246,3 +304,11 @@ class MappedFile:
             except (orjson.JSONDecodeError, AttributeError, RecursionError):
                 return None
         return {**labels, **mapping.constant_labels}
+
+
+def _numbered(codes: np.ndarray, keys: list[Key], times_us: np.ndarray) -> tuple[np.ndarray, list[Key]]:
+    """Codes (n,) and keys of the rows by their labels and their place within their moment."""
+    numbers = Moments.of(codes, times_us).numbers
+    width = int(numbers.max()) + 1
+    both, numbered = np.unique(codes * width + numbers, return_inverse=True)
+    return numbered, [(*keys[pair // width], str(pair % width)) for pair in both.tolist()]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from collectors import cells
 from collectors.protocols.file_batches import record_batches
 from collectors.protocols.mapped_files import FileMapping, Key, MappedFile
+from collectors.protocols.rows_of_a_moment import whole_moments
 from collectors.rows import BAD_ROWS_RATIO, Rejects
 from collectors.samples import Batch, Family, SourceError, Window
 from collectors.series import SeriesRegister
@@ -29,7 +30,8 @@ class FilesCollector:
 
     Rows without a time, with a wrong number of fields or with labels that are no JSON are also counted in
     `register.rejects`, and so is a file that breaks off (what came before is kept) or that does not hold what its
-    mapping states: no such column, no time in any row, text in every cell of a column of values. SourceError where more
+    mapping states: no such column, no time in any row, text in every cell of a column of values, several rows of
+    one time with equal labels. SourceError where more
     than `bad_rows_ratio` of the rows, or every file, is refused, and where no metric is of the catalogue.
     """
 
@@ -63,6 +65,8 @@ def _samples_of(file: MappedFile, rejects: Rejects) -> Generator[Batch, None, So
     """The samples of a file, as far as it can be read; why it was refused, if it was. What else goes wrong, such as too
     many series in the window, is no fault of the file."""
     batches = _timed_batches(file)
+    if file.mapping.rows_are:
+        batches = whole_moments(batches)
     while True:
         try:
             found = next(batches, None)
@@ -71,6 +75,11 @@ def _samples_of(file: MappedFile, rejects: Rejects) -> Generator[Batch, None, So
             return None if file.has_rows else refusal
         if found is None:
             break
+        try:
+            file.look_for_identity(*found)
+        except SourceError as refusal:
+            rejects.add(refusal.url, refusal.reason)
+            return refusal
         try:
             yield from file.batches(*found)
         except (pa.ArrowException, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ mapping of the fleet file can state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Literal
 
 import orjson
@@ -22,10 +23,13 @@ from collectors.records.request_records import (
     usd,
 )
 from collectors.rows import Reject, Rejects, is_object
+from collectors.samples import SourceError
 from collectors.text_files import lines
 
 # The paths in an OpenAI-compatible server's own answers: a file of these is read without any mapping.
 USUAL = {"request_id": "id", "started_at": "created", "model": "model", "usage": "usage"}
+SHOWN_KEYS = 40
+_MISSING = object()
 Column = Literal[
     "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
     "model", "engine", "api_base", "team", "tenant", "key", "usage", "spend_usd",
@@ -34,8 +38,9 @@ Column = Literal[
 
 class AccessLogCollector(FileCollector):
     """Reads .jsonl files (also .gz). `columns` is where each Column of a request is in a line: a dotted path such as
-    `response.usage`. A column that is not mapped has its path in USUAL, if any. `time_unit` is the unit of times
-    written as numbers.
+    `response.usage`, whose dots may divide objects or be part of a key (`"gen_ai.usage.input_tokens": 5` is at
+    `gen_ai.usage`). A column that is not mapped has its path in USUAL, if any. `time_unit` is the unit of times
+    written as numbers. SourceError where no line has one of the `columns`.
     """
 
     source_kind, inside = "access_log", "*.jsonl*"
@@ -50,7 +55,10 @@ class AccessLogCollector(FileCollector):
     ) -> None:
         super().__init__(source, path, constants)
         self._time_unit = time_unit
-        self._places = {name: place.split(".") for name, place in (USUAL | dict(columns or {})).items()}
+        self._columns = dict(columns or {})
+        self._places = USUAL | self._columns
+        self._unseen = dict(self._columns)
+        self._first_keys: list[str] = []
 
     def read(
         self, path: str, rejects: Rejects
@@ -58,16 +66,28 @@ class AccessLogCollector(FileCollector):
         """The lines of a file."""
         return numbered_lines(path, rejects), self._request
 
+    def check(self) -> None:
+        """SourceError where a mapped column is in no line of all files."""
+        if self._first_keys and self._unseen:
+            name, place = next(iter(self._unseen.items()))
+            there = ", ".join(map(repr, self._first_keys))
+            reason = f"no line has {place!r}, which columns states for {name}; the first line has {there}"
+            raise SourceError(self.path, None, f"{reason[:500]}. Correct `columns` in the fleet file")
+
     def _request(self, line: bytes) -> dict[str, Any]:
         held = json_object(line)
-        fields = {name: _at(held, place) for name, place in self._places.items()}
+        self._first_keys = self._first_keys or list(islice(_paths(held), SHOWN_KEYS))
+        places = {name: _at(held, place) for name, place in self._places.items()}
+        fields = {name: value for name, value in places.items() if value is not _MISSING}
+        if self._unseen:
+            self._unseen = {name: place for name, place in self._unseen.items() if name not in fields}
         started_us = instant_us(fields.get("started_at"), "started_at", self._time_unit)
         ended_us = instant_us(fields.get("ended_at"), "ended_at", self._time_unit)
         took = _seconds(fields, "duration")
         if started_us is None and ended_us is not None and took is not None:
             started_us = ended_us - round(took * 1e6)  # nginx and Envoy stamp the end
         if started_us is None:
-            raise Reject(f"started_at: there is nothing at {'.'.join(self._places['started_at'])}")
+            raise Reject(f"started_at: there is nothing at {self._places['started_at']}")
         if ended_us is None and took is not None:
             ended_us = started_us + round(took * 1e6)
         status = text(fields.get("status"), "status")
@@ -117,7 +137,40 @@ def _seconds(fields: Mapping[str, Any], name: str) -> float | None:
     return seconds(fields.get(f"{name}_seconds"), f"{name}_seconds") if of_milliseconds is None else of_milliseconds
 
 
-def _at(held: Any, place: list[str]) -> Any:
-    for part in place:
-        held = held.get(part) if isinstance(held, Mapping) else None
-    return held
+def _at(held: Any, place: str) -> Any:
+    """What a line has at a dotted path, _MISSING where it has nothing. The keys below a path that is no key of its own
+    are an object: `{"usage.input": 1}` has `{"input": 1}` at `usage`."""
+    if not isinstance(held, Mapping):
+        return _MISSING
+    if place in held:
+        return held[place]
+    dots = [n for n, character in enumerate(place) if character == "."]
+    for dot in reversed(dots):
+        if place[:dot] in held:
+            found = _at(held[place[:dot]], place[dot + 1 :])
+            if found is not _MISSING:
+                return found
+    below = {key[len(place) + 1 :]: value for key, value in held.items() if key.startswith(f"{place}.")}
+    return _nested(below) if below else _MISSING
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in flat.items():
+        *above, last = key.split(".")
+        inner = found
+        for part in above:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                break
+        else:
+            inner.setdefault(last, value)
+    return found
+
+
+def _paths(held: Mapping[str, Any], above: str = "", depth: int = 3) -> Iterator[str]:
+    for key, value in held.items():
+        if isinstance(value, Mapping) and value and depth:
+            yield from _paths(value, f"{above}{key}.", depth - 1)
+        else:
+            yield above + key

@@ -133,7 +133,11 @@ class FileCollector:
             for request in readable(rows, make, rejects):
                 yield from batches.add(request)
         yield from batches.rest()
+        self.check()
         rejects.check(self.path)
+
+    def check(self) -> None:
+        """SourceError where the files are not what the source states; asked when all are read."""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

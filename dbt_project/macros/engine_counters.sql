@@ -186,11 +186,11 @@ first_readings as (
 
 ),
 
-typical_intervals as (
+sampling_intervals as (
 
     select
         reading_id,
-        min(typical_interval_seconds) as typical_interval_seconds
+        min(sampling_interval_seconds) as sampling_interval_seconds
     from series_days
     group by reading_id
 
@@ -238,7 +238,7 @@ starts_from_zero as (
         first_readings.first_us,
         max(process_starts.start_us) as start_us,
         max(engine_ends.last_us) as previous_us,
-        max(typical_intervals.typical_interval_seconds) as typical_interval_seconds,
+        max(sampling_intervals.sampling_interval_seconds) as sampling_interval_seconds,
         max(source_starts.first_us) as source_first_us
     from first_readings
     inner join process_starts
@@ -246,7 +246,7 @@ starts_from_zero as (
     left join engine_ends
         on first_readings.engine = engine_ends.engine and engine_ends.last_us < first_readings.first_us
     left join source_starts on first_readings.source = source_starts.source
-    left join typical_intervals on first_readings.reading_id = typical_intervals.reading_id
+    left join sampling_intervals on first_readings.reading_id = sampling_intervals.reading_id
     group by first_readings.reading_id, first_readings.first_us
 
 ),
@@ -263,7 +263,7 @@ readings_from_zero as (
             start_us > previous_us
             or (previous_us is null and (
                 start_us > source_first_us
-                or first_us - start_us <= {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds
+                or first_us - start_us <= {{ gap_cap_us('sampling_interval_seconds') }}
             ))
         )
 

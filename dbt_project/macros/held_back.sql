@@ -6,7 +6,7 @@
     {{ return([
         'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
         'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily', 'sci_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'site_footprint_daily',
-        'site_power_hourly', 'site_scope2_hourly', 'tenant_usage_daily', 'token_ledger', 'token_reconciliation_daily', 'unmetered_devices', 'unreadable_values'
+        'site_power_hourly', 'site_scope2_hourly', 'tenant_usage_daily', 'token_ledger', 'token_reconciliation_daily', 'unmetered_devices', 'unplaced_meters', 'unreadable_values'
     ]) }}
 {% endmacro %}
 

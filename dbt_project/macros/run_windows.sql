@@ -10,7 +10,7 @@ case
 {%- endmacro %}
 
 {# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope, purpose, reading_id, quantity,
-   possible_watts, typical_interval_seconds, window_reading): of each meter the reading that books it (`energy`) and its best gauge (`watts`), of
+   possible_watts, sampling_interval_seconds, window_reading): of each meter the reading that books it (`energy`) and its best gauge (`watts`), of
    each engine its counters of tokens (`tokens`). #}
 {% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days) %}
 window_meters as (
@@ -49,7 +49,7 @@ energy_readings as (
         booked_meters.reading_id,
         booked_meters.quantity,
         booked_meters.possible_watts,
-        booked_meters.typical_interval_seconds
+        booked_meters.sampling_interval_seconds
     from window_meters
     inner join booked_meters on window_meters.meter_scope = booked_meters.meter_scope and window_meters.meter = booked_meters.meter
     qualify row_number() over (
@@ -70,7 +70,7 @@ gauge_readings as (
         reading_days.reading_id,
         reading_days.quantity,
         booked_meters.possible_watts,
-        cast(null as double) as typical_interval_seconds
+        cast(null as double) as sampling_interval_seconds
     from window_meters
     inner join {{ reading_days }} as reading_days
         on window_meters.meter_scope = reading_days.meter_scope and window_meters.meter = reading_days.meter
@@ -99,7 +99,7 @@ token_readings as (
         series.reading_id,
         series.token_class as quantity,
         cast(null as double) as possible_watts,
-        cast(null as double) as typical_interval_seconds
+        cast(null as double) as sampling_interval_seconds
     from windows
     inner join {{ engine_days }} as engine_days on coalesce(windows.engine = engine_days.engine, windows.model is not null)
     inner join {{ token_choices }} as token_choices on engine_days.engine = token_choices.engine and engine_days.date = token_choices.date

@@ -297,6 +297,7 @@ class SampleFile(Part):
     metric: Name | None = None
     labels_json: Name | None = None
     value: Name | None = None
+    rows_are: Literal["boards"] | None = None
 
     @field_validator("values")
     @classmethod
@@ -307,6 +308,10 @@ class SampleFile(Part):
     def _wide_or_long(self) -> SampleFile:
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
             raise ValueError("expected either values, or metric with value")
+        if self.rows_are and "index" in {*self.labels, *self.constant_labels}:
+            raise ValueError(
+                "rows_are: boards numbers the rows of a time under the label index; remove index from labels"
+            )
         return self
 
 

@@ -14,7 +14,7 @@ import duckdb
 
 from pipelines.fleet.cost_rates import seeded_rate
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing.text_tables import RATIO, TEXT, explained, table
+from pipelines.publishing.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
 
 # The share of a model's joules in intervals with tokens. Below this, J/token covers too few of its joules.
 WELL_MATCHED = 0.9
@@ -96,6 +96,12 @@ where energy_cost_usd is not null and capacity_cost_usd is not null
 group by device_type order by device_type
 """
 
+# Of each wall meter that no host is known for: what it measured, and the newest line that would place it.
+_UNPLACED = """
+select site, meter, sum(energy_joules) / 3.6e6, arg_max(fleet_file_line, date), arg_max(proposal_basis, date),
+    arg_max(watts_correlation, date)
+from marts.unplaced_meters group by site, meter order by sum(energy_joules) desc, meter
+"""
 _COLUMNS = {
     "model": TEXT,
     "J/total token": 4,
@@ -146,7 +152,28 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
     legend = explained({**_MEANINGS, **_all_parts(connection), **reserved, **_inputs(connection, fleet)})
-    return "\n".join([lines, *notes, legend, *filter(None, [seeded_rates(connection, fleet)])])
+    return "\n".join([lines, *notes, legend, *filter(None, [seeded_rates(connection, fleet), unplaced(connection)])])
+
+
+def unplaced(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """What wall meters read that are in no figure of the table, and the lines of the fleet file that place them; None
+    where there are none."""
+    rows = connection.execute(_UNPLACED).fetchall()
+    if not rows:
+        return None
+    sites = ", ".join(sorted({str(site) for site, *_ in rows}))
+    is_one = len(rows) == 1
+    opening = (
+        f"not in these figures: {sum(float(kwh) for _, _, kwh, *_ in rows):,.1f} kWh of {len(rows):,} wall"
+        f" {'meter' if is_one else 'meters'} at {sites}. Boards there have no wall meter, and nothing names the"
+        f" {'host of this one' if is_one else 'hosts of these'}; the fleet file does:"
+    )
+    lines = [
+        f"  {line}" + (f"  # its watts move with those of the boards: {moves:.2f}" if basis == "correlation" else "")
+        for _, _, _, line, basis, moves in rows[:SHOWN_ROWS]
+    ]
+    more = [f"  … and {len(rows) - SHOWN_ROWS:,} more in marts.unplaced_meters"] if len(rows) > SHOWN_ROWS else []
+    return "\n".join([opening, *lines, *more])
 
 
 def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

@@ -107,11 +107,11 @@ HELD_BACK = Figure(
 ALARMS = Figure(
     "alarms",
     "Alarms",
-    "budgets that this month's forecast exceeds, costs far from their usual ones, and meters that two sources read more"
-    " than 5 % apart. A cost has a usual one after 14 dates, and a meter is compared where it has two sources. What a"
-    " run warned about its sources is in its output and in Dagster.",
-    "No alarm in the last 28 dates: no budget that will be exceeded, no unusual cost where 14 dates are before it, and"
-    " no meter that its two sources read differently.",
+    "budgets that this month's forecast exceeds, costs far from their usual ones, meters that two sources read more"
+    " than 5 % apart, and wall meters whose host is not known. A cost has a usual one after 14 dates, and a meter is"
+    " compared where it has two sources. What a run warned about its sources is in its output and in Dagster.",
+    "No alarm in the last 28 dates: no budget that will be exceeded, no unusual cost where 14 dates are before it, no"
+    " meter that its two sources read differently, and no wall meter whose host is not known.",
     _alarms,
 )
 ESTIMATES = Figure(

@@ -99,6 +99,7 @@ def _access_log(path: Path, entry: Mapping[str, Any]) -> None:
         "started_at": int(NOON.timestamp() * 1000) if entry.get("time_unit") == "ms" else int(NOON.timestamp()),
         "duration_ms": 250,
         "status": "200",
+        "model": "m",
         "usage": {"prompt_tokens": 7, "completion_tokens": 3},
         "tenant": "t",
         "key": "Bearer k",

@@ -3,7 +3,7 @@
 -- to trust a share is `attribution_confidence`.
 {% set energy_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
-    'energy_source', 'has_reset', 'has_glitch', 'has_gap'
+    'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'is_unplaced'
 ] %}
 {% set claim_columns = [
     'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members', 'place_node', 'place_rack', 'place_site', 'claim_basis', 'held_by',
@@ -20,7 +20,13 @@
 
 with energy as (
 
-    select * from {{ ref('int_energy_intervals') }} where purpose = 'booked'
+    select
+        intervals.*,
+        coalesce(choices.is_unplaced, false) as is_unplaced
+    from {{ ref('int_energy_intervals') }} as intervals
+    left join {{ ref('int_meter_choices') }} as choices
+        on {{ equal_keys('intervals', 'choices', ['date', 'meter_scope', 'meter', 'purpose']) }} and choices.is_unplaced
+    where intervals.purpose = 'booked'
 
 ),
 
@@ -232,21 +238,21 @@ rows_of_members as (
 
     select
         {{ columns_of('shared', row_columns) }},
-        case when overspread_joules > 0 then {{ unknown() }} else engine end as engine,
-        case when overspread_joules > 0 then {{ unknown() }} else model end as model,
-        case when overspread_joules > 0 then {{ unknown() }} else deployment end as deployment,
+        case when overspread_joules > 0 or is_unplaced then {{ unknown() }} else engine end as engine,
+        case when overspread_joules > 0 or is_unplaced then {{ unknown() }} else model end as model,
+        case when overspread_joules > 0 or is_unplaced then {{ unknown() }} else deployment end as deployment,
         namespace,
         team,
         role,
         case
-            when overspread_joules > 0 or engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
+            when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
             when claim_basis = 'node' then 'node_share'
             when split_basis = 'alone' then 'exclusive'
             when split_basis = 'mig_activity' then 'mig_activity'
             else 'token_share'
         end as attribution_method,
         case
-            when overspread_joules > 0 or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
+            when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
             when claim_basis = 'node' then 'low'
             when split_basis = 'alone' then 'high'
             when split_basis in ('mig_activity', 'tokens_of_all') then 'medium'
@@ -254,7 +260,7 @@ rows_of_members as (
         end as attribution_confidence,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,
         case
-            when overspread_joules > 0 then 'unknown'
+            when overspread_joules > 0 or is_unplaced then 'unknown'
             when engine = {{ unallocated() }} then 'unallocated'
             when engine = {{ unknown() }} then 'unknown'
             when is_active then 'active'
@@ -264,6 +270,7 @@ rows_of_members as (
         end as state,
         -- Why the claimant is unknown; where it is not, its tokens are.
         case
+            when is_unplaced then 'unplaced_meter'
             when overspread_joules > 0 then 'over_max_spread'
             when claim_basis = 'silence' then 'claimant_changed_in_silence'
             when engine = {{ unknown() }} and held_by is not null then 'no_engine_for_pod'
@@ -278,10 +285,10 @@ rows_of_members as (
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
         end as covered_seconds,
         -- The claimant was active, but which of these joules it used is unknown.
-        case when overspread_joules > 0 then {{ exact('0') }}
+        case when overspread_joules > 0 or is_unplaced then {{ exact('0') }}
             else {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }}
         end as active_seconds,
-        case when overspread_joules > 0 then {{ exact('0') }}
+        case when overspread_joules > 0 or is_unplaced then {{ exact('0') }}
             else {{ exact(
                 'least(coalesce(silent_us, 0), covered_us - least(coalesce(active_us, 0), covered_us)) / 1e6 * (share_to - share_from)'
             ) }}

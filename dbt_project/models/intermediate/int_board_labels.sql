@@ -38,7 +38,7 @@ board_series_days as (
         series_days.is_in_run,
         series_days.first_us,
         series_days.last_us,
-        series_days.typical_interval_seconds,
+        series_days.sampling_interval_seconds,
         series.*
     from series_days
     inner join series on series_days.series_id = series.series_id
@@ -135,7 +135,7 @@ candidates as (
         board_series_days.quantity in ('energy', 'power') as is_power,
         board_series_days.first_us,
         board_series_days.last_us,
-        board_series_days.typical_interval_seconds,
+        board_series_days.sampling_interval_seconds,
         board_series_days.namespace,
         board_series_days.pod,
         board_series_days.container,
@@ -227,7 +227,7 @@ final as (
         mapped.series_id,
         mapped.first_us,
         mapped.last_us,
-        mapped.typical_interval_seconds,
+        mapped.sampling_interval_seconds,
         mapped.claim_key,
         mapped.named_namespace as namespace,
         mapped.named_pod as pod,

@@ -79,7 +79,7 @@ engines_of_silences as (
         silences.from_us,
         silences.to_us,
         series.series_id,
-        series_days.typical_interval_seconds
+        series_days.sampling_interval_seconds
     from silences
     left join pod_engines
         on silences.namespace is not distinct from pod_engines.namespace and silences.pod = pod_engines.pod
@@ -98,7 +98,7 @@ engine_caps as (
         start_us,
         max(from_us) as from_us,
         max(to_us) as to_us,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(max(typical_interval_seconds), {{ var('grid_seconds') }}) as cap_us
+        {{ gap_cap_us('max(sampling_interval_seconds)', var('grid_seconds')) }} as cap_us
     from engines_of_silences
     group by date, meter, start_us
 

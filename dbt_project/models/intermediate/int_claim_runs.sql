@@ -18,9 +18,9 @@ board_days as (
     select
         date,
         meter,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(
-            max(case when place = 'own' then typical_interval_seconds end), max(typical_interval_seconds), {{ var('grid_seconds') }}
-        ) as cap_us,
+        {{ gap_cap_us(
+            "coalesce(max(case when place = 'own' then sampling_interval_seconds end), max(sampling_interval_seconds))", var('grid_seconds')
+        ) }} as cap_us,
         min(case when place = 'own' then claim_key end) <> max(case when place = 'own' then claim_key end) as is_contested
     from labels
     group by date, meter

@@ -56,7 +56,7 @@ booked_days as (
         meter_scope,
         meter,
         node,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, {{ var('grid_seconds') }}) as cap_us,
+        {{ gap_cap_us('sampling_interval_seconds', var('grid_seconds')) }} as cap_us,
         false as is_unmetered
     from booked_meters
     union all

@@ -52,8 +52,10 @@ factored as (
         device_types.embodied_kgco2e,
         device_types.embodied_life_years,
         meter_errors.energy_error_ratio,
-        cast(ledger.energy_joules as double) / 3.6e6 as device_kwh,
-        cast(ledger.energy_joules + ledger.host_overhead_joules as double) / 3.6e6 as it_kwh,
+        coalesce(ledger.unknown_reason = 'unplaced_meter', false) as is_unplaced,
+        -- What an unplaced meter reads is in the host energy of the boards beside it already.
+        case when ledger.unknown_reason = 'unplaced_meter' then 0 else cast(ledger.energy_joules as double) / 3.6e6 end as device_kwh,
+        case when ledger.unknown_reason = 'unplaced_meter' then 0 else cast(ledger.energy_joules + ledger.host_overhead_joules as double) / 3.6e6 end as it_kwh,
         coalesce({{ ratio('ledger.idle_joules', 'ledger.energy_joules') }}, 0) as idle_ratio
     from ledger
     left join site_intervals on ledger.site = site_intervals.site and ledger.interval_start_at = site_intervals.interval_start_at
@@ -117,7 +119,7 @@ final as (
         deployment not in ({{ unallocated() }}, {{ unknown() }}) or coalesce(unknown_reason = 'no_engine_for_pod', false) as is_held,
         charged_energy_usd is not null and capacity_usd is not null as is_priced,
         facility_kwh * location_gco2e_per_kwh is not null as is_carbon_known,
-        case when facility_kwh * location_gco2e_per_kwh is null then energy_joules else {{ exact('0') }} end as carbon_unknown_joules,
+        case when facility_kwh * location_gco2e_per_kwh is null and not is_unplaced then energy_joules else {{ exact('0') }} end as carbon_unknown_joules,
         {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
         as reference_idle_joules,
         covered_seconds - unknown_seconds as known_seconds,

@@ -178,7 +178,7 @@ final as (
         end as energy_source,
         intervals.has_reset,
         intervals.has_glitch,
-        intervals.longest_segment_us > {{ gauge_gap_factor() }} * 1e6 * coalesce(meters.typical_interval_seconds, {{ var('grid_seconds') }})
+        intervals.longest_segment_us > {{ gap_cap_us('meters.sampling_interval_seconds', var('grid_seconds')) }}
         and intervals.longest_segment_us > {{ grid_us() }} as has_gap
     from intervals
     inner join meters

@@ -28,12 +28,6 @@ series_days as (
 
 ),
 
-sources as (
-
-    select * from {{ source('fleet', 'sources') }}
-
-),
-
 power_samples as (
 
     select
@@ -167,12 +161,9 @@ dates_of_gauges as (
         min_by(series_days.first_value, series_days.first_us) as first_watts,
         max(series_days.last_us) as last_us,
         max_by(series_days.last_value, series_days.last_us) as last_watts,
-        {{ gauge_gap_factor() }} * 1e6
-        * coalesce(min(series_days.typical_interval_seconds), max(sources.interval_seconds)) as cap_us
+        {{ gap_cap_us('min(series_days.sampling_interval_seconds)') }} as cap_us
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id
-    inner join series on gauge_series.series_id = series.series_id
-    left join sources on series.source = sources.source
     group by gauge_series.reading_id, series_days.date, {{ int_div('series_days.first_us', day_us()) }}
 
 ),

@@ -45,7 +45,7 @@ named_days as (
         coalesce(copies.model, series.model) as model,
         series_days.first_us,
         series_days.last_us,
-        series_days.typical_interval_seconds
+        series_days.sampling_interval_seconds
     from series_days
     inner join series on series_days.series_id = series.series_id
     left join copies on series_days.date = copies.date and series_days.series_id = copies.series_id
@@ -60,7 +60,7 @@ model_days as (
         model,
         min(first_us) as first_us,
         max(last_us) as last_us,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(max(typical_interval_seconds), {{ var('grid_seconds') }}) as cap_us
+        {{ gap_cap_us('max(sampling_interval_seconds)', var('grid_seconds')) }} as cap_us
     from named_days
     where model is not null
     group by date, engine, model

@@ -76,7 +76,7 @@ watched_series as (
         series.engine,
         series.quantity,
         max(case when series.is_tokens_complete then 1 else 0 end) = 1 as is_complete,
-        max({{ gauge_gap_factor() }} * 1e6 * coalesce(sources.interval_seconds, {{ var('grid_seconds') }})) as cap_us
+        max({{ gap_cap_us('sources.interval_seconds', var('grid_seconds')) }}) as cap_us
     from series
     inner join named_series on series.series_id = named_series.series_id
     left join choices
@@ -176,7 +176,7 @@ long_steps as (
         steps.end_us,
         steps.previous_value,
         steps.value,
-        steps.end_us - steps.start_us <= {{ gauge_gap_factor() }} * 1e6 * max(coalesce(series_days.typical_interval_seconds, 0)) as is_sampled
+        steps.end_us - steps.start_us <= {{ gap_cap_us('max(series_days.sampling_interval_seconds)') }} as is_sampled
     from steps
     left join series_days
         on steps.series_id = series_days.series_id

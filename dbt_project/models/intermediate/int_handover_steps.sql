@@ -151,7 +151,7 @@ dates_of_readings as (
         read_days.day_number,
         min(read_days.first_us) as first_us,
         max(read_days.last_us) as last_us,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(min(read_days.typical_interval_seconds), max(meter_readings.interval_seconds)) as cap_us
+        {{ gap_cap_us('greatest(min(read_days.typical_interval_seconds), max(meter_readings.interval_seconds))') }} as cap_us
     from read_days
     inner join meter_readings on read_days.reading_id = meter_readings.reading_id
     group by read_days.reading_id, read_days.day_number

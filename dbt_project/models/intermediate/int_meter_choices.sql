@@ -32,6 +32,12 @@ doubted_limits as (
 
 ),
 
+unplaced_meters as (
+
+    select * from {{ ref('int_unplaced_meters') }}
+
+),
+
 preferred as (
 
     select
@@ -260,15 +266,16 @@ final as (
         purposes.meter,
         purposes.meter_scope,
         purposes.node,
-        purposes.typical_interval_seconds,
+        purposes.sampling_interval_seconds,
         purposes.needs_every_sample,
         meter_attributes.device_uuid,
         meter_attributes.device_type,
         -- Another reading of the meter may know what the booked one does not.
         case when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
         case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
-        -- A node's meter that books while its boards are silent replaces none of its own: the boards are claimed themselves.
-        case when purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false) then 0 else coalesce(device_types.gpus, 1) end as gpu_count,
+        -- A node's meter that books while its boards are silent replaces none of its own: the boards are claimed themselves. So are those of an
+        -- unplaced one.
+        case when unplaced_meters.meter is not null or (purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false)) then 0 else coalesce(device_types.gpus, 1) end as gpu_count,
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when purposes.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)
@@ -276,6 +283,7 @@ final as (
         end as possible_watts,
         doubted_limits.meter is not null as is_doubted,
         purposes.purpose,
+        unplaced_meters.meter is not null as is_unplaced,
         purposes.is_handover and purposes.purpose <> 'cross_check' as is_handover,
         purposes.is_mixed,
         purposes.node_cap_us,
@@ -288,6 +296,7 @@ final as (
     left join doubted_limits
         on purposes.date = doubted_limits.date and purposes.meter = doubted_limits.meter and purposes.meter_scope = 'board'
     left join measured_limits on purposes.date = measured_limits.date and purposes.meter = measured_limits.meter
+    left join unplaced_meters on {{ equal_keys('purposes', 'unplaced_meters', ['date', 'meter_scope', 'meter']) }}
 
 )
 

@@ -6,6 +6,12 @@ with series as (
 
 ),
 
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
 counters as (
 
     select distinct series_id, engine, quantity, source, metric, factor from series
@@ -29,10 +35,11 @@ series_days as (
         max_by(chunks.last_value * counters.factor, chunks.last_at) as last_value,
         -- Several chunks of one date are added up sample by sample too.
         sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
-        min(chunks.typical_interval_seconds) as typical_interval_seconds,
+        greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds)) as sampling_interval_seconds,
         max(chunks.steepest_rise_per_second * counters.factor) > {{ var('most_tokens_per_second') }} as has_leapt
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join counters on chunks.series_id = counters.series_id
+    left join sources on counters.source = sources.source
     where chunks.samples > 0
     group by all
 
@@ -57,7 +64,7 @@ timed_days as (
         end as {{ end }}_value,
         {% endfor -%}
         troubles,
-        typical_interval_seconds,
+        sampling_interval_seconds,
         coalesce(has_leapt, false) as has_leapt
     from series_days
 

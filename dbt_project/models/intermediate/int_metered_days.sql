@@ -61,7 +61,7 @@ troubled as (
     select
         *,
         row_number() over (order by date, meter_scope, meter) as place,
-        {{ gauge_gap_factor() }} * 1e6 * typical_interval_seconds as cap_us
+        {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }} as cap_us
     from chosen
     where not is_calm and not is_shared
 

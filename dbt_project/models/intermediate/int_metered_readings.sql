@@ -124,12 +124,12 @@ coverage as (
                 then least(coalesce(next_us, last_us, previous_us), end_us) - greatest(coalesce(previous_us, first_us, next_us), start_us)
             when first_us is not null then least(last_us - first_us, samples * coalesce(typical_interval_seconds, 0) * 1e6)
         end as coverage_us,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, interval_seconds) as cap_us,
+        {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }} as cap_us,
         first_us is null
         or coalesce(
             greatest(longest_silence_us, coalesce(first_us - previous_us, 0))
-            > {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, interval_seconds)
-            or next_us - last_us > {{ gauge_gap_factor() }} * 1e6 * coalesce(next_interval_seconds, typical_interval_seconds, interval_seconds),
+            > {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }}
+            or next_us - last_us > {{ gap_cap_us('greatest(coalesce(next_interval_seconds, typical_interval_seconds), interval_seconds)') }},
             false
         ) as is_silent_once,
         greatest(start_us, coalesce(previous_us, first_us, next_us)) as knows_from_us,
@@ -298,6 +298,7 @@ final as (
         has_repeats,
         steepest_rise_per_second,
         typical_interval_seconds,
+        interval_seconds,
         possible_watts,
         midnight_watts,
         coverage_us,

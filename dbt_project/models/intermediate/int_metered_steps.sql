@@ -158,7 +158,7 @@ dates_of_places as (
         day_number,
         min(first_us) as first_us,
         max(last_us) as last_us,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us
+        {{ gap_cap_us('greatest(min(typical_interval_seconds), max(interval_seconds))') }} as cap_us
     from member_chunks
     group by meter_scope, meter, place, day_number
 

@@ -57,7 +57,7 @@ sound_days as (
         coalesce(sound_ends.last_us, counter_days.last_us) as last_us,
         coalesce(sound_ends.last_value, counter_days.last_value) as last_value,
         counter_days.is_troubled,
-        counter_days.typical_interval_seconds
+        counter_days.sampling_interval_seconds
     from counter_days
     left join sound_ends on counter_days.series_id = sound_ends.series_id and counter_days.date = sound_ends.date
     where counter_days.quantity = 'tokens'
@@ -95,7 +95,7 @@ births as (
         source,
         first_us,
         first_value,
-        typical_interval_seconds
+        sampling_interval_seconds
     from token_days
     where previous_us is null
 
@@ -117,7 +117,7 @@ dated_births as (
         births.source,
         births.first_us,
         births.first_value,
-        births.typical_interval_seconds,
+        births.sampling_interval_seconds,
         max(process_starts.start_us) as start_us
     from births
     inner join process_starts on births.engine = process_starts.engine and process_starts.start_us < births.first_us
@@ -154,7 +154,7 @@ born_steps as (
                 and (
                     dated_births.start_us > source_starts.watched_from_us
                     or dated_births.first_us - dated_births.start_us
-                    <= {{ gauge_gap_factor() }} * 1e6 * dated_births.typical_interval_seconds
+                    <= {{ gap_cap_us('dated_births.sampling_interval_seconds') }}
                 )
             )
         )

@@ -17,12 +17,6 @@ run_dates as (
 
 ),
 
-sources as (
-
-    select * from {{ source('fleet', 'sources') }}
-
-),
-
 power_readings as (
 
     select distinct
@@ -45,7 +39,6 @@ ordered_series_days as (
     select
         series_days.*,
         power_readings.kind,
-        sources.interval_seconds,
         series.node,
         series.rack,
         series.site,
@@ -56,7 +49,6 @@ ordered_series_days as (
         ) as earlier_series_last_us
     from series_days
     inner join power_readings on series_days.reading_id = power_readings.reading_id
-    left join sources on power_readings.source = sources.source
     inner join series on series_days.series_id = series.series_id
 
 ),
@@ -78,7 +70,8 @@ sampled_days as (
         max(rack) as rack,
         max(site) as site,
         min(typical_interval_seconds) as typical_interval_seconds,
-        {{ gauge_gap_factor() }} * 1e6 * coalesce(min(typical_interval_seconds), max(interval_seconds)) as cap_us,
+        min(sampling_interval_seconds) as sampling_interval_seconds,
+        {{ gap_cap_us('min(sampling_interval_seconds)') }} as cap_us,
         greatest(max(longest_gap_seconds) * 1e6, coalesce(max(first_us - earlier_series_last_us), 0)) as longest_gap_us,
         -- Only these are differenced sample by sample. The date's own facts decide, so that the order of booking makes no difference.
         -- A gauge falls all the time.
@@ -115,6 +108,7 @@ spans as (
         bracketed_days.rack,
         bracketed_days.site,
         bracketed_days.typical_interval_seconds,
+        bracketed_days.sampling_interval_seconds,
         bracketed_days.needs_every_sample,
         bracketed_days.first_us,
         bracketed_days.last_us,
@@ -181,7 +175,7 @@ final as (
         sampled_date = date as is_sampled,
         case when sampled_date = date then samples else 0 end as samples,
         case when sampled_date = date then rejects else 0 end as rejects,
-        typical_interval_seconds,
+        sampling_interval_seconds,
         sampled_date = date and needs_every_sample as needs_every_sample,
         sampled_date <> date or has_gap as has_gap,
         case when sampled_date = date then longest_gap_us end as longest_gap_us,

@@ -20,6 +20,12 @@ device_types as (
 
 ),
 
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
 -- A counter of several token classes is one series.
 identified_series as (
 
@@ -70,11 +76,13 @@ chunk_days as (
         min_by(chunks.first_value, chunks.first_at) as first_value,
         max({{ epoch_us('chunks.last_at') }}) as last_us,
         max_by(chunks.last_value, chunks.last_at) as last_value,
-        min(chunks.typical_interval_seconds) as typical_interval_seconds,
+        greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds)) as sampling_interval_seconds,
         coalesce(max(chunks.steepest_rise_per_second) > max(limited_series.possible_per_second), false) as has_leapt,
-        max(chunks.longest_gap_seconds) > {{ gauge_gap_factor() }} * min(chunks.typical_interval_seconds) or count(*) > 1 as has_gaps
+        max(chunks.longest_gap_seconds) * 1e6 > {{ gap_cap_us('greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds))') }}
+        or count(*) > 1 as has_gaps
     from chunks
     inner join limited_series on chunks.series_id = limited_series.series_id
+    left join sources on limited_series.source = sources.source
     group by 1, 2
 
 ),
@@ -135,7 +143,7 @@ troubled_days as (
         limited_series.stream,
         limited_series.kind,
         limited_series.possible_per_second,
-        {{ gauge_gap_factor() }} * 1e6 * series_days.typical_interval_seconds as cap_us,
+        {{ gap_cap_us('series_days.sampling_interval_seconds') }} as cap_us,
         series_days.fallen_from_us,
         series_days.fallen_from
     from series_days

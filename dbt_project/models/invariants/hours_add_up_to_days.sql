@@ -1,5 +1,5 @@
 -- Energy, host energy and tokens are the same from the books through hours and days to the fleet, per date and site; what a join doubled or
--- dropped on the way shows here. Exact.
+-- dropped on the way shows here. Exact. The fleet's joules of unplaced meters have a column of their own.
 {% set steps = ['model_hourly', 'model_daily', 'fleet_daily'] %}
 
 with books as (
@@ -36,7 +36,7 @@ levels as (
     select
         '{{ step }}' as level,
         date,
-        sum(energy_joules) as energy_joules,
+        sum({{ 'energy_joules + unplaced_joules' if step == 'fleet_daily' else 'energy_joules' }}) as energy_joules,
         sum(host_overhead_joules) as host_overhead_joules,
         sum(gpu_seconds) as gpu_seconds,
         sum(output_tokens) as output_tokens,

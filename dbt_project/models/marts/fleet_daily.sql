@@ -5,6 +5,21 @@ with model_days as (
 
 ),
 
+unplaced as (
+
+    select
+        date,
+        site,
+        meter_scope,
+        {{ exact_sum('energy_joules') }} as unplaced_joules,
+        {{ exact_sum('error_joules') }} as error_joules,
+        {{ exact_sum('covered_seconds') }} as covered_seconds
+    from {{ ref('int_costed_energy') }}
+    where unknown_reason = 'unplaced_meter'
+    group by date, site, meter_scope
+
+),
+
 summed as (
 
     select
@@ -18,6 +33,27 @@ summed as (
 
 ),
 
+-- The energy of an unplaced meter has a column of its own: it is probably that of boards whose energy is summed here.
+placed as (
+
+    select
+        summed.date,
+        summed.site,
+        summed.meter_scope,
+        summed.models,
+        coalesce(unplaced.unplaced_joules, {{ exact('0') }}) as unplaced_joules,
+        {% for fact in energy_facts() + token_facts() -%}
+        {% if fact in ['energy_joules', 'unknown_joules', 'error_joules', 'covered_seconds'] -%}
+        summed.{{ fact }} - coalesce(unplaced.{{ 'unplaced_joules' if fact in ['energy_joules', 'unknown_joules'] else fact }}, {{ exact('0') }}) as {{ fact }}
+        {%- else -%}
+        summed.{{ fact }}
+        {%- endif %}{{ ',' if not loop.last }}
+        {% endfor %}
+    from summed
+    left join unplaced on {{ equal_keys('summed', 'unplaced', ['date', 'site', 'meter_scope']) }}
+
+),
+
 final as (
 
     select
@@ -25,10 +61,13 @@ final as (
         site,
         meter_scope,
         cast(models as integer) as models,
-        {{ (energy_facts() + token_facts()) | join(', ') }},
+        {% for fact in energy_facts() + token_facts() -%}
+        cast({{ fact }} as {{ fact_type(fact) }}) as {{ fact }},
+        {% endfor -%}
+        cast(unplaced_joules as {{ exact_type() }}) as unplaced_joules,
         {{ model_ratios() }},
         false as is_opening_balance
-    from summed
+    from placed
 
 )
 

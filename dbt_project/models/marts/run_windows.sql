@@ -107,7 +107,7 @@ window_steps as (
         (before_value + value) / 2 * (observed_us - before_us) / 1e6 as energy_joules,
         value - before_value as slope_watts,
         false as is_impossible,
-        observed_us - before_us > {{ gauge_gap_factor() }} * 1e6 * coalesce(typical_interval_seconds, {{ var('grid_seconds') }}) as is_gap
+        observed_us - before_us > {{ gap_cap_us('sampling_interval_seconds', var('grid_seconds')) }} as is_gap
     from points
     where purpose = 'energy' and quantity = 'power' and before_us < observed_us
 

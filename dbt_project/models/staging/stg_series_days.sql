@@ -5,16 +5,24 @@ with chunks as (
 
 ),
 
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
 series as (
 
     -- A counter of several token classes is one counter.
     select distinct
-        series_id,
-        reading_id,
-        factor,
-        quantity = 'process_start' as is_moment,
-        case when quantity = 'power_limit' then {{ ceiling_watts('meter_scope') }} end as most_watts
-    from {{ ref('stg_series') }}
+        series.series_id,
+        series.reading_id,
+        series.factor,
+        series.quantity = 'process_start' as is_moment,
+        case when series.quantity = 'power_limit' then {{ ceiling_watts('series.meter_scope') }} end as most_watts,
+        sources.interval_seconds
+    from {{ ref('stg_series') }} as series
+    left join sources on series.source = sources.source
 
 ),
 
@@ -42,6 +50,8 @@ days as (
         chunks.rejects,
         chunks.longest_gap_seconds,
         chunks.typical_interval_seconds,
+        -- The measured interval, or the stated one where that is larger.
+        greatest(chunks.typical_interval_seconds, series.interval_seconds) as sampling_interval_seconds,
         -- NULL where the landing did not count it yet.
         chunks.steepest_rise_per_second * series.factor as steepest_rise_per_second
     from chunks

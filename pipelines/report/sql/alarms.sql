@@ -1,5 +1,5 @@
--- What a person should look at, of the last 28 published dates: budgets that this month will exceed, unusual costs, and
--- meters that two sources read differently.
+-- What a person should look at, of the last 28 published dates: budgets that this month will exceed, unusual costs,
+-- meters that two sources read differently, and on the newest date wall meters that are in no total of the fleet.
 with
 newest as (
     select max(date) as date from marts.fleet_daily
@@ -40,4 +40,14 @@ select
     expected_overrun_usd as size
 from marts.budget_monthly
 where expected_overrun_usd > 0 and is_in_progress and as_of_date = (select date from newest)
+union all
+select
+    date,
+    'wall meter without a host' as alarm,
+    meter as what,
+    format('{:,.1f} kWh, in no total of the fleet; the fleet file places it: {}', energy_joules::double / 3.6e6, fleet_file_line)
+        as found,
+    energy_joules as size
+from marts.unplaced_meters
+where date = (select date from newest)
 order by date desc, alarm, size desc, what

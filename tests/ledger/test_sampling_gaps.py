@@ -1,0 +1,118 @@
+"""How long a gauge may be silent before its energy is unknown: in book, balance, series and windows.
+
+Three of the larger of the measured and the stated interval, at least 15 s. One fleet; every meter is constant, so that
+its joules are watts × the seconds that are covered.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.books import Book, files_source
+from tests.planted import DAY, WATTS, board, plant, pod, steady, without
+
+BALANCES = ("every_metered_joule_is_booked_once", "tokens_are_booked_once", "seconds_fit_into_the_interval")
+COVERED = "series_cover_their_days"
+LOG = "gpu_log"
+
+
+def stalled(watts: float) -> list[tuple[float, float]]:
+    """A logger that writes every 0.2 s for a minute, and pauses for a second every six."""
+    samples = steady(watts, 0, 60.1, step=0.2)
+    for n in range(10):
+        samples = without(samples, 6 * n + 2, 6 * n + 3)
+    return samples
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """A log with stalls, gauges of 60, 5 and 300 s with a silence just short of their cap and one just beyond, and a
+    gauge that is silent for most of the day."""
+    folder = tmp_path_factory.mktemp("gaps")
+    minute = [
+        # A scrape is dropped (120 s), two are (180 s), three are (240 s).
+        (WATTS, board("GPU-minute", "n1", **pod("a-0")),
+         without(without(without(steady(100, 0, 3600), 600, 720), 1200, 1380), 1800, 2040)),
+        # Faster than its source states: 180 s are filled, 185 s are not.
+        (WATTS, board("GPU-fast", "n1", **pod("b-0")),
+         without(without(steady(100, 0, 3600, step=5), 600, 780), 1200, 1385)),
+        # Slower than its source states: 900 s are filled, 1,200 s are not.
+        (WATTS, board("GPU-slow", "n1", **pod("c-0")),
+         without(without(steady(100, 0, 14_400, step=300), 600, 1500), 2100, 3300)),
+        # Covered for an hour at each end of the day.
+        (WATTS, board("GPU-lost", "n1", **pod("d-0")), without(steady(100), 3600, 82_800)),
+    ]  # fmt: skip
+    second = [
+        (WATTS, board("GPU-log", "n2"), stalled(200)),
+        # 15 s are filled and 16 s are not, however fast the meter is.
+        (WATTS, board("GPU-bench", "n3"), without(steady(100, 0, 600, step=1), 30, 570)),
+        (WATTS, board("GPU-second", "n2"), without(without(steady(100, 0, 300, step=1), 60, 75), 120, 136)),
+    ]  # fmt: skip
+    planted = plant(
+        folder,
+        {"cluster": minute, LOG: second},
+        sources=[
+            files_source("cluster", "recorded/cluster/*.parquet"),
+            files_source(LOG, f"recorded/{LOG}/*.parquet", interval_seconds=0.2),
+        ],
+        run_windows={
+            "inline": [
+                {"window_id": "log", "node": "n2", "start_at": f"{DAY}T00:00:00Z", "end_at": f"{DAY}T00:01:00Z"},
+            ]
+        },
+        marts=("series_daily", "reconciliation_daily", "run_windows", "token_reconciliation_daily"),
+    )
+    planted.run()
+    return planted
+
+
+@pytest.mark.parametrize(
+    ("uuid", "joules", "seconds"),
+    [
+        ("GPU-minute", 100 * (3600 - 240), 3600 - 240),
+        ("GPU-fast", 100 * (3600 - 185), 3600 - 185),
+        ("GPU-slow", 100 * (14_400 - 1200), 14_400 - 1200),
+        ("GPU-log", 200 * 60, 60),
+        ("GPU-second", 100 * (300 - 16), 300 - 16),
+    ],
+)
+def test_a_silence_of_three_intervals_is_filled_and_a_longer_one_is_not(
+    book: Book, uuid: str, joules: float, seconds: float
+) -> None:
+    assert book.query(
+        "select sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger"
+        " where device_uuid = ?",
+        [uuid],
+    ) == [(joules, seconds)]
+    assert book.query("select sum(metered_joules)::double from marts.reconciliation_daily where meter = ?", [uuid]) == [
+        (joules,)
+    ]
+    assert book.query(
+        "select own_joules::double, covered_seconds::double from marts.series_daily where meter = ?", [uuid]
+    ) == [(joules, seconds)]
+
+
+def test_a_claim_goes_on_over_a_pause_of_the_logger(book: Book) -> None:
+    # 185 s of silence are no seconds of the board at all, so none of its joules is of an unknown claimant.
+    assert book.query(
+        "select distinct held_by from marts.energy_ledger where device_uuid = 'GPU-fast' and energy_joules > 0"
+    ) == [("llm/b-0",)]
+
+
+def test_a_window_has_the_energy_of_the_ledger(book: Book) -> None:
+    ((joules, reason),) = book.query(
+        "select energy_joules::double, reason_code from marts.run_windows where window_id = 'log'"
+    )
+    # Of both boards of n2: 200 W and 100 W for a minute; no tokens are stated.
+    assert (joules, reason) == (300 * 60, "no_tokens")
+
+
+def test_the_balance_holds(book: Book) -> None:
+    assert book.failed_tests(*BALANCES) == set()
+
+
+def test_a_series_that_is_silent_for_most_of_its_day_warns_unless_its_source_has_run_windows(book: Book) -> None:
+    (result,) = book.dbt("test", "--select", COVERED, is_expected=False)
+    rows = book.query(f"select source, meter, covered_ratio from ({result.node.compiled_code})")
+    # Two hours of the 86,340 seconds; GPU-bench is a tenth covered too, but its source has the window.
+    assert (result.status, rows) == ("warn", [("cluster", "GPU-lost", round(7_140 / 86_340, 3))])

@@ -1,0 +1,104 @@
+"""Tokens that fall between the last sample of a process and its end: counted restarts, seconds and an estimate.
+
+Every engine moves 10 tokens a second while it lives and is sampled each minute.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.books import Book
+from tests.planted import DAY, DAY_SECONDS, HOURS, OUTPUT, START_TIME, Samples, Series, moment, plant, vllm
+
+RATE = 10
+CHECK = "engines_are_seen_to_their_end"
+NOON = 12 * HOURS
+
+
+def lives(*spans: tuple[float, float], last: float = DAY_SECONDS) -> tuple[Samples, Samples]:
+    """The token counter and the process start of an engine that lives in these spans, in seconds of the day."""
+    tokens: Samples = []
+    starts: Samples = []
+    for start, end in spans:
+        first = -(-int(start) // 60) * 60
+        for second in range(first, int(min(end, last)) + 1, 60):
+            tokens.append((moment(second), RATE * (second - start)))
+            starts.append((moment(second), moment(start)))
+    return tokens, starts
+
+
+def engine(name: str, *spans: tuple[float, float], has_start: bool = True, last: float = DAY_SECONDS) -> list[Series]:
+    """An engine that serves a model of its own name."""
+    tokens, starts = lives(*spans, last=last)
+    series: list[Series] = [(OUTPUT, vllm(f"{name}-0", name), tokens)]
+    return [*series, (START_TIME, {"namespace": "llm", "pod": f"{name}-0"}, starts)] if has_start else series
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """Engines that crash all day, live for 20 minutes, restart once, live all day; and a source that ends at noon."""
+    cluster = [
+        # Four minutes: 210 s of life, its last sample 180 s after its start, then 30 s until it is there again.
+        *engine("crashing", *((240.0 * n, 240.0 * n + 210) for n in range(361))),
+        # From 01:00:30 to 01:20:30; its first and last samples are half a minute inside.
+        *engine("brief", (3_630, 4_830)),
+        *engine("blind", (3_630, 4_830), has_start=False),
+        # It ends within a minute after noon and is back after 50 s.
+        *engine("once", (-100, NOON + 20), (NOON + 50, 2 * DAY_SECONDS)),
+        *engine("steady", (-100, 2 * DAY_SECONDS)),
+    ]
+    half_a_day = engine("ending", (-100, 2 * DAY_SECONDS), last=NOON)
+    planted = plant(
+        tmp_path_factory.mktemp("tails"),
+        {"cluster": cluster, "other": half_a_day},
+        marts=("token_reconciliation_daily",),
+    )
+    planted.run()
+    return planted
+
+
+@pytest.mark.parametrize(
+    ("model", "restarts", "unseen_seconds", "unseen_tokens"),
+    [
+        # 60 s between the last sample of a process and the start of the next one, 360 times; half of them were lived.
+        ("crashing", 360, 360 * 60, 360 * 30 * RATE),
+        # One end; where no process start is known, one beginning too.
+        ("brief", 0, 60, 30 * RATE),
+        ("blind", 0, 120, 60 * RATE),
+        # Never by more than its unseen seconds.
+        ("once", 1, 50, 25 * RATE),
+        ("steady", 0, 0, 0),
+        # Its source ended with it: nothing shows that the engine did.
+        ("ending", 0, 0, 0),
+    ],
+)
+def test_what_no_sample_shows_is_counted(
+    book: Book, model: str, restarts: int, unseen_seconds: float, unseen_tokens: float
+) -> None:
+    assert book.query(
+        "select restarts, unseen_seconds::double, unseen_tokens::double, is_lower_bound"
+        " from marts.token_reconciliation_daily where engine = ? and date = ?",
+        [f"llm/{model}-0", DAY],
+    ) == [(restarts, unseen_seconds, unseen_tokens, unseen_tokens > 0)]
+
+
+@pytest.mark.parametrize(("model", "moved"), [("crashing", 360 * 210), ("brief", 1_200), ("blind", 1_200)])
+def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Book, model: str, moved: float) -> None:
+    ((tokens,),) = book.query(
+        "select (booked_tokens + unseen_tokens)::double from marts.token_reconciliation_daily where engine = ?",
+        [f"llm/{model}-0"],
+    )
+    assert tokens == moved * RATE
+
+
+def test_models_that_lose_more_than_a_hundredth_warn(book: Book) -> None:
+    (result,) = book.dbt("test", "--select", CHECK, is_expected=False)
+    rows = book.query(f"select model, restarts, unseen_ratio from ({result.node.compiled_code}) order by model")
+    assert (result.status, rows) == (
+        "warn",
+        [("blind", 0, 0.05), ("brief", 0, 0.025), ("crashing", 360, round(30 / 210, 3))],
+    )
+
+
+def test_the_balance_of_tokens_holds(book: Book) -> None:
+    assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
