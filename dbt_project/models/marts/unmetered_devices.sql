@@ -79,7 +79,7 @@ held as (
         claims.team,
         claims.role,
         claims.pod,
-        claims.members,
+        coalesce(claims.mig_share / claims.models_of_engine, cast(1 as double) / claims.members) as share,
         least((readings.interval_number + 1) * {{ grid_us() }}, claims.slice_end_us)
         - greatest(readings.interval_number * {{ grid_us() }}, claims.slice_start_us) as held_us
     from readings
@@ -124,7 +124,7 @@ final as (
         named.team,
         named.model,
         named.role,
-        {{ exact_sum(exact('named.held_us / 1e6 * boards.gpu_count / named.members')) }} as gpu_seconds,
+        {{ exact_sum(exact('named.held_us / 1e6 * boards.gpu_count * named.share')) }} as gpu_seconds,
         max(named.activity_ratio) as activity_ratio,
         max(named.memory_used_bytes) as memory_used_bytes
     from named
