@@ -1,4 +1,4 @@
-"""Boards in MIG instances: who holds which part of them, what of it is free, and whose joules they draw.
+"""Boards that several share, in MIG instances or by turns: who holds which part, what is free, whose joules they draw.
 
 One fleet of a day at 2.10 USD per board hour, a case per node. Each board draws 90 W until noon, while its engines wait,
 and 300 W after it, unless its case says otherwise.
@@ -16,10 +16,10 @@ from tests.planted import DAY_SECONDS, ENERGY, OUTPUT, Series, board, moment, pl
 
 STEP = 300
 NOON = DAY_SECONDS / 2
-ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+ACTIVE, UTIL, MEMORY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"  # ratio, %, MiB
 PARKED_JOULES = 90 * DAY_SECONDS  # 7,776,000
 BUSY_JOULES = 210 * NOON  # 9,072,000 more, after noon
-MARTS = ("model_daily", "energy_ledger")
+MARTS = ("model_daily", "energy_ledger", "mig_instances_daily", "unmetered_devices", "goodput_hourly", "free_boards")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,51 @@ def whole_board() -> Iterator[Series]:
     yield engine("alone", 20)
 
 
-CASES = (one_of_seven, lone, parked, full, equal, a30, unknown_type, compute_instances, repartitioned, whole_board)
+def by_turns() -> Iterator[Series]:
+    """Two pods share a board by turns; GPU_UTIL and FB_USED are there for the board and for each of them."""
+    labels = board("GPU-turns", "n-turns")
+    yield UTIL, labels, steady(80, step=STEP)
+    yield MEMORY, labels, steady(70_000, step=STEP)
+    for name, percent, memory in (("much", 60, 10_000), ("little", 20, 60_000)):
+        yield meter({**labels, **pod(f"{name}-0")}, 360, 360)
+        yield UTIL, {**labels, **pod(f"{name}-0")}, steady(percent, step=STEP)
+        yield MEMORY, {**labels, **pod(f"{name}-0")}, steady(memory, step=STEP)
+        yield engine(name, 20, 20)
+
+
+def copies() -> Iterator[Series]:
+    """The same, but an older exporter repeats the board's utilisation for each pod."""
+    labels = board("GPU-copies", "n-copies")
+    for name, memory in (("left", 10_000), ("right", 60_000)):
+        yield meter({**labels, **pod(f"{name}-0")}, 360, 360)
+        yield UTIL, {**labels, **pod(f"{name}-0")}, steady(80, step=STEP)
+        yield MEMORY, {**labels, **pod(f"{name}-0")}, steady(memory, step=STEP)
+        yield engine(name, 20, 20)
+
+
+def held_at_noon() -> Iterator[Series]:
+    """A board that is free until noon: a series without a pod, then one with it."""
+    labels = board("GPU-later", "n-later")
+    counted = meter(labels)[2]
+    for held, first, last, percent in (({}, 0, NOON - STEP, 0), (pod("later-0"), NOON, DAY_SECONDS, 50)):
+        yield ENERGY, {**labels, **held}, [one for one in counted if moment(first) <= one[0] <= moment(last)]
+        yield UTIL, {**labels, **held}, steady(percent, first, last, step=STEP)
+    yield OUTPUT, vllm("later-0", "later"), rising(20, NOON, DAY_SECONDS, step=STEP)
+
+
+def dark() -> Iterator[Series]:
+    """Seven instances of a board without a power meter, of which one is held."""
+    for number in range(1, 8):
+        labels = board("GPU-dark", "n-dark", **mig(number, "1g.10gb"), **(pod("dark-0") if number == 1 else {}))
+        yield activity(labels, 0.8 if number == 1 else 0.0, 0.4 if number == 1 else 0.0)
+        yield MEMORY, labels, steady(9_000 if number == 1 else 15, step=STEP)
+    yield engine("dark", 20, 20)
+
+
+CASES = (
+    one_of_seven, lone, parked, full, equal, a30, unknown_type, compute_instances, repartitioned, whole_board,
+    by_turns, copies, held_at_noon, dark,
+)  # fmt: skip
 
 
 # --- what comes of it -------------------------------------------------------------------------------------------------
@@ -242,3 +286,57 @@ def test_a_board_that_is_cut_anew_is_held_as_it_is_cut(book: Book) -> None:
 def test_a_board_without_instances_is_held_whole(book: Book) -> None:
     assert daily(book, "alone") == {"alone": about(PARKED_JOULES + BUSY_JOULES, 24)}
     assert held(book, "alone") == {("exclusive", "high")}
+
+
+def test_pods_by_turns_share_by_what_their_processes_use(book: Book) -> None:
+    # 60 and 20 %; memory is 10 to 60.
+    joules = 360 * DAY_SECONDS
+    assert daily(book, "much") == {"much": about(joules * 3 / 4, 18), "little": about(joules / 4, 6)}
+    assert held(book, "much", "little") == {("process_activity", "medium")}
+
+
+def test_copies_of_a_boards_utilisation_weigh_nothing(book: Book) -> None:
+    joules = 360 * DAY_SECONDS
+    assert daily(book, "left") == {"left": about(joules / 2, 12), "right": about(joules / 2, 12)}
+    assert held(book, "left", "right") == {("token_share", "medium")}
+
+
+@pytest.mark.parametrize(("name", "busy"), [("much", 0.8), ("little", 0.8), ("left", 0.8), ("later", 0.5)])
+def test_the_activity_of_a_board_is_the_boards_own(book: Book, name: str, busy: float) -> None:
+    rows = book.query(
+        "select sum(busy_gpu_seconds)::double / sum(observed_gpu_seconds)::double, sum(observed_gpu_seconds) > 40000"
+        " or ? = 'little' from intermediate.int_engine_hours where engine = ?",
+        [name, f"llm/{name}-0"],
+    )
+    assert rows == [(pytest.approx(busy), True)]
+
+
+def test_an_instance_without_a_meter_holds_its_part_of_the_board(book: Book) -> None:
+    rows = book.query(
+        "select model, sum(gpu_seconds)::double / 3600 from marts.unmetered_devices group by model order by model"
+    )
+    assert rows == [("__unallocated__", pytest.approx(24 * 6 / 7)), ("dark", pytest.approx(24 / 7))]
+
+
+@pytest.mark.parametrize(("meter", "busy", "memory"), [("GPU-one", 0.45, None), ("GPU-dark", 0.6, 9_000 * 2**20)])
+def test_each_instance_is_published_with_what_it_reports(
+    book: Book, meter: str, busy: float, memory: float | None
+) -> None:
+    rows = book.query(
+        "select mig_instance, mig_profile, board_ratio, models, held_seconds::double, free_seconds::double,"
+        " activity_ratio, memory_used_bytes from marts.mig_instances_daily where device_uuid = ? order by 1 limit 2",
+        [meter],
+    )
+    seventh, model = pytest.approx(1 / 7), meter.removeprefix("GPU-")
+    free = None if memory is None else 15 * 2**20
+    assert rows == [
+        ("1", "1g.10gb", seventh, model, DAY_SECONDS, 0, pytest.approx(busy), memory),
+        ("2", "1g.10gb", seventh, None, 0, DAY_SECONDS, 0, free),
+    ]
+
+
+def test_a_board_with_one_slice_held_is_not_free(book: Book) -> None:
+    # Only the six sevenths of a day are free capacity, and no board can be given up.
+    free = "select gpus_now, saving_usd_month_if_released from marts.free_boards where device_type = 'a100-sxm4-80gb'"
+    assert book.query(f"{free} and meter_scope = 'board'") == [(0, 0)]
+    assert book.query("select count(*) from intermediate.int_free_boards") == [(0,)]

@@ -1,5 +1,5 @@
 -- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by the tokens
--- they moved, else evenly. MIG instances share time, and the board's idle floor, by their parts of it; what it draws above the floor they share
+-- they moved, or by the activity that their processes report, else evenly. MIG instances share time, and the board's idle floor, by their parts of it; what it draws above the floor they share
 -- by activity × slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far to trust a share is
 -- `attribution_confidence`.
 {% set energy_columns = [
@@ -43,9 +43,9 @@ model_intervals as (
 
 ),
 
-mig_activity as (
+member_activity as (
 
-    select * from {{ ref('int_mig_activity') }}
+    select * from {{ ref('int_member_activity') }}
 
 ),
 
@@ -95,9 +95,10 @@ claimed as (
         coalesce(model_days.moved_tokens_of_date, {{ exact('0') }}) as moved_tokens_of_date,
         -- An instance's activity is a part of itself: 3g.40gb is three slices. What no instance has does not work.
         case
-            when claims.engine = {{ unallocated() }} then coalesce({{ exact("mig_activity.activity_ratio * claims.mig_slices") }}, {{ exact('0') }})
-            else {{ exact("mig_activity.activity_ratio * claims.mig_slices") }}
-        end as mig_activity,
+            when claims.mig_share is null then {{ exact('member_activity.activity_ratio') }}
+            when claims.engine = {{ unallocated() }} then coalesce({{ exact('member_activity.activity_ratio * claims.mig_slices') }}, {{ exact('0') }})
+            else {{ exact('member_activity.activity_ratio * claims.mig_slices') }}
+        end as activity,
         least(cast(energy.energy_joules as double), coalesce(mig_floors.floor_watts, 0) * energy.covered_us / 1e6) as floor_joules
     from energy
     inner join claims
@@ -116,12 +117,12 @@ claimed as (
         and energy.date = model_days.date
         and claims.engine = model_days.engine
         and claims.model = model_days.model
-    left join mig_activity
+    left join member_activity
         on claims.members > 1
-        and energy.date = mig_activity.date
-        and energy.meter = mig_activity.meter
-        and claims.mig_instance = mig_activity.mig_instance
-        and energy.interval_number = mig_activity.interval_number
+        and energy.date = member_activity.date
+        and energy.meter = member_activity.meter
+        and case when claims.mig_share is null then claims.pod else claims.mig_instance end = member_activity.member
+        and energy.interval_number = member_activity.interval_number
     left join mig_floors
         on claims.mig_share is not null
         and {{ equal_keys('energy', 'mig_floors', ['date', 'meter_scope', 'meter']) }}
@@ -174,8 +175,8 @@ compared as (
         *,
         sum(moved_tokens) over slice_window as moved_tokens_of_all,
         count(moved_tokens) over slice_window = count(case when engine <> {{ unallocated() }} then 1 end) over slice_window as are_tokens_known,
-        sum(mig_activity) over slice_window as mig_activity_of_all,
-        count(mig_activity) over slice_window = members as is_activity_known,
+        sum(activity) over slice_window as activity_of_all,
+        count(activity) over slice_window = members as is_activity_known,
         -- Whoever is not known to wait.
         engine <> {{ unallocated() }} and coalesce(is_active, not (has_token_telemetry or is_tokens_complete)) as may_work
     from modelled
@@ -190,13 +191,14 @@ weighed as (
         case
             when members = 1 then {{ exact('1') }}
             when mig_share is not null then {{ exact('1e6 * mig_share * model_share') }}
+            when activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(activity as double) * model_share') }}
             when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
             else {{ exact('model_share') }}
         end as weight,
         -- Of what a board in instances draws above its floor.
         case
             when members = 1 or mig_share is null then null
-            when mig_activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(mig_activity as double) * model_share') }}
+            when activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(activity as double) * model_share') }}
             when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
             when max(case when may_work then 1 else 0 end) over slice_window = 0 then {{ exact('1e6 * mig_share * model_share') }}
             when may_work then {{ exact('1e6 * mig_share * model_share') }}
@@ -204,7 +206,8 @@ weighed as (
         end as work_weight,
         case
             when members = 1 then 'alone'
-            when mig_share is not null and is_activity_known and (mig_activity_of_all > 0 or coalesce(moved_tokens_of_all, 0) = 0) then 'mig_activity'
+            when mig_share is not null and is_activity_known and (activity_of_all > 0 or coalesce(moved_tokens_of_all, 0) = 0) then 'mig_activity'
+            when mig_share is null and is_activity_known and activity_of_all > 0 then 'process_activity'
             -- Tokens of all members are known, and some moved; else the split is even or favours whoever reports.
             when are_tokens_known and (moved_tokens_of_all > 0 or mig_share is not null) then 'tokens_of_all'
             else 'tokens_of_some'
@@ -306,7 +309,7 @@ rows_of_members as (
             when overspread_joules > 0 or engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
             when claim_basis = 'node' then 'node_share'
             when split_basis = 'alone' then 'exclusive'
-            when split_basis = 'mig_activity' then 'mig_activity'
+            when split_basis in ('mig_activity', 'process_activity') then split_basis
             else 'token_share'
         end as attribution_method,
         case
@@ -314,7 +317,7 @@ rows_of_members as (
             when claim_basis = 'node' then 'low'
             when not is_mig_share_known then 'low'
             when split_basis = 'alone' then 'high'
-            when split_basis in ('mig_activity', 'tokens_of_all') then 'medium'
+            when split_basis in ('mig_activity', 'process_activity', 'tokens_of_all') then 'medium'
             else 'low'
         end as attribution_confidence,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,

@@ -23,7 +23,7 @@ engine_intervals as (
 
 activity as (
 
-    select * from {{ ref('int_mig_activity') }}
+    select * from {{ ref('int_member_activity') }}
 
 ),
 
@@ -64,7 +64,7 @@ intervals as (
         on claims.engine = engine_intervals.engine and energy.interval_number = engine_intervals.interval_number
     left join activity
         on {{ equal_keys('energy', 'activity', ['date', 'meter', 'interval_number']) }}
-        and claims.mig_instance = activity.mig_instance
+        and claims.mig_instance = activity.member
     where energy.covered_us > 0 and energy.overspread_joules = 0
     group by energy.date, energy.meter_scope, energy.meter, energy.interval_number, energy.slice_start_us
 

@@ -14,13 +14,7 @@ claims as (
 
 series as (
 
-    select * from {{ ref('stg_series') }} where meter_scope = 'board' and quantity in ('activity', 'memory_used')
-
-),
-
-series_days as (
-
-    select * from {{ ref('stg_series_days') }} where is_in_run
+    select * from {{ ref('int_activity_series') }} where not is_of_pod
 
 ),
 
@@ -34,8 +28,7 @@ chosen_series as (
         case when series.mig_instance is null then series.quantity else 'presence' end as quantity,
         series.factor
     from boards
-    inner join series on boards.meter = series.meter
-    inner join series_days on series.series_id = series_days.series_id and boards.date = series_days.date
+    inner join series on boards.date = series.date and boards.meter = series.meter
     qualify rank() over (
         partition by boards.date, boards.meter, series.quantity, series.mig_instance
         order by series.rank, series.source, series.metric
