@@ -1,7 +1,7 @@
 """Boards that several share, in MIG instances or by turns: who holds which part, what is free, whose joules they draw.
 
 One fleet of a day at 2.10 USD per board hour, a case per node. Each board draws 90 W until noon, while its engines wait,
-and 300 W after it, unless its case says otherwise.
+and 300 W after it, unless its case states other watts.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def a30() -> Iterator[Series]:
 
 
 def unknown_type() -> Iterator[Series]:
-    """A board of which no one has written how many slices it has."""
+    """A board whose number of slices is unknown."""
     for number, (name, profile) in enumerate((("odd3", "3g.40gb"), ("odd1", "1g.10gb"))):
         labels = board("GPU-odd", "n-odd", **mig(number, profile), **pod(f"{name}-0"))
         yield meter({**labels, "modelName": "Acme X1"}, 100, 100)

@@ -1,7 +1,7 @@
--- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by the tokens
--- they moved, or by the activity that their processes report, else evenly. MIG instances share time, and the board's idle floor, by their parts of it; what it draws above the floor they share
--- by activity × slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far to trust a share is
--- `attribution_confidence`.
+-- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by the activity
+-- of their processes, else by the tokens they moved, else evenly. MIG instances share time, and the board's idle floor, by their parts of it; what it
+-- draws above the floor they share by activity × slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far
+-- to trust a share is `attribution_confidence`.
 {% set energy_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
     'energy_source', 'has_reset', 'has_glitch', 'has_gap'
@@ -96,8 +96,10 @@ claimed as (
         -- An instance's activity is a part of itself: 3g.40gb is three slices. What no instance has does not work.
         case
             when claims.mig_share is null then {{ exact('member_activity.activity_ratio') }}
-            when claims.engine = {{ unallocated() }} then coalesce({{ exact('member_activity.activity_ratio * claims.mig_slices') }}, {{ exact('0') }})
-            else {{ exact('member_activity.activity_ratio * claims.mig_slices') }}
+            else coalesce(
+                {{ exact("member_activity.activity_ratio * claims.mig_slices") }},
+                case when claims.engine = {{ unallocated() }} then {{ exact('0') }} end
+            )
         end as activity,
         least(cast(energy.energy_joules as double), coalesce(mig_floors.floor_watts, 0) * energy.covered_us / 1e6) as floor_joules
     from energy
