@@ -37,8 +37,8 @@ BOARDS = {
     "GPU-job": ("n7", 200, {"hpc_job": "4711"}),
 }
 MIG_BOARD, MIG_WATTS = "GPU-mig", 360
-# Instance -> profile, pod, activity. Half of the memory and 4/7 of the compute are 15/14 of a board: 7/15 and 8/15 of the
-# 93 W that its type draws without work; of what is above them, three slices at 0.5 and four at 0.75 weigh 1.5 and 3.
+# Instance -> profile, pod, activity. Half of the memory and 4/7 of the compute are 15/14 of a board: 7/15 and 8/15 of
+# the 93 W that its type draws without work; of the rest, three slices at 0.5 and four at 0.75 weigh 1.5 and 3.
 MIG = {"1": ("3g.40gb", "mig-a-0", 0.5), "2": ("4g.40gb", "mig-b-0", 0.75)}
 # The fleet file assigns it: shift-a until 10:30, shift-b from then on.
 SHIFTED_BOARD, SHIFTED_WATTS = "GPU-shift", 220

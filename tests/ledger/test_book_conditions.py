@@ -41,7 +41,7 @@ SHARED = {
     "GPU-mig": [
         ("mig-a-0", 100, ("3g.40gb", 0.5)),
         ("mig-b-0", 100, ("4g.40gb", 0.75)),
-    ],  # 3 × 0.5 to 4 × 0.75 above the floor
+    ],  # 3 × 0.5 to 4 × 0.75
     "GPU-slice": [("slice-a-0", 100, None), ("slice-b-0", 300, None)],
 }
 WATTS_SHARED, WATTS_OUTAGE, WATTS_FREE = 360, 200, 60
@@ -168,8 +168,8 @@ def test_a_device_type_without_reference_has_no_idle_floor(book: Book) -> None:
 
 
 def test_models_that_share_a_board_are_covered_as_well_as_the_board(book: Book) -> None:
-    # 7/15 and 8/15 of the time and of 93 W, and 1.5 to 3 of the other 267 W: 132.4 and 227.6 W. 100 to 300 tokens: 90 and
-    # 270 W. No sample is missing.
+    # 7/15 and 8/15 of the time and of 93 W, and 1.5 to 3 of the other 267 W: 132.4 and 227.6 W. 100 to 300 tokens: 90
+    # and 270 W. No sample is missing.
     rows = book.query(
         "select model, energy_joules::double / 86400, gpu_seconds::double, coverage_ratio from marts.model_daily"
         " where date = ? and (model like 'mig-%' or model like 'slice-%') order by 1",

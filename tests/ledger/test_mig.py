@@ -1,13 +1,12 @@
 """Boards that several share, in MIG instances or by turns: who holds which part, what is free, whose joules they draw.
 
-One fleet of a day at 2.10 USD per board hour, a case per node. Each board draws 90 W until noon, while its engines wait,
-and 300 W after it, unless its case states other watts.
+One fleet of a day at 2.10 USD per board hour, a case per node. Each board draws 90 W until noon, while its engines
+wait, and 300 W after it, unless its case states other watts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
