@@ -4,7 +4,7 @@
 {# Marts whose rows belong to one date each, which a run replaces by date. A test compares this list with the marts' own `replaces`. #}
 {% macro dated_marts() %}
     {{ return([
-        'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
+        'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'mig_instances_daily', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
         'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily', 'sci_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'site_footprint_daily',
         'site_power_hourly', 'site_scope2_hourly', 'tenant_usage_daily', 'token_ledger', 'token_reconciliation_daily', 'unmetered_devices', 'unplaced_meters', 'unreadable_values'
     ]) }}

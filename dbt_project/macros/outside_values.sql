@@ -30,6 +30,17 @@ case when {{ matched_part(text, mig_profile_pattern()) }} is not null
         then cast(nullif(regexp_extract({{ text }}, '^(MIG )?([0-9]{1,2})[cg]', 2), '') as integer)
     end
 {%- endmacro %}
+{# Those of the whole GPU instance, 3 of `1c.3g.40gb`, and the number of its memory, 40. #}
+{% macro mig_instance_slices(text) -%}
+case when {{ matched_part(text, mig_profile_pattern()) }} is not null
+        then cast(nullif(regexp_extract({{ text }}, '([0-9]{1,2})g[.]', 1), '') as integer)
+    end
+{%- endmacro %}
+{% macro mig_memory_gb(text) -%}
+case when {{ matched_part(text, mig_profile_pattern()) }} is not null
+        then cast(nullif(regexp_extract({{ text }}, 'g[.]([0-9]{1,4})gb', 1), '') as integer)
+    end
+{%- endmacro %}
 
 {# A sample of a time (process start) in Unix seconds: milliseconds, microseconds and nanoseconds are recognised by their size, for each unit covers
    1973 to 5138. NULL where that is before 2000 or more than a day after the sample (the rules of the book are tried in 1970: there, 2000 is no bound). #}

@@ -38,7 +38,10 @@ BOARDS = {
 }
 # Board -> pods that share it with the model of each, its tokens a step, and for MIG its profile and activity.
 SHARED = {
-    "GPU-mig": [("mig-a-0", 100, ("3g.40gb", 0.5)), ("mig-b-0", 100, ("4g.40gb", 0.75))],  # 3 × 0.5 to 4 × 0.75
+    "GPU-mig": [
+        ("mig-a-0", 100, ("3g.40gb", 0.5)),
+        ("mig-b-0", 100, ("4g.40gb", 0.75)),
+    ],  # 3 × 0.5 to 4 × 0.75
     "GPU-slice": [("slice-a-0", 100, None), ("slice-b-0", 300, None)],
 }
 WATTS_SHARED, WATTS_OUTAGE, WATTS_FREE = 360, 200, 60
@@ -165,15 +168,16 @@ def test_a_device_type_without_reference_has_no_idle_floor(book: Book) -> None:
 
 
 def test_models_that_share_a_board_are_covered_as_well_as_the_board(book: Book) -> None:
-    # 1.5 to 3 by activity: 120 and 240 W of 360. 100 to 300 tokens: 90 and 270 W. No sample is missing.
+    # 7/15 and 8/15 of the time and of 93 W, and 1.5 to 3 of the other 267 W: 132.4 and 227.6 W. 100 to 300 tokens: 90
+    # and 270 W. No sample is missing.
     rows = book.query(
         "select model, energy_joules::double / 86400, gpu_seconds::double, coverage_ratio from marts.model_daily"
         " where date = ? and (model like 'mig-%' or model like 'slice-%') order by 1",
         [FIRST],
     )
     assert rows == [
-        ("mig-a", pytest.approx(120), pytest.approx(28_800), 1),
-        ("mig-b", pytest.approx(240), pytest.approx(57_600), 1),
+        ("mig-a", pytest.approx(132.4), pytest.approx(40_320), 1),
+        ("mig-b", pytest.approx(227.6), pytest.approx(46_080), 1),
         ("slice-a", pytest.approx(90), pytest.approx(21_600), 1),
         ("slice-b", pytest.approx(270), pytest.approx(64_800), 1),
     ]

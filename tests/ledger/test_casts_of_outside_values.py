@@ -117,8 +117,8 @@ def test_no_model_casts_in_another_way(models: dict[str, str]) -> None:
     [
         (
             "models/intermediate/int_attributed_energy.sql",
-            "mig_activity.activity_ratio * claims.mig_slices",
-            "mig_activity.activity_ratio * cast(split_part(claims.mig_instance, 'g', 1) as double)",
+            "member_activity.activity_ratio * claims.mig_slices",
+            "member_activity.activity_ratio * cast(split_part(claims.mig_instance, 'g', 1) as double)",
             "intermediate.int_attributed_energy",
         ),
         (

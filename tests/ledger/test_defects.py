@@ -52,7 +52,7 @@ def test_d4_equal_container_names_do_not_merge(composed_book: Book) -> None:
         "select model, count(distinct device_uuid), sum(energy_joules)::double from marts.energy_ledger"
         " where namespace in ('llm', 'sg') group by 1 order by 1"
     )
-    assert held == [("big", 4, 5_976_000), ("mig-a", 1, 432_000), ("mig-b", 1, 864_000), ("sg", 1, 1_800_000),
+    assert held == [("big", 4, 5_976_000), ("mig-a", 1, 476_640), ("mig-b", 1, 819_360), ("sg", 1, 1_800_000),
                     ("solo", 1, 1_080_000)]  # fmt: skip
 
 
@@ -90,13 +90,13 @@ def test_d8_a_renamed_label_is_the_same_node(composed_book: Book) -> None:
 
 
 def test_p1_shares_of_a_board_add_up_to_it(composed_book: Book) -> None:
-    # Two MIG instances repeat their board's 360 W; 1.5 / 4.5 and 3 / 4.5 of 1,296,000 J.
+    # Two MIG instances repeat their board's 360 W: 7/15 and 8/15 of 93 W, 1.5 / 4.5 and 3 / 4.5 of the other 267 W.
     held = composed_book.query(
         "select model, attribution_method, attribution_confidence, sum(energy_joules)::double from marts.energy_ledger"
         " where device_uuid = ? group by all order by 1",
         [composed.MIG_BOARD],
     )
-    assert held == [("mig-a", "mig_activity", "medium", 432_000), ("mig-b", "mig_activity", "medium", 864_000)]
+    assert held == [("mig-a", "mig_activity", "medium", 476_640), ("mig-b", "mig_activity", "medium", 819_360)]
 
 
 def test_p2_idle_energy_has_an_account_of_its_own(composed_book: Book) -> None:

@@ -240,9 +240,11 @@ def test_the_rank_that_counts_is_the_least_number_or_text(book: Book) -> None:
 
 
 def test_a_compute_instance_is_weighed_by_its_own_slices(book: Book) -> None:
-    """Of the board's 300 W, one slice of three and two of three; where a profile is unknown, half each."""
+    """A sixth and a third of the board, by memory, have as much of its 93 W without work; the rest of the 300 W goes to
+    one slice and two. Where a profile is unknown, half each."""
     rows = "select model, sum(energy_joules)::double from marts.energy_ledger where model like 'GPU-%' group by 1"
-    thirds, halves = (DAY_JOULES / 3, DAY_JOULES * 2 / 3), (DAY_JOULES / 2, DAY_JOULES / 2)
+    thirds = [(93 * part + 207 * work) * DAY_SECONDS for part, work in ((1 / 6, 1 / 3), (1 / 3, 2 / 3))]
+    halves = [DAY_JOULES / 2] * 2
     assert dict(book.query(rows)) == pytest.approx(
         dict(zip(("GPU-ci-1", "GPU-ci-2", "GPU-na-1", "GPU-na-2"), thirds + halves, strict=True))
     )

@@ -1,5 +1,6 @@
--- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by their
--- MIG slice's activity, else by the tokens they moved, else evenly; shares are differences of a rounded running total, so they add up. How far
+-- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by the activity
+-- of their processes, else by the tokens they moved, else evenly. MIG instances share time, and the board's idle floor, by their parts of it; what it
+-- draws above the floor they share by activity × slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far
 -- to trust a share is `attribution_confidence`.
 {% set energy_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
@@ -48,9 +49,15 @@ model_intervals as (
 
 ),
 
-mig_activity as (
+member_activity as (
 
-    select * from {{ ref('int_mig_activity') }}
+    select * from {{ ref('int_member_activity') }}
+
+),
+
+mig_floors as (
+
+    select * from {{ ref('int_mig_floors') }}
 
 ),
 
@@ -79,6 +86,8 @@ claimed as (
         claims.models_of_engine,
         claims.claims_of_day,
         claims.mig_instance,
+        claims.mig_share,
+        coalesce(claims.is_mig_share_known, true) as is_mig_share_known,
         engine_intervals.engine is not null as has_token_telemetry,
         engine_intervals.is_active,
         engine_intervals.is_asleep,
@@ -90,8 +99,15 @@ claimed as (
             else engine_intervals.moved_tokens
         end as moved_tokens,
         coalesce(model_days.moved_tokens_of_date, {{ exact('0') }}) as moved_tokens_of_date,
-        -- The share of the board: 3g.40gb is three of seven slices.
-        {{ exact("mig_activity.activity_ratio * claims.mig_slices") }} as mig_weight
+        -- An instance's activity is a part of itself: 3g.40gb is three slices. What no instance has does not work.
+        case
+            when claims.mig_share is null then {{ exact('member_activity.activity_ratio') }}
+            else coalesce(
+                {{ exact("member_activity.activity_ratio * claims.mig_slices") }},
+                case when claims.engine = {{ unallocated() }} then {{ exact('0') }} end
+            )
+        end as activity,
+        least(cast(energy.energy_joules as double), coalesce(mig_floors.floor_watts, 0) * energy.covered_us / 1e6) as floor_joules
     from energy
     inner join claims
         on {{ equal_keys('energy', 'claims', ['date', 'meter_scope', 'meter']) }}
@@ -109,12 +125,15 @@ claimed as (
         and energy.date = model_days.date
         and claims.engine = model_days.engine
         and claims.model = model_days.model
-    left join mig_activity
+    left join member_activity
         on claims.members > 1
-        and energy.date = mig_activity.date
-        and energy.meter = mig_activity.meter
-        and claims.mig_instance = mig_activity.mig_instance
-        and energy.interval_number = mig_activity.interval_number
+        and energy.date = member_activity.date
+        and energy.meter = member_activity.meter
+        and case when claims.mig_share is null then claims.pod else claims.mig_instance end = member_activity.member
+        and energy.interval_number = member_activity.interval_number
+    left join mig_floors
+        on claims.mig_share is not null
+        and {{ equal_keys('energy', 'mig_floors', ['date', 'meter_scope', 'meter']) }}
 
 ),
 
@@ -124,8 +143,11 @@ lone as (
     select
         {{ claimed_columns | join(',\n        ') }},
         'alone' as split_basis,
+        is_mig_share_known,
         cast(0 as double) as share_from,
         cast(1 as double) as share_to,
+        cast(0 as double) as energy_share_from,
+        cast(1 as double) as energy_share_to,
         cast(0 as double) as interval_share_from,
         cast(1 as double) as interval_share_to
     from claimed
@@ -154,25 +176,67 @@ modelled as (
 
 ),
 
+-- What the members of a slice report together.
+compared as (
+
+    select
+        *,
+        sum(moved_tokens) over slice_window as moved_tokens_of_all,
+        count(moved_tokens) over slice_window = count(case when engine <> {{ unallocated() }} then 1 end) over slice_window as are_tokens_known,
+        sum(activity) over slice_window as activity_of_all,
+        count(activity) over slice_window = members as is_activity_known,
+        -- Whoever is not known to wait.
+        engine <> {{ unallocated() }} and coalesce(is_active, not (has_token_telemetry or is_tokens_complete)) as may_work
+    from modelled
+    window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
+
+),
+
 weighed as (
 
     select
         *,
         case
             when members = 1 then {{ exact('1') }}
-            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members
-                then {{ exact('cast(mig_weight as double) * model_share') }}
-            when sum(moved_tokens) over slice_window > 0 then coalesce(moved_tokens, {{ exact('0') }})
+            when mig_share is not null then {{ exact('1e6 * mig_share * model_share') }}
+            when activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(activity as double) * model_share') }}
+            when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
             else {{ exact('model_share') }}
         end as weight,
+        -- Of what a board in instances draws above its floor.
+        case
+            when members = 1 or mig_share is null then null
+            when activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(activity as double) * model_share') }}
+            when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
+            when max(case when may_work then 1 else 0 end) over slice_window = 0 then {{ exact('1e6 * mig_share * model_share') }}
+            when may_work then {{ exact('1e6 * mig_share * model_share') }}
+            else {{ exact('0') }}
+        end as work_weight,
         case
             when members = 1 then 'alone'
-            when sum(mig_weight) over slice_window > 0 and count(mig_weight) over slice_window = members then 'mig_activity'
+            when mig_share is not null and is_activity_known and (activity_of_all > 0 or coalesce(moved_tokens_of_all, 0) = 0) then 'mig_activity'
+            when mig_share is null and is_activity_known and activity_of_all > 0 then 'process_activity'
             -- Tokens of all members are known, and some moved; else the split is even or favours whoever reports.
-            when sum(moved_tokens) over slice_window > 0 and count(moved_tokens) over slice_window = members then 'tokens_of_all'
+            when are_tokens_known and (moved_tokens_of_all > 0 or mig_share is not null) then 'tokens_of_all'
             else 'tokens_of_some'
         end as split_basis
-    from modelled
+    from compared
+    window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
+
+),
+
+worked as (
+
+    select
+        *,
+        case
+            when mig_share is null or energy_joules = 0 then weight
+            else {{ exact(
+                'floor_joules * ' ~ ratio('weight', 'sum(weight) over slice_window')
+                ~ ' + (cast(energy_joules as double) - floor_joules) * ' ~ ratio('work_weight', 'sum(work_weight) over slice_window')
+            ) }}
+        end as energy_weight
+    from weighed
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
 
 ),
@@ -182,8 +246,10 @@ shares as (
     select
         *,
         {{ ratio('(sum(weight) over member_window) - weight', 'sum(weight) over slice_window') }} as share_from,
-        {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to
-    from weighed
+        {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to,
+        {{ ratio('(sum(energy_weight) over member_window) - energy_weight', 'sum(energy_weight) over slice_window') }} as energy_share_from,
+        {{ ratio('sum(energy_weight) over member_window', 'sum(energy_weight) over slice_window') }} as energy_share_to
+    from worked
     window
         slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
         member_window as (
@@ -209,8 +275,11 @@ contended as (
     select
         {{ claimed_columns | join(',\n        ') }},
         split_basis,
+        is_mig_share_known,
         share_from,
         share_to,
+        energy_share_from,
+        energy_share_to,
         {{ ratio('(sum(covered_share) over row_window) - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
         {{ ratio('sum(covered_share) over row_window', 'sum(covered_share) over interval_window') }} as interval_share_to
     from covered_shares
@@ -248,14 +317,15 @@ rows_of_members as (
             when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
             when claim_basis = 'node' then 'node_share'
             when split_basis = 'alone' then 'exclusive'
-            when split_basis = 'mig_activity' then 'mig_activity'
+            when split_basis in ('mig_activity', 'process_activity') then split_basis
             else 'token_share'
         end as attribution_method,
         case
             when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
             when claim_basis = 'node' then 'low'
+            when not is_mig_share_known then 'low'
             when split_basis = 'alone' then 'high'
-            when split_basis in ('mig_activity', 'tokens_of_all') then 'medium'
+            when split_basis in ('mig_activity', 'process_activity', 'tokens_of_all') then 'medium'
             else 'low'
         end as attribution_confidence,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,
@@ -279,7 +349,7 @@ rows_of_members as (
         end as possible_reason,
         held_by,
         case when members = 1 then energy_joules
-            else {{ exact('cast(energy_joules as double) * share_to') }} - {{ exact('cast(energy_joules as double) * share_from') }}
+            else {{ exact('cast(energy_joules as double) * energy_share_to') }} - {{ exact('cast(energy_joules as double) * energy_share_from') }}
         end as energy_joules,
         case when members = 1 then {{ exact('covered_us / 1e6') }}
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}

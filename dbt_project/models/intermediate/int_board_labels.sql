@@ -145,6 +145,8 @@ candidates as (
         board_series_days.batch_job,
         board_series_days.mig_instance,
         board_series_days.mig_slices,
+        board_series_days.mig_instance_slices,
+        board_series_days.mig_memory_gb,
         coalesce(scrape_jobs.carries_workloads, false) as job_carries_workloads,
         coalesce(scrape_jobs.carries_workloads, false) or exporter_containers.container is not null as is_bare_exporters,
         max(board_series_days.last_us) over place_window as place_last_us,
@@ -197,7 +199,13 @@ mapped as (
     select
         *,
         coalesce(named_namespace, '') || '/' || coalesce(named_pod, '') || '/' || coalesce(named_container, '') || '/' || coalesce(mig_instance, '')
-            as claim_key,
+        -- A number that an instance had is another's after the board is cut anew.
+        || coalesce(
+            {% for number in ['mig_slices', 'mig_instance_slices', 'mig_memory_gb'] -%}
+            ' ' || cast({{ number }} as {{ dbt.type_string() }}){{ ' || ' if not loop.last }}
+            {%- endfor -%}
+            , ''
+        ) as claim_key,
         -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated. So does a scrape job.
         job_carries_workloads
         or max(case when named_pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped
@@ -234,6 +242,8 @@ final as (
         mapped.named_container as container,
         mapped.mig_instance,
         mapped.mig_slices,
+        mapped.mig_instance_slices,
+        mapped.mig_memory_gb,
         mapped.is_mapped,
         mapped.is_bare_exporters
     from mapped

@@ -38,7 +38,7 @@ neighboured_edges as (
 
 ),
 
--- Of claimants seen at once, those with a name.
+-- Of claimants seen at once, those with a name, and the instances without one.
 {% for name, edge in [('ending', 'end_us'), ('starting', 'start_us')] -%}
 {{ name }} as (
 
@@ -46,7 +46,7 @@ neighboured_edges as (
         date,
         meter,
         {{ edge }},
-        coalesce({{ joined_in_order("case when pod is not null then claim_key end") }}, max(claim_key)) as claim_keys,
+        coalesce({{ joined_in_order("case when pod is not null or mig_instance is not null then claim_key end") }}, max(claim_key)) as claim_keys,
         coalesce({{ joined_in_order("case when pod is not null then held_by end") }}, max(held_by)) as held_by
     from runs
     group by date, meter, {{ edge }}
@@ -60,7 +60,9 @@ covering as (
         edges.date,
         edges.meter,
         edges.edge_us as start_us,
-        coalesce({{ joined_in_order("case when runs.pod is not null then runs.claim_key end") }}, max(runs.claim_key)) as claim_keys
+        coalesce(
+            {{ joined_in_order("case when runs.pod is not null or runs.mig_instance is not null then runs.claim_key end") }}, max(runs.claim_key)
+        ) as claim_keys
     from neighboured_edges as edges
     inner join runs
         on edges.date = runs.date

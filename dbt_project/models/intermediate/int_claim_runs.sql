@@ -37,7 +37,9 @@ claimants as (
         max(pod) as pod,
         max(container) as container,
         max(mig_instance) as mig_instance,
-        max(mig_slices) as mig_slices
+        max(mig_slices) as mig_slices,
+        max(mig_instance_slices) as mig_instance_slices,
+        max(mig_memory_gb) as mig_memory_gb
     from labels
     group by date, meter, claim_key
 
@@ -119,6 +121,19 @@ runs as (
 
 ),
 
+-- While other instances of the board go on, an instance is held until its next claimant is seen, as a whole board is.
+ended as (
+
+    select
+        runs.*,
+        claimants.mig_instance is not null as is_of_instance,
+        lead(runs.start_us) over (partition by runs.date, runs.meter, runs.claim_key order by runs.start_us, runs.end_us) as own_next_us,
+        lead(runs.start_us) over (partition by runs.date, runs.meter, claimants.mig_instance order by runs.start_us, runs.end_us) as next_us
+    from runs
+    inner join claimants on {{ equal_keys('runs', 'claimants', ['date', 'meter', 'claim_key']) }}
+
+),
+
 final as (
 
     select
@@ -126,18 +141,25 @@ final as (
         runs.meter,
         runs.claim_key,
         runs.start_us,
-        runs.end_us,
+        case
+            when not runs.is_of_instance then runs.end_us
+            when runs.own_next_us between runs.end_us and runs.end_us + board_days.cap_us then runs.own_next_us
+            when runs.next_us between runs.end_us and runs.end_us + board_days.cap_us then runs.next_us
+            else runs.end_us
+        end as end_us,
         board_days.cap_us,
         claimants.namespace,
         claimants.pod,
         claimants.container,
         claimants.mig_instance,
         claimants.mig_slices,
+        claimants.mig_instance_slices,
+        claimants.mig_memory_gb,
         case
             when claimants.pod is null and claimants.container is null then {{ unallocated() }}
             else coalesce(claimants.namespace || '/', '') || coalesce(claimants.pod, claimants.container)
         end as held_by
-    from runs
+    from ended as runs
     inner join board_days on runs.date = board_days.date and runs.meter = board_days.meter
     inner join claimants on {{ equal_keys('runs', 'claimants', ['date', 'meter', 'claim_key']) }}
 

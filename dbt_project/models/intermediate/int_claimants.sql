@@ -156,6 +156,8 @@ by_labels as (
         label_claims.container,
         label_claims.mig_instance,
         label_claims.mig_slices,
+        label_claims.mig_instance_slices,
+        label_claims.mig_memory_gb,
         pod_owners.engine,
         cast(null as {{ dbt.type_string() }}) as model,
         pod_owners.deployment,
@@ -379,6 +381,8 @@ named as (
         held_by as held_by_labels,
         mig_instance,
         mig_slices,
+        mig_instance_slices,
+        mig_memory_gb,
         case when is_by_node then 'node' else claim_basis end as claim_basis,
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
         booked_days.is_unmetered

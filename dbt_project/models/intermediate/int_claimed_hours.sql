@@ -49,7 +49,8 @@ holders as (
         max(claims.held_start_us) as held_start_us,
         max(claims.held_end_us) as held_end_us,
         max(claims.members) as members,
-        count(*) as own_members
+        count(*) as own_members,
+        {{ exact_sum(exact('1e6 * coalesce(claims.mig_share / claims.models_of_engine, cast(1 as double) / claims.members)')) }} as own_share
     from claims
     inner join meters
         on claims.date = meters.date and claims.meter_scope = meters.meter_scope and claims.meter = meters.meter
@@ -160,7 +161,7 @@ claimed as (
         {{ kept | join(',\n        ') }},
         covered_seconds + {{ exact(
             'greatest(piece_seconds - piece_covered_seconds, 0)'
-            ~ ' * coalesce(own_covered_seconds / nullif(slice_covered_seconds, 0), own_members / cast(members as double))'
+            ~ ' * coalesce(own_covered_seconds / nullif(slice_covered_seconds, 0), cast(own_share as double) / 1e6)'
         ) }} as claimed_seconds
     from weighed
 

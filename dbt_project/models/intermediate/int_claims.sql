@@ -1,8 +1,61 @@
 -- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member, which is an engine with one of its models. A slice
 -- is cut where an engine changes its model, and where the board moves to another node. `members` claimants share a slice.
-with claimants as (
+{%- set slice = ['date', 'meter_scope', 'meter', 'slice_start_us'] %}
+{%- set of_slice = slice + ['slice_end_us', 'held_start_us', 'held_end_us', 'is_unmetered'] %}
+{%- set claimed = ['claim_basis', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'pod', 'held_by', 'is_tokens_complete'] %}
+
+with engine_claimants as (
 
     select * from {{ ref('int_claimants') }}
+
+),
+
+mig_shares as (
+
+    select * from {{ ref('int_mig_shares') }}
+
+),
+
+slices as (
+
+    select distinct {{ of_slice | join(', ') }} from engine_claimants
+
+),
+
+-- What no instance of a board has is unallocated.
+claimants as (
+
+    select
+        {{ columns_of('claimants', of_slice + claimed) }},
+        claimants.mig_instance,
+        mig_shares.mig_slices,
+        mig_shares.mig_share,
+        mig_shares.is_mig_share_known
+    from engine_claimants as claimants
+    left join mig_shares
+        on {{ equal_keys('claimants', 'mig_shares', slice + ['engine']) }}
+        and claimants.mig_instance is not distinct from mig_shares.mig_instance
+        and claimants.pod is not distinct from mig_shares.pod
+        and (mig_shares.mig_instance is not null or claimants.pod is not null)
+    union all
+    select
+        {{ columns_of('slices', of_slice) }},
+        'pod_labels' as claim_basis,
+        mig_shares.engine,
+        {% for column in ['model', 'namespace', 'deployment', 'team'] -%}
+        cast(null as {{ dbt.type_string() }}) as {{ column }},
+        {% endfor -%}
+        'unified' as role,
+        cast(null as {{ dbt.type_string() }}) as pod,
+        cast(null as {{ dbt.type_string() }}) as held_by,
+        false as is_tokens_complete,
+        mig_shares.mig_instance,
+        mig_shares.mig_slices,
+        mig_shares.mig_share,
+        mig_shares.is_mig_share_known
+    from mig_shares
+    inner join slices on {{ equal_keys('mig_shares', 'slices', slice) }}
+    where mig_shares.mig_instance is null and mig_shares.pod is null
 
 ),
 
@@ -113,8 +166,8 @@ uncut as (
 ),
 
 {% set kept = [
-    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'role', 'pod', 'mig_instance', 'mig_slices', 'claim_basis', 'held_by',
-    'is_tokens_complete', 'is_unmetered'
+    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'role', 'pod', 'mig_instance', 'mig_slices', 'mig_share', 'is_mig_share_known',
+    'claim_basis', 'held_by', 'is_tokens_complete', 'is_unmetered'
 ] %}
 {% set cut = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] %}
 {% set placed = ['models_of_engine', 'place_node', 'place_rack', 'place_site'] %}

@@ -13,20 +13,10 @@ tokens as (
 
 ),
 
--- Metrics of a whole board only; those of a MIG instance do not describe its board.
+-- Metrics of a whole board only; those of a MIG instance, or of one of several pods, do not describe their board.
 activity_series as (
 
-    select distinct
-        series_days.date,
-        series.series_id,
-        series.meter,
-        series.factor,
-        series.rank,
-        series.source,
-        series.metric
-    from {{ ref('stg_series') }} as series
-    inner join {{ ref('stg_series_days') }} as series_days on series.series_id = series_days.series_id
-    where series.quantity = 'activity' and series.meter_scope = 'board' and series.mig_instance is null and series_days.is_in_run
+    select * from {{ ref('int_activity_series') }} where quantity = 'activity' and mig_instance is null and not is_of_pod
 
 ),
 

@@ -186,6 +186,8 @@ final as (
         cast(null as {{ dbt.type_string() }}) as container,
         cast(null as {{ dbt.type_string() }}) as mig_instance,
         cast(null as integer) as mig_slices,
+        cast(null as integer) as mig_instance_slices,
+        cast(null as integer) as mig_memory_gb,
         file_spans.engine,
         file_spans.model,
         file_spans.deployment,

@@ -21,6 +21,12 @@ device_types as (
 
 ),
 
+mig_floors as (
+
+    select * from {{ ref('int_mig_floors') }}
+
+),
+
 active as (
 
     select distinct
@@ -112,6 +118,7 @@ final as (
         active.model,
         active.node,
         case
+            when mig_floors.idle_basis is not null then mig_floors.idle_basis
             when coalesce(boards_with_model.watts, boards_with_any.watts) is not null then 'parked_p10_of_board'
             when medians_of_model.watts is not null then 'parked_p10_of_model'
             when medians_of_node.watts is not null then 'parked_p10_of_node'
@@ -120,6 +127,7 @@ final as (
             else 'none'
         end as idle_basis,
         coalesce(
+            mig_floors.floor_watts,
             boards_with_model.watts,
             boards_with_any.watts,
             medians_of_model.watts,
@@ -128,6 +136,7 @@ final as (
             device_types.idle_watts_loaded
         ) as baseline_watts
     from active
+    left join mig_floors on {{ equal_keys('active', 'mig_floors', ['date', 'meter_scope', 'meter']) }}
     left join boards as boards_with_model
         on {{ equal_keys('active', 'boards_with_model', ['date', 'meter_scope', 'meter']) }}
         and boards_with_model.pooled_by = 'model'

@@ -180,7 +180,9 @@ members as (
         pod,
         container,
         mig_instance,
-        mig_slices
+        mig_slices,
+        mig_instance_slices,
+        mig_memory_gb
     from runs
 
 ),
@@ -200,7 +202,9 @@ final as (
         members.pod,
         members.container,
         members.mig_instance,
-        members.mig_slices
+        members.mig_slices,
+        members.mig_instance_slices,
+        members.mig_memory_gb
     from slices
     left join members
         on slices.date = members.date

@@ -14,13 +14,7 @@ claims as (
 
 series as (
 
-    select * from {{ ref('stg_series') }} where meter_scope = 'board' and quantity in ('activity', 'memory_used')
-
-),
-
-series_days as (
-
-    select * from {{ ref('stg_series_days') }} where is_in_run
+    select * from {{ ref('int_activity_series') }} where not is_of_pod
 
 ),
 
@@ -34,8 +28,7 @@ chosen_series as (
         case when series.mig_instance is null then series.quantity else 'presence' end as quantity,
         series.factor
     from boards
-    inner join series on boards.meter = series.meter
-    inner join series_days on series.series_id = series_days.series_id and boards.date = series_days.date
+    inner join series on boards.date = series.date and boards.meter = series.meter
     qualify rank() over (
         partition by boards.date, boards.meter, series.quantity, series.mig_instance
         order by series.rank, series.source, series.metric
@@ -79,7 +72,7 @@ held as (
         claims.team,
         claims.role,
         claims.pod,
-        claims.members,
+        coalesce(claims.mig_share / claims.models_of_engine, cast(1 as double) / claims.members) as share,
         least((readings.interval_number + 1) * {{ grid_us() }}, claims.slice_end_us)
         - greatest(readings.interval_number * {{ grid_us() }}, claims.slice_start_us) as held_us
     from readings
@@ -124,7 +117,7 @@ final as (
         named.team,
         named.model,
         named.role,
-        {{ exact_sum(exact('named.held_us / 1e6 * boards.gpu_count / named.members')) }} as gpu_seconds,
+        {{ exact_sum(exact('named.held_us / 1e6 * boards.gpu_count * named.share')) }} as gpu_seconds,
         max(named.activity_ratio) as activity_ratio,
         max(named.memory_used_bytes) as memory_used_bytes
     from named

@@ -1,13 +1,14 @@
--- How busy the MIG instances of a shared board were: one row per date, board, instance and interval.
+-- How busy those are that share a board: one row per date, board, member (a MIG instance, else a pod) and interval. An instance's activity is a part
+-- of the instance, a pod's one of the board. Memory is no sign of work.
 with claims as (
 
     select * from {{ ref('int_claims') }}
 
 ),
 
-series as (
+activity as (
 
-    select * from {{ ref('stg_series') }}
+    select * from {{ ref('int_activity_series') }} where quantity = 'activity'
 
 ),
 
@@ -21,24 +22,25 @@ shared_boards as (
 
     select distinct
         date,
-        meter
+        meter,
+        mig_share is not null as is_cut
     from claims
-    where members > 1 and mig_instance is not null
+    where members > 1
 
 ),
 
 activity_series as (
 
     select
-        shared_boards.date,
-        series.series_id,
-        series.meter,
-        series.mig_instance,
-        series.factor
-    from series
-    inner join shared_boards on series.device_uuid = shared_boards.meter
-    where series.quantity = 'activity' and series.mig_instance is not null
-    qualify rank() over (partition by shared_boards.date, series.meter order by series.rank) = 1
+        activity.date,
+        activity.series_id,
+        activity.meter,
+        case when shared_boards.is_cut then activity.mig_instance else activity.pod end as member,
+        activity.factor
+    from activity
+    inner join shared_boards on activity.date = shared_boards.date and activity.meter = shared_boards.meter
+    where case when shared_boards.is_cut then activity.mig_instance is not null and not activity.is_of_pod else activity.is_of_pod end
+    qualify rank() over (partition by activity.date, activity.meter order by activity.rank) = 1
 
 ),
 
@@ -47,7 +49,7 @@ final as (
     select
         activity_series.date,
         activity_series.meter,
-        activity_series.mig_instance,
+        activity_series.member,
         {{ int_div(epoch_us('power_samples.observed_at'), grid_us()) }} as interval_number,
         {{ ratio(exact_sum('power_samples.value * activity_series.factor'), 'count(*)') }} as activity_ratio
     from power_samples
