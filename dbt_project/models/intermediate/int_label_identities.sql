@@ -134,7 +134,7 @@ names as (
 
     select
         series_id,
-        {% for attribute in ['device_uuid', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'role', 'data_rank'] -%}
+        {% for attribute in ['device_uuid', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'data_rank'] -%}
         max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
         {% endfor -%}
         {% for attribute in ['node', 'instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
@@ -189,7 +189,6 @@ named as (
         coalesce(devices.node, names.own_node) as named_node,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
         coalesce(model_aliases.model, {{ name_of_source('names.model') }}) as named_model,
-        case when names.role in ('prefill', 'decode') then names.role end as named_role,
         coalesce(
             engine_targets.engine,
             names.engine,
@@ -225,8 +224,7 @@ described as (
     select
         named.*,
         case when named.stream = 'tokens' then coalesce(engines.node, named.named_node) else named.named_node end as node,
-        case when named.stream = 'tokens' then coalesce(engines.model, named.named_model) end as model,
-        case when named.stream = 'tokens' then coalesce(engines.role, named.named_role) end as role
+        case when named.stream = 'tokens' then coalesce(engines.model, named.named_model) end as model
     from named
     left join engine_entries on named.engine_by_labels = engine_entries.engine_by_labels
     left join engines on engine_entries.entry = engines.entry
@@ -362,16 +360,7 @@ final as (
         placed.source,
         placed.metric,
         placed.stream,
-        -- With separate prefill and decode engines, input tokens count at the prefill engine and output tokens at the decoder.
-        case
-            when placed.quantity = 'tokens'
-                and (
-                    (placed.role = 'decode' and placed.token_class in ('input', 'cached_input'))
-                    or (placed.role = 'prefill' and placed.token_class = 'output')
-                )
-                then 'tokens_handed_over'
-            else placed.quantity
-        end as quantity,
+        placed.quantity,
         placed.kind,
         placed.factor,
         placed.token_class,
@@ -381,7 +370,6 @@ final as (
         placed.node,
         placed.namespace,
         placed.model,
-        placed.role,
         placed.engine,
         placed.meter,
         placed.site,

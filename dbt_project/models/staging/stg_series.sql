@@ -115,7 +115,7 @@ attributes as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
+            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role', 'role_hint',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
             'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job'
         ] -%}
@@ -156,8 +156,8 @@ located as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
-            'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
+            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'role_hint', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile',
+            'module', 'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
         ] -%}
         {{ attribute }},
         {% endfor -%}
@@ -210,6 +210,7 @@ placed as (
         located.rack,
         {{ bucket_bound('located.bucket_le') }} as bucket_bound_seconds,
         case when located.role in ('prefill', 'decode') then located.role end as role_by_labels,
+        located.role_hint,
         coalesce(located.data_rank, '0') as data_rank,
         {% for rank in ['pipeline_rank', 'tensor_rank'] -%}
         case when located.{{ rank }} is null then 0 else coalesce({{ rank_of('located.' ~ rank) }}, {{ last_rank() }}) end as {{ rank }},
@@ -320,6 +321,7 @@ described as (
         coalesce(described_engines.deployment, counted_series.deployment_by_labels) as deployment,
         coalesce(described_engines.model, counted_series.model_by_labels) as model,
         coalesce(described_engines.role, counted_series.role_by_labels) as role,
+        case when described_engines.role is not null then 'fleet_file' when counted_series.role_by_labels is not null then 'labels' end as role_basis,
         described_engines.team
     from counted_series
     left join described_engines on counted_series.engine = described_engines.engine
@@ -334,14 +336,7 @@ final as (
         described.source_kind,
         described.metric,
         described.stream,
-        -- Where prefill and decode are apart, a prompt is input where it was computed, and output is what the decoder wrote.
-        case
-            when described.quantity = 'tokens' and described.role = 'decode' and described.token_class in ('input', 'cached_input')
-                then 'tokens_handed_over'
-            when described.quantity = 'tokens' and described.role = 'prefill' and described.token_class = 'output'
-                then 'tokens_handed_over'
-            else described.quantity
-        end as quantity,
+        described.quantity,
         described.kind,
         described.factor,
         described.token_class,
@@ -364,6 +359,8 @@ final as (
         described.deployment,
         described.model,
         described.role,
+        described.role_basis,
+        described.role_hint,
         described.team,
         described.engine,
         described.bucket_bound_seconds,
