@@ -210,7 +210,8 @@ placed as (
         located.rack,
         {{ bucket_bound('located.bucket_le') }} as bucket_bound_seconds,
         case when located.role in ('prefill', 'decode') then located.role end as role_by_labels,
-        located.role_hint,
+        -- A name that is no role of ours, such as Dynamo's `backend`, shows one only beside other engines: int_engine_roles.
+        coalesce(located.role_hint, located.role) as role_hint,
         coalesce(located.data_rank, '0') as data_rank,
         {% for rank in ['pipeline_rank', 'tensor_rank'] -%}
         case when located.{{ rank }} is null then 0 else coalesce({{ rank_of('located.' ~ rank) }}, {{ last_rank() }}) end as {{ rank }},
