@@ -83,10 +83,11 @@ class Ticker:
 
 
 def read_families(path: Path) -> dict[str, str]:
-    """Metric name -> source kind, from a CSV with a column `metric` (and `source_kind`) or from one name per line. Other
-    spellings of a CSV's names are those of the file of spellings beside it.
+    """Metric name -> source kind, from a CSV with a column `metric` (and `source_kind`) or from one name per line.
 
-    OSError where the file cannot be read, ValueError where it holds no name.
+    Other spellings of a CSV's names are those of the file of spellings beside it.
+
+    OSError where a file cannot be read, ValueError where it holds no name.
     """
     with path.open(newline="", encoding="utf-8") as file:
         lines = [line for line in file if line.strip() and not line.startswith("#")]

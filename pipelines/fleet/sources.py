@@ -248,8 +248,8 @@ class ServerLimits(SeriesLimit):
 
 
 class Source(Part):
-    """The keys of every kind of source. `site` is the default site of what it meters; `metric_prefix` stands before the
-    names of its metrics, such as the `MetricsFieldPrefix` of AMD's exporter."""
+    """The keys of every kind of source. `site` is the default site of what it meters; `metric_prefix` is put before the
+    names of its metrics, as by the `MetricsFieldPrefix` of AMD's exporter."""
 
     name: SourceName
     interval_seconds: Positive | None = None

@@ -1,14 +1,13 @@
 """Prefill and decode pools that no fleet file names: a prompt counts once, and what only looks like two pools stays.
 
-One fleet, a model per case, 10:00 to 14:00. Boards draw 300 W; each pool has one engine on one board unless the case says
-otherwise. By hand, of the first case: 2 boards × 300 W × 4 h = 8,640,000 J; a prompt of 2,000 tokens and an answer of 400
-each second, 14,400 seconds: 28,800,000 + 5,760,000 tokens; 8.64 / 34.56 = 0.25 J per token.
+One fleet, a model per case, 10:00 to 14:00. Boards draw 300 W; each pool has one engine on one board. By hand, of the
+first case: 2 boards × 300 W × 4 h = 8,640,000 J; a prompt of 2,000 tokens and an answer of 400 each second, over 14,400
+seconds: 28,800,000 + 5,760,000 tokens; 8.64 / 34.56 = 0.25 J per token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -56,7 +55,7 @@ def held(rate: float, until: float) -> list[tuple[float, float]]:
 
 
 def series() -> Iterator[Series]:
-    # Two deployments whose names say nothing: `a-0` writes one token per request, what `a-1` was given came by transfer.
+    # Names that show nothing: `a-0` writes one token per request, what `b-0` was given came by transfer.
     yield from engine("pools-a-0", "pools", 2_000, 1)
     yield from engine("pools-b-0", "pools", 2_000, 400, came=2_000)
     # The decoders compute short prompts themselves (500 tokens a second) and have 100 in their own cache.
@@ -80,7 +79,7 @@ def series() -> Iterator[Series]:
     # The scoring pool stops at 12:24: of four hours, two are equal, one is not and in one nothing is (2.4 of 4).
     yield from engine("torn-a-0", "torn", 2_000, 1, until=START + 2.4 * 3600)
     yield from engine("torn-b-0", "torn", 2_000, 400, came=2_000)
-    # As the second case, and the fleet file says that both do everything.
+    # As the second case, and by the fleet file both do everything.
     yield from engine("stated-a-0", "stated", 2_000, 1)
     yield from engine("stated-b-0", "stated", 2_000, 400, came=2_000)
 
@@ -99,7 +98,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 
 def of_models(book: Book, columns: str) -> dict[str, tuple]:
-    rows = book.query(f"select model, {columns} from marts.model_daily where model not like '\\_\\_%' escape '\\' group by 1")
+    rows = book.query(
+        f"select model, {columns} from marts.model_daily where model not like '\\_\\_%' escape '\\' group by 1"
+    )
     return {model: tuple(None if one is None else float(one) for one in figures) for model, *figures in rows}
 
 
@@ -133,7 +134,12 @@ def test_what_came_from_a_store_stays_the_decoders_cached_input(book: Book) -> N
 
 def test_pools_that_only_look_alike_keep_their_tokens(book: Book) -> None:
     held = of_models(book, f"{INPUTS}, {RATIO}")
-    for model, prompts, outputs in (("scored", 2_700, 405), ("both", 4_000, 800), ("guard", 4_000, 401), ("stated", 4_000, 401)):
+    for model, prompts, outputs in (
+        ("scored", 2_700, 405),
+        ("both", 4_000, 800),
+        ("guard", 4_000, 401),
+        ("stated", 4_000, 401),
+    ):
         true = prompts * SECONDS, outputs * SECONDS, 600 / (prompts + outputs)
         assert held[model] == pytest.approx(true), model
 
@@ -158,17 +164,21 @@ def test_the_book_says_what_a_role_is_from(book: Book) -> None:
 
 def test_energy_and_tokens_meet_under_one_role(book: Book) -> None:
     rows = book.query(
-        "select role, energy_joules::double, output_tokens::double from marts.model_daily where model = 'pools' order by 1"
+        "select role, energy_joules::double, output_tokens::double from marts.model_daily"
+        " where model = 'pools' order by 1"
     )
     assert rows == [("decode", 300 * SECONDS, pytest.approx(400 * SECONDS)), ("prefill", 300 * SECONDS, None)]
 
 
 def test_the_balance_of_tokens_holds_of_inferred_roles(book: Book) -> None:
-    assert book.query("select engine, token_class from marts.token_reconciliation_daily where difference_tokens <> 0") == []
+    assert (
+        book.query("select engine, token_class from marts.token_reconciliation_daily where difference_tokens <> 0")
+        == []
+    )
     assert book.broken() == {}
     assert book.query("select metric, labels from marts.series_daily where unaccounted_tokens > 0") == []
     reasons = book.query(
-        "select distinct engine, metric, reason from marts.series_daily where engine = 'llm/pools-b-0' and outcome = 'unused'"
-        " and quantity = 'tokens' order by 2"
+        "select distinct engine, metric, reason from marts.series_daily"
+        " where engine = 'llm/pools-b-0' and outcome = 'unused' and quantity = 'tokens' order by 2"
     )
     assert {(metric, reason) for _, metric, reason in reasons} >= {(INPUT, "counted_at_the_other_role")}

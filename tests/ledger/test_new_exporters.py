@@ -34,7 +34,13 @@ def of_cluster() -> Iterator[Series]:
     yield shows("amd_gpu_package_power", prefixed, 500)
     # Labels in upper case; the pod of the workload beside the exporter's own.
     upper = {"GPU_UUID": "amd-1", "SERIAL_NUMBER": "PCB-1", "HOSTNAME": "upper", "CARD_SERIES": AMD["card_series"]}
-    upper |= {"POD": "chat-0", "NAMESPACE": "llm", "CONTAINER": "engine", "pod": "amd-exporter-x", "namespace": "kube-amd"}
+    upper |= {
+        "POD": "chat-0",
+        "NAMESPACE": "llm",
+        "CONTAINER": "engine",
+        "pod": "amd-exporter-x",
+        "namespace": "kube-amd",
+    }
     yield shows("gpu_package_power", upper, 400)
     yield counts(INPUT, vllm("chat-0", "chat"), 20)
     yield counts(OUTPUT, vllm("chat-0", "chat"), 10)
@@ -71,7 +77,8 @@ def of_acme() -> Iterator[Series]:
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     folder = tmp_path_factory.mktemp("exporters")
     book = plant(
-        folder, {"cluster": of_cluster()}, marts=("model_daily", "series_daily", "reconciliation_daily", "token_ledger"),
+        folder, {"cluster": of_cluster()},
+        marts=("model_daily", "series_daily", "reconciliation_daily", "token_ledger"),
         more_sources=[files_source("acme", "recorded/acme/*.parquet", metric_prefix="acme_")],
     )  # fmt: skip
     plant(folder / "other", {"acme": of_acme()})

@@ -35,12 +35,12 @@ def engine(
 
 
 def series() -> Iterator[Series]:
-    # llm-d's label; a vLLM that does not say where its prompts came from.
+    # llm-d's label; a vLLM that does not report where its prompts came from.
     yield from engine("x-0", "llm-d", 2_000, 1, llm_d_ai_role="prefill")
     yield from engine("x-1", "llm-d", 2_000, 400, llm_d_ai_role="decode")
     # llm-d calls a pool that does everything `decode`, too.
     yield from engine("ms-decode-0", "alone", 2_000, 400, computed=2_000, llm_d_ai_role="decode")
-    # A name that only sounds like it, with nobody to hand over to.
+    # A name that only sounds like it, without another pool.
     yield from engine("prefill-bench-0", "bench", 2_000, 400, computed=2_000)
     # Dynamo: the workers that decode are called backend.
     yield from engine("y-0", "dynamo", 2_000, 1, computed=2_000, dynamo_component="prefill")

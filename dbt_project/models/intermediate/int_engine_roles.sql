@@ -1,5 +1,5 @@
 -- Which engines serve prefill or decode alone, by what is known best: the fleet file, the engine's own labels, what the cluster calls its pods, else
--- by the counters of the date. One row per date and engine. What the cluster says holds only in pairs, and only if the counters do not contradict it.
+-- by the counters of the date. One row per date and engine. A name that the cluster gives counts only in pairs, and only if the counters do not contradict it.
 -- By the counters, the engines of a model are a pair of pools if one writes a token per request, what another was given came by transfer, and in four
 -- fifths of the hours with traffic the first one's prompts are what the second did not compute, within a tenth.
 {% set group_keys = ['date', 'site', 'namespace', 'model'] %}
@@ -106,11 +106,11 @@ named_groups as (
         {{ group_keys | join(', ') }},
         max(case when coalesce(role, cluster_role) = 'prefill' then 1 else 0 end) = 1 as has_prefill,
         max(case when coalesce(role, cluster_role) = 'decode' or (role is null and transferred_tokens > 0) then 1 else 0 end) = 1 as has_decode,
-        max(case when coalesce(role, cluster_role) in ('prefill', 'decode') and role_basis is distinct from 'fleet_file' then 1 else 0 end) = 1
+        max(case when coalesce(role, cluster_role) in ('prefill', 'decode') and coalesce(role_basis, '') <> 'fleet_file' then 1 else 0 end) = 1
         as is_named_by_cluster,
         max(case when coalesce(role, cluster_role) = 'prefill' and writes_answers then 1 else 0 end) = 1 as has_prefill_that_answers,
         sum(case when coalesce(role, cluster_role) = 'prefill' then prompt_tokens end) as prefill_tokens,
-        -- NULL: an engine that decodes does not say what it computed.
+        -- NULL: an engine that decodes does not report what it computed.
         case
             when count(case when coalesce(role, cluster_role) = 'decode' and computed_tokens is null then 1 end) = 0
                 then sum(case when coalesce(role, cluster_role, '') <> 'prefill' then prompt_tokens - computed_tokens end)
@@ -203,11 +203,11 @@ assessed as (
         named_roles.role_basis,
         named_roles.cluster_role,
         named_roles.is_pair,
-        named_roles.is_contradicted and named_roles.role_basis is distinct from 'fleet_file' as is_contradicted,
+        named_roles.is_contradicted and coalesce(named_roles.role_basis, '') <> 'fleet_file' as is_contradicted,
         named_roles.transferred_tokens,
         candidates.part,
         pairs.has_prefill and pairs.has_decode and pairs.agreeing_ratio >= 0.8 as is_counted_pair,
-        -- Half of the hours agree, or the other pool does not say where its prompts came from: a pair, or not.
+        -- Half of the hours agree, or the other pool does not report where its prompts came from: a pair, or not.
         pairs.has_prefill
         and ((pairs.has_decode and pairs.agreeing_ratio >= 0.5) or (not pairs.has_decode and pairs.agreeing_ratio >= 0.8)) as is_perhaps_pair
     from named_roles

@@ -41,7 +41,7 @@ prefilled as (
 
 ),
 
--- An engine that does not say what came by transfer was handed all that it did not compute.
+-- An engine that does not report what came by transfer was handed all that it did not compute.
 received as (
 
     select

@@ -100,7 +100,7 @@ known_series as (
 
 ),
 
--- Series whose name alone does not say that its exporter is meant, and that have no label of that exporter.
+-- Series whose name alone does not show their exporter, and that have no label of that exporter.
 strangers as (
 
     select
