@@ -148,7 +148,12 @@ def test_where_the_signs_conflict_the_ratio_of_input_is_unknown(book: Book) -> N
     assert of_models(book, RATIO)["torn"] == (None,)
     assert of_models(book, "(sum(matched_joules) / sum(matched_output_tokens))::double")["torn"][0] is not None
     assert book.failed_tests("roles_are_clear") == {"roles_are_clear"}
-    assert "roles_are_clear" in {name for name in book.failed_tests("roles_are_clear", "every_series_is_accounted_for")}
+    assert book.failed_tests("every_series_is_accounted_for") == set()
+
+
+def test_the_fleets_ratio_of_input_is_unknown_where_a_models_is(book: Book) -> None:
+    columns = "joules_per_total_token, matched_total_tokens, joules_per_output_token is null"
+    assert book.query(f"select {columns} from marts.fleet_daily where models > 0") == [(None, None, False)]
 
 
 def test_the_book_says_what_a_role_is_from(book: Book) -> None:
