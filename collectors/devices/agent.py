@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from collectors.catalogue import SPELLINGS, spelled
 from collectors.devices.nvml import READERS, NvmlSampler
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading
@@ -84,13 +85,16 @@ class Ticker:
 def read_families(path: Path) -> dict[str, str]:
     """Metric name -> source kind, from a CSV with a column `metric` (and `source_kind`) or from one name per line.
 
-    OSError where the file cannot be read, ValueError where it holds no name.
+    Other spellings of a CSV's names are those of the file of spellings beside it.
+
+    OSError where a file cannot be read, ValueError where it holds no name.
     """
     with path.open(newline="", encoding="utf-8") as file:
         lines = [line for line in file if line.strip() and not line.startswith("#")]
     header = next(csv.reader(lines[:1]), [])
     if "metric" in header:
-        families = {row["metric"]: row.get("source_kind") or UNKNOWN_KIND for row in csv.DictReader(lines)}
+        rows = spelled(csv.DictReader(lines), path.with_name(SPELLINGS))
+        families = {row["metric"]: row.get("source_kind") or UNKNOWN_KIND for row in rows}
     else:
         families = {line.strip(): UNKNOWN_KIND for line in lines}
     if not families:

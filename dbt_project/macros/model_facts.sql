@@ -21,10 +21,15 @@
 {% macro fact_type(fact) %}{{ return(money_type() if fact.endswith('_usd') else exact_type()) }}{% endmacro %}
 {% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}
 
-{# Sums of all facts of a relation; an unknown fact stays NULL. #}
+{# Sums of all facts of a relation; an unknown fact stays NULL. Joules per total token have the joules of all rows above the line: where the total
+   tokens of one row are unknown, those of the sum are, too. #}
 {% macro summed_facts() %}
     {%- for fact in energy_facts() + token_facts() %}
-    {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
+    {% if fact == 'matched_total_tokens' -%}
+    case when count(case when matched_output_tokens > 0 and matched_total_tokens is null then 1 end) = 0 then {{ fact_sum(fact) }} end
+    {%- else -%}
+    {{ fact_sum(fact) }}
+    {%- endif %} as {{ fact }}{{ ',' if not loop.last }}
     {%- endfor %}
 {% endmacro %}
 

@@ -7,6 +7,11 @@
    line feed. #}
 {% macro matched_part(text, expression, group=0) %}nullif(regexp_extract({{ text }} || ';', '{{ expression }};$', {{ group }}), ''){% endmacro %}
 
+{# nvidia_gpu_exporter writes a board's UUID without the `GPU-` that all others begin it with. #}
+{% macro whole_uuid(source_kind, text) -%}
+case when {{ source_kind }} = 'nvidia_gpu_exporter' and {{ text }} like '%-%-%-%-%' and {{ text }} not like 'GPU-%' then 'GPU-' || {{ text }} else {{ text }} end
+{%- endmacro %}
+
 {# A rank is the digits at the end of its label, at most nine: `3`, `tp3` and `stage3` are 3. NULL without digits. #}
 {% macro rank_of(text) %}cast({{ matched_part(text, '(^|[^0-9])([0-9]{1,9})', 2) }} as integer){% endmacro %}
 {# Where a rank without digits is sorted: behind all that have some. #}

@@ -8,24 +8,32 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from collectors.catalogue import SPELLINGS, spelled
 from collectors.samples import Family, Stream
 
 SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
 STREAMS = ("power", "tokens")
 
 
-def families(seeds: Path = SEEDS) -> Mapping[str, Family]:
-    """Metric name -> Family. ValueError where rows of one metric disagree: a collector has only the metric's name."""
+def families(seeds: Path = SEEDS, *, prefix: str | None = None) -> Mapping[str, Family]:
+    """Metric name -> Family, by every name that a source may write; with `prefix`, also by those that begin with it.
+
+    ValueError where rows of one metric disagree: a collector has only the metric's name.
+    """
     found: dict[str, Family] = {}
-    for row in _rows(seeds / "metric_catalog.csv"):
+    for row in spelled(_rows(seeds / "metric_catalog.csv"), seeds / SPELLINGS):
         if row["stream"] not in STREAMS:
             raise ValueError(f"metric_catalog.csv: {row['metric']} has stream {row['stream']!r}, expected {STREAMS}")
         family = Family(row["metric"], cast("Stream", row["stream"]), row["source_kind"])
         if found.setdefault(row["metric"], family) != family:
             raise ValueError(f"metric_catalog.csv: {row['metric']} is both {found[row['metric']]} and {family}")
+    if prefix is not None:
+        prefixed = {prefix + metric: replace(family, metric=prefix + metric) for metric, family in found.items()}
+        found = prefixed | found
     return found
 
 

@@ -164,6 +164,7 @@ SpoolPath = Annotated[str, AfterValidator(_spool_path)]
 Variable = Annotated[str, AfterValidator(_set_variable)]
 Url = Annotated[str, AfterValidator(_plain_url)]
 Number = Annotated[float, Field(strict=True)]
+MetricPrefix = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NonNegative = Annotated[float, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, gt=0)]
@@ -247,13 +248,15 @@ class ServerLimits(SeriesLimit):
 
 
 class Source(Part):
-    """The keys of every kind of source. `site` is the default site of what it meters."""
+    """The keys of every kind of source. `site` is the default site of what it meters; `metric_prefix` is put before the
+    names of its metrics, as by the `MetricsFieldPrefix` of AMD's exporter."""
 
     name: SourceName
     interval_seconds: Positive | None = None
     tokens_complete: bool = False
     site: Name | None = None
     replica_labels: tuple[str, ...] = ()
+    metric_prefix: MetricPrefix | None = None
     limits: SeriesLimit = SeriesLimit()
 
 

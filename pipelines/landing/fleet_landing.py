@@ -54,6 +54,7 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
                 "interval_seconds": source.interval_seconds,
                 "tokens_complete": source.tokens_complete,
                 "site": source.site,
+                "metric_prefix": source.metric_prefix,
             }
             for source in fleet.sources
         ],

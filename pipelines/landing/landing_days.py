@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import duckdb
@@ -78,6 +79,7 @@ def land_days(
         ]
         windows += neighbours
         failures, answers = 0, []
+        of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
         silence = (silent or {}).get(source.name)
         for window in windows:
             if silence is None and failures >= FAILURES_IN_A_ROW:
@@ -91,7 +93,7 @@ def land_days(
                     connection,
                     collector,
                     window,
-                    catalogue,
+                    of_source,
                     run_id=run_id,
                     store=store,
                     replica_labels=source.replica_labels,

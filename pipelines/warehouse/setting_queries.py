@@ -28,6 +28,7 @@ _NEVER_US = 9_000_000_000_000_000_000
 OF_FLEET = {
     "sources": f"""
         select date, 'sources', cast((source, interval_seconds, tokens_complete, site) as varchar)
+            || coalesce(' ' || metric_prefix, '')
         from fleet.sources {_named("source", "named.name = source")}
     """,
     # A fleet's only site is also the site of everything that neither a node nor a source places.

@@ -41,7 +41,8 @@ TOKENS = {
     "triton": {"input": 12000, "output": 3600},
     # A prompt is input where it was computed, output is what the decoder wrote; the handed-over rest is neither.
     "dynamo_prefill": {"input": 12000, "cached_input": 2000, "computed_input": 10000},
-    "dynamo_decode": {"computed_input": 40, "output": 2960},
+    # It computed the last token of each of 40 prompts itself, which is its own input.
+    "dynamo_decode": {"input": 40, "computed_input": 40, "output": 2960},
     "nim": {"input": 24000, "output": 6000},
     # The client's own totals: 6 prompts of 75 tokens, of which it computed 75 + 5 × 1 and had the rest.
     "llamacpp": {"cached_input": 370, "computed_input": 80, "output": 192},

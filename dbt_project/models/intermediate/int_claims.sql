@@ -71,6 +71,12 @@ places as (
 
 ),
 
+engine_roles as (
+
+    select * from {{ ref('int_engine_roles') }}
+
+),
+
 models_of_claims as (
 
     select
@@ -166,7 +172,7 @@ uncut as (
 ),
 
 {% set kept = [
-    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'role', 'pod', 'mig_instance', 'mig_slices', 'mig_share', 'is_mig_share_known',
+    'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'pod', 'mig_instance', 'mig_slices', 'mig_share', 'is_mig_share_known',
     'claim_basis', 'held_by', 'is_tokens_complete', 'is_unmetered'
 ] %}
 {% set cut = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] %}
@@ -175,6 +181,7 @@ members as (
 
     select
         {{ (kept + cut) | join(', ') }},
+        role,
         deployment,
         model,
         1 as models_of_engine,
@@ -189,6 +196,7 @@ members as (
         element_end_us as slice_end_us,
         least(greatest(held_start_us, element_start_us), element_end_us) as held_start_us,
         greatest(least(held_end_us, element_end_us), element_start_us) as held_end_us,
+        role,
         deployment,
         coalesce(model_of_slice, model) as model,
         coalesce(models_of_slice, 1) as models_of_engine,
@@ -199,10 +207,21 @@ members as (
 
 ),
 
+in_roles as (
+
+    select
+        members.*,
+        engine_roles.role as engine_role
+    from members
+    left join engine_roles on members.date = engine_roles.date and members.engine = engine_roles.engine
+
+),
+
 final as (
 
     select
         {{ (kept + cut + placed) | join(', ') }},
+        coalesce(engine_role, role) as role,
         case when engine = {{ unallocated() }} then {{ unallocated() }} else coalesce(model, {{ unknown() }}) end as model,
         case
             when engine = {{ unallocated() }} then {{ unallocated() }}
@@ -212,7 +231,7 @@ final as (
         end as deployment,
         count(*) over (partition by date, meter_scope, meter, slice_start_us) as members,
         count(*) over (partition by date, meter_scope, meter) as claims_of_day
-    from members
+    from in_roles
 
 )
 

@@ -24,6 +24,8 @@ named_series as (
         {% for name in ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] -%}
         coalesce(copies.{{ name }}, series.{{ name }}) as {{ name }},
         {% endfor -%}
+        series.role_basis,
+        series.role_hint,
         series.level
     from series_days
     inner join series on series_days.series_id = series.series_id
@@ -46,6 +48,8 @@ final as (
         max(deployment) as deployment,
         max(team) as team,
         max(role) as role,
+        min(role_basis) as role_basis,
+        max(role_hint) as role_hint,
         max(level) as level
     from named_series
     group by date, engine

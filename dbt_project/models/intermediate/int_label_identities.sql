@@ -9,8 +9,8 @@ with series as (
 
 metric_catalog as (
 
-    select * from {{ ref('metric_catalog') }}
-    where quantity in ('energy', 'power', 'power_limit', 'tokens', 'process_start')
+    select * from {{ ref('stg_metric_catalog') }}
+    where quantity in ('energy', 'power', 'power_limit', 'device_info', 'tokens', 'process_start')
 
 ),
 
@@ -89,12 +89,27 @@ known_series as (
         metric_catalog.token_class,
         coalesce(metric_catalog.level, 'engine') as level,
         metric_catalog.meter_scope,
-        metric_catalog.rank
+        metric_catalog.rank,
+        metric_catalog.needs_labels
     from metric_catalog
     inner join series
         on metric_catalog.source_kind = series.source_kind
         and metric_catalog.metric = series.metric
+        and (metric_catalog.source is null or metric_catalog.source = series.source)
         and coalesce({{ label_value('series.labels', 'metric_catalog.match_label') }}, '') = coalesce(metric_catalog.match_value, '')
+
+),
+
+-- Series whose name alone does not show their exporter, and that have no label of that exporter.
+strangers as (
+
+    select
+        asked.series_id,
+        asked.metric
+    from (select distinct series_id, metric, needs_labels from known_series where needs_labels is not null) as asked
+    inner join ({{ label_rows(source('raw', 'series')) }}) as own on asked.series_id = own.series_id
+    group by asked.series_id, asked.metric
+    having max(case when own.value <> '' and ' ' || asked.needs_labels || ' ' like '% ' || own.label || ' %' then 1 else 0 end) = 0
 
 ),
 
@@ -134,7 +149,14 @@ names as (
 
     select
         series_id,
-        {% for attribute in ['device_uuid', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'role', 'data_rank'] -%}
+        max(
+            case
+                when attribute = 'device_uuid' and source_kind = 'nvidia_gpu_exporter' and substr(name, 1, 4) <> 'GPU-' and name like '%-%-%-%-%'
+                    then 'GPU-' || name
+                when attribute = 'device_uuid' then name
+            end
+        ) as device_uuid,
+        {% for attribute in ['device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'data_rank'] -%}
         max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
         {% endfor -%}
         {% for attribute in ['node', 'instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
@@ -146,6 +168,7 @@ names as (
         max(case when attribute = '{{ rank }}_rank' and {{ metered_rank('name') }} is null then name end) as {{ rank }}_name{{ ',' if not loop.last }}
         {% endfor %}
     from attribute_values
+    inner join (select distinct series_id, source_kind from known_series) as kinds using (series_id)
     group by series_id
 
 ),
@@ -189,7 +212,6 @@ named as (
         coalesce(devices.node, names.own_node) as named_node,
         coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
         coalesce(model_aliases.model, {{ name_of_source('names.model') }}) as named_model,
-        case when names.role in ('prefill', 'decode') then names.role end as named_role,
         coalesce(
             engine_targets.engine,
             names.engine,
@@ -225,11 +247,22 @@ described as (
     select
         named.*,
         case when named.stream = 'tokens' then coalesce(engines.node, named.named_node) else named.named_node end as node,
-        case when named.stream = 'tokens' then coalesce(engines.model, named.named_model) end as model,
-        case when named.stream = 'tokens' then coalesce(engines.role, named.named_role) end as role
+        case when named.stream = 'tokens' then coalesce(engines.model, named.named_model) end as model
     from named
     left join engine_entries on named.engine_by_labels = engine_entries.engine_by_labels
     left join engines on engine_entries.entry = engines.entry
+
+),
+
+-- The type of a board that a series of its own names.
+typed_devices as (
+
+    select
+        device,
+        min(named_device_type) as device_type
+    from named
+    where quantity = 'device_info'
+    group by device
 
 ),
 
@@ -237,17 +270,19 @@ placed as (
 
     select
         described.*,
+        strangers.series_id is not null as is_stranger,
         coalesce(nodes.site, sources.site, only_site.site, {{ unknown() }}) as site,
         coalesce(nodes.rack, described.named_rack) as rack,
-        coalesce(described.named_device_type, nodes.device_type) as meter_device_type,
-        case described.meter_scope
-            when 'board' then described.device
-            when 'module' then described.node || '/' || described.module
-            when 'node' then described.node
-            when 'rack'
+        coalesce(described.named_device_type, typed_devices.device_type, nodes.device_type) as meter_device_type,
+        case
+            when strangers.series_id is not null then null
+            when described.meter_scope = 'board' then described.device
+            when described.meter_scope = 'module' then described.node || '/' || described.module
+            when described.meter_scope = 'node' then described.node
+            when described.meter_scope = 'rack'
                 then coalesce(described.named_rack, {{ unknown() }})
                     || coalesce('/' || described.pdu, '') || coalesce('/' || described.pdu_input, '')
-            when 'facility' then coalesce(described.facility, sources.site, {{ unknown() }})
+            when described.meter_scope = 'facility' then coalesce(described.facility, sources.site, {{ unknown() }})
         end as meter,
         case
             when described.stream = 'power' then null
@@ -255,6 +290,8 @@ placed as (
             else described.level || ':' || coalesce(described.namespace || '/', '') || coalesce(described.named_model, {{ unknown() }})
         end as engine
     from described
+    left join strangers on described.series_id = strangers.series_id and described.metric = strangers.metric
+    left join typed_devices on described.device = typed_devices.device
     left join nodes on described.node = nodes.node
     left join sources on described.source = sources.source
     left join only_site on true
@@ -362,16 +399,7 @@ final as (
         placed.source,
         placed.metric,
         placed.stream,
-        -- With separate prefill and decode engines, input tokens count at the prefill engine and output tokens at the decoder.
-        case
-            when placed.quantity = 'tokens'
-                and (
-                    (placed.role = 'decode' and placed.token_class in ('input', 'cached_input'))
-                    or (placed.role = 'prefill' and placed.token_class = 'output')
-                )
-                then 'tokens_handed_over'
-            else placed.quantity
-        end as quantity,
+        placed.quantity,
         placed.kind,
         placed.factor,
         placed.token_class,
@@ -381,7 +409,6 @@ final as (
         placed.node,
         placed.namespace,
         placed.model,
-        placed.role,
         placed.engine,
         placed.meter,
         placed.site,
@@ -389,6 +416,7 @@ final as (
         placed.meter_device_type,
         case
             when placed.stream <> 'tokens' then true
+            when placed.is_stranger then false
             when placed.has_numbered_ranks then coalesce(placed.place_among_ranks = first_ranks.first_place, true)
             else repeated_series.series_id is null
         end as is_counted,

@@ -25,6 +25,20 @@ parts as (
 
 ),
 
+handed_over as (
+
+    select
+        date,
+        engine,
+        model,
+        token_class,
+        {{ exact_sum('handed_tokens') }} as handed_tokens,
+        max(case when is_whole then 1 else 0 end) = 1 as is_whole
+    from {{ ref('int_handed_over_tokens') }}
+    group by date, engine, model, token_class
+
+),
+
 days as (
 
     select
@@ -195,7 +209,7 @@ final as (
         known_times.source,
         known_times.metric,
         preferred.preference,
-        metered.metered_tokens
+        metered.metered_tokens - coalesce(handed_over.handed_tokens, 0) as metered_tokens
     from known_times
     inner join preferred on {{ equal_keys('known_times', 'preferred', ['date', 'engine', 'token_class', 'source', 'metric']) }}
     left join metered
@@ -204,6 +218,8 @@ final as (
         and known_times.model is not distinct from metered.model
         and known_times.namespace is not distinct from metered.namespace
         and {{ equal_keys('known_times', 'metered', ['token_class', 'source', 'metric']) }}
+    left join handed_over on {{ equal_keys('known_times', 'handed_over', ['date', 'engine', 'model', 'token_class']) }}
+    where known_times.token_class <> 'transferred_input' and not coalesce(handed_over.is_whole, false)
 
 )
 

@@ -3,7 +3,7 @@
 with identities as (
 
     select * from {{ ref('int_label_identities') }}
-    where quantity in ('energy', 'power', 'tokens', 'tokens_handed_over')
+    where quantity in ('energy', 'power', 'tokens')
 
 ),
 

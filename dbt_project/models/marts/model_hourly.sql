@@ -118,7 +118,9 @@ token_hours as (
         {% endfor -%}
         {{ exact_sum("case when token_class in ('cached_input', 'computed_input') and is_matched then tokens end") }} as matched_parts_tokens,
         -- A decoder's input tokens are in the row of its prefill engine.
-        max(case when token_class = 'input' or tokens.role = 'decode' then 1 else 0 end) as has_input
+        max(case when token_class = 'input' or tokens.role = 'decode' then 1 else 0 end) as has_input,
+        -- A prompt may be counted twice, and by how much is unknown.
+        max(case when tokens.role_basis = 'conflicting' then 1 else 0 end) = 1 as has_unclear_input
     from tokens
     left join engine_prices
         on tokens.interval_start_at = engine_prices.interval_start_at and tokens.engine = engine_prices.engine
@@ -164,6 +166,7 @@ joined as (
         token_hours.tariffed_output_tokens,
         token_hours.carbon_known_output_tokens,
         case
+            when token_hours.has_unclear_input then null
             when token_hours.has_input = 1 then token_hours.matched_total_tokens
             when token_hours.parts_tokens is not null then token_hours.matched_total_tokens + token_hours.matched_parts_tokens
         end as matched_total_tokens

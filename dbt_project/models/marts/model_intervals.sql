@@ -55,7 +55,11 @@ engine_tokens as (
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
         -- A decoder's input tokens are in the row of its prefill engine.
-        max(case when token_class = 'input' or role = 'decode' then 1 else 0 end) as has_input
+        -- Where the signs of its role conflict, an engine may count prompts that another one counts too.
+        case
+            when max(case when role_basis = 'conflicting' then 1 else 0 end) = 1 then 0
+            else max(case when token_class = 'input' or role = 'decode' then 1 else 0 end)
+        end as has_input
     from tokens
     group by interval_start_at, engine, model, role
 

@@ -3,7 +3,7 @@
 with identities as (
 
     select * from {{ ref('int_label_identities') }}
-    where quantity in ('energy', 'power', 'tokens', 'tokens_handed_over')
+    where quantity in ('energy', 'power', 'tokens')
 
 ),
 
@@ -46,6 +46,19 @@ token_choices as (
 copies as (
 
     select * from {{ ref('int_scrape_copies') }}
+
+),
+
+handed_over as (
+
+    select
+        date,
+        engine,
+        token_class,
+        {{ exact_sum('handed_tokens') }} as tokens,
+        max(case when is_whole then 1 else 0 end) = 1 as is_whole
+    from {{ ref('int_handed_over_tokens') }}
+    group by date, engine, token_class
 
 ),
 
@@ -186,10 +199,10 @@ class_outcomes as (
         coalesce(copies.engine, book_series.engine) as engine,
         case
             when copies.is_redundant then 2
+            when handed_over.is_whole then 5
             when token_choices.source = book_series.source and token_choices.metric = book_series.metric then 1
             when token_choices.metric = book_series.metric then 3
             when token_choices.metric is not null then 4
-            when book_series.quantity = 'tokens_handed_over' then 5
             when book_series.level <> 'engine' then 6
             else 7
         end as place
@@ -201,7 +214,11 @@ class_outcomes as (
         and coalesce(copies.engine, book_series.engine) = token_choices.engine
         and book_series.token_class = token_choices.token_class
         and book_series.quantity = 'tokens'
-    where measured.samples > 0
+    left join handed_over
+        on measured.date = handed_over.date
+        and coalesce(copies.engine, book_series.engine) = handed_over.engine
+        and book_series.token_class = handed_over.token_class
+    where measured.samples > 0 and coalesce(book_series.token_class, '') <> 'transferred_input'
 
 ),
 
@@ -261,7 +278,11 @@ booked_tokens as (
         engines_of_series.series_id,
         token_ledger.date,
         {{ exact_sum('token_ledger.tokens') }} as tokens
-    from token_ledger
+    from (
+        select date, engine, token_class, tokens from token_ledger
+        union all
+        select date, engine, token_class, tokens from handed_over
+    ) as token_ledger
     inner join engines_of_series on {{ equal_keys('token_ledger', 'engines_of_series', ['date', 'engine', 'token_class']) }}
     group by engines_of_series.series_id, token_ledger.date, token_ledger.token_class
 
@@ -334,7 +355,7 @@ final as (
         raw_series.source_kind,
         assessed.metric,
         raw_series.labels,
-        case assessed.quantity when 'tokens_handed_over' then 'tokens' else assessed.quantity end as quantity,
+        assessed.quantity,
         assessed.meter_scope,
         assessed.meter,
         assessed.engine,

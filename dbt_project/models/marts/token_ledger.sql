@@ -1,7 +1,20 @@
 -- The book of tokens: what each engine moved per interval and class.
 with token_intervals as (
 
-    select * from {{ ref('int_token_intervals') }}
+    -- What came by transfer is a part of input.
+    select * from {{ ref('int_token_intervals') }} where token_class <> 'transferred_input'
+
+),
+
+handed_over as (
+
+    select * from {{ ref('int_handed_over_tokens') }}
+
+),
+
+engine_roles as (
+
+    select * from {{ ref('int_engine_roles') }}
 
 ),
 
@@ -86,20 +99,25 @@ final as (
         coalesce(claimed_models.team, claimed_engines.team, engine_days.team, teams.team) as team,
         -- An engine whose labels name no model serves the one of its claims, if they name one alone.
         case when token_intervals.model = {{ unknown() }} then coalesce(claimed_engines.model, {{ unknown() }}) else token_intervals.model end as model,
-        coalesce(claimed_models.role, claimed_engines.role, engine_days.role, 'unified') as role,
+        coalesce(claimed_models.role, claimed_engines.role, engine_roles.role, engine_days.role, 'unified') as role,
+        coalesce(engine_roles.role_basis, engine_days.role_basis, 'none') as role_basis,
         token_intervals.token_class,
         token_intervals.token_source,
         token_intervals.token_metric,
         coalesce(claimed_engines.has_power, false) as has_power,
         matched_intervals.engine is not null as is_matched,
         token_intervals.has_reset,
-        cast(token_intervals.tokens as {{ exact_type() }}) as tokens
+        cast(token_intervals.tokens - coalesce(handed_over.handed_tokens, 0) as {{ exact_type() }}) as tokens
     from token_intervals
     left join engine_days on token_intervals.date = engine_days.date and token_intervals.engine = engine_days.engine
     left join claimed_models on {{ equal_keys('token_intervals', 'claimed_models', ['date', 'engine', 'model']) }}
     left join claimed_engines on token_intervals.date = claimed_engines.date and token_intervals.engine = claimed_engines.engine
     left join matched_intervals on {{ equal_keys('token_intervals', 'matched_intervals', ['date', 'engine', 'interval_number']) }}
     left join teams on engine_days.namespace = teams.namespace
+    left join engine_roles on token_intervals.date = engine_roles.date and token_intervals.engine = engine_roles.engine
+    left join handed_over
+        on {{ equal_keys('token_intervals', 'handed_over', ['date', 'engine', 'model', 'interval_number', 'token_class']) }}
+    where not coalesce(handed_over.is_whole, false)
 
 )
 

@@ -57,6 +57,7 @@ refused as (
         and chunks.chunk_start_at < {{ run_end_at() }}
         and series.stream = 'tokens'
         and series.quantity = 'tokens'
+        and series.token_class <> 'transferred_input'
         and chunks.rejects + chunks.duplicates + chunks.out_of_order > 0
     group by 1, 2, 3
 
@@ -73,7 +74,7 @@ refused_steps as (
     from {{ ref('int_refused_token_steps') }} as steps
     inner join {{ ref('stg_series') }} as series on steps.series_id = series.series_id
     left join {{ ref('int_scrape_copies') }} as copies on steps.series_id = copies.series_id and steps.date = copies.date
-    where series.quantity = 'tokens'
+    where series.quantity = 'tokens' and series.token_class <> 'transferred_input'
     group by 1, 2, 3
 
 ),

@@ -26,7 +26,7 @@ series as (
 
 known_metrics as (
 
-    select distinct source_kind, metric from {{ ref('metric_catalog') }}
+    select distinct source_kind, metric from {{ ref('stg_metric_catalog') }}
 
 ),
 

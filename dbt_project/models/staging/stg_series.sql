@@ -57,7 +57,7 @@ only_site as (
 
 metric_catalog as (
 
-    select * from {{ ref('metric_catalog') }}
+    select * from {{ ref('stg_metric_catalog') }}
 
 ),
 
@@ -90,7 +90,7 @@ named_labels as (
         end as attribute,
         label_catalog.rank,
         labels.label,
-        labels.value
+        case when label_catalog.attribute = 'device_uuid' then {{ whole_uuid('series.source_kind', 'labels.value') }} else labels.value end as value
     from labels
     inner join series on labels.series_id = series.series_id
     inner join label_catalog
@@ -115,7 +115,7 @@ attributes as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
+            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role', 'role_hint',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
             'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job'
         ] -%}
@@ -123,6 +123,22 @@ attributes as (
         {% endfor %}
     from preferred_labels
     group by series_id
+
+),
+
+-- Some names are an exporter's only beside a label of its own: another program may begin its names with `amd_`, too.
+own_labels as (
+
+    select distinct
+        series.series_id,
+        metric_catalog.needs_labels
+    from series
+    inner join metric_catalog
+        on series.source_kind = metric_catalog.source_kind and series.metric = metric_catalog.metric and metric_catalog.needs_labels is not null
+    inner join labels
+        on series.series_id = labels.series_id
+        and labels.value <> ''
+        and position(' ' || labels.label || ' ' in ' ' || metric_catalog.needs_labels || ' ') > 0
 
 ),
 
@@ -140,13 +156,18 @@ catalogued as (
         metric_catalog.token_class,
         coalesce(metric_catalog.level, 'engine') as level,
         metric_catalog.meter_scope,
-        metric_catalog.rank
+        metric_catalog.rank,
+        metric_catalog.needs_labels is null or own_labels.series_id is not null as is_understood
     from series
     inner join metric_catalog
-        on series.source_kind = metric_catalog.source_kind and series.metric = metric_catalog.metric
+        on series.source_kind = metric_catalog.source_kind
+        and series.metric = metric_catalog.metric
+        and coalesce(metric_catalog.source, series.source) = series.source
+    left join own_labels on series.series_id = own_labels.series_id and metric_catalog.needs_labels = own_labels.needs_labels
     left join labels as matched_labels
         on series.series_id = matched_labels.series_id and metric_catalog.match_label = matched_labels.label
-    where metric_catalog.match_label is null or matched_labels.value = metric_catalog.match_value
+    where (metric_catalog.match_label is null or matched_labels.value = metric_catalog.match_value)
+        and (metric_catalog.needs_labels is null or own_labels.series_id is not null or metric_catalog.stream = 'power')
 
 ),
 
@@ -156,8 +177,8 @@ located as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
-            'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
+            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'role_hint', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile',
+            'module', 'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
         ] -%}
         {{ attribute }},
         {% endfor -%}
@@ -187,13 +208,26 @@ identified as (
 
 ),
 
+-- Some exporters name a board's type in a series of its own.
+device_infos as (
+
+    select
+        identified.device,
+        min(identified.device_type) as device_type
+    from identified
+    inner join catalogued on identified.series_id = catalogued.series_id and catalogued.quantity = 'device_info'
+    where identified.device is not null
+    group by identified.device
+
+),
+
 placed as (
 
     select
         catalogued.*,
         located.device as device_uuid,
         coalesce(devices.node, located.own_node) as node_by_labels,
-        coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('located.device_type') }}) as device_type,
+        coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('coalesce(located.device_type, device_infos.device_type)') }}) as device_type,
         located.namespace,
         -- A batch job holds its boards as a pod does.
         coalesce(located.pod, located.job) as pod,
@@ -213,6 +247,8 @@ placed as (
         located.rack,
         {{ bucket_bound('located.bucket_le') }} as bucket_bound_seconds,
         case when located.role in ('prefill', 'decode') then located.role end as role_by_labels,
+        -- A name that is no role of ours, such as Dynamo's `backend`, shows one only beside other engines: int_engine_roles.
+        coalesce(located.role_hint, located.role) as role_hint,
         coalesce(located.data_rank, '0') as data_rank,
         {% for rank in ['pipeline_rank', 'tensor_rank'] -%}
         case when located.{{ rank }} is null then 0 else coalesce({{ rank_of('located.' ~ rank) }}, {{ last_rank() }}) end as {{ rank }},
@@ -227,19 +263,22 @@ placed as (
                     || coalesce(model_aliases.model, {{ name_of_source('located.model') }}, {{ unknown() }})
             else coalesce(engine_targets.engine, located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
         end as engine,
-        case catalogued.meter_scope
-            when 'board' then located.device
-            when 'module'
+        case
+            when not catalogued.is_understood then null
+            when catalogued.meter_scope = 'board' then located.device
+            when catalogued.meter_scope = 'module'
                 then coalesce(devices.node, located.own_node) || '/' || coalesce(located.module, located.device_uuid, located.device_index)
-            when 'node' then coalesce(devices.node, located.own_node)
+            when catalogued.meter_scope = 'node' then coalesce(devices.node, located.own_node)
             -- A rack has several feeds, each with a meter of its own.
-            when 'rack' then coalesce(located.rack, {{ unknown() }}) || coalesce('/' || located.pdu, '') || coalesce('/' || located.pdu_input, '')
-            when 'facility' then coalesce(located.facility, sources.site, {{ unknown() }})
+            when catalogued.meter_scope = 'rack'
+                then coalesce(located.rack, {{ unknown() }}) || coalesce('/' || located.pdu, '') || coalesce('/' || located.pdu_input, '')
+            when catalogued.meter_scope = 'facility' then coalesce(located.facility, sources.site, {{ unknown() }})
         end as meter
     from catalogued
     left join identified as located on catalogued.series_id = located.series_id
     left join devices on located.device = devices.device_uuid
-    left join device_type_aliases on located.device_type = device_type_aliases.alias
+    left join device_infos on located.device = device_infos.device
+    left join device_type_aliases on coalesce(located.device_type, device_infos.device_type) = device_type_aliases.alias
     left join model_aliases on located.model = model_aliases.alias
     left join engine_targets on located.instance = engine_targets.target
     left join sources on catalogued.source = sources.source
@@ -323,6 +362,7 @@ described as (
         coalesce(described_engines.deployment, counted_series.deployment_by_labels) as deployment,
         coalesce(described_engines.model, counted_series.model_by_labels) as model,
         coalesce(described_engines.role, counted_series.role_by_labels) as role,
+        case when described_engines.role is not null then 'fleet_file' when counted_series.role_by_labels is not null then 'labels' end as role_basis,
         described_engines.team
     from counted_series
     left join described_engines on counted_series.engine = described_engines.engine
@@ -337,14 +377,7 @@ final as (
         described.source_kind,
         described.metric,
         described.stream,
-        -- Where prefill and decode are apart, a prompt is input where it was computed, and output is what the decoder wrote.
-        case
-            when described.quantity = 'tokens' and described.role = 'decode' and described.token_class in ('input', 'cached_input')
-                then 'tokens_handed_over'
-            when described.quantity = 'tokens' and described.role = 'prefill' and described.token_class = 'output'
-                then 'tokens_handed_over'
-            else described.quantity
-        end as quantity,
+        described.quantity,
         described.kind,
         described.factor,
         described.token_class,
@@ -370,6 +403,8 @@ final as (
         described.deployment,
         described.model,
         described.role,
+        described.role_basis,
+        described.role_hint,
         described.team,
         described.engine,
         described.bucket_bound_seconds,
