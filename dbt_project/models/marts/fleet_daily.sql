@@ -26,7 +26,7 @@ final as (
         meter_scope,
         cast(models as integer) as models,
         {{ (energy_facts() + token_facts()) | join(', ') }},
-        {{ model_ratios() }},
+        {{ model_ratios(is_of_rows=false) }},
         false as is_opening_balance
     from summed
 
