@@ -6,6 +6,8 @@ per second, so a joule per token is a tenth of its watts.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.books import Book
@@ -300,3 +302,39 @@ def test_a_scope_of_the_fleet_has_tokens_for_its_joules(book: Book) -> None:
         " from marts.fleet_daily where meter_scope = 'node'"
     )
     assert found == [(300.0 * DAY_SECONDS, PER_SECOND * DAY_SECONDS / 2, 60.0)]
+
+
+def broken_rows(book: Book, folder: Path, *statements: str) -> dict[str, list[tuple[str, int]]]:
+    """Invariant -> engine of its first broken row, and how many there are, after statements on a copy of the book."""
+    copy = book.copy(folder)
+    with copy.connection() as connection:
+        for statement in statements:
+            connection.execute(statement)
+    period = copy.fleet.period
+    copy.dbt("run", "--select", "held_back_dates", dates=(period.start, period.end))
+    return {
+        name: [(row.row_key.split(",")[0].removeprefix("engine "), row.rows) for row in found][:1]
+        for name, found in copy.broken().items()
+    }
+
+
+def test_tokens_that_are_not_where_their_energy_is_break_an_invariant(book: Book, tmp_path: Path) -> None:
+    """All tokens at the A100, as if the engine had no other board: two places of 288 intervals."""
+    found = broken_rows(
+        book,
+        tmp_path,
+        "update marts.token_ledger set tokens = 2 * tokens where model = 'mixed' and device_type = 'a100-sxm4-80gb'",
+        "delete from marts.token_ledger where model = 'mixed' and device_type <> 'a100-sxm4-80gb'",
+    )
+    assert found == {"tokens_are_where_their_energy_is": [("llm/mixed-0", 576)]}
+
+
+def test_an_interval_that_is_matched_without_a_board_or_tokens_breaks_an_invariant(book: Book, tmp_path: Path) -> None:
+    """The afternoon of the dark board, the day of the unmetered one, and the last interval of the engine that ended."""
+    found = broken_rows(
+        book,
+        tmp_path,
+        "update marts.energy_ledger set is_matched = true where unmatched_reason in"
+        " ('board_without_energy', 'tokens_end_before_energy')",
+    )
+    assert found == {"matched_intervals_are_whole": [("llm/dark-0", 144 + 288 + 1)]}
