@@ -190,10 +190,12 @@ def test_every_invariant_is_a_check_of_its_mart_and_holds_something_back(
         ("fully_loaded_costs_add_up_to_the_fleet", "model_hourly"),
         ("hours_add_up_to_days", "fleet_daily"),
         ("idle_power_adds_up_to_the_ledger", "idle_power"),
+        ("matched_intervals_are_whole", "energy_ledger"),
         ("phases_add_up_to_productive_energy", "phase_energy"),
         ("shares_add_up_to_the_meter", "energy_ledger"),
         ("tables_have_one_row_per_key", "held_back_tables"),
         ("tokens_are_booked_once", "token_reconciliation_daily"),
+        ("tokens_are_where_their_energy_is", "token_ledger"),
     }
     parents = {
         name.rpartition(".")[2]

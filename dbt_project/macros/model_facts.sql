@@ -13,7 +13,7 @@
 {% endmacro %}
 
 {% macro token_facts() %}
-    {{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens', 'total_tokens',
+    {{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens', 'total_tokens', 'shared_tokens',
                'matched_output_tokens', 'matched_total_tokens', 'tariffed_output_tokens', 'priced_output_tokens', 'carbon_known_output_tokens']) }}
 {% endmacro %}
 
@@ -33,21 +33,27 @@
     {%- endfor %}
 {% endmacro %}
 
-{# SUM/SUM over the intervals with both tokens and energy; costs only over what has a price. #}
-{% macro model_ratios() %}
+{# SUM/SUM over the intervals with both tokens and energy; costs only over what has a price. The tokens of an engine over several rows are shared by
+   joules: a row's joules per token are then the engine's, but its own dollars and CO2 per token are not, and are NULL. `is_of_rows` is false where the
+   rows are summed. #}
+{% macro model_ratios(is_of_rows=true) %}
+    {%- set own_ratio = 'case when coalesce(shared_tokens, 0) = 0 then ' if is_of_rows else '' %}
+    {%- if is_of_rows %}
+    case when shared_tokens > 0 then 'shared' when total_tokens is not null then 'own' end as tokens_basis,
+    {%- endif %}
     {{ ratio('matched_joules', 'energy_joules') }} as matched_ratio,
     {{ ratio('matched_joules', 'matched_output_tokens') }} as joules_per_output_token,
     {{ ratio('matched_joules', 'matched_total_tokens') }} as joules_per_total_token,
-    {{ ratio('matched_productive_joules', 'matched_output_tokens') }} as productive_joules_per_output_token,
+    {{ own_ratio }}{{ ratio('matched_productive_joules', 'matched_output_tokens') }}{{ ' end' if is_of_rows }} as productive_joules_per_output_token,
     {{ ratio('matched_output_tokens', 'matched_joules') }} * 3.6e6 as output_tokens_per_kwh,
     {{ ratio('matched_output_tokens', 'matched_joules') }} * 1e6 as output_tokens_per_second_per_mw,
     {{ ratio('idle_joules', 'productive_joules + idle_joules') }} as idle_energy_ratio,
     1 - {{ ratio('active_seconds', 'known_seconds') }} as idle_time_ratio,
     {{ ratio('reference_idle_joules', 'energy_joules') }} as idle_static_ratio,
     {{ ratio('hourly_carbon_kwh', 'facility_energy_kwh') }} as hourly_carbon_ratio,
-    {{ ratio('matched_location_gco2e', 'carbon_known_output_tokens') }} * 1e6 as location_gco2e_per_output_mtok,
-    {{ ratio('matched_fully_loaded_cost_usd', 'priced_output_tokens') }} * 1e6 as fully_loaded_cost_usd_per_output_mtok,
-    {{ ratio('matched_marginal_cost_usd', 'tariffed_output_tokens') }} * 1e6 as marginal_cost_usd_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_location_gco2e', 'carbon_known_output_tokens') }} * 1e6{{ ' end' if is_of_rows }} as location_gco2e_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_fully_loaded_cost_usd', 'priced_output_tokens') }} * 1e6{{ ' end' if is_of_rows }} as fully_loaded_cost_usd_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_marginal_cost_usd', 'tariffed_output_tokens') }} * 1e6{{ ' end' if is_of_rows }} as marginal_cost_usd_per_output_mtok,
     {{ ratio('priced_output_tokens', 'matched_output_tokens') }} as cost_coverage_ratio,
     {{ ratio('carbon_known_output_tokens', 'matched_output_tokens') }} as carbon_coverage_ratio,
     unpriced_gpu_seconds = 0 as is_cost_complete,

@@ -113,7 +113,11 @@ claimed as (
         on {{ equal_keys('energy', 'claims', ['date', 'meter_scope', 'meter']) }}
         and (energy.slice_start_us is null or energy.slice_start_us = claims.slice_start_us)
     left join engine_intervals
-        on claims.engine = engine_intervals.engine and energy.interval_number = engine_intervals.interval_number
+        on claims.engine = engine_intervals.engine
+        and energy.interval_number = engine_intervals.interval_number
+        -- What was drawn before and after the engine's samples of the interval is unknown.
+        and claims.slice_start_us < engine_intervals.seen_to_us
+        and claims.slice_end_us > engine_intervals.seen_from_us
     left join model_intervals
         on claims.models_of_engine > 1
         and energy.date = model_intervals.date

@@ -1,5 +1,6 @@
 -- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member, which is an engine with one of its models. A slice
--- is cut where an engine changes its model, and where the board moves to another node. `members` claimants share a slice.
+-- is cut where an engine changes its model, where its series fall silent or begin to report within an interval, and where the board moves to another
+-- node. `members` claimants share a slice.
 {%- set slice = ['date', 'meter_scope', 'meter', 'slice_start_us'] %}
 {%- set of_slice = slice + ['slice_end_us', 'held_start_us', 'held_end_us', 'is_unmetered'] %}
 {%- set claimed = ['claim_basis', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'pod', 'held_by', 'is_tokens_complete'] %}
@@ -77,6 +78,54 @@ engine_roles as (
 
 ),
 
+engine_intervals as (
+
+    select
+        *,
+        interval_number * {{ grid_us() }} as interval_start_us,
+        -- A silence is longer than the engine's own sampling interval, and than a tenth of the grid's.
+        greatest(cap_us / {{ gauge_gap_factor() }}, 0.1 * {{ grid_us() }}) as usual_us,
+        lag(seen_to_us) over (partition by date, engine order by interval_number) as previous_us,
+        lead(seen_from_us) over (partition by date, engine order by interval_number) as next_us
+    from {{ ref('int_engine_intervals') }}
+
+),
+
+-- Where a silence begins or ends within an interval while the engine holds the meter. What is drawn in it is unknown.
+silences as (
+
+    select
+        claimants.date,
+        claimants.meter_scope,
+        claimants.meter,
+        engine_intervals.seen_to_us as edge_us
+    from engine_intervals
+    inner join claimants
+        on {{ equal_keys('engine_intervals', 'claimants', ['date', 'engine']) }}
+        and engine_intervals.seen_to_us > claimants.slice_start_us
+        and engine_intervals.seen_to_us < claimants.slice_end_us
+    where engine_intervals.seen_to_us < engine_intervals.interval_start_us + {{ grid_us() }}
+        and not claimants.is_tokens_complete
+        and least(coalesce(engine_intervals.next_us, claimants.held_end_us), claimants.held_end_us) - engine_intervals.seen_to_us
+        > engine_intervals.usual_us
+    union
+    select
+        claimants.date,
+        claimants.meter_scope,
+        claimants.meter,
+        engine_intervals.seen_from_us as edge_us
+    from engine_intervals
+    inner join claimants
+        on {{ equal_keys('engine_intervals', 'claimants', ['date', 'engine']) }}
+        and engine_intervals.seen_from_us > claimants.slice_start_us
+        and engine_intervals.seen_from_us < claimants.slice_end_us
+    where engine_intervals.seen_from_us > engine_intervals.interval_start_us
+        and not claimants.is_tokens_complete
+        and engine_intervals.seen_from_us - greatest(coalesce(engine_intervals.previous_us, claimants.held_start_us), claimants.held_start_us)
+        > engine_intervals.usual_us
+
+),
+
 models_of_claims as (
 
     select
@@ -98,6 +147,8 @@ cut_meters as (
     select date, meter_scope, meter from models_of_claims
     union
     select date, meter_scope, meter from places
+    union
+    select date, meter_scope, meter from silences
 
 ),
 
@@ -119,6 +170,8 @@ edges as (
         and engine_models.slice_start_us < claimants.slice_end_us
     union
     select date, meter_scope, meter, slice_start_us as edge_us from places
+    union
+    select date, meter_scope, meter, edge_us from silences
 
 ),
 

@@ -1,5 +1,5 @@
 -- What each engine moved and drew in each hour, under the names of its curve: joins latency, tokens, joules and the activity of its boards. An
--- engine over two types of device has no row; one without metered power is of device type `none`.
+-- engine over two types of device, sites or meter scopes has no row; one without metered power is of device type `none`.
 with ledger as (
 
     select * from {{ ref('energy_ledger') }}
@@ -75,7 +75,8 @@ energy_hours as (
         min(model) as model,
         min(named_device_type) as device_type,
         min(meter_scope) as meter_scope,
-        min(named_device_type) = max(named_device_type) and min(meter_scope) = max(meter_scope) as is_of_one_type,
+        min(named_device_type) = max(named_device_type) and min(meter_scope) = max(meter_scope)
+        and min(site) = max(site) as is_of_one_type,
         {{ exact_sum('matched_joules') }} as matched_joules,
         {{ exact_sum('matched_gpu_seconds') }} as matched_gpu_seconds,
         {{ exact_sum(exact('activity_ratio * cast(gpu_seconds as double)')) }} as busy_gpu_seconds,

@@ -2,7 +2,7 @@
 -- which tokens moved or requests ran, at the samples' own resolution. `unknown_us` is the time of gaps in which the engine may have worked: longer
 -- than three times the series' own sampling interval, and its counter moved or its process started in them. A gap over which the counter did
 -- not move was idle. A silence in which the process restarted, and the time in which it loads, do not show what the engine did: an interval of such
--- time alone has no row.
+-- time alone has no row. `seen_from_us` and `seen_to_us` bound what the engine's series show of the interval.
 with engine_steps as (
 
     select * from {{ ref('int_engine_steps') }}
@@ -69,6 +69,7 @@ apart as (
         segments.interval_number,
         segments.from_us,
         segments.to_us,
+        max(overlapping_steps.cap_us) as cap_us,
         max(overlapping_steps.is_active) as is_active,
         max(overlapping_steps.is_asleep) as is_asleep,
         max(overlapping_steps.is_sampled) as is_sampled,
@@ -110,7 +111,10 @@ engine_activity as (
         sum(is_asleep * (to_us - from_us)) as asleep_us,
         sum(case when knowledge = 'known' then to_us - from_us else 0 end) as known_us,
         sum(case when knowledge in ('bridged', 'lost') then to_us - from_us else 0 end) as unknown_us,
-        sum(case when knowledge = 'lost' then to_us - from_us else 0 end) as lost_us
+        sum(case when knowledge = 'lost' then to_us - from_us else 0 end) as lost_us,
+        min(from_us) as seen_from_us,
+        max(to_us) as seen_to_us,
+        max(cap_us) as cap_us
     from assessed
     group by engine, interval_number
 
@@ -146,7 +150,10 @@ engine_reports as (
         coalesce(engine_activity.asleep_us, 0) as asleep_us,
         coalesce(engine_activity.known_us, 0) as known_us,
         coalesce(engine_activity.unknown_us, 0) as unknown_us,
-        coalesce(engine_activity.lost_us, 0) as lost_us
+        coalesce(engine_activity.lost_us, 0) as lost_us,
+        engine_activity.seen_from_us,
+        engine_activity.seen_to_us,
+        engine_activity.cap_us
     from engine_tokens
     full outer join engine_activity
         on engine_tokens.engine = engine_activity.engine and engine_tokens.interval_number = engine_activity.interval_number
@@ -167,7 +174,10 @@ final as (
         active_us > 0 or (coalesce(moved_tokens, 0) > 0 and lost_us = 0) as is_active,
         -- Asleep only if asleep all the time that was seen.
         asleep_us > 0 and asleep_us >= 0.99 * covered_us as is_asleep,
-        has_tokens and lost_us = 0 as is_countable
+        has_tokens and lost_us = 0 as is_countable,
+        coalesce(seen_from_us, interval_number * {{ grid_us() }}) as seen_from_us,
+        coalesce(seen_to_us, (interval_number + 1) * {{ grid_us() }}) as seen_to_us,
+        coalesce(cap_us, {{ gauge_gap_factor() }} * {{ grid_us() }}) as cap_us
     from engine_reports
     where {{ date_of_us('interval_number * ' ~ grid_us()) }} >= date '{{ start_date() }}'
         and {{ date_of_us('interval_number * ' ~ grid_us()) }} < date '{{ end_date() }}'

@@ -1,5 +1,5 @@
--- Where each engine's boards are in an interval, and whether every part of every board of it has a price: its tokens are in the row of the devices
--- that it holds. One row per interval and engine with tokens or matched energy.
+-- Whether every part of every board of an engine has a price in an interval, and whether its boards are in several rows of model_hourly. One row per
+-- interval and engine with tokens or matched energy.
 with costed_energy as (
 
     select * from {{ ref('int_costed_energy') }}
@@ -23,9 +23,9 @@ final as (
     select
         costed_energy.interval_start_at,
         costed_energy.engine,
-        min(coalesce(device_type, {{ unknown() }})) as device_type,
-        min(meter_scope) as meter_scope,
-        min(site) as site,
+        min(coalesce(device_type, {{ unknown() }})) <> max(coalesce(device_type, {{ unknown() }}))
+        or min(meter_scope) <> max(meter_scope)
+        or min(site) <> max(site) as is_of_several_rows,
         {% for flag in ['is_priced', 'is_tariffed', 'is_carbon_known'] -%}
         min(case when {{ flag }} then 1 else 0 end) = 1 as {{ flag }},
         max(case when {{ flag }} then 1 else 0 end) = 1 as {{ flag }}_in_part{{ ',' if not loop.last }}

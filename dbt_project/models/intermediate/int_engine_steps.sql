@@ -1,6 +1,7 @@
 -- What each engine's token series report of each moment: one row per engine, grid interval and step between two samples, cut at the interval's
 -- edges. A gap is longer than three of a series' own intervals. Over it the counter was `still`, was `bridged` (it moved, at an unknown time), or
--- is `lost`: the process started in it, or had started and was still loading.
+-- is `lost`: the process started in it, or had started and was still loading. The time from the start of a process to a first sample soon after it is
+-- a step without any of these: its tokens count from zero.
 {# Only int_engine_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps each time that they are used. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 {% set flags = ['is_active', 'is_asleep', 'is_sampled', 'is_still', 'is_bridged', 'is_lost'] %}
@@ -159,7 +160,8 @@ sampled_steps as (
         case when quantity = 'awake' and (value > 0 or previous_value > 0) then 0 else 1 end as is_sampled,
         0 as is_still,
         0 as is_bridged,
-        0 as is_lost
+        0 as is_lost,
+        cap_us
     from steps
     where end_us > start_us and end_us - start_us <= cap_us
 
@@ -172,6 +174,7 @@ long_steps as (
         steps.series_id,
         steps.engine,
         steps.quantity,
+        steps.cap_us,
         steps.start_us,
         steps.end_us,
         steps.previous_value,
@@ -183,7 +186,7 @@ long_steps as (
         and {{ int_div('steps.end_us', day_us()) }} = {{ int_div('series_days.first_us', day_us()) }}
     where steps.end_us - steps.start_us > steps.cap_us and not steps.is_complete
     group by
-        steps.series_id, steps.engine, steps.quantity, steps.start_us, steps.end_us, steps.previous_value, steps.value
+        steps.series_id, steps.engine, steps.quantity, steps.cap_us, steps.start_us, steps.end_us, steps.previous_value, steps.value
 
 ),
 
@@ -205,6 +208,7 @@ gaps as (
     select
         long_steps.series_id,
         long_steps.engine,
+        long_steps.cap_us,
         long_steps.start_us,
         long_steps.end_us,
         case
@@ -236,15 +240,16 @@ births as (
 
 ),
 
-loading as (
+starting as (
 
     select
         series_id,
         engine,
+        cap_us,
         greatest(process_start_us, {{ int_div('end_us', day_us()) }} * {{ day_us() }}) as start_us,
-        end_us
+        end_us,
+        case when end_us - process_start_us > cap_us then 1 else 0 end as is_lost
     from births
-    where end_us - process_start_us > cap_us
 
 ),
 
@@ -262,7 +267,8 @@ all_steps as (
         case when kind = 'sampled' then 1 else 0 end as is_sampled,
         case when kind = 'still' then 1 else 0 end as is_still,
         case when kind = 'bridged' then 1 else 0 end as is_bridged,
-        case when kind = 'lost' then 1 else 0 end as is_lost
+        case when kind = 'lost' then 1 else 0 end as is_lost,
+        cap_us
     from gaps
     union all
     select
@@ -275,8 +281,9 @@ all_steps as (
         0 as is_sampled,
         0 as is_still,
         0 as is_bridged,
-        1 as is_lost
-    from loading
+        is_lost,
+        cap_us
+    from starting
     where end_us > start_us
 
 ),
@@ -300,6 +307,7 @@ pieces as (
         first_interval as interval_number,
         start_us as from_us,
         end_us as to_us,
+        cap_us,
         {{ flags | join(', ') }}
     from numbered_steps
     where first_interval = last_interval
@@ -310,6 +318,7 @@ pieces as (
         interval_number,
         greatest(start_us, interval_number * {{ grid_us() }}) as from_us,
         least(end_us, (interval_number + 1) * {{ grid_us() }}) as to_us,
+        cap_us,
         {{ flags | join(', ') }}
     from (
         select
@@ -332,6 +341,7 @@ final as (
         pieces.interval_number,
         pieces.from_us,
         pieces.to_us,
+        max(pieces.cap_us) as cap_us,
         {% for flag in flags -%}
         max(pieces.{{ flag }}) as {{ flag }}{{ ',' if not loop.last }}
         {% endfor %}

@@ -1,7 +1,10 @@
--- Engine intervals with both tokens and power: power over (nearly) all the time for which tokens are known. Ratios use these intervals alone.
+-- Engine intervals with energy and token telemetry, and whether ratios may use them. An interval is matched if it is whole on both sides: every board
+-- that the engine holds, metered or not, has power over (nearly) all the time for which tokens are known, and the reverse.
+{% set engine_keys = ['date', 'engine', 'interval_number'] %}
+
 with attributed as (
 
-    select * from {{ ref('int_attributed_energy') }}
+    select * from {{ ref('int_attributed_energy') }} where state in ('active', 'parked', 'asleep') and has_token_telemetry
 
 ),
 
@@ -11,31 +14,150 @@ engine_intervals as (
 
 ),
 
+claims as (
+
+    select * from {{ ref('int_claims') }} where engine not in ({{ unallocated() }}, {{ unknown() }})
+
+),
+
+meters as (
+
+    select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
+
+),
+
+token_shares as (
+
+    select * from {{ ref('int_token_shares') }}
+
+),
+
+slices as (
+
+    select
+        {{ engine_keys | join(', ') }},
+        meter_scope,
+        meter,
+        node,
+        slice_start_us,
+        max(slice_covered_seconds) as covered_seconds
+    from attributed
+    group by {{ engine_keys | join(', ') }}, meter_scope, meter, node, slice_start_us
+
+),
+
+powered_meters as (
+
+    select
+        {{ engine_keys | join(', ') }},
+        meter_scope,
+        meter,
+        max(node) as node,
+        {{ exact_sum('covered_seconds') }} as covered_seconds
+    from slices
+    group by {{ engine_keys | join(', ') }}, meter_scope, meter
+
+),
+
 powered as (
 
     select
-        date,
-        engine,
-        interval_number,
-        min(slice_covered_seconds) as least_covered_seconds
-    from attributed
-    where state in ('active', 'parked', 'asleep') and has_token_telemetry
-    group by date, engine, interval_number
+        {{ engine_keys | join(', ') }},
+        min(covered_seconds) as least_covered_seconds,
+        max(covered_seconds) as most_covered_seconds
+    from powered_meters
+    group by {{ engine_keys | join(', ') }}
+
+),
+
+-- An engine of one board has its energy or has none. A meter without accelerators of its own (a node's that books while its boards are silent) is
+-- no board.
+held_boards as (
+
+    select
+        claims.date,
+        claims.engine,
+        claims.meter_scope,
+        claims.meter,
+        coalesce(claims.place_node, meters.node) as node,
+        claims.held_start_us,
+        claims.held_end_us
+    from claims
+    left join meters on {{ equal_keys('claims', 'meters', ['date', 'meter_scope', 'meter']) }}
+    where (claims.is_unmetered or meters.gpu_count > 0) and claims.held_end_us > claims.held_start_us
+    qualify min(claims.meter_scope || ' ' || claims.meter) over (partition by claims.date, claims.engine)
+        <> max(claims.meter_scope || ' ' || claims.meter) over (partition by claims.date, claims.engine)
+
+),
+
+held_intervals as (
+
+    select
+        *,
+        {{ integers_between(int_div('held_start_us', grid_us()), int_div('held_end_us - 1', grid_us())) }} as interval_number
+    from held_boards
+
+),
+
+-- A board that is held for less than a tenth of the interval may be seen in the next one. The meter of a node has the energy of its boards while none
+-- of them reports.
+unpowered as (
+
+    select distinct {{ columns_of('held_intervals', engine_keys) }}
+    from held_intervals
+    left join powered_meters
+        on {{ equal_keys('held_intervals', 'powered_meters', engine_keys + ['meter_scope', 'meter']) }}
+    left join powered_meters as node_meters
+        on {{ equal_keys('held_intervals', 'node_meters', engine_keys + ['node']) }} and node_meters.meter_scope = 'node'
+    where powered_meters.meter is null
+        and node_meters.meter is null
+        and least(held_intervals.held_end_us, (held_intervals.interval_number + 1) * {{ grid_us() }})
+        - greatest(held_intervals.held_start_us, held_intervals.interval_number * {{ grid_us() }}) > 0.1 * {{ grid_us() }}
+
+),
+
+complete_engines as (
+
+    select distinct date, engine from claims where is_tokens_complete
+
+),
+
+uncounted as (
+
+    select distinct {{ engine_keys | join(', ') }} from token_shares where is_uncounted
+
+),
+
+reasons as (
+
+    select
+        {{ columns_of('powered', engine_keys) }},
+        case
+            -- A complete source that reports nothing in an interval moved no tokens; one that reports requests alone may have moved some.
+            when not coalesce(engine_intervals.is_countable, true) then 'tokens_not_counted'
+            when unpowered.engine is not null or powered.least_covered_seconds * 1000000 < 0.9 * coalesce(engine_intervals.covered_us, 0)
+                then 'board_without_energy'
+            when complete_engines.engine is null
+                and coalesce(engine_intervals.covered_us, 0) < 0.9 * powered.most_covered_seconds * 1000000
+                then 'tokens_end_before_energy'
+            when uncounted.engine is not null then 'gpu_count_unknown'
+        end as unmatched_reason
+    from powered
+    left join engine_intervals
+        on powered.engine = engine_intervals.engine and powered.interval_number = engine_intervals.interval_number
+    left join unpowered on {{ equal_keys('powered', 'unpowered', engine_keys) }}
+    left join complete_engines on powered.date = complete_engines.date and powered.engine = complete_engines.engine
+    left join uncounted on {{ equal_keys('powered', 'uncounted', engine_keys) }}
 
 ),
 
 final as (
 
     select
-        powered.date,
-        powered.engine,
-        powered.interval_number
-    from powered
-    left join engine_intervals
-        on powered.engine = engine_intervals.engine and powered.interval_number = engine_intervals.interval_number
-    where powered.least_covered_seconds * 1000000 >= 0.9 * coalesce(engine_intervals.covered_us, 0)
-        -- A complete source that reports nothing in an interval moved no tokens; one that reports requests alone may have moved some.
-        and coalesce(engine_intervals.is_countable, true)
+        {{ engine_keys | join(', ') }},
+        unmatched_reason is null as is_matched,
+        unmatched_reason
+    from reasons
 
 )
 

@@ -65,7 +65,7 @@ final as (
         cast({{ fact }} as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         cast(unplaced_joules as {{ exact_type() }}) as unplaced_joules,
-        {{ model_ratios() }},
+        {{ model_ratios(is_of_rows=false) }},
         false as is_opening_balance
     from placed
 

@@ -14,7 +14,7 @@ token_costs as (
     select costs.*
     from {{ ref('token_class_cost_daily') }} as costs
     cross join lookback
-    where {{ in_lookback('costs.date', 'lookback.as_of_date') }} and costs.token_class <> 'none'
+    where {{ in_lookback('costs.date', 'lookback.as_of_date') }} and costs.token_class <> 'none' and costs.tokens_basis = 'own'
 
 ),
 

@@ -97,19 +97,21 @@ token_hours as (
         tokens.date,
         date_trunc('hour', tokens.interval_start_at) as hour_start_at,
         site_intervals.billing_month,
-        coalesce(engine_prices.site, tokens.site) as site,
+        tokens.site,
         tokens.deployment,
         tokens.namespace,
         tokens.team,
         tokens.model,
-        coalesce(engine_prices.device_type, 'none') as device_type,
-        coalesce(engine_prices.meter_scope, 'none') as meter_scope,
+        tokens.device_type,
+        tokens.meter_scope,
         tokens.role,
         {{ exact_sum("case when token_class = 'input' then tokens end") }} as input_tokens,
         {{ exact_sum("case when token_class = 'cached_input' then tokens end") }} as cached_input_tokens,
         {{ exact_sum("case when token_class = 'computed_input' then tokens end") }} as computed_input_tokens,
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
+        {{ exact_sum("case when token_class in ('input', 'output') then case when engine_prices.is_of_several_rows then tokens else 0 end end") }}
+        as shared_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_total_tokens,
         {% for flag in ['priced', 'tariffed', 'carbon_known'] -%}
@@ -125,10 +127,10 @@ token_hours as (
     left join engine_prices
         on tokens.interval_start_at = engine_prices.interval_start_at and tokens.engine = engine_prices.engine
     left join site_intervals
-        on coalesce(engine_prices.site, tokens.site) = site_intervals.site and tokens.interval_start_at = site_intervals.interval_start_at
+        on tokens.site = site_intervals.site and tokens.interval_start_at = site_intervals.interval_start_at
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     -- Intervals with neither power nor tokens produce no row.
-    having max(engine_prices.engine) is not null or sum(tokens.tokens) > 0
+    having tokens.meter_scope <> 'none' or sum(tokens.tokens) > 0
 
 ),
 
@@ -161,6 +163,7 @@ joined as (
         token_hours.output_tokens,
         -- Without any word of the input the total is not known.
         token_hours.total_tokens + token_hours.missing_input_tokens as total_tokens,
+        token_hours.shared_tokens,
         token_hours.matched_output_tokens,
         token_hours.priced_output_tokens,
         token_hours.tariffed_output_tokens,

@@ -11,7 +11,7 @@ tokens as (
 
 ),
 
--- An engine that spans two types of device has one load and no type to book it under: it has no point.
+-- An engine that spans two types of device, sites or meter scopes has one load and no type to book it under: it has no point.
 engine_types as (
 
     select
@@ -21,6 +21,7 @@ engine_types as (
     from ledger
     group by interval_start_at, engine
     having min(coalesce(device_type, {{ unknown() }})) = max(coalesce(device_type, {{ unknown() }})) and min(meter_scope) = max(meter_scope)
+        and min(site) = max(site)
 
 ),
 

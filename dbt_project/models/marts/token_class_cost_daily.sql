@@ -55,6 +55,7 @@ tokens as (
         -- Where an engine does not report its cache, all input counts as computed.
         {{ exact_sum('coalesce(computed_input_tokens, input_tokens)') }} as computed_input_tokens,
         {{ exact_sum('output_tokens') }} as output_tokens,
+        case when sum(shared_tokens) > 0 then 'shared' else 'own' end as tokens_basis,
         count(case when computed_input_tokens is null and input_tokens > 0 then 1 end) = 0 as is_cache_reported
     from hours
     group by {{ keys | join(', ') }}
@@ -73,6 +74,7 @@ methods as (
         tokens.cached_input_tokens,
         tokens.computed_input_tokens,
         tokens.output_tokens,
+        tokens.tokens_basis,
         case
             when costs.role in ('prefill', 'decode') then 'measured_role'
             when fits.model is not null and tokens.is_cache_reported then 'regression'
@@ -134,6 +136,7 @@ by_class as (
         basis,
         '{{ class }}' as token_class,
         {{ class }}_tokens as tokens,
+        tokens_basis,
         {{ {'cached_input': 'cached_usd', 'computed_input': 'input_usd - cached_usd', 'output': 'cost_usd - input_usd'}[class] }} as cost_usd,
         price_method,
         is_complete
@@ -146,6 +149,7 @@ by_class as (
         basis,
         'none' as token_class,
         cast(null as {{ exact_type() }}) as tokens,
+        cast(null as {{ dbt.type_string() }}) as tokens_basis,
         cost_usd,
         cast(null as {{ dbt.type_string() }}) as price_method,
         is_complete
@@ -175,7 +179,8 @@ priced as (
 
     select
         by_class.*,
-        {{ ratio('by_class.cost_usd', 'by_class.tokens') }} * 1e6 as cost_usd_per_mtok,
+        -- The dollars of a row are not for a share of its engine's tokens.
+        case when by_class.tokens_basis = 'own' then {{ ratio('by_class.cost_usd', 'by_class.tokens') }} * 1e6 end as cost_usd_per_mtok,
         named_prices.price_source as list_price_source,
         case by_class.token_class
             when 'cached_input' then named_prices.cached_input_usd_per_mtok
@@ -194,6 +199,7 @@ final as (
         basis,
         token_class,
         tokens,
+        tokens_basis,
         cast(cost_usd as {{ money_type() }}) as cost_usd,
         cost_usd_per_mtok,
         price_method,

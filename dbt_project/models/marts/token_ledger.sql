@@ -1,4 +1,4 @@
--- The book of tokens: what each engine moved per interval and class.
+-- The book of tokens: what each engine moved per interval and class, at the places of its energy.
 with token_intervals as (
 
     -- What came by transfer is a part of input.
@@ -27,6 +27,12 @@ engine_days as (
 claims as (
 
     select * from {{ ref('int_claims') }}
+
+),
+
+token_shares as (
+
+    select * from {{ ref('int_token_shares') }}
 
 ),
 
@@ -75,6 +81,19 @@ claimed_engines as (
 
 ),
 
+-- Without what a prefill pool handed over, which counts where it was computed.
+kept_tokens as (
+
+    select
+        token_intervals.*,
+        token_intervals.tokens - coalesce(handed_over.handed_tokens, 0) as kept_tokens
+    from token_intervals
+    left join handed_over
+        on {{ equal_keys('token_intervals', 'handed_over', ['date', 'engine', 'model', 'interval_number', 'token_class']) }}
+    where not coalesce(handed_over.is_whole, false)
+
+),
+
 final as (
 
     select
@@ -82,8 +101,10 @@ final as (
         {{ from_epoch_us('token_intervals.interval_number * ' ~ grid_us()) }} as interval_start_at,
         cast({{ var('grid_seconds') }} as integer) as interval_seconds,
         cast({{ exact('token_intervals.covered_us / 1e6') }} as {{ exact_type() }}) as covered_seconds,
-        coalesce(engine_days.site, {{ unknown() }}) as site,
-        engine_days.node,
+        coalesce(token_shares.site, engine_days.site, {{ unknown() }}) as site,
+        case when token_shares.tokens_basis = 'shared' then token_shares.node else coalesce(token_shares.node, engine_days.node) end as node,
+        coalesce(token_shares.device_type, 'none') as device_type,
+        coalesce(token_shares.meter_scope, 'none') as meter_scope,
         token_intervals.engine,
         coalesce(
             claimed_models.deployment,
@@ -105,19 +126,25 @@ final as (
         token_intervals.token_source,
         token_intervals.token_metric,
         coalesce(claimed_engines.has_power, false) as has_power,
-        matched_intervals.engine is not null as is_matched,
+        coalesce(matched_intervals.is_matched, false) as is_matched,
+        matched_intervals.unmatched_reason,
         token_intervals.has_reset,
-        cast(token_intervals.tokens - coalesce(handed_over.handed_tokens, 0) as {{ exact_type() }}) as tokens
-    from token_intervals
+        coalesce(token_shares.tokens_basis, 'own') as tokens_basis,
+        -- Differences of one rounded running total: the parts add up to the engine's tokens.
+        cast(
+            case when coalesce(token_shares.share_to, 1) = 1 then token_intervals.kept_tokens
+                else {{ exact('cast(token_intervals.kept_tokens as double) * token_shares.share_to') }}
+            end
+            - {{ exact('cast(token_intervals.kept_tokens as double) * coalesce(token_shares.share_from, 0)') }} as {{ exact_type() }}
+        ) as tokens
+    from kept_tokens as token_intervals
     left join engine_days on token_intervals.date = engine_days.date and token_intervals.engine = engine_days.engine
     left join claimed_models on {{ equal_keys('token_intervals', 'claimed_models', ['date', 'engine', 'model']) }}
     left join claimed_engines on token_intervals.date = claimed_engines.date and token_intervals.engine = claimed_engines.engine
+    left join token_shares on {{ equal_keys('token_intervals', 'token_shares', ['date', 'engine', 'interval_number']) }}
     left join matched_intervals on {{ equal_keys('token_intervals', 'matched_intervals', ['date', 'engine', 'interval_number']) }}
     left join teams on engine_days.namespace = teams.namespace
     left join engine_roles on token_intervals.date = engine_roles.date and token_intervals.engine = engine_roles.engine
-    left join handed_over
-        on {{ equal_keys('token_intervals', 'handed_over', ['date', 'engine', 'model', 'interval_number', 'token_class']) }}
-    where not coalesce(handed_over.is_whole, false)
 
 )
 
