@@ -133,6 +133,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         [*scrapers(), *groups(), *free()],
         sites=[{"name": name, **common} for name in ("west", "doubted", "sure")],
         nodes=[{"name": name, "site": name} for name in ("doubted", "sure")],
+        engines=[{"engine": "llm/cpu-*", "accelerators": False}],
         cost_rates=[
             {"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2, "valid_from": DAY, "source": "planted"}
         ],
@@ -222,4 +223,4 @@ def test_no_board_is_advised_as_free_beside_an_engine_without_joules(book: Book)
         "select site, gpus_now, reason_code, saving_usd_month_if_released::integer from marts.free_boards"
         " where site <> 'west' order by site"
     )
-    assert rows == [("doubted", 1, "engine_without_energy", None), ("sure", 1, "no_claimant", 1460)]
+    assert rows == [("doubted", 1, "engine_without_energy", None), ("sure", 1, "unallocated", 1460)]

@@ -247,7 +247,7 @@ rows_of_members as (
         end as attribution_method,
         case
             when overspread_joules > 0 or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
-            when claim_basis = 'node' then 'low'
+            when claim_basis in ('node', 'group_name') then 'low'
             when split_basis = 'alone' then 'high'
             when split_basis in ('mig_activity', 'tokens_of_all') then 'medium'
             else 'low'

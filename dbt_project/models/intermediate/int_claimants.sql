@@ -1,6 +1,6 @@
 -- Which engine claims each booked meter, in slices of a date: one row per date, meter, slice and engine. By pod labels, else by the fleet file,
 -- else by the node where one model is alone there; else the claimant is `__unknown__`. A pod works for the engine that
--- the fleet file gives it, else for its own. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
+-- the fleet file gives it, else for its own, else for its group's. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
 with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
@@ -34,6 +34,12 @@ series as (
 engine_pods as (
 
     select * from {{ source('fleet', 'engine_pods') }}
+
+),
+
+pod_groups as (
+
+    select * from {{ ref('int_pod_groups') }}
 
 ),
 
@@ -156,16 +162,22 @@ by_labels as (
         label_claims.container,
         label_claims.mig_instance,
         label_claims.mig_slices,
-        pod_owners.engine,
+        coalesce(pod_owners.engine, pod_groups.engine) as engine,
         cast(null as {{ dbt.type_string() }}) as model,
         pod_owners.deployment,
         pod_owners.team,
         pod_owners.role,
-        label_claims.held_by
+        label_claims.held_by,
+        case when pod_owners.engine is null then pod_groups.group_basis end as group_basis
     from booked_days
     inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
     left join pod_owners
         on label_claims.namespace is not distinct from pod_owners.namespace and label_claims.pod = pod_owners.pod
+    left join pod_groups
+        on label_claims.date = pod_groups.date
+        and label_claims.meter = pod_groups.meter
+        and (label_claims.namespace is not distinct from pod_groups.namespace)
+        and label_claims.pod = pod_groups.pod
     left join engine_jobs
         on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
     left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
@@ -176,7 +188,10 @@ claims as (
 
     select * from by_labels
     union all
-    select * from file_claims
+    select
+        *,
+        cast(null as {{ dbt.type_string() }}) as group_basis
+    from file_claims
 
 ),
 
@@ -379,7 +394,7 @@ named as (
         held_by as held_by_labels,
         mig_instance,
         mig_slices,
-        case when is_by_node then 'node' else claim_basis end as claim_basis,
+        case when is_by_node then 'node' when group_basis = 'names' then 'group_name' else claim_basis end as claim_basis,
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
         booked_days.is_unmetered
     from matched

@@ -159,7 +159,9 @@ catalogued as (
         on series.source_kind = metric_catalog.source_kind and series.metric = metric_catalog.metric
     left join labels as matched_labels
         on series.series_id = matched_labels.series_id and metric_catalog.match_label = matched_labels.label
-    where metric_catalog.match_label is null or matched_labels.value = metric_catalog.match_value
+    where metric_catalog.match_label is null
+        or matched_labels.value = metric_catalog.match_value
+        or (metric_catalog.match_value = '*' and matched_labels.value <> '')
 
 ),
 
