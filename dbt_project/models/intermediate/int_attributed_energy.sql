@@ -74,9 +74,11 @@ claimed as (
         claims.claims_of_day,
         claims.mig_instance,
         engine_intervals.engine is not null as has_token_telemetry,
-        engine_intervals.is_active,
+        -- Work that serves no LLM has no tokens: whoever holds the board uses it.
+        coalesce(engine_intervals.is_active, claims.work is not null) as is_active,
         engine_intervals.is_asleep,
-        engine_intervals.active_us,
+        case when engine_intervals.engine is null and claims.work is not null then energy.covered_us else engine_intervals.active_us end
+            as active_us,
         engine_intervals.unknown_us as silent_us,
         case
             when claims.models_of_engine > 1 and engine_intervals.moved_tokens is not null

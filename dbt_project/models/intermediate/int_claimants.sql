@@ -37,6 +37,19 @@ engine_pods as (
 
 ),
 
+-- Entries of the fleet file about pods that hold boards and serve no LLM.
+other_work as (
+
+    select * from {{ source('fleet', 'engines') }} where work is not null
+
+),
+
+assigned_devices as (
+
+    select distinct device_uuid from {{ source('fleet', 'assignments') }} where device_uuid is not null
+
+),
+
 pod_groups as (
 
     select * from {{ ref('int_pod_groups') }}
@@ -105,19 +118,51 @@ engine_ends as (
 
 ),
 
+pods as (
+
+    select distinct
+        namespace,
+        pod,
+        coalesce(namespace || '/', '') || pod as name
+    from label_claims
+    where pod is not null
+
+),
+
 pod_owners as (
 
     select
         pods.namespace,
         pods.pod,
-        engine_pods.engine,
-        engine_pods.deployment,
-        engine_pods.team,
-        engine_pods.role
-    from (select distinct namespace, pod from label_claims where pod is not null) as pods
-    inner join engine_pods
-        on {{ fits("coalesce(pods.namespace || '/', '') || pods.pod", 'engine_pods.pod', 'engine_pods.is_prefix') }}
-    qualify row_number() over (partition by pods.namespace, pods.pod order by engine_pods.entry) = 1
+        coalesce(owners.engine, pods.name) as engine,
+        case when owners.work is not null then coalesce(owners.model, owners.work) end as model,
+        owners.deployment,
+        owners.team,
+        owners.role,
+        owners.work
+    from pods
+    inner join (
+        select entry, pod, is_prefix, engine, model, deployment, team, role, work from engine_pods
+        union all
+        select entry, engine as pod, is_prefix, cast(null as {{ dbt.type_string() }}) as engine, model, deployment, team, role, work
+        from other_work
+    ) as owners
+        on {{ fits('pods.name', 'owners.pod', 'owners.is_prefix') }}
+    qualify row_number() over (partition by pods.namespace, pods.pod order by owners.entry) = 1
+
+),
+
+assigned_work as (
+
+    select
+        assigned.engine,
+        coalesce(other_work.model, other_work.work) as model,
+        other_work.deployment,
+        other_work.team,
+        other_work.work
+    from (select distinct engine from file_claims where engine is not null) as assigned
+    inner join other_work on {{ fits('assigned.engine', 'other_work.engine', 'other_work.is_prefix') }}
+    qualify row_number() over (partition by assigned.engine order by other_work.entry) = 1
 
 ),
 
@@ -163,12 +208,13 @@ by_labels as (
         label_claims.mig_instance,
         label_claims.mig_slices,
         coalesce(pod_owners.engine, pod_groups.engine) as engine,
-        cast(null as {{ dbt.type_string() }}) as model,
+        pod_owners.model,
         pod_owners.deployment,
         pod_owners.team,
         pod_owners.role,
         label_claims.held_by,
-        case when pod_owners.engine is null then pod_groups.group_basis end as group_basis
+        case when pod_owners.engine is null then pod_groups.group_basis end as group_basis,
+        pod_owners.work
     from booked_days
     inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
     left join pod_owners
@@ -181,6 +227,9 @@ by_labels as (
     left join engine_jobs
         on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
     left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
+    left join assigned_devices on label_claims.meter = assigned_devices.device_uuid
+    -- Of a board without a pod the fleet file may know more (int_file_claims).
+    where assigned_devices.device_uuid is null or not coalesce(label_claims.is_free, false)
 
 ),
 
@@ -189,9 +238,30 @@ claims as (
     select * from by_labels
     union all
     select
-        *,
-        cast(null as {{ dbt.type_string() }}) as group_basis
+        file_claims.date,
+        file_claims.meter_scope,
+        file_claims.meter,
+        file_claims.node,
+        file_claims.slice_start_us,
+        file_claims.slice_end_us,
+        file_claims.held_start_us,
+        file_claims.held_end_us,
+        file_claims.claim_basis,
+        file_claims.namespace,
+        file_claims.pod,
+        file_claims.container,
+        file_claims.mig_instance,
+        file_claims.mig_slices,
+        file_claims.engine,
+        coalesce(file_claims.model, assigned_work.model) as model,
+        coalesce(file_claims.deployment, assigned_work.deployment) as deployment,
+        coalesce(file_claims.team, assigned_work.team) as team,
+        file_claims.role,
+        file_claims.held_by,
+        cast(null as {{ dbt.type_string() }}) as group_basis,
+        assigned_work.work
     from file_claims
+    left join assigned_work on file_claims.engine = assigned_work.engine
 
 ),
 
@@ -396,6 +466,7 @@ named as (
         mig_slices,
         case when is_by_node then 'node' when group_basis = 'names' then 'group_name' else claim_basis end as claim_basis,
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
+        work,
         booked_days.is_unmetered
     from matched
     left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine

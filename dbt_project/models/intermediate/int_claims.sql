@@ -114,7 +114,7 @@ uncut as (
 
 {% set kept = [
     'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'role', 'pod', 'mig_instance', 'mig_slices', 'claim_basis', 'held_by',
-    'is_tokens_complete', 'is_unmetered'
+    'is_tokens_complete', 'work', 'is_unmetered'
 ] %}
 {% set cut = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] %}
 {% set placed = ['models_of_engine', 'place_node', 'place_rack', 'place_site'] %}
