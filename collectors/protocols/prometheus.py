@@ -151,9 +151,7 @@ class PrometheusCollector:
         while start_ms < end_ms:
             stop_ms = min(start_ms + chunk_ms, end_ms)
             try:
-                body = self._query(
-                    f"{self._selector(*_matchers_of(family))}[{stop_ms - start_ms}ms]", stop_ms - 1
-                )
+                body = self._query(f"{self._selector(*_matchers_of(family))}[{stop_ms - start_ms}ms]", stop_ms - 1)
             except OverLimitError:
                 if stop_ms - start_ms <= SHORTEST_CHUNK_MS:
                     raise

@@ -315,8 +315,8 @@ FREE_BOARDS = Figure(
     "free_boards",
     "Free accelerators",
     "accelerators that no model holds at the end of the newest date: the price of their hours and of their own"
-    " electricity (× PUE), without their hosts; a month has 730 hours. Spare: kept free on purpose. Engine without energy:"
-    " an engine on the node reports tokens and no board of its own is known, so these may be its boards.",
+    " electricity (× PUE), without their hosts; a month has 730 hours. Spare: kept free on purpose. Engine without"
+    " energy: an engine on the node reports tokens and no board of its own is known, so these may be its boards.",
     "No accelerator is free: a model holds each of them, or no meter shows one.",
     _free_boards,
 )

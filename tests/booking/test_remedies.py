@@ -1,7 +1,7 @@
-"""Each line that a warning tells a user to write is written, and the warning is gone.
+"""Each line that a warning has for the fleet file is written there, and the warning is gone.
 
-One fleet is planted for a day; each node is a case. The lines of the first book's warnings go into the fleet file of the
-second as they are: only ENGINE, which the user knows, is filled in.
+One fleet is planted for a day; each node is a case. The lines of the first book's warnings go into the fleet file of
+the second as they are: only ENGINE, which the user knows, is filled in.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def scrapers() -> Iterator[Series]:
         # A batch job holds a board beside the exporter's own pod.
         ("GPU-mix-batch", "m3", {"job": "mixed", **EXPORTER, "hpc_job": "4711"}),
         *((f"GPU-whole-{n}", "w1", {"job": "mixed", **pod("whole-0")}) for n in range(4)),
-        # Clusters behind one server, whose jobs have one name: in b the workload's container is called as a's exporter's.
+        # Clusters behind one server, whose jobs have one name: b's workload has a container called as a's exporter's.
         ("GPU-a", "a1", {"job": "gpus", "cluster": "a", **EXPORTER, **exported("a-0")}),
         ("GPU-b", "b1", {"job": "gpus", "cluster": "b", **pod("b-0"), "container": "main"}),
         # The exporter of cluster c maps no pods: the node decides.
@@ -117,7 +117,7 @@ def groups() -> Iterator[Series]:
 
 
 def free() -> Iterator[Series]:
-    """Free boards beside an engine whose boards no meter shows: on an accelerator (site `doubted`), on a CPU (`sure`)."""
+    """Free boards beside an engine without joules: on an accelerator (site `doubted`), on a CPU (`sure`)."""
     for site, name in (("doubted", "ghost-0"), ("sure", "cpu-0")):
         yield ENERGY, board(f"GPU-{site}", site, **pod(f"{site}-0")), joules()
         yield ENERGY, board(f"GPU-{site}-free", site), joules(60)
@@ -134,9 +134,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         sites=[{"name": name, **common} for name in ("west", "doubted", "sure")],
         nodes=[{"name": name, "site": name} for name in ("doubted", "sure")],
         engines=[{"engine": "llm/cpu-*", "accelerators": False}],
-        cost_rates=[
-            {"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2, "valid_from": DAY, "source": "planted"}
-        ],
+        cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2, "valid_from": DAY, "source": "planted"}],
         marts=MARTS,
     )
     planted.run()

@@ -134,8 +134,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         (
             "free-boards",
             "3 accelerators are free (2.5 on average in the last 28 dates) and cost 990 USD a month; handing back those"
-            " that are unallocated saves 600 USD a month, switching them off 40 kWh. 4 more accelerators may be in use: an"
-            " engine on the node has no joules.",
+            " that are unallocated saves 600 USD a month, switching them off 40 kWh. 4 more accelerators may be in use:"
+            " an engine on the node has no joules.",
         ),
         (
             "partial-load",

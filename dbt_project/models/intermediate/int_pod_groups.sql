@@ -74,7 +74,7 @@ engines_of_dates as (
 
 ),
 
--- A pod with metrics of its own works for nobody else.
+-- A pod with metrics of its own works for itself.
 pods_with_metrics as (
 
     select distinct
