@@ -48,6 +48,10 @@ def series() -> Iterator[Series]:
     yield OUTPUT, vllm("cpu-0", "tiny", namespace="cpu"), rising(2)
     # A pod that trains.
     yield ENERGY, board("GPU-train", "n-train", **pod("train-0", "lab")), joules()
+    # Pods that show themselves what they do: by a label, and by the page of an embedding server.
+    yield ENERGY, board("GPU-label", "n-label", **pod("batch-0", "lab"), wattledger_work="batch"), joules()
+    yield ENERGY, board("GPU-tei", "n-tei", **pod("tei-0")), joules()
+    yield "te_embed_count", {**pod("tei-0"), "model_id": "bge"}, rising(5)
 
 
 def planted(folder: Path, **fleet: object) -> Book:
@@ -116,6 +120,8 @@ def test_what_the_warnings_say_cures_them(after: Book) -> None:
         ("GPU-bare-more", "n-bare-more:8000", "n-bare-more", "active"),
         ("GPU-lost", "idle/lost-0", "lost", "parked"),
         ("GPU-train", "lab/train-0", "finetune", "active"),
+        ("GPU-label", "lab/batch-0", "batch", "active"),
+        ("GPU-tei", "llm/tei-0", "bge", "active"),
     ],
 )
 def test_each_board_is_its_users(after: Book, uuid: str, engine: str, model: str, state: str) -> None:

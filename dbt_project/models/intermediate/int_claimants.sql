@@ -152,6 +152,35 @@ pod_owners as (
 
 ),
 
+-- A pod may have a label for what it does; one that embeds or ranks has requests and no tokens.
+labelled_work as (
+
+    select
+        namespace,
+        pod,
+        min(work) as work,
+        min(model) as model
+    from (
+        select
+            case when workload_pod is null then namespace else workload_namespace end as namespace,
+            coalesce(workload_pod, pod) as pod,
+            case when work in ('training', 'embeddings', 'batch') then work else 'other' end as work,
+            work as model
+        from series
+        where meter_scope = 'board' and work is not null
+        union all
+        select
+            namespace,
+            pod,
+            'embeddings' as work,
+            coalesce(model, deployment, 'embeddings') as model
+        from series
+        where quantity = 'other_requests' and pod is not null
+    ) as labelled
+    group by namespace, pod
+
+),
+
 assigned_work as (
 
     select
@@ -208,13 +237,13 @@ by_labels as (
         label_claims.mig_instance,
         label_claims.mig_slices,
         coalesce(pod_owners.engine, pod_groups.engine) as engine,
-        pod_owners.model,
+        coalesce(pod_owners.model, case when coalesce(pod_owners.engine, pod_groups.engine) is null then labelled_work.model end) as model,
         pod_owners.deployment,
         pod_owners.team,
         pod_owners.role,
         label_claims.held_by,
         case when pod_owners.engine is null then pod_groups.group_basis end as group_basis,
-        pod_owners.work
+        coalesce(pod_owners.work, case when coalesce(pod_owners.engine, pod_groups.engine) is null then labelled_work.work end) as work
     from booked_days
     inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
     left join pod_owners
@@ -224,6 +253,8 @@ by_labels as (
         and label_claims.meter = pod_groups.meter
         and (label_claims.namespace is not distinct from pod_groups.namespace)
         and label_claims.pod = pod_groups.pod
+    left join labelled_work
+        on (label_claims.namespace is not distinct from labelled_work.namespace) and label_claims.pod = labelled_work.pod
     left join engine_jobs
         on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
     left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
@@ -453,7 +484,7 @@ named as (
         case
             when claim_basis in ('fleet_file_unallocated', 'watched_unallocated') then {{ unallocated() }}
             when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
-            else coalesce(matched_engine, matched.engine, {{ unknown() }})
+            else coalesce(matched_engine, matched.engine, case when work is not null then coalesce(namespace || '/', '') || pod end, {{ unknown() }})
         end as engine,
         coalesce(matched_model, model) as model,
         coalesce(matched_namespace, namespace) as namespace,

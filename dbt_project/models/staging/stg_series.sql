@@ -130,7 +130,7 @@ attributes as (
             'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
             'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job',
-            'cluster', 'pod_group', 'pod_group_index'
+            'cluster', 'pod_group', 'pod_group_index', 'work'
         ] -%}
         max(case when attribute = '{{ attribute }}' then value end) as {{ attribute }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -172,7 +172,7 @@ located as (
         series_id,
         {% for attribute in [
             'device_uuid', 'device_index', 'device_type', 'model', 'role', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module',
-            'pdu', 'pdu_input', 'bucket_le', 'scrape_job', 'cluster'
+            'pdu', 'pdu_input', 'bucket_le', 'scrape_job', 'cluster', 'work'
         ] -%}
         {{ attribute }},
         {% endfor -%}
@@ -222,6 +222,7 @@ placed as (
         located.scrape_job,
         located.cluster,
         located.pod_group,
+        located.work,
         located.mig_instance,
         {{ mig_slices('located.mig_profile') }} as mig_slices,
         located.deployment as deployment_by_labels,
@@ -379,6 +380,7 @@ final as (
         described.scrape_job,
         described.cluster,
         described.pod_group,
+        described.work,
         described.mig_instance,
         described.mig_slices,
         described.deployment,
