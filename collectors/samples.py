@@ -78,11 +78,13 @@ Stream = Literal["power", "tokens"]
 
 @dataclass(frozen=True)
 class Family:
-    """One metric of the catalogue, as far as a collector may know it. `source_kind` is the exporter."""
+    """One metric of the catalogue, as far as a collector may know it. `source_kind` is the exporter. Of a family with a
+    `label`, only series that have this label are meant."""
 
     metric: str
     stream: Stream
     source_kind: str
+    label: str | None = None
 
 
 class Batch(NamedTuple):

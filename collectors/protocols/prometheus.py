@@ -108,7 +108,7 @@ class PrometheusCollector:
     def _has_export(self, window: Window) -> bool:
         """Whether the server answers an export of one millisecond. Any refusal means no."""
         start_ms, _ = _milliseconds(window)
-        fields = self._export_fields("up", start_ms, start_ms + 1)
+        fields = self._export_fields(['__name__="up"'], start_ms, start_ms + 1)
         try:
             self.server.read(EXPORT, fields, kinds=(EXPORT_KIND,), expected=EXPORT_KIND, limit_bytes=PROBE_BYTES)
         except SourceError as refusal:
@@ -120,9 +120,9 @@ class PrometheusCollector:
             return False
         return True
 
-    def _export_fields(self, metric: str, start_ms: int, stop_ms: int) -> list[tuple[str, str]]:
+    def _export_fields(self, matchers: Sequence[str], start_ms: int, stop_ms: int) -> list[tuple[str, str]]:
         return [
-            ("match[]", self._selector(f"__name__={json.dumps(metric)}")),
+            ("match[]", self._selector(*matchers)),
             # Both ends are closed there.
             ("start", _seconds(start_ms)),
             ("end", _seconds(stop_ms - 1)),
@@ -134,7 +134,7 @@ class PrometheusCollector:
         start_ms, end_ms = _milliseconds(window)
         for first_ms in range(start_ms, end_ms, LONGEST_CHUNK_MS):
             stop_ms = min(first_ms + LONGEST_CHUNK_MS, end_ms)
-            fields = self._export_fields(family.metric, first_ms, stop_ms)
+            fields = self._export_fields(_matchers_of(family), first_ms, stop_ms)
             for lines in self.server.stream(EXPORT, fields, EXPORT_KIND, metric_of):
                 try:
                     matrix = parse_export(lines)
@@ -151,9 +151,7 @@ class PrometheusCollector:
         while start_ms < end_ms:
             stop_ms = min(start_ms + chunk_ms, end_ms)
             try:
-                body = self._query(
-                    f"{self._selector(f'__name__={json.dumps(family.metric)}')}[{stop_ms - start_ms}ms]", stop_ms - 1
-                )
+                body = self._query(f"{self._selector(*_matchers_of(family))}[{stop_ms - start_ms}ms]", stop_ms - 1)
             except OverLimitError:
                 if stop_ms - start_ms <= SHORTEST_CHUNK_MS:
                     raise
@@ -234,6 +232,11 @@ class PrometheusCollector:
 def _milliseconds(window: Window) -> tuple[int, int]:
     """First millisecond inside and first outside: timestamps are whole milliseconds there."""
     return -(-window.start_us // 1000), -(-window.end_us // 1000)
+
+
+def _matchers_of(family: Family) -> list[str]:
+    named = [f"__name__={json.dumps(family.metric)}"]
+    return named if family.label is None else [*named, f'{family.label}!=""']
 
 
 def _seconds(at_ms: int) -> str:

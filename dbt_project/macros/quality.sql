@@ -58,6 +58,9 @@
     case when {{ is_prefix }} then substring({{ name }}, 1, length({{ pattern }})) = {{ pattern }} else {{ name }} = {{ pattern }} end
 {% endmacro %}
 
+{# Pods of one DaemonSet have one name but for five characters at its end: `ops/dcgm-exporter` of dcgm-exporter-x7k2q. #}
+{% macro daemon_set(namespace, pod) %}coalesce({{ namespace }}, '') || '/' || regexp_extract({{ pod }}, '^(.*?)(-[a-z0-9]{5})?$', 1){% endmacro %}
+
 {# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: the prefixes name the provider. #}
 {% macro name_behind_prefixes(name) %}lower(regexp_extract({{ name }}, '([^/]+)$', 1)){% endmacro %}
 

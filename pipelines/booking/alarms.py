@@ -61,7 +61,9 @@ ALARMS = (
         "power_has_a_model",
         "At most 1 % of a day's energy, by scope of its meters, is of devices without a known user.",
         "at most 1 % of a day's energy without a known user",
-        "name who uses these devices: pod labels, or `engines` and `assignments` in the fleet file",
+        "add the line in `write` to the fleet file, with the engine in place of ENGINE; for a pod that serves no LLM"
+        " `engines: [{engine: namespace/pod, work: training}]` (or embeddings, batch, other). Without a line, the"
+        " device's exporter was silent while its user changed",
     ),
     Alarm(
         ("marts", "unmetered_devices"),
@@ -82,10 +84,11 @@ ALARMS = (
     Alarm(
         ("marts", "token_ledger"),
         "tokens_have_power",
-        "No engine moved tokens without a device that is known to be its own.",
+        "No engine moved tokens, or waited beside a free device, without a device that is known to be its own.",
         "a device with power for every engine that moves tokens",
-        "land the power of the devices of this engine, or tie them to it with `engines.pods` or `assignments` in the"
-        " fleet file",
+        "add the line in `write` to the fleet file: it ties a device of its node to the engine, or states that it has"
+        " none (`accelerators: false`, for an engine on a CPU). Where it runs on accelerators that no line names, land"
+        " their power",
     ),
     Alarm(
         ("raw", "power_samples"),

@@ -28,7 +28,9 @@ def families(seeds: Path = SEEDS, *, prefix: str | None = None) -> Mapping[str, 
     for row in spelled(_rows(seeds / "metric_catalog.csv"), seeds / SPELLINGS):
         if row["stream"] not in STREAMS:
             raise ValueError(f"metric_catalog.csv: {row['metric']} has stream {row['stream']!r}, expected {STREAMS}")
-        family = Family(row["metric"], cast("Stream", row["stream"]), row["source_kind"])
+        # A match of any value: the server is asked for no other series of the family.
+        label = row["match_label"] if row["match_value"] == "*" else None
+        family = Family(row["metric"], cast("Stream", row["stream"]), row["source_kind"], label)
         if found.setdefault(row["metric"], family) != family:
             raise ValueError(f"metric_catalog.csv: {row['metric']} is both {found[row['metric']]} and {family}")
     if prefix is not None:

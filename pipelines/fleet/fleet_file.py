@@ -59,6 +59,7 @@ __all__ = ["DEFAULT_FLEET", "PROJECT", "Fleet", "FleetError", "load_fleet"]
 
 
 Role = Literal["unified", "prefill", "decode"]
+Work = Literal["training", "embeddings", "batch", "other"]
 
 
 class Period(Part):
@@ -155,6 +156,8 @@ class Engine(Part):
     `pods` (namespace/pod, or a Slurm job) work for it beside its own: the other nodes of a tensor-parallel engine, the
     workers behind a frontend. Both may end with `*`; the first entry that fits an engine counts. `targets` are the
     addresses (label `instance`) under which its page is scraped, where nothing else shows that it is one process.
+    `accelerators` is false for one that runs on a CPU. `work` is for pods that hold accelerators and serve no LLM: they
+    have no tokens, and `model` is the name of what they do.
     """
 
     engine: GivenName
@@ -165,6 +168,14 @@ class Engine(Part):
     node: Name | None = None
     pods: tuple[GivenName, ...] = ()
     targets: tuple[Name, ...] = ()
+    accelerators: bool = True
+    work: Work | None = None
+
+    @model_validator(mode="after")
+    def _work_has_a_board(self) -> Engine:
+        if self.work is not None and not self.accelerators:
+            raise ValueError(f"got work {self.work!r} without accelerators, expected one of the two")
+        return self
 
     @model_validator(mode="after")
     def _pods_work_for_one(self) -> Engine:

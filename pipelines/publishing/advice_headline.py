@@ -39,11 +39,15 @@ select min(cast(lookback_start_at as date)), max(as_of_date) from published.righ
 _FREE = """
 select format('{} at {}', device_type, site), gpus_now, strftime(timezone('UTC', all_free_since_at), '%Y-%m-%d %H:%M'),
     watts_per_gpu, cost_usd_month,
-    case when is_spare then 'spare: kept on purpose' else coalesce(fitting_deployment, 'none') end,
+    case reason_code
+        when 'spare' then 'spare: kept on purpose'
+        when 'engine_without_energy' then 'may be in use: an engine on its node has no joules'
+        else coalesce(fitting_deployment, 'none')
+    end,
     saving_kwh_month_if_switched_off, saving_usd_month_if_released
 from marts.free_boards
 where gpus_now > 0
-order by cost_usd_month desc nulls last, device_type, site, is_spare
+order by cost_usd_month desc nulls last, device_type, site, is_spare, reason_code
 """
 
 _ADVICE_COLUMNS = {

@@ -14,6 +14,7 @@ from pipelines.report.sentences import amount, counted, listed, total
 
 SURE = ("high", "medium")
 NO_CHANGE = ("keep", "insufficient_data")
+DOUBTED = "engine_without_energy"  # a free board that may be in use
 SAVINGS = (
     "saving_kwh_month", "saving_kgco2e_month", "saving_energy_usd_month", "saving_usd_month_if_released",
     "saving_kwh_month_if_nodes_off", "risk_ratio",
@@ -124,8 +125,8 @@ def _alarm_line(alarms: Sequence[Row]) -> str:
 
 
 def _free_line(free: Sequence[Row]) -> str:
-    spare = [row for row in free if not row["is_spare"]]
-    gpus, released = sum(row["gpus_now"] for row in spare), total(spare, "saving_usd_month_if_released")
+    unallocated = [row for row in free if row["reason_code"] == "unallocated"]
+    gpus, released = sum(row["gpus_now"] for row in unallocated), total(unallocated, "saving_usd_month_if_released")
     if not gpus:
         return ""
     them = "it" if gpus == 1 else "them"
@@ -254,26 +255,29 @@ def _saved(row: Row, column: str) -> object:
 
 
 def _free_boards(found: Sequence[Row]) -> Drawn:
-    gpus = sum(row["gpus_now"] for row in found)
-    cost, released = total(found, "cost_usd_month"), total(found, "saving_usd_month_if_released")
-    mean = total(found, "gpus_mean")
+    free = [row for row in found if row["reason_code"] != DOUBTED]
+    gpus, doubted = (sum(row["gpus_now"] for row in rows) for rows in (free, [row for row in found if row not in free]))
+    cost, released = total(free, "cost_usd_month"), total(free, "saving_usd_month_if_released")
+    mean = total(free, "gpus_mean")
     on_average = "" if mean is None else f" ({mean:,.1f} on average in the last 28 dates)"
     sentence = (
         f"{counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free{on_average} and cost"
-        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are not kept as"
-        f" spares saves {amount(released, 'USD', 0)} a month, switching them off"
-        f" {amount(total(found, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
+        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are"
+        f" unallocated saves {amount(released, 'USD', 0)} a month, switching them off"
+        f" {amount(total(free, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
     )
+    if doubted:
+        sentence += f" {counted(doubted, 'more accelerator')} may be in use: an engine on the node has no joules."
     columns = {
         "accelerator": NAME, "site": NAME, "free now": 0, "mean free": 1, "these since (UTC)": TEXT, "W each": 1,
-        "USD/month": MONEY, "kept as spares": TEXT, "fits on them": NAME, "kWh/month if switched off": 1,
+        "USD/month": MONEY, "why": TEXT, "fits on them": NAME, "kWh/month if switched off": 1,
         "USD/month if handed back": MONEY,
     }  # fmt: skip
     lines = [
         (
             row["device_type"], row["site"], row["gpus_now"], row["gpus_mean"], row["all_free_since_at"],
             row["watts_per_gpu"],
-            row["cost_usd_month"], "yes" if row["is_spare"] else "no", row["fitting_deployment"] or "none",
+            row["cost_usd_month"], (row["reason_code"] or "").replace("_", " "), row["fitting_deployment"] or "none",
             row["saving_kwh_month_if_switched_off"], row["saving_usd_month_if_released"],
         )
         for row in found
@@ -311,7 +315,8 @@ FREE_BOARDS = Figure(
     "free_boards",
     "Free accelerators",
     "accelerators that no model holds at the end of the newest date: the price of their hours and of their own"
-    " electricity (× PUE), without their hosts; a month has 730 hours.",
+    " electricity (× PUE), without their hosts; a month has 730 hours. Spare: kept free on purpose. Engine without"
+    " energy: an engine on the node reports tokens and no board of its own is known, so these may be its boards.",
     "No accelerator is free: a model holds each of them, or no meter shows one.",
     _free_boards,
 )

@@ -11,7 +11,7 @@ import duckdb
 from pipelines.warehouse import database
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -101,9 +101,9 @@ FLEET_TABLES = {
     " output_usd_per_mtok double, valid_from date, valid_to date",
     # Names may be prefixes; the first entry that fits counts.
     "engines": "entry integer, engine varchar, is_prefix boolean, model varchar, deployment varchar, team varchar,"
-    " role varchar, node varchar",
-    "engine_pods": "entry integer, pod varchar, is_prefix boolean, engine varchar, deployment varchar, team varchar,"
-    " role varchar",
+    " role varchar, node varchar, accelerators boolean, work varchar",
+    "engine_pods": "entry integer, pod varchar, is_prefix boolean, engine varchar, model varchar, deployment varchar,"
+    " team varchar, role varchar, work varchar",
     "engine_targets": "target varchar, engine varchar",
     "teams": "namespace varchar, team varchar",
     "assignments": "device_uuid varchar, node varchar, engine varchar, model varchar, deployment varchar,"

@@ -29,6 +29,10 @@ CHUNK = {
     "series_id": 1, "source": "cluster", "chunk_start_at": "2026-10-15 00:00+00", "samples": 24, "falls": 0,
     "first_at": "2026-10-15 00:00+00", "last_at": "2026-10-15 12:00+00", "first_value": 1e6, "last_value": 1e6,
 }  # fmt: skip
+LEDGER = {
+    "date": DAY, "meter_scope": "board", "node": "n1", "model": "__unknown__", "state": "unknown", "energy_joules": 1e6
+}  # fmt: skip
+TOKENS = {"date": DAY, "model": "m", "token_class": "output", "tokens": 5, "has_power": False}
 ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "raw.landings": [
         {"asset": "raw/telemetry", "run_id": "test", "source": source, "landed_at": landed_at,
@@ -57,11 +61,26 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     ],
     "marts.unmetered_devices": [{"date": DAY, "source": "cluster", "device_uuid": "GPU-1"}],
     "marts.energy_ledger": [
-        {"date": DAY, "meter_scope": "board", "node": "n1", "meter": meter, "model": model, "energy_joules": 1e6}
-        for meter, model in (("GPU-1", "__unknown__"), ("GPU-2", "m"))
+        {**LEDGER, "meter": "GPU-1", "namespace": "llm", "unknown_reason": "no_engine_for_pod", "held_by": "llm/odd-0"},
+        {**LEDGER, "meter": "GPU-2", "model": "m", "state": "active"},
+        {**LEDGER, "meter": "GPU-3", "node": "n3", "unknown_reason": "no_claimant"},
+        {**LEDGER, "meter": "n4/package-0", "meter_scope": "module", "node": "n4", "unknown_reason": "no_claimant"},
+        {**LEDGER, "meter": "GPU-5", "unknown_reason": "token_telemetry_missing", "held_by": "llm/silent-0"},
+        {**LEDGER, "meter": "GPU-6", "node": "n6", "model": "__unallocated__", "state": "unallocated"},
     ],
+    # Tied to a pod, to a free board, to none; on a node whose boards are unknown; on CPUs by the fleet file.
     "marts.token_ledger": [
-        {"date": DAY, "engine": "llm/a", "model": "m", "token_class": "output", "tokens": 5, "has_power": False},
+        {**TOKENS, "engine": "llm/a", "namespace": "llm"},
+        {**TOKENS, "engine": "idle/b", "namespace": "idle", "node": "n6", "tokens": 0},
+        {**TOKENS, "engine": "cpu/c", "namespace": "cpu"},
+        {**TOKENS, "engine": "n3:8000", "node": "n3"},
+        {**TOKENS, "engine": "tiny/d", "namespace": "tiny"},
+        {**TOKENS, "engine": "cpu/e", "namespace": "cpu"},
+        {**TOKENS, "engine": "cpu/e-1", "namespace": "cpu"},
+    ],
+    "fleet.engines": [
+        {"entry": 0, "engine": "tiny/", "is_prefix": True, "accelerators": False},
+        {"entry": 1, "engine": "cpu/e", "is_prefix": False, "accelerators": False},
     ],
 }  # fmt: skip
 

@@ -157,8 +157,9 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
         "published_consolidation": [advice("m4", "colocate", **pair)],
         "marts_free_boards": [
             {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 1, "gpus_mean": 1,
-                "cost_usd_month": 300, "is_spare": is_spare, "fitting_deployment": None, "all_free_since_at": MIDNIGHT}
-            for is_spare in (False, True)
+                "cost_usd_month": 300, "is_spare": reason == "spare", "reason_code": reason, "fitting_deployment": None,
+                "all_free_since_at": MIDNIGHT}
+            for reason in ("unallocated", "spare", "engine_without_energy")
         ],
     }  # fmt: skip
 

@@ -55,10 +55,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ],
         marts_free_boards=[
             {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 2, "gpus_mean": 1.5,
-                "cost_usd_month": 660, "is_spare": False,
+                "cost_usd_month": 660, "is_spare": False, "reason_code": "unallocated",
                 "saving_usd_month_if_released": 600, "saving_kwh_month_if_switched_off": 40},
             {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 1, "gpus_mean": 1,
-                "cost_usd_month": 330, "is_spare": True},
+                "cost_usd_month": 330, "is_spare": True, "reason_code": "spare"},
+            {"as_of_date": NEWEST, "site": "west", "device_type": "a6000", "gpus_now": 4, "gpus_mean": 4,
+                "cost_usd_month": 1320, "is_spare": False, "reason_code": "engine_without_energy"},
         ],
         marts_partial_load_cost=[
             {**CURVE, "cost_part": part, "capacity_ratio": load, "is_actual": is_actual, "price_ratio": 1 / load,
@@ -132,7 +134,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         (
             "free-boards",
             "3 accelerators are free (2.5 on average in the last 28 dates) and cost 990 USD a month; handing back those"
-            " that are not kept as spares saves 600 USD a month, switching them off 40 kWh.",
+            " that are unallocated saves 600 USD a month, switching them off 40 kWh. 4 more accelerators may be in use:"
+            " an engine on the node has no joules.",
         ),
         (
             "partial-load",

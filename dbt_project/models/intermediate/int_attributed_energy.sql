@@ -89,9 +89,11 @@ claimed as (
         claims.mig_share,
         coalesce(claims.is_mig_share_known, true) as is_mig_share_known,
         engine_intervals.engine is not null as has_token_telemetry,
-        engine_intervals.is_active,
+        -- Work that serves no LLM has no tokens: whoever holds the board uses it.
+        coalesce(engine_intervals.is_active, claims.work is not null) as is_active,
         engine_intervals.is_asleep,
-        engine_intervals.active_us,
+        case when engine_intervals.engine is null and claims.work is not null then energy.covered_us else engine_intervals.active_us end
+            as active_us,
         engine_intervals.unknown_us as silent_us,
         case
             when claims.models_of_engine > 1 and engine_intervals.moved_tokens is not null
@@ -326,7 +328,7 @@ rows_of_members as (
         end as attribution_method,
         case
             when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
-            when claim_basis = 'node' then 'low'
+            when claim_basis in ('node', 'group_name') then 'low'
             when not is_mig_share_known then 'low'
             when split_basis = 'alone' then 'high'
             when split_basis in ('mig_activity', 'process_activity', 'tokens_of_all') then 'medium'

@@ -1,9 +1,17 @@
 -- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. One row per date, board and series of
 -- the reading whose labels count. `place` is `own`, `before` or `after`. Labels that the scraper set instead of a workload's own
--- (honor_labels: false) name the exporter's pod: the scrape job decides per date, and where it does not, the container.
-with series as (
+-- (honor_labels: false) name the exporter's pod: who the exporter is, is seen per date and scrape job beside `exported_pod`.
+{% set scrape_job = ['date', 'source', 'source_kind', 'scrape_job'] %}
 
-    select * from {{ ref('stg_series') }} where stream = 'power' and meter_scope = 'board' and meter is not null
+with all_series as (
+
+    select * from {{ ref('stg_series') }}
+
+),
+
+series as (
+
+    select * from all_series where stream = 'power' and meter_scope = 'board' and meter is not null
 
 ),
 
@@ -39,7 +47,9 @@ board_series_days as (
         series_days.first_us,
         series_days.last_us,
         series_days.sampling_interval_seconds,
-        series.*
+        series.*,
+        -- Clusters behind one server have jobs of the same names.
+        coalesce(series.scrape_job, '') || coalesce('@' || series.cluster, '') as scrape_job_of_cluster
     from series_days
     inner join series on series_days.series_id = series.series_id
 
@@ -106,17 +116,71 @@ placed_days as (
 
 ),
 
-scrape_jobs as (
+exported_series as (
 
     select
         date,
         source,
         source_kind,
-        coalesce(scrape_job, '') as scrape_job,
-        max(case when workload_pod is not null then 1 else 0 end) = 1 as carries_workloads
+        scrape_job_of_cluster as scrape_job,
+        namespace,
+        case when (pod is distinct from batch_job) then pod end as pod,
+        container,
+        workload_namespace,
+        workload_pod,
+        workload_container
     from board_series_days
-    where is_in_run
-    group by date, source, source_kind, coalesce(scrape_job, '')
+    where is_in_run and workload_pod is not null
+
+),
+
+scrape_jobs as (
+
+    select distinct {{ scrape_job | join(', ') }} from exported_series
+
+),
+
+-- What is in `pod` and `container` beside `exported_pod` is the exporter, unless a relabelling copied the workload's names there.
+exporter_pods as (
+
+    select distinct
+        {{ columns_of('exported', scrape_job) }},
+        {{ daemon_set('exported.namespace', 'exported.pod') }} as name
+    from exported_series as exported
+    left join exported_series as workloads
+        on {{ equal_keys('exported', 'workloads', scrape_job) }}
+        and (exported.namespace is not distinct from workloads.workload_namespace)
+        and exported.pod = workloads.workload_pod
+    where exported.pod is not null and workloads.date is null
+
+),
+
+exporter_containers_of_jobs as (
+
+    select distinct
+        {{ columns_of('exported', scrape_job) }},
+        exported.container as name
+    from exported_series as exported
+    left join exported_series as workloads
+        on {{ equal_keys('exported', 'workloads', scrape_job) }}
+        and exported.container = workloads.workload_container
+    where exported.container is not null and workloads.date is null
+
+),
+
+-- A pod of an engine is never an exporter's.
+engine_pods as (
+
+    select distinct
+        series_days.date,
+        all_series.namespace,
+        all_series.pod
+    from series_days
+    inner join all_series on series_days.series_id = all_series.series_id
+    where all_series.stream = 'tokens'
+        and all_series.level = 'engine'
+        and all_series.quantity <> 'process_start'
+        and all_series.pod is not null
 
 ),
 
@@ -147,8 +211,12 @@ candidates as (
         board_series_days.mig_slices,
         board_series_days.mig_instance_slices,
         board_series_days.mig_memory_gb,
-        coalesce(scrape_jobs.carries_workloads, false) as job_carries_workloads,
-        coalesce(scrape_jobs.carries_workloads, false) or exporter_containers.container is not null as is_bare_exporters,
+        scrape_jobs.date is not null as job_carries_workloads,
+        engine_pods.pod is not null as names_an_engine,
+        engine_pods.pod is null
+        and (
+            exporter_containers.container is not null or exporter_containers_of_jobs.name is not null or exporter_pods.name is not null
+        ) as is_bare_exporters,
         max(board_series_days.last_us) over place_window as place_last_us,
         min(board_series_days.first_us) over place_window as place_first_us
     from placed_days
@@ -160,9 +228,28 @@ candidates as (
         on placed_days.date = scrape_jobs.date
         and board_series_days.source = scrape_jobs.source
         and board_series_days.source_kind = scrape_jobs.source_kind
-        and coalesce(board_series_days.scrape_job, '') = scrape_jobs.scrape_job
+        and board_series_days.scrape_job_of_cluster = scrape_jobs.scrape_job
+    left join exporter_pods
+        on placed_days.date = exporter_pods.date
+        and board_series_days.source = exporter_pods.source
+        and board_series_days.source_kind = exporter_pods.source_kind
+        and board_series_days.scrape_job_of_cluster = exporter_pods.scrape_job
+        and {{ daemon_set('board_series_days.namespace', 'board_series_days.pod') }} = exporter_pods.name
+    left join exporter_containers_of_jobs
+        on placed_days.date = exporter_containers_of_jobs.date
+        and board_series_days.source = exporter_containers_of_jobs.source
+        and board_series_days.source_kind = exporter_containers_of_jobs.source_kind
+        and board_series_days.scrape_job_of_cluster = exporter_containers_of_jobs.scrape_job
+        and board_series_days.container = exporter_containers_of_jobs.name
     left join exporter_containers
         on board_series_days.source_kind = exporter_containers.source_kind and board_series_days.container = exporter_containers.container
+    left join engine_pods
+        on board_series_days.date = engine_pods.date
+        and coalesce(board_series_days.workload_pod, board_series_days.pod) = engine_pods.pod
+        and (
+            (case when board_series_days.workload_pod is null then board_series_days.namespace else board_series_days.workload_namespace end)
+            is not distinct from engine_pods.namespace
+        )
     -- Of a board without a power meter, what it reports of itself carries the labels.
     where board_series_days.quantity in ('energy', 'power')
         or (unmetered_boards.meter is not null and board_series_days.quantity in ('activity', 'memory_used'))
@@ -176,7 +263,7 @@ named as (
         *,
         case
             when workload_pod is not null then workload_namespace
-            when not is_bare_exporters then namespace
+            when not is_bare_exporters and coalesce(pod, container) is not null then namespace
         end as named_namespace,
         case
             when workload_pod is not null then workload_pod
@@ -208,7 +295,8 @@ mapped as (
         ) as claim_key,
         -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated. So does a scrape job.
         job_carries_workloads
-        or max(case when named_pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped
+        or max(case when named_pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped,
+        max(case when names_an_engine then 1 else 0 end) over (partition by date, meter, reading_id) = 1 as reading_names_an_engine
     from named
 
 ),
@@ -221,7 +309,8 @@ preferred_readings as (
         reading_id
     from mapped
     qualify dense_rank() over (
-        partition by date, meter order by case when is_mapped then 0 else 1 end, rank, source, reading_id
+        partition by date, meter
+        order by case when is_mapped then 0 else 1 end, case when reading_names_an_engine then 0 else 1 end, rank, source, reading_id
     ) = 1
 
 ),

@@ -30,6 +30,12 @@ engine_pods as (
 
 ),
 
+pod_groups as (
+
+    select * from {{ ref('int_pod_groups') }}
+
+),
+
 token_samples as (
 
     select * from {{ source('raw', 'token_samples') }}
@@ -70,6 +76,23 @@ pod_engines as (
 
 ),
 
+-- A worker without metrics is there while its group's engine reports.
+engines_of_pods as (
+
+    select
+        silences.*,
+        coalesce(pod_engines.engine, pod_groups.engine) as engine
+    from silences
+    left join pod_engines
+        on (silences.namespace is not distinct from pod_engines.namespace) and silences.pod = pod_engines.pod
+    left join pod_groups
+        on silences.date = pod_groups.date
+        and silences.meter = pod_groups.meter
+        and (silences.namespace is not distinct from pod_groups.namespace)
+        and silences.pod = pod_groups.pod
+
+),
+
 engines_of_silences as (
 
     select distinct
@@ -80,12 +103,10 @@ engines_of_silences as (
         silences.to_us,
         series.series_id,
         series_days.sampling_interval_seconds
-    from silences
-    left join pod_engines
-        on silences.namespace is not distinct from pod_engines.namespace and silences.pod = pod_engines.pod
+    from engines_of_pods as silences
     inner join series
-        on (pod_engines.engine is not null and series.engine = pod_engines.engine)
-        or (pod_engines.engine is null and series.namespace is not distinct from silences.namespace and series.pod = silences.pod)
+        on (silences.engine is not null and series.engine = silences.engine)
+        or (silences.engine is null and series.namespace is not distinct from silences.namespace and series.pod = silences.pod)
     inner join series_days on series.series_id = series_days.series_id and silences.date = series_days.date
 
 ),

@@ -1,6 +1,6 @@
 -- Which engine claims each booked meter, in slices of a date: one row per date, meter, slice and engine. By pod labels, else by the fleet file,
 -- else by the node where one model is alone there; else the claimant is `__unknown__`. A pod works for the engine that
--- the fleet file gives it, else for its own. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
+-- the fleet file gives it, else for its own, else for its group's. `held_by`: the pod or engine that is known to hold the board where the claimant is not.
 with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
@@ -34,6 +34,25 @@ series as (
 engine_pods as (
 
     select * from {{ source('fleet', 'engine_pods') }}
+
+),
+
+-- Entries of the fleet file about pods that hold boards and serve no LLM.
+other_work as (
+
+    select * from {{ source('fleet', 'engines') }} where work is not null
+
+),
+
+assigned_devices as (
+
+    select distinct device_uuid from {{ source('fleet', 'assignments') }} where device_uuid is not null
+
+),
+
+pod_groups as (
+
+    select * from {{ ref('int_pod_groups') }}
 
 ),
 
@@ -99,19 +118,80 @@ engine_ends as (
 
 ),
 
+pods as (
+
+    select distinct
+        namespace,
+        pod,
+        coalesce(namespace || '/', '') || pod as name
+    from label_claims
+    where pod is not null
+
+),
+
 pod_owners as (
 
     select
         pods.namespace,
         pods.pod,
-        engine_pods.engine,
-        engine_pods.deployment,
-        engine_pods.team,
-        engine_pods.role
-    from (select distinct namespace, pod from label_claims where pod is not null) as pods
-    inner join engine_pods
-        on {{ fits("coalesce(pods.namespace || '/', '') || pods.pod", 'engine_pods.pod', 'engine_pods.is_prefix') }}
-    qualify row_number() over (partition by pods.namespace, pods.pod order by engine_pods.entry) = 1
+        coalesce(owners.engine, pods.name) as engine,
+        case when owners.work is not null then coalesce(owners.model, owners.work) end as model,
+        owners.deployment,
+        owners.team,
+        owners.role,
+        owners.work
+    from pods
+    inner join (
+        select entry, pod, is_prefix, engine, model, deployment, team, role, work from engine_pods
+        union all
+        select entry, engine as pod, is_prefix, cast(null as {{ dbt.type_string() }}) as engine, model, deployment, team, role, work
+        from other_work
+    ) as owners
+        on {{ fits('pods.name', 'owners.pod', 'owners.is_prefix') }}
+    qualify row_number() over (partition by pods.namespace, pods.pod order by owners.entry) = 1
+
+),
+
+-- A pod may have a label for what it does; one that embeds or ranks has requests and no tokens.
+labelled_work as (
+
+    select
+        namespace,
+        pod,
+        min(work) as work,
+        min(model) as model
+    from (
+        select
+            case when workload_pod is null then namespace else workload_namespace end as namespace,
+            coalesce(workload_pod, pod) as pod,
+            case when work in ('training', 'embeddings', 'batch') then work else 'other' end as work,
+            work as model
+        from series
+        where meter_scope = 'board' and work is not null
+        union all
+        select
+            namespace,
+            pod,
+            'embeddings' as work,
+            coalesce(model, deployment, 'embeddings') as model
+        from series
+        where quantity = 'other_requests' and pod is not null
+    ) as labelled
+    group by namespace, pod
+
+),
+
+assigned_work as (
+
+    select
+        assigned.engine,
+        coalesce(other_work.model, other_work.work) as model,
+        other_work.deployment,
+        other_work.team,
+        other_work.work
+    from (select distinct engine from file_claims where engine is not null) as assigned
+    inner join other_work on {{ fits('assigned.engine', 'other_work.engine', 'other_work.is_prefix') }}
+    qualify row_number() over (partition by assigned.engine order by other_work.entry) = 1
 
 ),
 
@@ -158,19 +238,31 @@ by_labels as (
         label_claims.mig_slices,
         label_claims.mig_instance_slices,
         label_claims.mig_memory_gb,
-        pod_owners.engine,
-        cast(null as {{ dbt.type_string() }}) as model,
+        coalesce(pod_owners.engine, pod_groups.engine) as engine,
+        coalesce(pod_owners.model, case when coalesce(pod_owners.engine, pod_groups.engine) is null then labelled_work.model end) as model,
         pod_owners.deployment,
         pod_owners.team,
         pod_owners.role,
-        label_claims.held_by
+        label_claims.held_by,
+        case when pod_owners.engine is null then pod_groups.group_basis end as group_basis,
+        coalesce(pod_owners.work, case when coalesce(pod_owners.engine, pod_groups.engine) is null then labelled_work.work end) as work
     from booked_days
     inner join label_claims on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
     left join pod_owners
         on label_claims.namespace is not distinct from pod_owners.namespace and label_claims.pod = pod_owners.pod
+    left join pod_groups
+        on label_claims.date = pod_groups.date
+        and label_claims.meter = pod_groups.meter
+        and (label_claims.namespace is not distinct from pod_groups.namespace)
+        and label_claims.pod = pod_groups.pod
+    left join labelled_work
+        on (label_claims.namespace is not distinct from labelled_work.namespace) and label_claims.pod = labelled_work.pod
     left join engine_jobs
         on label_claims.date = engine_jobs.date and label_claims.namespace is null and label_claims.pod = engine_jobs.pod
     left join lone_jobs on label_claims.date = lone_jobs.date and booked_days.node = lone_jobs.node
+    left join assigned_devices on label_claims.meter = assigned_devices.device_uuid
+    -- Of a board without a pod the fleet file may know more (int_file_claims).
+    where assigned_devices.device_uuid is null or not coalesce(label_claims.is_free, false)
 
 ),
 
@@ -178,7 +270,31 @@ claims as (
 
     select * from by_labels
     union all
-    select * from file_claims
+    select
+        file_claims.date,
+        file_claims.meter_scope,
+        file_claims.meter,
+        file_claims.node,
+        file_claims.slice_start_us,
+        file_claims.slice_end_us,
+        file_claims.held_start_us,
+        file_claims.held_end_us,
+        file_claims.claim_basis,
+        file_claims.namespace,
+        file_claims.pod,
+        file_claims.container,
+        file_claims.mig_instance,
+        file_claims.mig_slices,
+        file_claims.engine,
+        coalesce(file_claims.model, assigned_work.model) as model,
+        coalesce(file_claims.deployment, assigned_work.deployment) as deployment,
+        coalesce(file_claims.team, assigned_work.team) as team,
+        file_claims.role,
+        file_claims.held_by,
+        cast(null as {{ dbt.type_string() }}) as group_basis,
+        assigned_work.work
+    from file_claims
+    left join assigned_work on file_claims.engine = assigned_work.engine
 
 ),
 
@@ -370,7 +486,7 @@ named as (
         case
             when claim_basis in ('fleet_file_unallocated', 'watched_unallocated') then {{ unallocated() }}
             when claim_basis = 'pod_labels' and pod is null and container is null then {{ unallocated() }}
-            else coalesce(matched_engine, matched.engine, {{ unknown() }})
+            else coalesce(matched_engine, matched.engine, case when work is not null then coalesce(namespace || '/', '') || pod end, {{ unknown() }})
         end as engine,
         coalesce(matched_model, model) as model,
         coalesce(matched_namespace, namespace) as namespace,
@@ -383,8 +499,9 @@ named as (
         mig_slices,
         mig_instance_slices,
         mig_memory_gb,
-        case when is_by_node then 'node' else claim_basis end as claim_basis,
+        case when is_by_node then 'node' when group_basis = 'names' then 'group_name' else claim_basis end as claim_basis,
         coalesce(known_engines.is_tokens_complete, false) as is_tokens_complete,
+        work,
         booked_days.is_unmetered
     from matched
     left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine

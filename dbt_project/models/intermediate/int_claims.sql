@@ -3,7 +3,7 @@
 -- node. `members` claimants share a slice.
 {%- set slice = ['date', 'meter_scope', 'meter', 'slice_start_us'] %}
 {%- set of_slice = slice + ['slice_end_us', 'held_start_us', 'held_end_us', 'is_unmetered'] %}
-{%- set claimed = ['claim_basis', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'pod', 'held_by', 'is_tokens_complete'] %}
+{%- set claimed = ['claim_basis', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'pod', 'held_by', 'is_tokens_complete', 'work'] %}
 
 with engine_claimants as (
 
@@ -50,6 +50,7 @@ claimants as (
         cast(null as {{ dbt.type_string() }}) as pod,
         cast(null as {{ dbt.type_string() }}) as held_by,
         false as is_tokens_complete,
+        cast(null as {{ dbt.type_string() }}) as work,
         mig_shares.mig_instance,
         mig_shares.mig_slices,
         mig_shares.mig_share,
@@ -226,7 +227,7 @@ uncut as (
 
 {% set kept = [
     'date', 'meter_scope', 'meter', 'engine', 'namespace', 'team', 'pod', 'mig_instance', 'mig_slices', 'mig_share', 'is_mig_share_known',
-    'claim_basis', 'held_by', 'is_tokens_complete', 'is_unmetered'
+    'claim_basis', 'held_by', 'is_tokens_complete', 'work', 'is_unmetered'
 ] %}
 {% set cut = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] %}
 {% set placed = ['models_of_engine', 'place_node', 'place_rack', 'place_site'] %}

@@ -1,4 +1,5 @@
--- Who holds a meter whose own labels name no claimant, by the fleet file: one row per date, meter, slice of the date and assignment. A slice
+-- Who holds a meter whose own labels name no claimant, by the fleet file: one row per date, meter, slice of the date and assignment. Where the
+-- labels map boards to pods and have none for this one, an assignment of the board itself (not of its node) comes first. A slice
 -- without an assignment is `fleet_file_unallocated` where the fleet file assigns the board or its node at another time, `watched_unallocated`
 -- where the board is watched (below) and no engine served on its node on that date, else unknown (`none`).
 with booked_meters as (
@@ -119,36 +120,74 @@ booked_days as (
 
 ),
 
-file_spans as (
+-- What is left to the fleet file: all day, or while the labels have no pod for a board that it assigns.
+open_slices as (
 
+    select
+        date,
+        meter_scope,
+        meter,
+        node,
+        is_labelled,
+        day_start_us as open_start_us,
+        day_end_us as open_end_us,
+        day_start_us as held_start_us,
+        day_end_us as held_end_us
+    from booked_days
+    where not is_labelled
+    union all
     select
         booked_days.date,
         booked_days.meter_scope,
         booked_days.meter,
-        greatest(assignments.start_us, booked_days.day_start_us) as start_us,
-        least(assignments.end_us, booked_days.day_end_us) as end_us,
+        booked_days.node,
+        booked_days.is_labelled,
+        label_claims.slice_start_us as open_start_us,
+        label_claims.slice_end_us as open_end_us,
+        label_claims.held_start_us,
+        label_claims.held_end_us
+    from booked_days
+    inner join (
+        select distinct date, meter, slice_start_us, slice_end_us, held_start_us, held_end_us from label_claims where is_free
+    ) as label_claims
+        on booked_days.date = label_claims.date and booked_days.meter = label_claims.meter
+    inner join file_devices on booked_days.meter = file_devices.device_uuid
+
+),
+
+file_spans as (
+
+    select
+        open_slices.date,
+        open_slices.meter_scope,
+        open_slices.meter,
+        open_slices.open_start_us,
+        greatest(assignments.start_us, open_slices.open_start_us) as start_us,
+        least(assignments.end_us, open_slices.open_end_us) as end_us,
         assignments.namespace,
         assignments.engine,
         assignments.model,
         assignments.deployment,
         assignments.team,
         assignments.role
-    from booked_days
+    from open_slices
     inner join assignments
-        on (booked_days.meter = assignments.device_uuid or (assignments.device_uuid is null and booked_days.node = assignments.node))
-    where not booked_days.is_labelled
+        on (
+            open_slices.meter = assignments.device_uuid
+            or (assignments.device_uuid is null and open_slices.node = assignments.node and not open_slices.is_labelled)
+        )
 
 ),
 
 file_edges as (
 
-    select date, meter_scope, meter, start_us as edge_us from file_spans where start_us < end_us
+    {% for edge in ['start_us', 'end_us'] -%}
+    select date, meter_scope, meter, open_start_us, {{ edge }} as edge_us from file_spans where start_us < end_us
     union
-    select date, meter_scope, meter, end_us as edge_us from file_spans where start_us < end_us
-    union
-    select date, meter_scope, meter, day_start_us as edge_us from booked_days where not is_labelled
-    union
-    select date, meter_scope, meter, day_end_us as edge_us from booked_days where not is_labelled
+    select date, meter_scope, meter, open_start_us, open_{{ edge }} as edge_us from open_slices
+    {% if not loop.last %}union
+    {% endif -%}
+    {% endfor %}
 
 ),
 
@@ -158,8 +197,9 @@ file_slices as (
         date,
         meter_scope,
         meter,
+        open_start_us,
         edge_us as slice_start_us,
-        lead(edge_us) over (partition by date, meter_scope, meter order by edge_us) as slice_end_us
+        lead(edge_us) over (partition by date, meter_scope, meter, open_start_us order by edge_us) as slice_end_us
     from file_edges
 
 ),
@@ -170,11 +210,11 @@ final as (
         file_slices.date,
         file_slices.meter_scope,
         file_slices.meter,
-        booked_days.node,
+        open_slices.node,
         file_slices.slice_start_us,
         file_slices.slice_end_us,
-        file_slices.slice_start_us as held_start_us,
-        file_slices.slice_end_us as held_end_us,
+        least(greatest(open_slices.held_start_us, file_slices.slice_start_us), file_slices.slice_end_us) as held_start_us,
+        greatest(least(open_slices.held_end_us, file_slices.slice_end_us), file_slices.slice_start_us) as held_end_us,
         case
             when file_spans.meter is not null then 'fleet_file'
             when file_devices.device_uuid is not null or file_nodes.node is not null then 'fleet_file_unallocated'
@@ -195,15 +235,15 @@ final as (
         file_spans.role,
         cast(null as {{ dbt.type_string() }}) as held_by
     from file_slices
-    inner join booked_days on {{ equal_keys('file_slices', 'booked_days', ['date', 'meter_scope', 'meter']) }}
+    inner join open_slices on {{ equal_keys('file_slices', 'open_slices', ['date', 'meter_scope', 'meter', 'open_start_us']) }}
     left join file_spans
-        on {{ equal_keys('file_slices', 'file_spans', ['date', 'meter_scope', 'meter']) }}
+        on {{ equal_keys('file_slices', 'file_spans', ['date', 'meter_scope', 'meter', 'open_start_us']) }}
         and file_slices.slice_start_us >= file_spans.start_us
         and file_slices.slice_end_us <= file_spans.end_us
     left join file_devices on file_slices.meter = file_devices.device_uuid
-    left join file_nodes on booked_days.node = file_nodes.node
+    left join file_nodes on open_slices.node = file_nodes.node
     left join watched_boards on file_slices.date = watched_boards.date and file_slices.meter = watched_boards.meter
-    left join serving_nodes on file_slices.date = serving_nodes.date and booked_days.node = serving_nodes.node
+    left join serving_nodes on file_slices.date = serving_nodes.date and open_slices.node = serving_nodes.node
     where file_slices.slice_end_us is not null
 
 )

@@ -1,4 +1,4 @@
--- Unallocated boards at the end of the lookback: since when, and what each has drawn since. One row per board.
+-- Unallocated boards at the end of the lookback: since when, what each has drawn since, and whether it is really free. One row per board.
 {%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare'] %}
 
 with dates as (
@@ -16,6 +16,12 @@ device_types as (
 spares as (
 
     select distinct device_uuid from {{ source('fleet', 'devices') }} where coalesce(spare, false)
+
+),
+
+engines as (
+
+    select * from {{ source('fleet', 'engines') }}
 
 ),
 
@@ -140,6 +146,44 @@ last_held as (
 
 ),
 
+-- Engines of the newest date that no board with power is known to be of. A frontend and a gateway have none.
+engines_without_energy as (
+
+    select distinct
+        tokens.engine,
+        tokens.node
+    from {{ ref('token_ledger') }} as tokens
+    inner join newest on tokens.date = newest.newest_date
+    left join {{ ref('unmetered_devices') }} as unmetered on tokens.date = unmetered.date and tokens.engine = unmetered.engine
+    where not tokens.has_power
+        and tokens.node is not null
+        and unmetered.engine is null
+        and substring(tokens.engine, 1, 9) <> 'frontend:'
+        and substring(tokens.engine, 1, 8) <> 'gateway:'
+
+),
+
+described_engines as (
+
+    select
+        engines_without_energy.engine,
+        engines.accelerators
+    from engines_without_energy
+    inner join engines on {{ fits('engines_without_energy.engine', 'engines.engine', 'engines.is_prefix') }}
+    qualify row_number() over (partition by engines_without_energy.engine order by engines.entry) = 1
+
+),
+
+-- One of the node's free boards may be theirs.
+doubted_nodes as (
+
+    select distinct engines_without_energy.node
+    from engines_without_energy
+    left join described_engines on engines_without_energy.engine = described_engines.engine
+    where coalesce(described_engines.accelerators, true)
+
+),
+
 -- Each board that is free now, since it was last held or in an unknown state.
 final as (
 
@@ -148,6 +192,11 @@ final as (
         free_boards.meter,
         free_boards.node,
         free_boards.gpus,
+        case
+            when free_boards.is_spare then 'spare'
+            when max(doubted_nodes.node) is not null then 'engine_without_energy'
+            else 'unallocated'
+        end as reason_code,
         min(free_rows.claim_start_at) as free_since_at,
         {{ exact(
             ratio(
@@ -160,6 +209,7 @@ final as (
     from free_boards
     inner join free_rows on free_boards.meter = free_rows.meter
     left join last_held on free_boards.meter = last_held.meter
+    left join doubted_nodes on free_boards.node = doubted_nodes.node
     where last_held.last_held_at is null or free_rows.claim_start_at > last_held.last_held_at
     group by {{ columns_of('free_boards', keys) }}, free_boards.meter, free_boards.node, free_boards.gpus
 

@@ -198,6 +198,8 @@ final as (
         slices.held_end_us,
         slices.claim_keys is null as is_silence,
         slices.held_by,
+        slices.claim_keys is not null
+        and max(coalesce(members.pod, members.container)) over (partition by slices.date, slices.meter, slices.slice_start_us) is null as is_free,
         members.namespace,
         members.pod,
         members.container,

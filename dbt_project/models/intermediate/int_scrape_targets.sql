@@ -12,7 +12,8 @@ with series as (
         engine,
         namespace,
         pod,
-        node
+        node,
+        cluster
     from {{ ref('stg_series') }}
     where stream = 'tokens'
 
@@ -67,8 +68,7 @@ page_identities as (
         series_id,
         {{ joined_in_order("case when exporter_label is not null then exporter_label || '=' || value end") }} as exporter_labels,
         {{ joined_in_order("case when exporter_label is null then label || '=' || value end") }} as scrape_labels,
-        max(case when label = 'instance' then value end) as instance,
-        max(case when label in ('cluster', 'cluster_name', 'k8s_cluster_name') then value end) as cluster
+        max(case when label = 'instance' then value end) as instance
     from page_labels
     group by series_id
 
@@ -86,7 +86,7 @@ final as (
         reported_series.source || '|' || coalesce(page_identities.scrape_labels, '') as target,
         coalesce(page_identities.scrape_labels, '') as scrape_labels,
         coalesce(page_identities.exporter_labels, '') as exporter_labels,
-        page_identities.cluster,
+        reported_series.cluster,
         reported_series.namespace,
         reported_series.pod,
         reported_series.node,

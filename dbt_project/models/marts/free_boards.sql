@@ -1,6 +1,6 @@
 -- Unallocated boards: how many, since when, what a month of them costs, which deployment fits on them, and what giving them up saves.
 {{ config(replaces='all') }}
-{%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare'] %}
+{%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare', 'reason_code'] %}
 
 with lookback as (
 
@@ -122,10 +122,12 @@ free_over_lookback as (
         free_rows.device_type,
         free_rows.meter_scope,
         spares.device_uuid is not null as is_spare,
+        coalesce(boards.reason_code, case when spares.device_uuid is not null then 'spare' else 'unallocated' end) as reason_code,
         {{ exact_sum('free_rows.gpu_seconds') }} as gpu_seconds
     from free_rows
     left join spares on free_rows.meter = spares.device_uuid
-    group by free_rows.site, free_rows.device_type, free_rows.meter_scope, spares.device_uuid is not null
+    left join boards on free_rows.meter = boards.meter and free_rows.meter_scope = boards.meter_scope
+    group by 1, 2, 3, 4, 5
 
 ),
 
@@ -175,7 +177,7 @@ free_places as (
         coalesce(node, meter) as place,
         cast(sum(gpus) as integer) as gpus
     from boards
-    where not is_spare
+    where reason_code = 'unallocated'
     group by site, device_type, meter_scope, coalesce(node, meter)
 
 ),
@@ -303,7 +305,7 @@ joined as (
     left join newest_rates on free_over_lookback.device_type = newest_rates.device_type
     left join fitting
         on {{ equal_keys('free_over_lookback', 'fitting', ['site', 'device_type', 'meter_scope']) }}
-        and not free_over_lookback.is_spare
+        and free_over_lookback.reason_code = 'unallocated'
 
 ),
 
@@ -364,11 +366,11 @@ final as (
         fitting_gpus_per_engine,
         fitting_engines,
         fitting_basis,
-        case when not is_spare then cast(gpus_now * 730 as double) end as saving_gpu_hours_month_if_released,
-        case when not is_spare then capacity_cost_usd_month end as saving_usd_month_if_released,
-        case when not is_spare then facility_kwh_month end as saving_kwh_month_if_switched_off,
-        case when not is_spare then location_kgco2e_month end as saving_kgco2e_month_if_switched_off,
-        case when not is_spare then charged_energy_usd_month end as saving_usd_month_if_switched_off,
+        case when reason_code = 'unallocated' then cast(gpus_now * 730 as double) end as saving_gpu_hours_month_if_released,
+        case when reason_code = 'unallocated' then capacity_cost_usd_month end as saving_usd_month_if_released,
+        case when reason_code = 'unallocated' then facility_kwh_month end as saving_kwh_month_if_switched_off,
+        case when reason_code = 'unallocated' then location_kgco2e_month end as saving_kgco2e_month_if_switched_off,
+        case when reason_code = 'unallocated' then charged_energy_usd_month end as saving_usd_month_if_switched_off,
         lookback.held_back_dates,
         lookback.is_complete
     from priced

@@ -61,9 +61,21 @@ metric_catalog as (
 
 ),
 
-label_catalog as (
+listed_labels as (
 
     select * from {{ ref('label_catalog') }}
+
+),
+
+-- What a cluster adds to the pages of any exporter is listed once, under `any`.
+label_catalog as (
+
+    select source_kind, label, attribute, rank from listed_labels where source_kind <> 'any'
+    union all
+    select kinds.source_kind, listed_labels.label, listed_labels.attribute, listed_labels.rank
+    from listed_labels
+    cross join (select distinct source_kind from metric_catalog) as kinds
+    where listed_labels.source_kind = 'any'
 
 ),
 
@@ -117,7 +129,8 @@ attributes as (
         {% for attribute in [
             'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role', 'role_hint',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
-            'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job'
+            'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job',
+            'cluster', 'pod_group', 'pod_group_index', 'work'
         ] -%}
         max(case when attribute = '{{ attribute }}' then value end) as {{ attribute }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -166,7 +179,11 @@ catalogued as (
     left join own_labels on series.series_id = own_labels.series_id and metric_catalog.needs_labels = own_labels.needs_labels
     left join labels as matched_labels
         on series.series_id = matched_labels.series_id and metric_catalog.match_label = matched_labels.label
-    where (metric_catalog.match_label is null or matched_labels.value = metric_catalog.match_value)
+    where (
+        metric_catalog.match_label is null
+        or matched_labels.value = metric_catalog.match_value
+        or (metric_catalog.match_value = '*' and matched_labels.value <> '')
+    )
         and (metric_catalog.needs_labels is null or own_labels.series_id is not null or metric_catalog.stream = 'power')
 
 ),
@@ -178,7 +195,7 @@ located as (
         series_id,
         {% for attribute in [
             'device_uuid', 'device_index', 'device_type', 'model', 'role', 'role_hint', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile',
-            'module', 'pdu', 'pdu_input', 'bucket_le', 'scrape_job'
+            'module', 'pdu', 'pdu_input', 'bucket_le', 'scrape_job', 'cluster', 'work'
         ] -%}
         {{ attribute }},
         {% endfor -%}
@@ -188,6 +205,7 @@ located as (
         ] -%}
         {{ name_of_source(attribute) }} as {{ attribute }},
         {% endfor -%}
+        pod_group || coalesce('/' || pod_group_index, '') as pod_group,
         split_part(coalesce(node, case when coalesce(workload_pod, pod) is null then instance end), ':', 1) as named_node
     from attributes
 
@@ -238,6 +256,9 @@ placed as (
         located.workload_container,
         located.job as batch_job,
         located.scrape_job,
+        located.cluster,
+        located.pod_group,
+        located.work,
         located.mig_instance,
         {{ name_of_source('located.mig_profile') }} as mig_profile,
         {{ mig_slices('located.mig_profile') }} as mig_slices,
@@ -395,6 +416,9 @@ final as (
         described.workload_container,
         described.batch_job,
         described.scrape_job,
+        described.cluster,
+        described.pod_group,
+        described.work,
         described.mig_instance,
         described.mig_profile,
         described.mig_slices,

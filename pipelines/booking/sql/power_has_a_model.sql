@@ -1,6 +1,11 @@
+-- `write`: the line of the fleet file that names who uses the device, where one can. ENGINE and MODEL are for the user to fill in; ENGINE is filled
+-- where a single engine of the pod's namespace has tokens and no board.
 with devices as (
     select date, meter_scope, node, meter, sum(energy_joules) as joules,
-        sum(case when model = '__unknown__' then energy_joules end) as orphan_joules
+        sum(case when model = '__unknown__' then energy_joules end) as orphan_joules,
+        max_by(unknown_reason, energy_joules) filter (model = '__unknown__') as unknown_reason,
+        max_by(held_by, energy_joules) filter (model = '__unknown__') as held_by,
+        max_by(namespace, energy_joules) filter (model = '__unknown__') as namespace
     from marts.energy_ledger join run_days using (date) group by date, meter_scope, node, meter
 ),
 shares as (
@@ -8,7 +13,23 @@ shares as (
     select *, sum(orphan_joules) over (partition by date, meter_scope)
         / sum(joules) over (partition by date, meter_scope) as orphan_ratio
     from devices
+),
+boardless as (
+    select date, namespace, min(engine) as engine
+    from marts.token_ledger join run_days using (date) where not has_power
+    group by date, namespace having min(engine) = max(engine)
 )
-select meter, node, date, round(orphan_joules / 3.6e6, 3) as kwh
-from shares where orphan_joules > 0 and orphan_ratio > 0.01
-order by kwh desc, meter, date
+select meter, node, shares.date, round(orphan_joules / 3.6e6, 3) as kwh, held_by, unknown_reason,
+    case unknown_reason
+        when 'no_engine_for_pod'
+            then format('engines: [{{engine: {}, pods: [{}]}}]', coalesce(boardless.engine, 'ENGINE'), replace(held_by, ',', ', '))
+        when 'token_telemetry_missing' then format('engines: [{{engine: "{}", model: MODEL}}]', held_by)
+        when 'no_claimant'
+            then format('assignments: [{{{}: "{}", engine: ENGINE, start_at: {}T00:00:00Z}}]',
+                case meter_scope when 'board' then 'device_uuid' else 'node' end,
+                case meter_scope when 'board' then meter else node end, shares.date)
+    end as write
+from shares
+left join boardless on shares.date = boardless.date and shares.namespace is not distinct from boardless.namespace
+where orphan_joules > 0 and orphan_ratio > 0.01
+order by kwh desc, meter, shares.date
