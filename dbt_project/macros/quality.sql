@@ -43,11 +43,12 @@
             else 1e15
         end)
 {%- endmacro %}
+{% macro gap_cap_intervals() %}3{% endmacro %}
 {# How long the samples of a reading may be apart before it is silent, in microseconds: three of its sampling intervals (the larger of the measured
    and the stated one), but never less than 15 s, because a logger that writes five times a second pauses for a second or two and goes on.
    `otherwise`: the interval in seconds where neither is known. #}
 {% macro gap_cap_us(interval_seconds, otherwise=0) -%}
-    greatest(3e6 * coalesce({{ interval_seconds }}, {{ otherwise }}), 15e6)
+    greatest({{ gap_cap_intervals() }}e6 * coalesce({{ interval_seconds }}, {{ otherwise }}), 15e6)
 {%- endmacro %}
 
 {# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734 (2025). #}

@@ -285,6 +285,8 @@ claims as (
         file_claims.container,
         file_claims.mig_instance,
         file_claims.mig_slices,
+        file_claims.mig_instance_slices,
+        file_claims.mig_memory_gb,
         file_claims.engine,
         coalesce(file_claims.model, assigned_work.model) as model,
         coalesce(file_claims.deployment, assigned_work.deployment) as deployment,

@@ -85,7 +85,7 @@ engine_intervals as (
         *,
         interval_number * {{ grid_us() }} as interval_start_us,
         -- A silence is longer than the engine's own sampling interval, and than a tenth of the grid's.
-        greatest(cap_us / {{ gauge_gap_factor() }}, 0.1 * {{ grid_us() }}) as usual_us,
+        greatest(cap_us / {{ gap_cap_intervals() }}, 0.1 * {{ grid_us() }}) as usual_us,
         lag(seen_to_us) over (partition by date, engine order by interval_number) as previous_us,
         lead(seen_from_us) over (partition by date, engine order by interval_number) as next_us
     from {{ ref('int_engine_intervals') }}

@@ -177,7 +177,7 @@ final as (
         has_tokens and lost_us = 0 as is_countable,
         coalesce(seen_from_us, interval_number * {{ grid_us() }}) as seen_from_us,
         coalesce(seen_to_us, (interval_number + 1) * {{ grid_us() }}) as seen_to_us,
-        coalesce(cap_us, {{ gauge_gap_factor() }} * {{ grid_us() }}) as cap_us
+        coalesce(cap_us, {{ gap_cap_us(var('grid_seconds')) }}) as cap_us
     from engine_reports
     where {{ date_of_us('interval_number * ' ~ grid_us()) }} >= date '{{ start_date() }}'
         and {{ date_of_us('interval_number * ' ~ grid_us()) }} < date '{{ end_date() }}'
