@@ -20,7 +20,8 @@ from tests.books import Book, broken_project, on
 BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
 NOON = "timestamptz '2026-10-07 12:00:00+00'"
 FIRST, BAD, LAST, END = on("10-06"), on("10-07"), on("10-08"), on("10-09")
-BALANCE = "every_metered_joule_is_booked_once"
+BALANCE, SHARES = "every_metered_joule_is_booked_once", "shares_add_up_to_the_meter"
+WHOLE = "matched_intervals_are_whole"  # the board's engine has seven others
 
 
 def dropped_interval(folder: Path) -> Path:
@@ -63,7 +64,8 @@ def test_only_the_date_that_fails_is_held_back_and_its_rows_can_be_read(sound: B
     rows = broken.broken()
     assert {law: [(row.date, row.table, row.rows) for row in found] for law, found in rows.items()} == {
         BALANCE: [("2026-10-07", "reconciliation_daily", 1)],
-        "shares_add_up_to_the_meter": [("2026-10-07", "energy_ledger", 1)],
+        SHARES: [("2026-10-07", "energy_ledger", 1)],
+        WHOLE: [("2026-10-07", "energy_ledger", 1)],
     }
     assert f"meter {BOARD['a100-01', 3]}" in rows[BALANCE][0].row_key
     ((lost,),) = sound.query(
@@ -132,9 +134,9 @@ def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: P
     book = broken.copy(tmp_path)
     made = published(book)
     assert made is not None
-    assert made.held_back == {BAD: f"{BALANCE}, shares_add_up_to_the_meter"}
+    assert made.held_back == {BAD: f"{BALANCE}, {WHOLE}, {SHARES}"}
     assert made.forced == ()
-    line = f"held back: 2026-10-07 ({BALANCE}, shares_add_up_to_the_meter); its earlier rows stay published"
+    line = f"held back: 2026-10-07 ({BALANCE}, {WHOLE}, {SHARES}); its earlier rows stay published"
     assert line in headline(book.fleet).splitlines()
     # The run that held it back fails; a later one, which books another date, names it in that line and does not.
     with book.connection() as connection:
@@ -142,7 +144,7 @@ def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: P
             "insert into raw.bookings values ('this', ?, ?), ('later', ?, ?)",
             [FIRST, END, END, END + timedelta(days=1)],
         )
-        assert set(invariants.broken(connection, "this")) == {BALANCE, "shares_add_up_to_the_meter"}
+        assert set(invariants.broken(connection, "this")) == {BALANCE, WHOLE, SHARES}
         assert invariants.broken(connection, "later") == {}
 
 

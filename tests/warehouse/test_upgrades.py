@@ -91,7 +91,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
     refused = command(fleet, data, "--start", "2026-10-04")
     assert refused.returncode == 1, refused.stdout
     assert (
-        "the dates 2026-10-01 to 2026-10-03 were booked by another version: method_version was 1 and is 4"
+        "the dates 2026-10-01 to 2026-10-03 were booked by another version: method_version was 1 and is 5"
         in refused.stderr
     )
     assert f"Re-book all dates from raw with: python -m pipelines run --fleet {fleet} --rebuild" in refused.stderr
