@@ -66,11 +66,12 @@ bare_boards as (
         choices.node,
         coalesce(choices.site, {{ unknown() }}) as site
     from choices
+    inner join (select distinct date, site from unplaced) as sites
+        on choices.date = sites.date and coalesce(choices.site, {{ unknown() }}) = sites.site
     left join wall_nodes on choices.date = wall_nodes.date and choices.node = wall_nodes.node
     where choices.meter_scope in ('board', 'module')
         and choices.node is not null
         and wall_nodes.node is null
-        and exists (select 1 from unplaced where unplaced.date = choices.date and unplaced.site = coalesce(choices.site, {{ unknown() }}))
 
 ),
 
