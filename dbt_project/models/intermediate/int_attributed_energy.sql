@@ -90,7 +90,7 @@ claimed as (
         coalesce(claims.is_mig_share_known, true) as is_mig_share_known,
         engine_intervals.engine is not null as has_token_telemetry,
         -- Work that serves no LLM has no tokens: whoever holds the board uses it.
-        coalesce(engine_intervals.is_active, claims.work is not null) as is_active,
+        coalesce(engine_intervals.is_active, case when claims.work is not null then true end) as is_active,
         engine_intervals.is_asleep,
         case when engine_intervals.engine is null and claims.work is not null then energy.covered_us else engine_intervals.active_us end
             as active_us,
