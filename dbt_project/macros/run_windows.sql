@@ -12,7 +12,7 @@ case
 {# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope, purpose, reading_id, quantity,
    possible_watts, sampling_interval_seconds, window_reading): of each meter the reading that books it (`energy`) and its best gauge (`watts`), of
    each engine its counters of tokens (`tokens`). #}
-{% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days) %}
+{% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days, engine_roles) %}
 window_meters as (
 
     select distinct
@@ -108,10 +108,14 @@ token_readings as (
         and token_choices.token_class = series.token_class
         and token_choices.source = series.source
         and token_choices.metric = series.metric
+    left join {{ engine_roles }} as engine_roles
+        on engine_days.engine = engine_roles.engine and engine_days.date = engine_roles.date
     left join (select distinct series_id from {{ scrape_copies }} where is_redundant) as redundant on series.series_id = redundant.series_id
     where series.quantity = 'tokens'
         and series.token_class in ('input', 'output')
         and redundant.series_id is null
+        -- A prompt counts at the engine that computed it, output where it was decoded.
+        and coalesce(engine_roles.role, 'unified') <> case series.token_class when 'input' then 'decode' else 'prefill' end
         and (windows.engine is not null or coalesce(series.model, engine_days.model) = windows.model)
 
 ),

@@ -53,7 +53,7 @@ def device_labels(seeds: Path = SEEDS) -> list[tuple[str, str, int, str]]:
 
 def metrics(seeds: Path = SEEDS, **having: str) -> list[str]:
     """Names of the metrics whose rows have these values, such as quantity="energy"."""
-    rows = _rows(seeds / "metric_catalog.csv")
+    rows = spelled(_rows(seeds / "metric_catalog.csv"), seeds / SPELLINGS)
     return sorted({row["metric"] for row in rows if all(row[key] == value for key, value in having.items())})
 
 

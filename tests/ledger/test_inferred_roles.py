@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.books import Book
+from tests.books import Book, at
 from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, plant, pod, rising, vllm
 
 START, END = 36_000, 50_400
@@ -90,8 +90,11 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     book = plant(
         folder,
         series(),
-        marts=("model_daily", "token_reconciliation_daily", "series_daily", "fleet_daily"),
+        marts=("model_daily", "token_reconciliation_daily", "series_daily", "fleet_daily", "run_windows"),
         engines=[{"engine": "llm/stated-*", "role": "unified"}],
+        run_windows={
+            "inline": [{"window_id": "w", "model": "pools", "start_at": at("10-15 11:00"), "end_at": at("10-15 12:00")}]
+        },
     )
     book.run()
     return book
@@ -165,6 +168,11 @@ def test_the_book_says_what_a_role_is_from(book: Book) -> None:
         assert {held[f"{model}-a-0"], held[f"{model}-b-0"]} == {("unified", "none")}
     assert {held["torn-a-0"], held["torn-b-0"]} == {("unified", "conflicting")}
     assert {held["stated-a-0"], held["stated-b-0"]} == {("unified", "fleet_file")}
+
+
+def test_a_window_counts_a_prompt_once_too(book: Book) -> None:
+    rows = book.query("select total_tokens::double, joules_per_total_token from marts.run_windows")
+    assert rows == [(pytest.approx(2_400 * 3600), pytest.approx(0.25))]
 
 
 def test_energy_and_tokens_meet_under_one_role(book: Book) -> None:

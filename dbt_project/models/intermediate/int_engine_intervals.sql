@@ -15,6 +15,12 @@ token_intervals as (
 
 ),
 
+handed_over as (
+
+    select * from {{ ref('int_handed_over_tokens') }}
+
+),
+
 -- Where an engine's series were sampled at different moments or one of them is silent, steps overlap: they are cut at each other's edges.
 overlapping as (
 
@@ -120,6 +126,21 @@ engine_activity as (
 
 ),
 
+-- What another engine is booked with is no work of this one.
+own_tokens as (
+
+    select
+        token_intervals.engine,
+        token_intervals.interval_number,
+        token_intervals.token_class,
+        token_intervals.covered_us,
+        token_intervals.tokens - coalesce(handed_over.handed_tokens, 0) as tokens
+    from token_intervals
+    left join handed_over
+        on {{ equal_keys('token_intervals', 'handed_over', ['date', 'engine', 'model', 'interval_number', 'token_class']) }}
+
+),
+
 engine_tokens as (
 
     select
@@ -132,7 +153,7 @@ engine_tokens as (
             {{ exact_sum("case when token_class = 'input' then tokens else 0 end") }},
             {{ exact_sum("case when token_class = 'computed_input' then tokens else 0 end") }}
         ) as moved_tokens
-    from token_intervals
+    from own_tokens
     group by engine, interval_number
 
 ),

@@ -6,9 +6,19 @@ with claims as (
 
 ),
 
+-- What another engine is booked with is no work of this one.
 token_intervals as (
 
-    select * from {{ ref('int_token_intervals') }}
+    select
+        one.date,
+        one.engine,
+        one.model,
+        one.interval_number,
+        one.token_class,
+        one.tokens - coalesce(handed_over.handed_tokens, 0) as tokens
+    from {{ ref('int_token_intervals') }} as one
+    left join {{ ref('int_handed_over_tokens') }} as handed_over
+        on {{ equal_keys('one', 'handed_over', ['date', 'engine', 'model', 'interval_number', 'token_class']) }}
 
 ),
 

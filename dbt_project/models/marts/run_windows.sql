@@ -26,7 +26,7 @@ held_back_dates as (
 
 {{ window_reading_ctes(
     ref('energy_ledger'), ref('int_meter_choices'), ref('int_reading_days'), ref('stg_series'), ref('int_scrape_copies'),
-    ref('int_token_choices'), ref('int_engine_days')
+    ref('int_token_choices'), ref('int_engine_days'), ref('int_engine_roles')
 ) }},
 
 -- Samples of the windows, and as much before and after as brackets their edges.

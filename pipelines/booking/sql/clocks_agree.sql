@@ -12,7 +12,7 @@ starts as (
         cast(chunks.chunk_start_at as date) as date, to_timestamp(chunks.first_value) - chunks.first_at as ahead
     from raw.series_chunks as chunks
     join raw.series as series on series.series_id = chunks.series_id
-    where series.metric in (select metric from staging.stg_metric_catalog where quantity = 'process_start')
+    where series.metric in (select metric from reference.metric_catalog where quantity = 'process_start')
         and chunks.first_value > epoch(chunks.first_at) + 60
         and chunks.first_value < 4102444800  -- from 2100 on: another unit than seconds, or in marts.unreadable_values
 )

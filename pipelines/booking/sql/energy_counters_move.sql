@@ -4,7 +4,10 @@ with counters as (
         min(chunks.first_value) = max(chunks.last_value) and sum(chunks.falls) = 0 as is_still
     from raw.series_chunks as chunks
     join raw.series as series on series.series_id = chunks.series_id
-    where series.metric in (select metric from staging.stg_metric_catalog where quantity = 'energy' and kind = 'counter')
+    where exists (
+            select 1 from reference.metric_catalog as catalog
+            where catalog.quantity = 'energy' and catalog.kind = 'counter' and ends_with(series.metric, catalog.metric)
+        )
         and chunks.samples > 0
         and chunks.chunk_start_at >= (select min(date) from run_days)
     group by all

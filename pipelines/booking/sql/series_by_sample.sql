@@ -3,8 +3,9 @@
 with named as (
     select series.series_id, series.source_kind, series.metric, coalesce(max(catalog.factor), 1) as factor
     from raw.series as series
-    left join staging.stg_metric_catalog as catalog
-        on series.source_kind = catalog.source_kind and series.metric = catalog.metric and coalesce(catalog.source, series.source) = series.source
+    left join reference.metric_catalog as catalog
+        -- The name may have a prefix.
+        on series.source_kind = catalog.source_kind and ends_with(series.metric, catalog.metric)
     group by series.series_id, series.source_kind, series.metric
 ),
 samples as (
