@@ -300,14 +300,16 @@ def test_copies_of_a_boards_utilisation_weigh_nothing(book: Book) -> None:
     assert held(book, "left", "right") == {("token_share", "medium")}
 
 
-@pytest.mark.parametrize(("name", "busy"), [("much", 0.8), ("little", 0.8), ("left", 0.8), ("later", 0.5)])
-def test_the_activity_of_a_board_is_the_boards_own(book: Book, name: str, busy: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "busy", "hours"), [("much", 0.8, 18), ("little", 0.8, 6), ("left", 0.8, 12), ("later", 0.5, 12)]
+)
+def test_the_activity_of_a_board_is_the_boards_own(book: Book, name: str, busy: float, hours: float) -> None:
     rows = book.query(
-        "select sum(busy_gpu_seconds)::double / sum(observed_gpu_seconds)::double, sum(observed_gpu_seconds) > 40000"
-        " or ? = 'little' from intermediate.int_engine_hours where engine = ?",
-        [name, f"llm/{name}-0"],
+        "select sum(busy_gpu_seconds)::double / 3600, sum(observed_gpu_seconds)::double / 3600"
+        " from intermediate.int_engine_hours where engine = ?",
+        [f"llm/{name}-0"],
     )
-    assert rows == [(pytest.approx(busy), True)]
+    assert rows == [(pytest.approx(busy * hours), pytest.approx(hours))]
 
 
 def test_an_instance_without_a_meter_holds_its_part_of_the_board(book: Book) -> None:
