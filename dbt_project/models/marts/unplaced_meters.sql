@@ -1,5 +1,5 @@
 -- Wall meters that no host is known for, beside boards without a wall meter: what they measured, which host they may belong to, and the line of the
--- fleet file that says so. A host is proposed where the watts of both move together, or where one of each is left. More than 50 are only listed.
+-- fleet file that places it there. A host is proposed where the watts of both move together, or where one of each is left. More than 50 are only listed.
 {% set compared_meters = 50 %}
 {% set least_correlation = 0.8 %}
 
