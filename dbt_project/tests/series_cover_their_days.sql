@@ -51,11 +51,13 @@ select
     amounts.source,
     amounts.metric,
     amounts.meter,
-    round(cast(amounts.covered_seconds as double) * 1e6 / (amounts.last_us - amounts.first_us), 3) as covered_ratio,
-    {{ from_epoch_us('amounts.first_us') }} as first_sample_at,
-    {{ from_epoch_us('amounts.last_us') }} as last_sample_at
+    -- The labels of a board change with its pods; its series together are its reading.
+    round(sum(cast(amounts.covered_seconds as double)) * 1e6 / (max(amounts.last_us) - min(amounts.first_us)), 3) as covered_ratio,
+    {{ from_epoch_us('min(amounts.first_us)') }} as first_sample_at,
+    {{ from_epoch_us('max(amounts.last_us)') }} as last_sample_at
 from amounts
 left join windowed_sources on amounts.date = windowed_sources.date and amounts.source = windowed_sources.source
 where windowed_sources.source is null
-    and cast(amounts.covered_seconds as double) < 0.9 * (amounts.last_us - amounts.first_us) / 1e6
+group by amounts.date, amounts.source, amounts.metric, amounts.meter
+having sum(cast(amounts.covered_seconds as double)) < 0.9 * (max(amounts.last_us) - min(amounts.first_us)) / 1e6
 order by covered_ratio, amounts.meter, amounts.metric

@@ -91,6 +91,15 @@ ALARMS = (
         " their power",
     ),
     Alarm(
+        ("marts", "model_hourly"),
+        "engines_are_whole",
+        "At most a tenth of an engine's energy is without its tokens, and at most a tenth of its tokens without the"
+        " energy of all its boards.",
+        "an engine's tokens and the energy of all its boards over the same time, but for a tenth",
+        "see whether the engine, the exporter of its boards or their scrapes were down; what comes late is booked by"
+        " the next run",
+    ),
+    Alarm(
         ("raw", "power_samples"),
         "energy_counters_move",
         "No energy counter stayed constant all day.",

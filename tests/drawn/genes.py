@@ -65,7 +65,8 @@ def _two_clusters(sighting: Sighting, random: Random) -> None:
 def _stalls(sighting: Sighting, random: Random) -> None:
     sighting.stated_seconds = sighting.step_seconds
     sighting.step_seconds /= 4
-    sighting.stalls_at = tuple(random.uniform(0.0, SPAN_SECONDS) for _ in range(8))
+    apart = SPAN_SECONDS / 8
+    sighting.stalls_at = tuple(apart * n + random.uniform(0.0, apart / 2) for n in range(8))
 
 
 def _twice(sighting: Sighting, random: Random) -> None:
@@ -148,6 +149,9 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 ORDINARY = {name: values[0] for name, values in VALUES.items()}
 
 
+MIG = ("one_slice_of_seven", "two_slices")
+
+
 def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
     """The value of each gene of cell `number` of a seed; `stated` ones are not drawn. Half of each but the topology is
     ordinary, so that one odd thing shows by itself in some cells."""
@@ -156,4 +160,6 @@ def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
         random = Random(f"{seed}/{number}/{name}")
         ordinary = () if name == "topology" else (values[0],) * (len(values) - 2)
         found[name] = random.choice((*values, *ordinary))
+    if found["topology"] in MIG:  # NVIDIA's alone
+        found["exporter"] = "dcgm"
     return found | stated

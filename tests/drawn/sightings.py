@@ -55,9 +55,12 @@ class Sighting:
         last = list(world.boards)[-1]
         ends = {}
         for key in world.engines:
-            is_hidden = any(one.board == last and one.engine == key for one in world.holdings)
-            hidden = (self.dark_from, 0.0 if self.is_only_utilised else None) if is_hidden else ()
+            held = [one.start for one in world.holdings if one.board == last and one.engine == key]
+            hidden = (self.dark_from, min(held) if self.is_only_utilised else None) if held else ()
             ends[key] = min(end for end in (self.engine_ends_at, *hidden, float(SPAN_SECONDS)) if end is not None)
+        # What one pool hands to another is known of both or of none.
+        if any(engine.handed.pieces for engine in world.engines.values()):
+            return dict.fromkeys(ends, min(ends.values()))
         return ends
 
     def series(self, world: World) -> Iterator[Seen]:
