@@ -130,7 +130,7 @@ token_hours as (
         on tokens.site = site_intervals.site and tokens.interval_start_at = site_intervals.interval_start_at
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
     -- Intervals with neither power nor tokens produce no row.
-    having tokens.meter_scope <> 'none' or sum(tokens.tokens) > 0
+    having max(tokens.meter_scope) <> 'none' or sum(tokens.tokens) > 0
 
 ),
 
