@@ -176,14 +176,15 @@ class MappedFile:
         for code, length in moments.usual_lengths().items():
             self._boards.setdefault(keys[code], length)
         boards = np.array([self._boards.get(key, 0) for key in keys])[codes]
-        is_odd = (moments.lengths_of_rows() != boards) & (times_us != NO_TIME)
-        if is_odd.any():
-            row = int(is_odd.argmax())
+        is_whole: np.ndarray = (moments.lengths_of_rows() == boards) | (times_us == NO_TIME)
+        if not is_whole.all():
+            odd_rows = int((~is_whole).sum())
+            row = int(is_whole.argmin())
             held = cells.shown(cells.cell(rows.column(self.mapping.time), row))
             why = f"{moments.lengths_of_rows()[row]} rows have the time {held}, expected {boards[row]} boards"
-            self.register.rejects.add(f"{self.path}, row {self._rows + row + 1}", why, int(is_odd.sum()))
-            self.register.rejects.read -= int(is_odd.sum())
-        return ~is_odd
+            self.register.rejects.add(f"{self.path}, row {self._rows + row + 1}", why, odd_rows)
+            self.register.rejects.read -= odd_rows
+        return is_whole
 
     @property
     def is_untimed(self) -> bool:
