@@ -82,6 +82,13 @@ ALARMS = (
         " with `matchers` of the source, such as '__name__!=\"…\"'",
     ),
     Alarm(
+        ("marts", "energy_ledger"),
+        "boards_of_a_node_speak",
+        "No board fell silent while others of its node went on.",
+        "power of every board of a node until the last of them",
+        "see whether the board fell off the bus (nvidia-smi, dmesg), or left the exporter's list",
+    ),
+    Alarm(
         ("marts", "token_ledger"),
         "tokens_have_power",
         "No engine moved tokens, or waited beside a free device, without a device that is known to be its own.",

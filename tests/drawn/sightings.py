@@ -57,7 +57,8 @@ class Sighting:
         for key in world.engines:
             held = [one.start for one in world.holdings if one.board == last and one.engine == key]
             hidden = (self.dark_from, min(held) if self.is_only_utilised else None) if held else ()
-            ends[key] = min(end for end in (self.engine_ends_at, *hidden, float(SPAN_SECONDS)) if end is not None)
+            silent = None if self.engine_ends_at is None else self._silent_from(world.engines[key])
+            ends[key] = min(end for end in (silent, *hidden, float(SPAN_SECONDS)) if end is not None)
         # What one pool hands to another is known of both or of none.
         if any(engine.handed.pieces for engine in world.engines.values()):
             return dict.fromkeys(ends, min(ends.values()))
@@ -139,7 +140,7 @@ class Sighting:
     def _engine(self, world: World, key: str, engine: Engine, job: str) -> Iterator[Seen]:
         start, end = engine.alive
         if self.engine_ends_at is not None:
-            end = min(end, self.engine_ends_at)
+            end = min(end, self._silent_from(engine))
         at = self._moments(start, end, f"{job} {key}")
         labels = {"model_name": engine.model, "engine": "0", "namespace": "llm", "pod": engine.pod}
         labels |= {"container": "engine", "job": f"{job}-{world.name}", "instance": f"{engine.pod}:8000"}
@@ -167,6 +168,10 @@ class Sighting:
         """The first pod is in one cluster, the others in the other; all boards of an engine are in its own."""
         pods = [engine.pod for engine in world.engines.values()]
         return "k8s-0" if world.engines[key].pod == pods[0] else "k8s-1"
+
+    def _silent_from(self, engine: Engine) -> float:
+        """Each engine is seen for half an hour at least: else nothing shows that there was one."""
+        return max(self.engine_ends_at or 0.0, engine.alive[0] + 1800.0)
 
     def _first_value(self, engine: Engine) -> float:
         """A process that began within the day counts from 0."""

@@ -1,6 +1,6 @@
 -- How much of an engine's life its counters did not show: the seconds between its last sample and its end, at each restart and at its last one,
 -- and before its first one where no process start is known. A process that lived on would have been sampled again after one interval, so each is at
--- most one sampling interval long. The tokens are an estimate: the date's own rate over half of these seconds. One row per date, engine and token class.
+-- most one sampling interval long. The tokens are an estimate: the rate just before (else the date's own) over half of these seconds. One row per date, engine and token class.
 with series as (
 
     select * from {{ ref('stg_series') }}
@@ -137,7 +137,9 @@ steps as (
     select
         *,
         lag(observed_us) over sample_window as before_us,
-        tokens - lag(tokens) over sample_window as risen
+        tokens - lag(tokens) over sample_window as risen,
+        lag(observed_us, 2) over sample_window as earlier_us,
+        lag(tokens) over sample_window - lag(tokens, 2) over sample_window as risen_before
     from samples
     window sample_window as (partition by reading_id, engine, token_class, date order by observed_us)
 
@@ -171,9 +173,27 @@ seen as (
 
 restarts as (
 
-    select reading_id, engine, token_class, date, before_us as from_us, observed_us as to_us from steps where risen < 0
+    select
+        reading_id,
+        engine,
+        token_class,
+        date,
+        before_us as from_us,
+        observed_us as to_us,
+        case when risen_before >= 0 then {{ ratio('risen_before', 'before_us - earlier_us') }} end as tokens_per_us
+    from steps
+    where risen < 0
     union all
-    select reading_id, engine, token_class, date, last_us as from_us, next_us as to_us from days where next_value < last_value
+    select
+        reading_id,
+        engine,
+        token_class,
+        date,
+        last_us as from_us,
+        next_us as to_us,
+        cast(null as double) as tokens_per_us
+    from days
+    where next_value < last_value
 
 ),
 
@@ -228,6 +248,7 @@ ended_by_restart as (
         restarts.token_class,
         restarts.date,
         restarts.from_us,
+        max(restarts.tokens_per_us) as tokens_per_us,
         coalesce(min(process_starts.start_us), max(restarts.to_us)) - restarts.from_us as longest_us
     from restarts
     left join process_starts
@@ -273,6 +294,7 @@ tails as (
         ended_by_restart.token_class,
         ended_by_restart.date,
         1 as restarts,
+        ended_by_restart.tokens_per_us,
         least(ended_by_restart.longest_us, days.sampling_us) as unseen_us
     from ended_by_restart
     inner join days on {{ equal_keys('ended_by_restart', 'days', ['reading_id', 'engine', 'token_class', 'date']) }}
@@ -284,6 +306,7 @@ tails as (
         days.token_class,
         days.date,
         0 as restarts,
+        cast(null as double) as tokens_per_us,
         days.sampling_us as unseen_us
     from days
     inner join source_spans on days.source = source_spans.source
@@ -299,6 +322,7 @@ tails as (
         days.token_class,
         days.date,
         0 as restarts,
+        cast(null as double) as tokens_per_us,
         days.sampling_us as unseen_us
     from days
     inner join source_starts on days.source = source_starts.source
@@ -318,7 +342,9 @@ summed as (
         token_class,
         date,
         sum(restarts) as restarts,
-        sum(unseen_us) as unseen_us
+        sum(unseen_us) as unseen_us,
+        {{ exact_sum(exact('tokens_per_us * unseen_us')) }} as tokens_at_known_rates,
+        sum(case when tokens_per_us is null then unseen_us else 0 end) as unseen_us_at_the_dates_rate
     from tails
     group by reading_id, engine, token_class, date
 
@@ -328,7 +354,10 @@ estimated as (
 
     select
         summed.*,
-        {{ exact(ratio('seen.tokens', 'seen.seen_us') ~ ' * summed.unseen_us / 2') }} as unseen_tokens
+        {{ exact(
+            '(coalesce(summed.tokens_at_known_rates, 0) + coalesce(' ~ ratio('seen.tokens', 'seen.seen_us')
+            ~ ' * summed.unseen_us_at_the_dates_rate, 0)) / 2'
+        ) }} as unseen_tokens
     from summed
     left join seen on {{ equal_keys('summed', 'seen', ['reading_id', 'engine', 'token_class', 'date']) }}
 
