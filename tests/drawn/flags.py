@@ -11,7 +11,7 @@ from collections import defaultdict
 import duckdb
 
 from pipelines.booking.alarms import ALARMS, ask
-from tests.books import Book, compiled_models
+from tests.books import Book
 
 CELL = re.compile(r"\bc\d+\b")
 # About the whole booking, or about what all drawn cells are: four hours of a day, at a site without its own factors.
@@ -33,7 +33,8 @@ def flags(book: Book) -> dict[str, set[str]]:
             for cell in CELL.findall(" ".join(map(str, row))):
                 found[cell].add(check)
 
-    tests = {name.partition(".")[2]: sql for name, sql in compiled_models("test_type:singular").items()}
+    compiled = book.dbt("compile", "--select", "test_type:singular")
+    tests = {one.node.name: one.node.compiled_code for one in compiled}
     with book.connection() as connection:
         for alarm in ALARMS:
             if alarm.name not in NOT_ABOUT_A_CELL:

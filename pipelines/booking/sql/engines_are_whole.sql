@@ -7,7 +7,7 @@ with energy as (
 ),
 tokens as (
     select engine, model, date, sum(tokens) as tokens, sum(tokens) filter (not is_matched) as unmatched_tokens,
-        count(distinct interval_start_at) filter (not is_matched and tokens > 0) as intervals,
+        count(distinct interval_start_at) filter (not is_matched) as intervals, count(distinct interval_start_at) as all_intervals,
         max_by(unmatched_reason, tokens) filter (not is_matched) as unmatched_reason
     from marts.token_ledger join run_days using (date)
     where has_power and token_class in ('input', 'output') group by engine, model, date
@@ -17,7 +17,7 @@ found as (
         round(unknown_joules / joules, 3) as ratio, null as reason
     from energy semi join tokens using (engine, model, date) where unknown_joules > 0.1 * joules and intervals > 3
     union all
-    select engine, model, date, 'tokens without energy', unmatched_tokens, 'tokens', round(unmatched_tokens / tokens, 3), unmatched_reason
-    from tokens where unmatched_tokens > 0.1 * tokens and intervals > 3
+    select engine, model, date, 'tokens without energy', unmatched_tokens, 'tokens', round(intervals / all_intervals, 3), unmatched_reason
+    from tokens where intervals > 0.1 * all_intervals and intervals > 3
 )
 select * from found order by ratio desc, engine, date
