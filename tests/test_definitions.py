@@ -87,6 +87,8 @@ OWN_CHECKS = {
     "raw/token_samples:clocks_agree",
     "marts/energy_ledger:power_has_a_model",
     "marts/token_ledger:tokens_have_power",
+    "marts/energy_ledger:boards_of_a_node_speak",
+    "marts/model_hourly:engines_are_whole",
     "marts/unmetered_devices:devices_have_power",
     "marts/efficiency_fit:every_part_is_made",
     "published/consolidation:every_part_is_made",

@@ -32,6 +32,10 @@ CHUNK = {
 LEDGER = {
     "date": DAY, "meter_scope": "board", "node": "n1", "model": "__unknown__", "state": "unknown", "energy_joules": 1e6
 }  # fmt: skip
+SERVED = {
+    **LEDGER, "site": "west", "node": "n7", "engine": "llm/served", "model": "m", "state": "active",
+    "covered_seconds": 300, "energy_joules": 10, "unknown_joules": 0
+}  # fmt: skip
 TOKENS = {"date": DAY, "model": "m", "token_class": "output", "tokens": 5, "has_power": False}
 ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "raw.landings": [
@@ -67,6 +71,10 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**LEDGER, "meter": "n4/package-0", "meter_scope": "module", "node": "n4", "unknown_reason": "no_claimant"},
         {**LEDGER, "meter": "GPU-5", "unknown_reason": "token_telemetry_missing", "held_by": "llm/silent-0"},
         {**LEDGER, "meter": "GPU-6", "node": "n6", "model": "__unallocated__", "state": "unallocated"},
+        # GPU-7 falls silent at four, GPU-8 of its node goes on until six; then its engine is silent.
+        *({**SERVED, "meter": "GPU-7", "interval_start_at": f"2026-10-15 0{hour}:00+00"} for hour in range(5)),
+        *({**SERVED, "meter": "GPU-8", "interval_start_at": f"2026-10-15 0{hour}:00+00",
+            "unknown_joules": 5 * (hour > 2)} for hour in range(7)),
     ],
     # Tied to a pod, to a free board, to none; on a node whose boards are unknown; on CPUs by the fleet file.
     "marts.token_ledger": [
@@ -77,6 +85,9 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**TOKENS, "engine": "tiny/d", "namespace": "tiny"},
         {**TOKENS, "engine": "cpu/e", "namespace": "cpu"},
         {**TOKENS, "engine": "cpu/e-1", "namespace": "cpu"},
+        *({**TOKENS, "engine": "llm/served", "has_power": True, "is_matched": hour < 3,
+            "interval_start_at": f"2026-10-15 0{hour}:00+00", "unmatched_reason": "board_without_energy"}
+            for hour in range(7)),
     ],
     "fleet.engines": [
         {"entry": 0, "engine": "tiny/", "is_prefix": True, "accelerators": False},

@@ -96,6 +96,28 @@ def test_a_family_that_vanished_is_named(tmp_path: Path) -> None:
     assert alarms == {"families_stay": [(f"cluster {INPUT}", date(2026, 10, 2), "vanished")]}
 
 
+def test_a_board_and_an_engine_that_fall_silent_are_named(tmp_path: Path) -> None:
+    """At noon board b falls silent beside board a of its node, and so does the engine on a."""
+    morning, other = range(STEPS_PER_DAY // 2), {"namespace": "llm", "pod": "p-1"}
+    planted: Planted = [
+        (ENERGY, BOARD, ALL, 1e9, 9e7),
+        (ENERGY, {**BOARD, **other, "UUID": "GPU-b"}, morning, 1e9, 9e7),
+        (OUTPUT, ENGINE, morning, 1e6, 600),
+        (OUTPUT, {**ENGINE, **other, "model_name": "n"}, ALL, 1e6, 600),
+    ]
+    alarms = found(book_of(tmp_path, planted))
+    # Its last sample is of 11:55, in the interval before.
+    last, others = datetime(2026, 10, 1, 11, 50, tzinfo=UTC), datetime(2026, 10, 1, 23, 55, tzinfo=UTC)
+    assert alarms["boards_of_a_node_speak"] == [("GPU-b", "n1", FIRST, last, others)]
+    # 300 W for twelve hours are 3.6 of 7.2 kWh; half of the tokens, 144 intervals of 600, have no power.
+    tokens, energy = sorted(alarms["engines_are_whole"], key=lambda row: row[3], reverse=True)
+    assert (energy[:4], energy[5]) == (("llm/p-0", "m", FIRST, "energy without tokens"), "kWh")
+    assert (float(energy[4]), energy[6]) == (pytest.approx(3.6, rel=0.01), pytest.approx(0.5, abs=0.01))
+    assert (tokens[:4], tokens[5]) == (("llm/p-1", "n", FIRST, "tokens without energy"), "tokens")
+    assert (float(tokens[4]), tokens[6]) == (pytest.approx(144 * 600, rel=0.01), pytest.approx(0.5, abs=0.01))
+    assert (tokens[7], energy[7]) == ("board_without_energy", None)
+
+
 def test_a_start_in_nanoseconds_is_no_clock_ahead(tmp_path: Path) -> None:
     in_nanoseconds = [*HEALTHY[:2], (STARTED, ENGINE, ALL, 1.7e18, 0)]
     assert "clocks_agree" not in found(book_of(tmp_path, in_nanoseconds))

@@ -8,7 +8,7 @@ with energy as (
 tokens as (
     select engine, model, date, sum(tokens) as tokens, sum(tokens) filter (not is_matched) as unmatched_tokens,
         count(distinct interval_start_at) filter (not is_matched) as intervals, count(distinct interval_start_at) as all_intervals,
-        max_by(unmatched_reason, tokens) filter (not is_matched) as unmatched_reason
+        max_by(coalesce(unmatched_reason, 'board_without_energy'), tokens) filter (not is_matched) as unmatched_reason
     from marts.token_ledger join run_days using (date)
     where has_power and token_class in ('input', 'output') group by engine, model, date
 ),
