@@ -9,7 +9,7 @@
     ref('reconciliation_daily'), ref('token_reconciliation_daily'), ref('series_daily'), ref('run_windows'), ref('load_test_phases'), ref('model_intervals'),
     ref('efficiency_curve'), ref('efficiency_curve_daily'), ref('recoverable_energy'), ref('goodput_hourly'), ref('slo_capacity'),
     ref('partial_load_cost'), ref('deployment_usage'), ref('free_boards'), ref('pressure_hourly'), ref('power_limits_daily'), ref('phase_fit'), ref('phase_energy'),
-    ref('phase_pools_hourly'), ref('scrape_copies_daily'), ref('unmetered_devices'), ref('unreadable_values'), ref('model_footprints'), ref('benchmark_efficiency'),
+    ref('phase_pools_hourly'), ref('scrape_copies_daily'), ref('unmetered_devices'), ref('unplaced_meters'), ref('unreadable_values'), ref('model_footprints'), ref('benchmark_efficiency'),
     ref('cost_drivers_hourly'), ref('cost_daily'), ref('token_class_cost_daily'), ref('tenant_usage_daily'), ref('tenant_daily'),
     ref('energy_contracts_daily'), ref('site_scope2_hourly'), ref('sci_daily'), ref('site_footprint_daily'),
     ref('focus_cost_and_usage'), ref('cost_change_daily'), ref('cost_anomalies_daily'), ref('list_price_comparison'), ref('phase_sums_daily'),

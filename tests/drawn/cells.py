@@ -35,6 +35,7 @@ MARTS = (
     "scrape_copies_daily",
     "unmetered_devices",
     "unreadable_values",
+    "held_back_dates",
 )
 
 

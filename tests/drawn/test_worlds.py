@@ -59,6 +59,7 @@ def test_worlds_are_booked_as_they_were_and_alone_as_among_others(tmp_path: Path
     among = plant(tmp_path / "among", cells)
     among.run()
     assert wrong_figures(among, cells) == []
+    assert among.broken() == {}
     apart = plant(tmp_path / "apart", cells[:APART], marts=("energy_ledger", "token_ledger"))
     apart.run()
     found = rows(apart, cells[:APART])

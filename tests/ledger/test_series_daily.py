@@ -117,10 +117,9 @@ def test_a_mistake_of_the_books_reading_of_labels_shows(
 
 
 def test_a_mistake_of_the_second_reading_shows(composed_book: Book, tmp_path: Path) -> None:
-    wrong = "when 'board' then substr(described.device, 1, 4)"
-    project = broken_project(
-        tmp_path, "models/intermediate/int_label_identities.sql", "when 'board' then described.device", wrong
-    )
+    right = "described.meter_scope = 'board' then described.device"
+    wrong = "described.meter_scope = 'board' then substr(described.device, 1, 4)"
+    project = broken_project(tmp_path, "models/intermediate/int_label_identities.sql", right, wrong)
     copy = composed_book.copy(tmp_path / "data", project)
     copy.write(composed.DAY, copy.fleet.period.end)
     assert copy.failed_tests(ENERGY_BALANCE) == {ENERGY_BALANCE}

@@ -30,12 +30,16 @@ engines as (
 moved as (
 
     select
-        date,
-        engine,
-        {{ from_epoch_us('interval_number * ' ~ grid_us()) }} as interval_start_at,
-        sum(tokens) as tokens
-    from {{ ref('int_token_intervals') }}
-    group by date, engine, interval_number
+        intervals.date,
+        intervals.engine,
+        {{ from_epoch_us('intervals.interval_number * ' ~ grid_us()) }} as interval_start_at,
+        sum(intervals.tokens - coalesce(handed_over.handed_tokens, 0)) as tokens
+    from {{ ref('int_token_intervals') }} as intervals
+    left join {{ ref('int_handed_over_tokens') }} as handed_over
+        on {{ equal_keys('intervals', 'handed_over', ['date', 'engine', 'model', 'interval_number', 'token_class']) }}
+    -- What came by transfer is a part of input; what was handed over whole has no row.
+    where intervals.token_class <> 'transferred_input' and not coalesce(handed_over.is_whole, false)
+    group by intervals.date, intervals.engine, intervals.interval_number
 
 ),
 
