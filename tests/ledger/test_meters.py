@@ -289,7 +289,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> Book:
 def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book) -> None:
     printed = headline(scopes.fleet)
     lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
-    # Three wall meters whose hosts nothing names, 300 + 300 + 400 W over a day, may be those of the boards: 24 kWh apart.
+    # Three wall meters whose hosts nothing names, 300 + 300 + 400 W over a day, may be those of the boards: 24 kWh.
     assert "0.0" in lines["__unknown__ (node)"]
     assert "not in these figures: 24.0 kWh of 3 wall meters at west" in printed
     assert {"alpha (board)", "beta (board)", "__unknown__ (module)", "__unknown__ (node)", "fleet"} <= lines.keys()
