@@ -149,7 +149,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 ORDINARY = {name: values[0] for name, values in VALUES.items()}
 
 
-MIG = ("one_slice_of_seven", "two_slices")
+MIG = ("one_slice_of_seven", "two_slices", "repartitioned")
 
 
 def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:

@@ -92,6 +92,21 @@ def two_slices(world: World) -> None:
         world.hold(board, engine, slice_id=slice_id, profile=profile, weight=weight, compute=compute)
 
 
+def repartitioned(world: World) -> None:
+    """A board is one engine's `7g` slice, and from the middle of its time a `4g` and a `3g` slice of two others."""
+    board = world.add_board(0)
+    cut = (
+        ("7g.80gb", 1.0, 1.0, 0.0, MIDDLE),
+        ("4g.40gb", 8 / 15, 4 / 7, MIDDLE, float(SPAN_SECONDS)),
+        ("3g.40gb", 7 / 15, 3 / 7, MIDDLE, float(SPAN_SECONDS)),
+    )
+    for number, (profile, weight, compute, start, end) in enumerate(cut):
+        engine = world.add_engine(str(number), f"m{number}").during(start, end)
+        world.engines[engine.pod] = engine
+        more = {"slice_id": str(number), "profile": profile, "weight": weight, "compute": compute}
+        world.hold(board, engine, start=start, end=end, **more)
+
+
 def swapped_model(world: World) -> None:
     """A pod serves one model, and from the middle of its time another."""
     engine = world.add_engine()
@@ -141,6 +156,7 @@ TOPOLOGIES = {
         scorers_and_chat,
         one_slice_of_seven,
         two_slices,
+        repartitioned,
         swapped_model,
         moved_pod,
         next_pod_of_a_board,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.books import Book, broken_project
+from tests.books import LEDGER, Book, broken_project
 from tests.planted import (
     DAY,
     DAY_SECONDS,
@@ -108,7 +108,7 @@ DOUBTED = {
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    book = plant(tmp_path_factory.mktemp("doubted"), planted(), days=2)
+    book = plant(tmp_path_factory.mktemp("doubted"), planted(), days=2, marts=LEDGER)
     book.run()
     return book
 
@@ -196,7 +196,7 @@ def test_it_balances_in_any_order(book: Book, tmp_path: Path) -> None:
     assert book.broken() == {}
     expected = book.hashes()
     for name, order in {"forward": (DAY, NEXT), "backward": (NEXT, DAY)}.items():
-        other = Book.of(book.fleet.path, tmp_path / name)
+        other = Book.of(book.fleet.path, tmp_path / name, marts=LEDGER)
         for on in order:
             other.run(on, on + timedelta(days=1))
             assert other.broken() == {}, (name, on)

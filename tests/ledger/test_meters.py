@@ -12,7 +12,7 @@ import pytest
 from pipelines.booking import checks
 from pipelines.publishing.headline import headline
 from pipelines.publishing.model_headline import UNMATCHED
-from tests.books import Book, command
+from tests.books import LEDGER, Book, command
 from tests.planted import (
     A100,
     DAY,
@@ -46,7 +46,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (ENERGY, board("GPU-2", "n0", **pod("p2")), rising(100_000, EARLY, LATE)),
         (WATTS, board("GPU-3", "n0", **pod("p3")), steady(100, EARLY, LATE)),
     ]
-    book = plant(tmp_path_factory.mktemp("closed"), series)
+    book = plant(tmp_path_factory.mktemp("closed"), series, marts=(*LEDGER, "fleet_daily"))
     assert book.run() == (DAY, book.fleet.period.end)
     return book
 
@@ -112,7 +112,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (WATTS, board("GPU-two", "h13"), steady(200, *OF_DAY)),
         (NVML_WATTS, {"uuid": "GPU-two", "node": "h13", "device_type": A100}, steady(300, *OF_DAY)),
     ]
-    book = plant(tmp_path_factory.mktemp("identities"), {"cluster": series[:-1], "agents": series[-1:]})
+    book = plant(tmp_path_factory.mktemp("identities"), {"cluster": series[:-1], "agents": series[-1:]}, marts=LEDGER)
     book.run()
     return book
 
@@ -191,7 +191,7 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
         ("node_rapl_package_joules_total", {"path": "package-0", "instance": "n9:9100"}, wraps),
     ]
     stated = [{"name": "acme-x2", "aliases": ["Acme X2"], "power_limit_watts": 2000, "idle_watts_loaded": 200}]
-    book = plant(tmp_path_factory.mktemp("limits"), series, device_types=stated)
+    book = plant(tmp_path_factory.mktemp("limits"), series, device_types=stated, marts=LEDGER)
     book.run()
     return book
 
@@ -349,7 +349,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Book:
         *served("alone-0", "gamma", 5),
     ]
     windows = {"inline": [window("differs", "beside-0", 1800), window("agrees", "alone-0", 1800)]}
-    book = plant(tmp_path_factory.mktemp("measured"), series, run_windows=windows)
+    marts = (*LEDGER, "run_windows", "fleet_daily")
+    book = plant(tmp_path_factory.mktemp("measured"), series, run_windows=windows, marts=marts)
     book.run()
     return book
 

@@ -11,14 +11,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.books import Book
-from tests.planted import DAY_SECONDS, ENERGY, OUTPUT, Series, board, moment, plant, pod, rising, steady, vllm
+from tests.planted import DAY_SECONDS, ENERGY, OUTPUT, WATTS, Series, board, moment, plant, pod, rising, steady, vllm
 
 STEP = 300
 NOON = DAY_SECONDS / 2
 ACTIVE, UTIL, MEMORY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"  # ratio, %, MiB
 PARKED_JOULES = 90 * DAY_SECONDS  # 7,776,000
 BUSY_JOULES = 210 * NOON  # 9,072,000 more, after noon
-MARTS = ("model_daily", "energy_ledger", "mig_instances_daily", "unmetered_devices", "goodput_hourly", "free_boards")
+MARTS = (
+    "model_daily",
+    "energy_ledger",
+    "mig_instances_daily",
+    "unmetered_devices",
+    "goodput_hourly",
+    "free_boards",
+    "reconciliation_daily",
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +139,15 @@ def repartitioned() -> Iterator[Series]:
     yield engine("seventh")
 
 
+def gauged() -> Iterator[Series]:
+    """The whole board as one instance until noon, then two; each repeats its board's counter and its watts."""
+    for cut in (mig(0, "7g.80gb"), mig(1, "4g.40gb"), mig(2, "3g.40gb")):
+        labels = board("GPU-gauged", "n-gauged", **cut)
+        first, last = (0.0, NOON) if cut["GPU_I_ID"] == "0" else (NOON + STEP, float(DAY_SECONDS))
+        yield ENERGY, labels, [one for one in meter(labels)[2] if moment(first) <= one[0] <= moment(last)]
+        yield WATTS, labels, steady(90 if cut["GPU_I_ID"] == "0" else 300, first, last, step=STEP)
+
+
 def whole_board() -> Iterator[Series]:
     """A board without MIG."""
     yield meter(board("GPU-whole", "n-whole", **pod("alone-0")))
@@ -179,8 +196,8 @@ def dark() -> Iterator[Series]:
 
 
 CASES = (
-    one_of_seven, lone, parked, full, equal, a30, unknown_type, compute_instances, repartitioned, whole_board,
-    by_turns, copies, held_at_noon, dark,
+    one_of_seven, lone, parked, full, equal, a30, unknown_type, compute_instances, repartitioned, gauged,
+    whole_board, by_turns, copies, held_at_noon, dark,
 )  # fmt: skip
 
 
@@ -280,6 +297,16 @@ def test_a_board_that_is_cut_anew_is_held_as_it_is_cut(book: Book) -> None:
         "seventh": about(90 * second * 3600 / 7, second / 7),
         "__unallocated__": about(90 * second * 3600 * 6 / 7, second * 6 / 7),
     }
+
+
+def test_watts_of_a_board_that_is_cut_anew_check_its_counter(book: Book) -> None:
+    """A moment counts once, however many instances report it: 145 samples of 90 W and 143 of 300 W (midnight is not of
+    the date)."""
+    (found,) = book.query(
+        "select metered_joules::double, cross_check_joules::double from marts.reconciliation_daily"
+        " where meter = 'GPU-gauged'"
+    )
+    assert found == pytest.approx((195 * DAY_SECONDS, (145 * 90 + 143 * 300) / 288 * DAY_SECONDS), rel=1e-9)
 
 
 def test_a_board_without_instances_is_held_whole(book: Book) -> None:

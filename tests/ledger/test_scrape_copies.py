@@ -113,6 +113,10 @@ def merged() -> list[Series]:
             for scraped, later in ((monitor, 0), (annotated, LATER))
             for series in process("ranks", scraped("ranks-0", "10.0.0.6:8000"), rate, later=later, engine=rank)
         ),
+        # A process that starts as one job scrapes it; the other sees it a minute later, with 120 tokens.
+        board_of("born-0"),
+        *process("born", monitor("born-0", "10.0.0.8:8000"), 2, first=NOON, boot=moment(NOON), start=-2 * NOON),
+        *process("born", annotated("born-0", "10.0.0.8:8000"), 2, first=NOON + 60, boot=moment(NOON), start=-2 * NOON),
         # Only the fleet file states it.
         board_of("stated-0"),
         *process("stated", monitor("stated-0", "10.0.0.7:8000"), 2, boot=None),
@@ -148,7 +152,8 @@ def apart() -> list[Series]:
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     engines = [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}]
-    planted = plant(tmp_path_factory.mktemp("copies"), [*merged(), *apart()], days=1, engines=engines)
+    series = [*merged(), *apart()]
+    planted = plant(tmp_path_factory.mktemp("copies"), series, marts=(*LEDGER, "scrape_copies_daily"), engines=engines)
     planted.run()
     return planted
 
@@ -174,6 +179,15 @@ def test_the_hour_in_which_one_of_two_jobs_ends_is_whole(book: Book) -> None:
 
 def test_ranks_of_a_process_scraped_twice_add_up(book: Book) -> None:
     assert tokens(book, "ranks", 10) == [("llm/ranks-0", 5 * HOURS)]
+
+
+def test_what_one_copy_showed_before_the_other_was_scraped_counts_once(book: Book) -> None:
+    """From noon on, in the book and in what it is compared with."""
+    (found,) = book.query(
+        "select metered_tokens::double, booked_tokens::double from marts.token_reconciliation_daily"
+        f" where engine = 'llm/born-0' and token_class = 'output' and date = '{DAY}'"
+    )
+    assert found == (2 * NOON, 2 * NOON)
 
 
 def test_joules_per_token_are_those_of_one_scrape(book: Book) -> None:
@@ -203,6 +217,7 @@ def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
         "llm/fed-0": "same_process",
         "llm/ends-0": "same_process",
         "llm/ranks-0": "same_process",
+        "llm/born-0": "same_process",
         "llm/stated-0": "fleet_file",
     }
     copies = "select kept_labels, redundant_labels from marts.scrape_copies_daily where engine = 'llm/managed-0'"

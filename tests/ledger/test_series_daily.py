@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import composed
-from tests.books import Book, broken_project
+from tests.books import LEDGER, Book, broken_project
 from tests.planted import DAY, ENERGY, HOURS, INPUT, OUTPUT, WATTS, board, plant, pod, rising, steady, vllm
 
 NOON = 12 * HOURS
@@ -36,7 +36,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         *(("sglang:realtime_tokens_total", {**sglang, "tp_rank": rank}, rising(2)) for rank in ("0", "1")),
         ("sglang:generation_tokens_total", {"model_name": "sg", **pod("sg-0")}, rising(2)),
     ]
-    planted = plant(tmp_path_factory.mktemp("outcomes"), series, days=2)
+    planted = plant(tmp_path_factory.mktemp("outcomes"), series, days=2, marts=LEDGER)
     planted.run()
     return planted
 

@@ -142,8 +142,9 @@ def _quality() -> dict[str, list[dict[str, Any]]]:
         ],
         "marts_held_back_tables": [held],
         "marts_unplaced_meters": [
-            {"date": NEWEST, "site": "west", "meter": "shelly-rack1", "energy_joules": 7.2e6, "proposal_basis": "correlation",
-                "fleet_file_line": "- {labels: {outlet: shelly-rack1}, node: …}", "watts_correlation": 0.97},
+            {"date": NEWEST, "site": "west", "meter": "shelly-rack1", "energy_joules": 7.2e6,
+                "fleet_file_line": "- {labels: {outlet: shelly-rack1}, node: …}", "proposal_basis": "correlation",
+                "watts_correlation": 0.97},
         ],
     }  # fmt: skip
 

@@ -376,13 +376,14 @@ runners_up as (
 
 ),
 
-runner_up_means as (
+-- MIG instances report the same watts of their board, and there can be more of them in one hour than in another: a moment counts once.
+runner_up_moments as (
 
     select
         runners_up.date,
         runners_up.meter_scope,
         runners_up.meter,
-        {{ ratio(exact_sum('samples.value * series.factor'), 'count(*)') }} as mean_watts
+        max(samples.value * series.factor) as watts
     from {{ source('raw', 'power_samples') }} as samples
     inner join series on samples.series_id = series.series_id
     inner join runners_up
@@ -393,7 +394,19 @@ runner_up_means as (
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
         and samples.value * series.factor <= {{ ceiling_watts('runners_up.meter_scope') }}
-    group by runners_up.date, runners_up.meter_scope, runners_up.meter
+    group by runners_up.date, runners_up.meter_scope, runners_up.meter, samples.observed_at
+
+),
+
+runner_up_means as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        {{ ratio(exact_sum('watts'), 'count(*)') }} as mean_watts
+    from runner_up_moments
+    group by date, meter_scope, meter
 
 ),
 

@@ -289,6 +289,18 @@ copy_births as (
 
 ),
 
+-- What another copy had shown before is counted from there.
+copy_firsts as (
+
+    select
+        date,
+        reading_id,
+        min(observed_us) as first_us
+    from copy_points
+    group by date, reading_id
+
+),
+
 copy_steps as (
 
     select
@@ -303,7 +315,15 @@ copy_steps as (
         end as tokens
     from (select * from copy_points union all select * from copy_ends) as all_points
     union all
-    select date, reading_id, from_us, to_us, tokens from copy_births
+    select
+        copy_births.date,
+        copy_births.reading_id,
+        copy_births.from_us,
+        copy_births.to_us,
+        copy_births.tokens
+    from copy_births
+    inner join copy_firsts on copy_births.date = copy_firsts.date and copy_births.reading_id = copy_firsts.reading_id
+    where copy_births.to_us = copy_firsts.first_us
 
 ),
 
