@@ -270,9 +270,9 @@ class Book:
     def _answered(self, names: set[str]) -> set[str]:
         """Those of these data tests and invariants whose every model is booked: of a part of the marts, the others read
         tables without rows, and would hold whatever the book has."""
-        nodes, parents = _graph()
         if not self.marts:
             return names
+        nodes, parents = _graph()
         booked, reached = set[str](), [f"model.wattledger.{mart}" for mart in self.marts]
         while reached:
             if (key := reached.pop()) not in booked:
