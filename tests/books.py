@@ -49,6 +49,8 @@ from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests import commands, optional
+from tests.kept import kept
+from tests.replay import replay
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)  # every day of the demo is over
 
@@ -129,7 +131,9 @@ def environment(data: Path, **more: str) -> dict[str, str]:
     """This process's environment with a data folder of its own, and nothing of another run's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WATTLEDGER_", "DAGSTER_"))}
     validation = os.environ.get("WATTLEDGER_VALIDATION_DATA", str(PROJECT / "../shared/data"))
-    return {**kept, "WATTLEDGER_VALIDATION_DATA": validation, "WATTLEDGER_DATA": str(data), **more}
+    # A worker of xdist has one core: on a small fleet a second thread costs half as much again, and saves nothing.
+    ours = {"WATTLEDGER_VALIDATION_DATA": validation, "WATTLEDGER_DATA": str(data), "WATTLEDGER_THREADS": "1"}
+    return {**kept, **ours, **more}
 
 
 def arguments(fleet: Path, *options: object) -> list[str]:
@@ -179,7 +183,7 @@ class Book:
         """The book of a fleet file with its data under `data`; made by `run`, or by `command`."""
         return cls(load_fleet(fleet, environment(data)), project, marts)
 
-    def run(self, start: date | None = None, end: date | None = None, *, threads: int = 2) -> tuple[date, date]:
+    def run(self, start: date | None = None, end: date | None = None, *, threads: int = 1) -> tuple[date, date]:
         """Land and book the dates [start, end), by default the whole period; returns the dates that were booked."""
         start, end = start or self.fleet.period.start, end or self.fleet.period.end
         if self.project == DBT_PROJECT and not self.fleet.warehouse.exists():
@@ -188,7 +192,7 @@ class Book:
         self.land(start, end, threads=threads)
         return self.write(start, end, threads=threads)
 
-    def land(self, start: date, end: date, *, threads: int = 2, force: bool = False) -> list[Landing]:
+    def land(self, start: date, end: date, *, threads: int = 1, force: bool = False) -> list[Landing]:
         """Land the dates [start, end) and the fleet file's own tables."""
         with _threads(threads), self.connection() as connection:
             create_tables(connection)
@@ -202,7 +206,7 @@ class Book:
             bill_landing.write_bills(connection, self.fleet)
             return landing_days.land_days(connection, self.fleet, start, end, run_id="test", force=force, now=NOW)
 
-    def write(self, start: date, end: date, *, threads: int = 2) -> tuple[date, date]:
+    def write(self, start: date, end: date, *, threads: int = 1) -> tuple[date, date]:
         """Book what is landed of the dates [start, end) and what else is due; returns the dates that were booked."""
         with self.connection() as connection:
             first, last = due_dates.dates_to_book(connection, start, end)
@@ -211,7 +215,7 @@ class Book:
             ).fetchall() != [(0,)]
         if not is_seeded:
             self.dbt("seed", threads=threads)
-        self.dbt("run", *self._selection(), dates=(first, last), threads=threads)
+        self._make(first, last, threads)
         with self.connection() as connection:
             if not self.marts:
                 efficiency_fits.write_fits(connection)
@@ -221,8 +225,26 @@ class Book:
             due_dates.booked(connection, first, last)
         return first, last
 
+    def _make(self, first: date, last: date, threads: int) -> None:
+        """Make the models as dbt does; without dbt where every table is there, and only the rows are to be made."""
+        if not self._is_replayed():
+            self.dbt("run", *self._selection(), dates=(first, last), threads=threads)
+            return
+        variables = project.variables_of(self.fleet, first, last)
+        names = {key.rpartition(".")[2] for key in self._booked()} if self.marts else set[str]()
+        with _threads(threads), self.connection() as connection:
+            left = replay(connection, variables, names, empty_warehouse)
+        if left:
+            self.dbt("run", "--select", *left, dates=(first, last), threads=threads)
+
+    def _is_replayed(self) -> bool:
+        if self.project != DBT_PROJECT:
+            return False
+        with self.connection(read_only=True) as connection:
+            return database.tables(connection, "marts") >= _empty_marts()
+
     def dbt(
-        self, *words: str, dates: tuple[date, date] | None = None, threads: int = 2, is_expected: bool = True
+        self, *words: str, dates: tuple[date, date] | None = None, threads: int = 1, is_expected: bool = True
     ) -> list[Any]:
         """Run dbt on this book; returns its result of each node."""
         if self.project == DBT_PROJECT:
@@ -273,11 +295,7 @@ class Book:
         if not self.marts:
             return names
         nodes, parents = _graph()
-        booked, reached = set[str](), [f"model.wattledger.{mart}" for mart in self.marts]
-        while reached:
-            if (key := reached.pop()) not in booked:
-                booked.add(key)
-                reached += parents.get(key, [])
+        booked = self._booked()
 
         def is_booked(key: str) -> bool:
             if nodes.get(key, {}).get("config", {}).get("materialized") == "ephemeral":
@@ -286,6 +304,16 @@ class Book:
 
         found = {node["name"]: key for key, node in nodes.items() if node["name"] in names}
         return {name for name in names if all(map(is_booked, parents[found[name]]))}
+
+    def _booked(self) -> set[str]:
+        """The keys of the nodes that `marts` are made of."""
+        _, parents = _graph()
+        booked, reached = set[str](), [f"model.wattledger.{mart}" for mart in self.marts]
+        while reached:
+            if (key := reached.pop()) not in booked:
+                booked.add(key)
+                reached += parents.get(key, [])
+        return booked
 
     # --- what is found ------------------------------------------------------------------------------------------------
 
@@ -328,25 +356,29 @@ class Book:
         return ["--select", *(f"+{mart}" for mart in self.marts)] if self.marts else []
 
 
+@cache
 def empty_warehouse() -> Path:
     """A warehouse of dbt's seeds and of all marts without a row, with which each new book begins: creating the tables
-    and proving their contracts is a quarter of a book, and is done once in each process."""
-    return Path(_empty().name) / "warehouse.duckdb"
+    and proving their contracts is longer than a book, and is done once for each state of the code."""
+    return kept("empty", _make_empty) / "warehouse.duckdb"
 
 
-@cache
-def _empty() -> tempfile.TemporaryDirectory:
-    folder = tempfile.TemporaryDirectory(prefix="empty-")
-    path = Path(folder.name) / "warehouse.duckdb"
+def _make_empty(folder: Path) -> None:
+    path = folder / "warehouse.duckdb"
     with closing(database.connect(path)) as connection:
         create_tables(connection)
     prepared_project()  # one parse for all worker processes; the others only read
     for word in ("seed", "run"):
-        done = run_dbt([word], {}, {"WATTLEDGER_WAREHOUSE": str(path)}, Path(folder.name))
+        done = run_dbt([word], {}, {"WATTLEDGER_WAREHOUSE": str(path)}, folder)
         wrong = [f"{one.node.name}: {one.message}" for one in done if one.status != "success"]
         if wrong:
             raise AssertionError(f"dbt {word} failed on empty tables: {'; '.join(wrong)}")
-    return folder
+
+
+@cache
+def _empty_marts() -> set[str]:
+    with closing(database.connect(empty_warehouse(), read_only=True)) as connection:
+        return database.tables(connection, "marts")
 
 
 @cache

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -42,11 +42,13 @@ def run_dbt(
     *,
     project: Path = DBT_PROJECT,
     threads: int = THREADS,
+    on_event: Callable[[Any], None] | None = None,
 ) -> list[Any]:
     """Run one dbt command; returns dbt's result of each node that it reached, in the order in which they ended.
 
-    `environment` is set for the length of the run; `target` is the folder for compiled SQL. DbtError when
-    dbt cannot begin; a node that fails is a result with its status and message. No connection stays open.
+    `environment` is set for the length of the run; `target` is the folder for compiled SQL; `on_event` is called with
+    each of dbt's events. DbtError when dbt cannot begin; a node that fails is a result with its status and message. No
+    connection stays open.
     """
     from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415 (dbt takes a second)
     from dbt.cli.main import dbtRunner  # noqa: PLC0415
@@ -58,13 +60,13 @@ def run_dbt(
         if getattr(node, "extra_ctes_injected", False):
             node.extra_ctes_injected, node.extra_ctes = False, []
     # What fails is in dbt's results; DBT_LOG_LEVEL_FILE=debug brings dbt.log back.
-    level = os.environ.get("DBT_LOG_LEVEL_FILE", "none")
+    level = "debug" if on_event else os.environ.get("DBT_LOG_LEVEL_FILE", "none")
     take_shortcuts()
     arguments = ["--no-write-json", "--log-level", "none", "--log-level-file", level, *words]
     arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
     try:
         with _set(environment), _interrupts_as_dbt_knows_them():
-            done = dbtRunner(manifest=manifest).invoke(arguments)
+            done = dbtRunner(manifest=manifest, callbacks=[on_event] if on_event else []).invoke(arguments)
     finally:
         DuckDBConnectionManager.close_all_connections()  # type: ignore[no-untyped-call]  # dbt-duckdb's own has no types
         gc.collect()  # the file stays locked for other processes while a handle lives

@@ -78,9 +78,11 @@ def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") ->
     sighting = Sighting()
     for gene, values in SEEN.items():
         values[genes[gene]](sighting, Random(f"{seed}/{number}/{gene} as seen"))
-    # A check may name the step of a short life that no sample shows; pools whose prompts happen to be as many; and what
-    # a node's meter books in a hole of its board's samples.
-    if genes["topology"] in ("autoscaled", "scorers_and_chat") or (sighting.dropped_ratio and sighting.node_meter):
+    # A check may name the step of a short life that no sample shows; pools whose prompts happen to be as many; work
+    # that nothing names; and what a node's meter books in a hole of its board's samples.
+    if genes["topology"] in ("autoscaled", "scorers_and_chat", "beside_a_training_job") or (
+        sighting.dropped_ratio and sighting.node_meter
+    ):
         sighting.is_faulty = True
     return Cell(seed, number, genes, world, sighting)
 

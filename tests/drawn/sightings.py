@@ -71,7 +71,7 @@ class Sighting:
             for held in self._holdings(world, board):
                 yield from self._board(world, board, held, is_last=board.uuid == last)
         for key, engine in world.engines.items():
-            for job in self.jobs:
+            for job in () if engine.hidden_work.pieces else self.jobs:
                 yield from self._engine(world, key, engine, job)
         if self.node_meter:
             yield from self._nodes(world)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.drawn.spans import Spans
 from tests.drawn.worlds import H100, SPAN_SECONDS, Engine, Holding, World
 
 MIDDLE = SPAN_SECONDS / 2
@@ -124,6 +125,24 @@ def moved_pod(world: World) -> None:
         world.hold(world.add_board(number), engine, start=start, end=end)
 
 
+def moved_to_another_node(world: World) -> None:
+    """A pod of a stateful set starts anew on another node in the middle of its time: the same name, a new process."""
+    engine = world.add_engine()
+    later = f"{engine.pod} later"
+    world.engines = {engine.pod: engine.during(0, MIDDLE), later: engine.during(MIDDLE, SPAN_SECONDS)}
+    world.hold(world.add_board(0), engine, end=MIDDLE)
+    moved = world.add_board(1, node=1)
+    world.holdings.append(Holding(moved.uuid, later, engine.pod, start=MIDDLE))
+
+
+def beside_a_training_job(world: World) -> None:
+    """One engine on one board; on the node's other board a job that is no engine computes, and reports nothing."""
+    world.hold(world.add_board(0), world.add_engine())
+    job = world.add_engine("job", "no-model")
+    world.engines[job.pod] = replace(job, output=Spans(), prompt=Spans(), hidden_work=job.output)
+    world.hold(world.add_board(1), world.engines[job.pod])
+
+
 def next_pod_of_a_board(world: World) -> None:
     """A pod ends in the middle; another of the same model takes its board over."""
     engine = world.add_engine()
@@ -159,6 +178,8 @@ TOPOLOGIES = {
         repartitioned,
         swapped_model,
         moved_pod,
+        moved_to_another_node,
+        beside_a_training_job,
         next_pod_of_a_board,
         autoscaled,
     )

@@ -36,7 +36,7 @@ class Engine:
     """A serving process: its pod, its model, and tokens per second over time.
 
     `prompt` is what it was given; of that, `handed` came computed from another engine, and `stored` from a store that
-    an earlier request filled.
+    an earlier request filled. `hidden_work` is when a job computes that is no engine, and that only boards show.
     """
 
     pod: str
@@ -45,6 +45,7 @@ class Engine:
     prompt: Spans
     handed: Spans = field(default_factory=Spans)
     stored: Spans = field(default_factory=Spans)
+    hidden_work: Spans = field(default_factory=Spans)
     alive: tuple[float, float] = (0.0, SPAN_SECONDS)
 
     def during(self, start: float, end: float, later_model: str = "") -> Engine:
@@ -60,7 +61,7 @@ class Engine:
     def busy(self) -> list[tuple[float, float]]:
         """When it computes, as [from, to), sorted and without overlaps."""
         merged: list[tuple[float, float]] = []
-        for first, last, _ in sorted(self.output.pieces + self.prompt.pieces):
+        for first, last, _ in sorted(self.output.pieces + self.prompt.pieces + self.hidden_work.pieces):
             if merged and first <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
             else:
@@ -157,6 +158,8 @@ class World:
         """Model -> what is true of it, over the time of each of its engines that begins `known_until`."""
         found: dict[str, Truth] = {}
         for key, engine in self.engines.items():
+            if engine.hidden_work.pieces:
+                continue
             until = known_until[key] if known_until else SPAN_SECONDS
             held = [one for one in self.holdings if one.engine == key and one.start < until]
             joules, dollars = 0.0, 0.0
