@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.drawn import odd_files
 from tests.drawn.cells import drawn as draw_world
 from tests.drawn.findings import findings, healthy
+from tests.drawn.genes import GRIDS, grid_of
+from tests.drawn.mutations import not_found
 from tests.drawn.odd_cells import drawn
 from tests.drawn.reduction import booked, reduced
 from tests.drawn.verdicts import counted
@@ -25,16 +27,20 @@ def main() -> int:
     parser.add_argument("--cells", type=int, default=300, help="how many odd cells one booking has (300)")
     parser.add_argument("--worlds", type=int, default=100, help="how many worlds another booking has (100)")
     parser.add_argument("--reduce", action="store_true", help="find the fewest genes of each world that is wrong")
+    parser.add_argument("--grid", type=int, choices=GRIDS, help="seconds of an interval of the ledger (drawn)")
+    parser.add_argument("--mutations", action="store_true", help="book the worlds by each broken rule, too")
     chosen = parser.parse_args()
+    grid_seconds = chosen.grid or grid_of(chosen.seed)
     print(
         f"seed {chosen.seed}: {chosen.files} odd files of each of {len(odd_files.ALL)} kinds, {chosen.cells} cells,"
-        f" each with an odd board and an odd engine, and {chosen.worlds} worlds",
+        f" each with an odd board and an odd engine, and {chosen.worlds} worlds in intervals of {grid_seconds} s",
         flush=True,
     )
     count = 0
     for finding in (
         *_odd(chosen.seed, chosen.files, chosen.cells),
-        *_worlds(chosen.seed, chosen.worlds, chosen.reduce),
+        *_worlds(chosen.seed, chosen.worlds, grid_seconds, chosen.reduce),
+        *(not_found([draw_world(chosen.seed, number) for number in range(chosen.worlds)]) if chosen.mutations else ()),
     ):
         print(f"- {finding}", flush=True)
         count += 1
@@ -52,14 +58,14 @@ def _odd(seed: int, files: int, cells: int) -> Iterator[str]:
             yield from map(str, findings(Path(folder, "among"), alone, drawn(seed, cells)))
 
 
-def _worlds(seed: int, count: int, is_reduced: bool) -> Iterator[str]:
+def _worlds(seed: int, count: int, grid_seconds: int, is_reduced: bool) -> Iterator[str]:
     """Which worlds the book has wrong without a check that names them, or named without a reason."""
-    found = booked([draw_world(seed, number) for number in range(count)])
+    found = booked([draw_world(seed, number) for number in range(count)], grid_seconds)
     failing = [verdict for verdict in found if verdict.kind in ("wrong", "false alarm")]
     print(f"worlds: {counted(found)}", flush=True)
     yield from map(str, failing)
     if is_reduced:
-        for genes, verdict in {one.cell.odd(): one for one in reduced(failing)}.items():
+        for genes, verdict in {one.cell.odd(): one for one in reduced(failing, grid_seconds)}.items():
             yield f"reduced to {genes}: {verdict}"
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import yaml
 
 from tests.books import Book, files_source, record
-from tests.drawn.genes import ORDINARY, SEEN, drawn_genes
+from tests.drawn.genes import GRIDS, ORDINARY, SEEN, drawn_genes
 from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import World
@@ -87,12 +87,13 @@ def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") ->
     return Cell(seed, number, genes, world, sighting)
 
 
-def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS) -> Book:
+def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS, grid_seconds: int = GRIDS[0]) -> Book:
     """Write what was seen of all cells, and their fleet file; nothing is landed."""
     for cell in cells:
         record(_table(cell), folder / "recorded" / cell.name)
     stated = {
         "fleet": "drawn",
+        "grid_seconds": grid_seconds,
         "period": {"start": DAY, "end": DAY + timedelta(days=1)},
         "sources": [
             files_source(

@@ -148,6 +148,14 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 }
 ORDINARY = {name: values[0] for name, values in VALUES.items()}
 
+# Seconds of an interval of the ledger: a fleet file has one, so each booking has.
+GRIDS = (300, 60, 900)
+
+
+def grid_of(seed: int) -> int:
+    """The grid of a seed's booking."""
+    return Random(f"{seed}/grid").choice(GRIDS)
+
 
 MIG = ("one_slice_of_seven", "two_slices", "repartitioned")
 

@@ -13,7 +13,7 @@ from tests.drawn.verdicts import Verdict, verdicts
 ROUNDS = 12
 
 
-def reduced(found: Sequence[Verdict]) -> list[Verdict]:
+def reduced(found: Sequence[Verdict], grid_seconds: int) -> list[Verdict]:
     """Each verdict's cell with as many genes ordinary as leave it of the same kind, and that cell's verdict.
 
     In each round each cell is tried with one odd gene less, all cells and genes in one booking; the first that is still
@@ -30,7 +30,7 @@ def reduced(found: Sequence[Verdict]) -> list[Verdict]:
                     of.append(place)
         better = {
             place: verdict
-            for place, verdict in reversed(list(zip(of, booked(tried), strict=True)))
+            for place, verdict in reversed(list(zip(of, booked(tried, grid_seconds), strict=True)))
             if verdict.kind == left[place].kind
         }
         if not better:
@@ -39,11 +39,11 @@ def reduced(found: Sequence[Verdict]) -> list[Verdict]:
     return left
 
 
-def booked(cells: Sequence[Cell]) -> list[Verdict]:
-    """The verdicts of cells that are booked together."""
+def booked(cells: Sequence[Cell], grid_seconds: int) -> list[Verdict]:
+    """The verdicts of cells that are booked together, in intervals of so many seconds."""
     if not cells:
         return []
     with tempfile.TemporaryDirectory() as folder:
-        book = plant(Path(folder), cells)
+        book = plant(Path(folder), cells, grid_seconds=grid_seconds)
         book.run()
         return verdicts(book, cells)

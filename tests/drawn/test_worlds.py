@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.booking.dbt_run import DBT_PROJECT
 from tests.books import Book
 from tests.drawn.cells import Cell, drawn, plant
 from tests.drawn.genes import VALUES, drawn_genes
+from tests.drawn.mutations import MUTATIONS, Mutation
 from tests.drawn.verdicts import wrong_figures
 
 SEED, COUNT, APART = 1, 200, 6
+# Short and long intervals, in bookings of their own.
+OTHER_GRIDS = {60: 40, 900: 40}
 
 
 def is_known(genes: Mapping[str, str]) -> bool:
@@ -65,3 +69,17 @@ def test_worlds_are_booked_as_they_were_and_alone_as_among_others(tmp_path: Path
     found = rows(apart, cells[:APART])
     assert found == rows(among, cells[:APART])
     assert all(found.values())
+
+
+@pytest.mark.parametrize("grid_seconds", OTHER_GRIDS)
+def test_worlds_are_booked_as_they_were_in_other_intervals(tmp_path: Path, grid_seconds: int) -> None:
+    cells = first_of(grid_seconds, OTHER_GRIDS[grid_seconds])
+    book = plant(tmp_path, cells, grid_seconds=grid_seconds)
+    book.run()
+    assert wrong_figures(book, cells) == []
+    assert book.broken() == {}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.rule)
+def test_a_rule_that_can_be_broken_stands_in_one_place(mutation: Mutation) -> None:
+    assert (DBT_PROJECT / mutation.file).read_text(encoding="utf-8").count(mutation.right) == 1

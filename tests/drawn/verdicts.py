@@ -17,8 +17,8 @@ from tests.drawn.worlds import SPAN_SECONDS
 
 # Of a gauge: it is read up to half a step beside each edge of its work.
 TOLERANCE_RATIO = {"counter": 0.015, "gauge": 0.03}
-# A ratio leaves out up to two intervals of 300 s at each end of a holding.
-UNMATCHED_SECONDS = 600.0
+# A ratio leaves out up to so many intervals at the ends of a holding.
+UNMATCHED_INTERVALS = 2
 MATCHED_RATIO = 0.9
 FIGURES = ("joules", "output tokens", "input tokens", "USD of capacity", "J per output token")
 
@@ -58,7 +58,10 @@ def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
     of_sites = dict(book.query("select site, sum(energy_joules)::double from marts.fleet_daily group by site"))
     checks = flags(book)
     return [
-        Verdict(cell, dict(_wrong(cell, of_models, of_sites)), frozenset(checks.get(cell.name, ()))) for cell in cells
+        Verdict(
+            cell, dict(_wrong(cell, of_models, of_sites, book.fleet.grid_seconds)), frozenset(checks.get(cell.name, ()))
+        )
+        for cell in cells
     ]
 
 
@@ -73,7 +76,9 @@ def counted(found: Sequence[Verdict]) -> str:
     return ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "flagged", "false alarm", "wrong"))
 
 
-def _wrong(cell: Cell, of_models: Mapping[str, list], of_sites: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+def _wrong(
+    cell: Cell, of_models: Mapping[str, list], of_sites: Mapping[str, float], grid_seconds: int
+) -> Iterator[tuple[str, str]]:
     """Figure, and what is wrong with it."""
     sighting, world = cell.sighting, cell.world
     tolerance = TOLERANCE_RATIO["counter" if "counter" in sighting.reads else "gauge"]
@@ -95,7 +100,7 @@ def _wrong(cell: Cell, of_models: Mapping[str, list], of_sites: Mapping[str, flo
         for name, is_true, found in zip(FIGURES, true, figures, strict=True):
             allowed = tolerance * SPAN_SECONDS / lives
             if name == "J per output token":
-                allowed += UNMATCHED_SECONDS / lives
+                allowed += UNMATCHED_INTERVALS * grid_seconds / lives
                 # A ratio over fewer tokens than could be known: its row shows it (matched_output_tokens).
                 if matched_tokens and matched_tokens < MATCHED_RATIO * known[model].output_tokens:
                     continue

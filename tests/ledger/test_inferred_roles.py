@@ -14,7 +14,7 @@ import pytest
 from tests.books import Book, at
 from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, plant, pod, rising, vllm
 
-START, END = 36_000, 50_400
+START, NOON, END = 36_000, 43_200, 50_400
 SECONDS = END - START
 BY_SOURCE, REQUESTS = "vllm:prompt_tokens_by_source_total", "vllm:request_success_total"
 MTOK = 1e6
@@ -32,11 +32,12 @@ def engine(
     requests: float | None = 1,
     is_by_source: bool = True,
     until: float = END,
+    dark_from: float = END,
     **labels: str,
 ) -> Iterator[Series]:
     """An engine of vLLM, tokens per second; what is not computed came from the cache or by transfer."""
     seen = vllm(name, model, **labels)
-    yield ENERGY, {**board(f"GPU-{name}", f"n-{name}"), **pod(name)}, rising(300_000, START, END)
+    yield ENERGY, {**board(f"GPU-{name}", f"n-{name}"), **pod(name)}, rising(300_000, START, dark_from)
     yield INPUT, seen, held(prompt, until)
     yield OUTPUT, seen, held(output, until)
     if is_by_source:
@@ -79,6 +80,13 @@ def series() -> Iterator[Series]:
     # The scoring pool stops at 12:24: of four hours, two are equal, one is not and in one nothing is (2.4 of 4).
     yield from engine("torn-a-0", "torn", 2_000, 1, until=START + 2.4 * 3600)
     yield from engine("torn-b-0", "torn", 2_000, 400, came=2_000)
+    # The decoder's meter is silent from noon; in `shadow` the prefill pool's is. In `apart` two engines do everything.
+    yield from engine("dark-a-0", "dark", 2_000, 1)
+    yield from engine("dark-b-0", "dark", 2_000, 400, came=2_000, dark_from=NOON)
+    yield from engine("shadow-a-0", "shadow", 2_000, 1, dark_from=NOON)
+    yield from engine("shadow-b-0", "shadow", 2_000, 400, came=2_000)
+    yield from engine("apart-a-0", "apart", 2_000, 400)
+    yield from engine("apart-b-0", "apart", 2_000, 100, dark_from=NOON)
     # As the second case, and by the fleet file both do everything.
     yield from engine("stated-a-0", "stated", 2_000, 1)
     yield from engine("stated-b-0", "stated", 2_000, 400, came=2_000)
@@ -147,6 +155,21 @@ def test_pools_that_only_look_alike_keep_their_tokens(book: Book) -> None:
         assert held[model] == pytest.approx(true), model
 
 
+def test_energy_of_a_pool_counts_only_while_the_other_pools_does(book: Book) -> None:
+    """Until noon both pools draw 600 W for 400 output tokens a second: 1.5 J each, not (300 + 2 × 300) / 400 = 2.25."""
+    per_output_token = "(sum(matched_joules) / sum(matched_output_tokens))::double"
+    held = of_models(book, f"{per_output_token}, {RATIO}, sum(matched_joules)::double, sum(energy_joules)::double")
+    for model in ("dark", "shadow"):
+        assert held[model] == pytest.approx((1.5, 0.25, 600 * (NOON - START), 300 * (NOON - START) * 3)), model
+    reasons = book.query(
+        "select distinct engine, unmatched_reason from marts.energy_ledger where model in ('dark', 'shadow')"
+        " and interval_start_at >= '2026-10-15 12:05:00+00' order by 1"
+    )
+    assert reasons == [("llm/dark-a-0", "other_pool_is_not_whole"), ("llm/shadow-b-0", "other_pool_is_not_whole")]
+    # Engines that hand nothing over are compared each by itself: 4 h with 300 W for 400, and 2 h with 300 W for 100.
+    assert held["apart"][0] == pytest.approx((4 * 300 + 2 * 300) / (4 * 400 + 2 * 100))
+
+
 def test_where_the_signs_conflict_the_ratio_of_input_is_unknown(book: Book) -> None:
     assert of_models(book, RATIO)["torn"] == (None,)
     assert of_models(book, "(sum(matched_joules) / sum(matched_output_tokens))::double")["torn"][0] is not None
@@ -156,7 +179,7 @@ def test_where_the_signs_conflict_the_ratio_of_input_is_unknown(book: Book) -> N
 
 def test_the_fleets_ratio_of_input_is_unknown_where_a_models_is(book: Book) -> None:
     columns = "joules_per_total_token, matched_total_tokens, joules_per_output_token is null"
-    assert book.query(f"select {columns} from marts.fleet_daily where models > 0") == [(None, None, False)]
+    assert book.query(f"select {columns} from marts.fleet_daily where meter_scope = 'board'") == [(None, None, False)]
 
 
 def test_the_book_says_what_a_role_is_from(book: Book) -> None:

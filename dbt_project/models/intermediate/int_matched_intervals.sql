@@ -1,5 +1,6 @@
 -- Engine intervals with energy and token telemetry, and whether ratios may use them. An interval is matched if it is whole on both sides: every board
--- that the engine holds, metered or not, has power over (nearly) all the time for which tokens are known, and the reverse.
+-- that the engine holds, metered or not, has power over (nearly) all the time for which tokens are known, and the reverse. Of pools that hand tokens
+-- over, one's energy and the other's tokens are compared, so both pools are whole in it.
 {% set engine_keys = ['date', 'engine', 'interval_number'] %}
 
 with attributed as (
@@ -29,6 +30,12 @@ meters as (
 token_shares as (
 
     select * from {{ ref('int_token_shares') }}
+
+),
+
+roles as (
+
+    select * from {{ ref('int_engine_roles') }} where role in ('prefill', 'decode')
 
 ),
 
@@ -151,13 +158,63 @@ reasons as (
 
 ),
 
+-- An engine of a pool is there in an interval with tokens, with power, or with both.
+pool_members as (
+
+    select
+        present.interval_number,
+        {{ columns_of('roles', ['date', 'site', 'model', 'role', 'engine']) }},
+        case when reasons.engine is not null and reasons.unmatched_reason is null then 1 else 0 end as whole_engines
+    from (
+        select {{ engine_keys | join(', ') }} from engine_intervals
+        union
+        select {{ engine_keys | join(', ') }} from reasons
+    ) as present
+    inner join roles on {{ equal_keys('present', 'roles', ['date', 'engine']) }}
+    left join reasons on {{ equal_keys('present', 'reasons', engine_keys) }}
+
+),
+
+broken_pools as (
+
+    select distinct
+        date,
+        site,
+        model,
+        interval_number
+    from pool_members
+    group by date, site, model, role, interval_number
+    having sum(whole_engines) < 0.9 * count(*)
+
+),
+
+engines_of_broken_pools as (
+
+    select distinct {{ columns_of('pool_members', engine_keys) }}
+    from pool_members
+    inner join broken_pools on {{ equal_keys('pool_members', 'broken_pools', ['date', 'site', 'model', 'interval_number']) }}
+
+),
+
+explained as (
+
+    select
+        {{ columns_of('reasons', engine_keys) }},
+        coalesce(
+            reasons.unmatched_reason, case when engines_of_broken_pools.engine is not null then 'other_pool_is_not_whole' end
+        ) as unmatched_reason
+    from reasons
+    left join engines_of_broken_pools on {{ equal_keys('reasons', 'engines_of_broken_pools', engine_keys) }}
+
+),
+
 final as (
 
     select
         {{ engine_keys | join(', ') }},
         unmatched_reason is null as is_matched,
         unmatched_reason
-    from reasons
+    from explained
 
 )
 
