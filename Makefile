@@ -50,7 +50,7 @@ test-bi: has-chromium+npm+postgresql $(SUPERSET_READY) $(GRAFANA_READY)  ## the 
 	@$(BIN)/python -m pytest -o addopts=-ra tests/bi $(ARGS)
 
 test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
-test-spark-whole: test-spark  ## test-spark with all of the demo's 28 days and all of dbt's unit tests (twice as long)
+test-spark-whole: test-spark  ## test-spark with the demo's 28 days and all of dbt's unit tests (twice as long)
 
 # Types and SQL side by side: each takes one core. Of SQL only models that changed are read again, all after a macro.
 lint: $(READY)  ## ruff (rules, format), then mypy beside sqlfluff, which reads what changed since it last passed

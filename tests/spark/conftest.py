@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark import cluster
+from tests.spark import IS_WHOLE, cluster
+
+# Three builds of four weeks, each of which plans every model for minutes.
+collect_ignore = [] if IS_WHOLE else ["test_demo.py"]
 
 
 @pytest.fixture(scope="session")

@@ -175,16 +175,16 @@ pool_members as (
 
 ),
 
-broken_pools as (
+pools as (
 
-    select distinct
+    select
         date,
         site,
         model,
-        interval_number
+        interval_number,
+        sum(whole_engines) >= 0.9 * count(*) as is_whole
     from pool_members
     group by date, site, model, role, interval_number
-    having sum(whole_engines) < 0.9 * count(*)
 
 ),
 
@@ -192,7 +192,8 @@ engines_of_broken_pools as (
 
     select distinct {{ columns_of('pool_members', engine_keys) }}
     from pool_members
-    inner join broken_pools on {{ equal_keys('pool_members', 'broken_pools', ['date', 'site', 'model', 'interval_number']) }}
+    inner join pools on {{ equal_keys('pool_members', 'pools', ['date', 'site', 'model', 'interval_number']) }}
+    where not pools.is_whole
 
 ),
 
