@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache
@@ -40,13 +40,14 @@ def replay(
     connection: duckdb.DuckDBPyConnection,
     variables: Mapping[str, Any],
     names: Collection[str],
-    empty_warehouse: Callable[[], Path],
+    empty: Path,
 ) -> list[str]:
-    """Make the models of these names, or all without names; returns the names of those that dbt has to make."""
+    """Make the models of these names, or all without names; returns the names of those that dbt has to make. `empty` is
+    a warehouse of all tables without rows."""
     dates = {FIRST.isoformat(): variables["start_date"], END.isoformat(): variables["end_date"]}
     others = {name: value for name, value in variables.items() if name not in ("start_date", "end_date")}
     left = []
-    for model in _written_down(json.dumps(others, sort_keys=True), empty_warehouse):
+    for model in _written_down(json.dumps(others, sort_keys=True), empty):
         if names and model.name not in names:
             continue
         statements = [_with_dates(statement, dates) for statement in model.statements]
@@ -86,9 +87,7 @@ def _is_query(statement: str) -> bool:
 
 
 @cache
-def _written_down(variables: str, empty_warehouse: Callable[[], Path]) -> list[Model]:
-    empty = empty_warehouse()
-
+def _written_down(variables: str, empty: Path) -> list[Model]:
     def write_down(folder: Path) -> None:
         path = folder / "warehouse.duckdb"
         shutil.copyfile(empty, path)

@@ -62,10 +62,10 @@ def test_a_model_whose_queries_find_something_is_left_to_dbt(booked: Book, tmp_p
     book = booked.copy(tmp_path)
     variables = project.variables_of(book.fleet, DAY, DAY + timedelta(days=2))
     with book.connection() as connection:
-        assert replay(connection, variables, [], empty_warehouse) == []
+        assert replay(connection, variables, [], empty_warehouse()) == []
         connection.execute("create schema held_back")
         connection.execute("create table held_back.model_daily as select * from marts.model_daily")
-        assert replay(connection, variables, [], empty_warehouse) == ["held_back_dates"]
+        assert replay(connection, variables, [], empty_warehouse()) == ["held_back_dates"]
 
 
 def test_a_model_that_fails_is_named(booked: Book, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_model_that_fails_is_named(booked: Book, tmp_path: Path) -> None:
     with book.connection() as connection:
         connection.execute("alter table raw.power_samples rename column value to watts")
         with pytest.raises(AssertionError, match=r"dbt run failed: int_impossible_samples: .*value"):
-            replay(connection, variables, ["int_impossible_samples"], empty_warehouse)
+            replay(connection, variables, ["int_impossible_samples"], empty_warehouse())
         connection.execute("select 1")
 
 

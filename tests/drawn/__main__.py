@@ -39,8 +39,7 @@ def main() -> int:
     count = 0
     for finding in (
         *_odd(chosen.seed, chosen.files, chosen.cells),
-        *_worlds(chosen.seed, chosen.worlds, grid_seconds, chosen.reduce),
-        *(not_found([draw_world(chosen.seed, number) for number in range(chosen.worlds)]) if chosen.mutations else ()),
+        *_worlds(chosen.seed, chosen.worlds, grid_seconds, chosen.reduce, chosen.mutations),
     ):
         print(f"- {finding}", flush=True)
         count += 1
@@ -58,8 +57,9 @@ def _odd(seed: int, files: int, cells: int) -> Iterator[str]:
             yield from map(str, findings(Path(folder, "among"), alone, drawn(seed, cells)))
 
 
-def _worlds(seed: int, count: int, grid_seconds: int, is_reduced: bool) -> Iterator[str]:
-    """Which worlds the book has wrong without a check that names them, or named without a reason."""
+def _worlds(seed: int, count: int, grid_seconds: int, is_reduced: bool, is_mutated: bool) -> Iterator[str]:
+    """Which worlds the book has wrong without a check that names them, or named without a reason; and which broken
+    rules none of them shows."""
     found = booked([draw_world(seed, number) for number in range(count)], grid_seconds)
     failing = [verdict for verdict in found if verdict.kind in ("wrong", "false alarm")]
     print(f"worlds: {counted(found)}", flush=True)
@@ -67,6 +67,8 @@ def _worlds(seed: int, count: int, grid_seconds: int, is_reduced: bool) -> Itera
     if is_reduced:
         for genes, verdict in {one.cell.odd(): one for one in reduced(failing, grid_seconds)}.items():
             yield f"reduced to {genes}: {verdict}"
+    if is_mutated:
+        yield from not_found(found, grid_seconds)
 
 
 if __name__ == "__main__":
