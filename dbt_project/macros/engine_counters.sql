@@ -189,10 +189,11 @@ first_readings as (
 sampling_intervals as (
 
     select
-        reading_id,
-        min(sampling_interval_seconds) as sampling_interval_seconds
-    from series_days
-    group by reading_id
+        counters.reading_id,
+        min(series_days.sampling_interval_seconds) as sampling_interval_seconds
+    from {{ counters }} as counters
+    inner join series_days on counters.series_id = series_days.series_id
+    group by counters.reading_id
 
 ),
 

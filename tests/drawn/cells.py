@@ -6,7 +6,7 @@ A cell has a site and names of its own, so that nothing of it is another's. Keep
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +18,10 @@ import yaml
 
 from tests.books import Book, files_source, record
 from tests.drawn.genes import GRIDS, ORDINARY, SEEN, drawn_genes
-from tests.drawn.sightings import Sighting
+from tests.drawn.sightings import Seen, Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import World
-from tests.planted import DAY, moment
+from tests.planted import DAY, Series, moment
 
 # What `verdicts` and `flags` read.
 MARTS = (
@@ -78,12 +78,13 @@ def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") ->
     sighting = Sighting()
     for gene, values in SEEN.items():
         values[genes[gene]](sighting, Random(f"{seed}/{number}/{gene} as seen"))
-    # A check may name the step of a short life that no sample shows; pools whose prompts happen to be as many; work
-    # that nothing names; and what a node's meter books in a hole of its board's samples.
-    if genes["topology"] in ("autoscaled", "scorers_and_chat", "beside_a_training_job") or (
-        sighting.dropped_ratio and sighting.node_meter
-    ):
+    # A check may name the step that no sample shows of a short life, or before a restart; pools whose prompts happen to
+    # be as many; work that nothing names; and what a node's meter books in a hole of its board's samples.
+    named = genes["topology"] in ("autoscaled", "scorers_and_chat", "beside_a_training_job")
+    if named or sighting.restarts_at or (sighting.dropped_ratio and sighting.node_meter):
         sighting.is_faulty = True
+    if sighting.host_watts(world):
+        sighting.hidden -= {"joules", "USD of capacity"}
     return Cell(seed, number, genes, world, sighting)
 
 
@@ -117,16 +118,27 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS
     return Book.of(folder / "fleet.yaml", folder / "data", marts=marts)
 
 
+def planted(cell: Cell) -> Iterator[Series]:
+    """What was seen of the cell, to be planted among other fleets."""
+    for metric, labels, at, values in _seen(cell):
+        yield metric, labels, list(zip(at.tolist(), values.tolist(), strict=True))
+
+
+def _seen(cell: Cell) -> Iterator[Seen]:
+    """All series with their samples' Unix seconds."""
+    for metric, labels, at, values in cell.sighting.series(cell.world):
+        is_start = metric == "process_start_time_seconds"
+        shown = (moment(0) + values) * cell.sighting.start_unit if is_start else values
+        if len(at):
+            yield metric, labels, moment(0) + at, shown
+
+
 def _table(cell: Cell) -> pa.Table:
     """Metric, labels (JSON), observed_at, value of all series."""
-    series = [one for one in cell.sighting.series(cell.world) if len(one[2])]
+    series = list(_seen(cell))
     counts = [len(at) for _, _, at, _ in series]
     which = pa.array(np.repeat(np.arange(len(series)), counts), pa.int32())
-    observed = np.concatenate([np.round((moment(0) + at) * 1e6) for _, _, at, _ in series]).astype("int64")
-    values = [
-        (moment(0) + value) * cell.sighting.start_unit if metric == "process_start_time_seconds" else value
-        for metric, _, _, value in series
-    ]
+    observed = np.concatenate([np.round(at * 1e6) for _, _, at, _ in series]).astype("int64")
     texts = ([metric for metric, *_ in series], [json.dumps(labels) for _, labels, *_ in series])
     metrics, labels = (pa.DictionaryArray.from_arrays(which, pa.array(text)).cast(pa.string()) for text in texts)
     return pa.table(
@@ -134,6 +146,6 @@ def _table(cell: Cell) -> pa.Table:
             "metric": metrics,
             "labels": labels,
             "observed_at": pa.array(observed).view(pa.timestamp("us", "UTC")),
-            "value": np.concatenate(values).astype(float),
+            "value": np.concatenate([values for *_, values in series]).astype(float),
         }
     )

@@ -50,13 +50,23 @@ class Sighting:
     is_faulty: bool = False  # a check may name it although each figure is right
     hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
 
+    def host_watts(self, world: World) -> dict[str, float]:
+        """A board that reports no power, alone on a node whose meter does, is read with its host. Of one in slices
+        nothing says whose the watts are."""
+        last = list(world.boards.values())[-1]
+        is_alone = [board.node for board in world.boards.values()].count(last.node) == 1
+        is_whole = all(one.slice_id is None for one in world.holdings if one.board == last.uuid)
+        is_behind = self.is_only_utilised and self.node_meter == "placed" and is_alone and is_whole
+        return {last.uuid: HOST_WATTS} if is_behind else {}
+
     def known_until(self, world: World) -> dict[str, float]:
         """Engine -> until when its tokens and the power of all its boards are seen."""
         last = list(world.boards)[-1]
+        is_dark = self.is_only_utilised and not self.host_watts(world)
         ends = {}
         for key in world.engines:
             held = [one.start for one in world.holdings if one.board == last and one.engine == key]
-            hidden = (self.dark_from, min(held) if self.is_only_utilised else None) if held else ()
+            hidden = (self.dark_from, min(held) if is_dark else None) if held else ()
             silent = None if self.engine_ends_at is None else self._silent_from(world.engines[key])
             ends[key] = min(end for end in (silent, *hidden, float(SPAN_SECONDS)) if end is not None)
         # What one pool hands to another is known of both or of none.

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from tests.books import Book
 from tests.drawn.cells import Cell
-from tests.drawn.flags import flags
-from tests.drawn.worlds import SPAN_SECONDS
+from tests.drawn.flags import LOWER_BOUND, flags
+from tests.drawn.worlds import SPAN_SECONDS, World
 
 # Of a gauge: it is read up to half a step beside each edge of its work.
 TOLERANCE_RATIO = {"counter": 0.015, "gauge": 0.03}
 # A ratio leaves out up to so many intervals at the ends of a holding.
 UNMATCHED_INTERVALS = 2
+# The parked watts of a board in slices are read from an hour without work; else they are a reference's of its type.
+PARKED_SECONDS, REFERENCE_RATIO = 3600, 0.1
 MATCHED_RATIO = 0.9
 FIGURES = ("joules", "output tokens", "input tokens", "USD of capacity", "J per output token")
 
@@ -37,7 +39,7 @@ class Verdict:
         sighting = self.cell.sighting
         if set(self.wrong) - sighting.hidden or (self.wrong and not self.checks):
             return "wrong"
-        if self.checks and not (sighting.hidden or sighting.is_faulty):
+        if self.checks - {LOWER_BOUND} and not (sighting.hidden or sighting.is_faulty):
             return "false alarm"
         return "flagged" if self.wrong else "right"
 
@@ -82,13 +84,26 @@ def _wrong(
     """Figure, and what is wrong with it."""
     sighting, world = cell.sighting, cell.world
     tolerance = TOLERANCE_RATIO["counter" if "counter" in sighting.reads else "gauge"]
+    step_seconds = sighting.stated_seconds or sighting.step_seconds
     # At each end of a holding, at a fall and after a dropped scrape up to a step is seen of neither side.
     steps = 2 + (sighting.reset_at is not None) + 2 * (sighting.dropped_ratio > 0) + 2 * bool(sighting.stalls_at)
-    tolerance += steps * (sighting.stated_seconds or sighting.step_seconds) / SPAN_SECONDS
+    tolerance += steps * step_seconds / SPAN_SECONDS
+    # At each end of a process's life, too, its tokens are counted by nobody. Crashes are a fault.
+    unseen_seconds = (2 + (len(sighting.restarts_at) == 1)) * step_seconds * (1 + (sighting.dropped_ratio > 0))
+    floor_ratio = REFERENCE_RATIO * (_parked_seconds(world, grid_seconds) < PARKED_SECONDS)
     known_until = sighting.known_until(world)
-    known = world.truths(known_until)
-    for model, truth in world.truths().items():
-        lives = min(one.end - one.start for one in world.holdings if world.engines[one.engine].model == model)
+    host_watts = sighting.host_watts(world)
+    known = world.truths(known_until, host_watts)
+    for model, truth in world.truths(host_watts=host_watts).items():
+        held = [one for one in world.holdings if world.engines[one.engine].model == model]
+        lives = min(one.end - one.start for one in held)
+        known_lives = min(min(one.end, known_until[one.engine]) - one.start for one in held)
+        busy = [
+            sum(last - first for first, last, _ in engine.output.pieces)
+            for engine in world.engines.values()
+            if engine.model == model and engine.output.pieces
+        ]
+        unseen_ratio = unseen_seconds / min(busy, default=unseen_seconds)
         true = (
             truth.joules,
             truth.output_tokens,
@@ -99,16 +114,37 @@ def _wrong(
         *figures, matched_tokens = of_models.get(model, [None] * (len(FIGURES) + 1))
         for name, is_true, found in zip(FIGURES, true, figures, strict=True):
             allowed = tolerance * SPAN_SECONDS / lives
+            if name in ("output tokens", "input tokens"):
+                allowed = max(allowed, unseen_ratio)
+            if name == "joules":
+                allowed += floor_ratio
             if name == "J per output token":
-                allowed += UNMATCHED_INTERVALS * grid_seconds / lives
-                # A ratio over fewer tokens than could be known: its row shows it (matched_output_tokens).
-                if matched_tokens and matched_tokens < MATCHED_RATIO * known[model].output_tokens:
+                # How much of what could be known it is of, its row shows (matched_output_tokens).
+                left_out = 1 - (matched_tokens or 0) / (known[model].output_tokens or 1)
+                if found is not None and left_out > 1 - MATCHED_RATIO:
                     continue
+                # Too short for a whole interval.
+                if found is None and known_lives < (UNMATCHED_INTERVALS + 1) * grid_seconds:
+                    continue
+                allowed = (tolerance * SPAN_SECONDS + UNMATCHED_INTERVALS * grid_seconds) / max(known_lives, 1.0)
+                allowed = max(allowed, unseen_ratio) + max(left_out, 0.0) + floor_ratio
             if not _is_near(found, is_true, allowed):
                 yield name, f"{model} has {found} {name}, expected {is_true}"
-    joules, found = world.joules(), of_sites.get(f"{cell.name}-site")
+    joules, found = world.joules() + sum(host_watts.values()) * SPAN_SECONDS, of_sites.get(f"{cell.name}-site")
     if not _is_near(found, joules, tolerance):
         yield "joules", f"the site has {found} J, expected {joules} of its boards"
+
+
+def _parked_seconds(world: World, grid_seconds: int) -> float:
+    """The least, over the boards in slices, of the time in which nothing works, in whole intervals well between two
+    works; without end where no board is in slices."""
+    found = [float("inf")]
+    for board in {one.board for one in world.holdings if one.slice_id is not None}:
+        engines = [world.engines[one.engine] for one in world.holdings if one.board == board]
+        busy = [span for engine in engines for span in engine.busy()]
+        working = sum(last - first for first, last in busy)
+        found.append(SPAN_SECONDS - working - 2 * grid_seconds * (len(busy) + 1))
+    return min(found)
 
 
 def _is_near(found: float | None, true: float | None, allowed: float) -> bool:

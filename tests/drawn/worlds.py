@@ -154,8 +154,11 @@ class World:
         """What all boards draw while the world lasts."""
         return sum(self.watts(board).total() for board in self.boards.values())
 
-    def truths(self, known_until: Mapping[str, float] | None = None) -> dict[str, Truth]:
-        """Model -> what is true of it, over the time of each of its engines that begins `known_until`."""
+    def truths(
+        self, known_until: Mapping[str, float] | None = None, host_watts: Mapping[str, float] | None = None
+    ) -> dict[str, Truth]:
+        """Model -> what is true of it, over the time of each of its engines that begins `known_until`; `host_watts` are
+        those of boards (by uuid) that can only be metered with their host."""
         found: dict[str, Truth] = {}
         for key, engine in self.engines.items():
             if engine.hidden_work.pieces:
@@ -165,7 +168,8 @@ class World:
             joules, dollars = 0.0, 0.0
             for one in held:
                 board, end = self.boards[one.board], min(one.end, until)
-                loaded = Spans.of([(one.start, end, board.parked_watts * one.weight)])
+                watts = board.parked_watts + (host_watts or {}).get(one.board, 0.0)
+                loaded = Spans.of([(one.start, end, watts * one.weight)])
                 joules += loaded.total() + self._dynamic(board, one).within(0, until).total()
                 dollars += (end - one.start) / 3600 * USD_PER_GPU_HOUR[board.device_type] * one.weight
             before = found.get(engine.model, Truth(0.0, 0.0, 0.0, 0.0))

@@ -117,6 +117,15 @@ def merged() -> list[Series]:
         board_of("born-0"),
         *process("born", monitor("born-0", "10.0.0.8:8000"), 2, first=NOON, boot=moment(NOON), start=-2 * NOON),
         *process("born", annotated("born-0", "10.0.0.8:8000"), 2, first=NOON + 60, boot=moment(NOON), start=-2 * NOON),
+        # A process that started 20 s before its source was first read: 37 s later its counter shows 114 tokens.
+        board_of("young-0"),
+        *(
+            series
+            for scraped, later in ((monitor, 0), (annotated, LATER))
+            for series in process(
+                "young", scraped("young-0", "10.0.0.9:8000"), 2, later=later, first=37, boot=moment(-20), start=40
+            )
+        ),
         # Only the fleet file states it.
         board_of("stated-0"),
         *process("stated", monitor("stated-0", "10.0.0.7:8000"), 2, boot=None),
@@ -190,6 +199,16 @@ def test_what_one_copy_showed_before_the_other_was_scraped_counts_once(book: Boo
     assert found == (2 * NOON, 2 * NOON)
 
 
+def test_what_a_young_process_counted_before_its_first_scrape_counts_once(book: Book) -> None:
+    """Its last sample, a minute's grid from 37 s and 44 s on, shows 2 tokens for each of its seconds."""
+    last = DAY_SECONDS - 60 + 44
+    found = book.query(
+        "select metered_tokens::double, booked_tokens::double from marts.token_reconciliation_daily"
+        f" where engine = 'llm/young-0' and token_class = 'output' and date = '{DAY}'"
+    )
+    assert found == [(2 * (last + 20), 2 * (last + 20))]
+
+
 def test_joules_per_token_are_those_of_one_scrape(book: Book) -> None:
     # 250 W over 2 tokens a second.
     rows = book.query(
@@ -218,6 +237,7 @@ def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
         "llm/ends-0": "same_process",
         "llm/ranks-0": "same_process",
         "llm/born-0": "same_process",
+        "llm/young-0": "same_process",
         "llm/stated-0": "fleet_file",
     }
     copies = "select kept_labels, redundant_labels from marts.scrape_copies_daily where engine = 'llm/managed-0'"

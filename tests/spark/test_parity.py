@@ -3,6 +3,7 @@ invariant fails is held back there too, and a worker that dies mixes nothing."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,18 +17,26 @@ import pytest
 from pipelines.fleet.fleet_file import DEFAULT_FLEET
 from tests import messy
 from tests.books import Book, broken_project, command, validation_data
+from tests.drawn import cells
 from tests.drawn.odd_cells import drawn
 from tests.drawn.test_odd_cells import CELLS, FOUND, SEED
 from tests.ledger import (
+    test_boards_behind_wall_meters,
     test_book_goodput,
     test_book_load_test,
     test_claims,
     test_engines_identity,
     test_free_boards,
     test_handovers,
+    test_inferred_roles,
+    test_mig,
     test_models_of_intervals,
     test_money,
+    test_new_exporters,
+    test_roles_by_cluster,
     test_scrape_copies,
+    test_scrapers_and_groups,
+    test_token_shares,
 )
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
@@ -35,6 +44,7 @@ from tests.spark import cluster, parity
 from tests.spark.commits import built_while_a_worker_dies, committed, held_back
 from tests.spark.parity import building, compared, lake_of
 
+WORLDS = 60
 DATES = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
 BAD = PLANTED_DAY + timedelta(days=2)
 LAW = "every_metered_joule_is_booked_once"
@@ -126,6 +136,15 @@ def planted_book(folder: Path) -> Book:
         "money": of_namespace("money", test_money.series()),
         "free": of_namespace("free", free),
         "odd": [one for cell in (*FOUND, *drawn(SEED, CELLS)) for one in cell.series()],
+        # The clusters of 2026: what was once booked wrong, and worlds with all their genes.
+        "slices": of_namespace("slices", itertools.chain(*(shape() for shape in test_mig.CASES))),
+        "shares": of_namespace("shares", test_token_shares.planted_series()),
+        "walls": of_namespace("walls", test_boards_behind_wall_meters.planted()),
+        "groups": [*test_scrapers_and_groups.scrapers(), *test_scrapers_and_groups.groups()],
+        "roles": of_namespace("roles", test_roles_by_cluster.series()),
+        "pools": of_namespace("pools", test_inferred_roles.series()),
+        "exporters": of_namespace("exporters", test_new_exporters.of_cluster()),
+        "worlds": [one for number in range(WORLDS) for one in cells.planted(cells.drawn(SEED, number))],
     }
     money: dict[str, Any] = test_money.fleet(folder)
     others = [site for site in test_free_boards.sites() if site["name"] != "west"]

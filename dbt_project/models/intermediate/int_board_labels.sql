@@ -27,9 +27,9 @@ run_dates as (
 
 ),
 
-unmetered_boards as (
+silent_boards as (
 
-    select * from {{ ref('int_unmetered_boards') }}
+    select * from {{ ref('int_silent_boards') }}
 
 ),
 
@@ -222,8 +222,8 @@ candidates as (
     from placed_days
     inner join board_series_days
         on placed_days.reading_id = board_series_days.reading_id and placed_days.sampled_date = board_series_days.date
-    left join unmetered_boards
-        on placed_days.date = unmetered_boards.date and board_series_days.meter = unmetered_boards.meter
+    left join silent_boards
+        on placed_days.date = silent_boards.date and board_series_days.meter = silent_boards.meter
     left join scrape_jobs
         on placed_days.date = scrape_jobs.date
         and board_series_days.source = scrape_jobs.source
@@ -252,7 +252,7 @@ candidates as (
         )
     -- Of a board without a power meter, what it reports of itself carries the labels.
     where board_series_days.quantity in ('energy', 'power')
-        or (unmetered_boards.meter is not null and board_series_days.quantity in ('activity', 'memory_used'))
+        or (silent_boards.meter is not null and board_series_days.quantity in ('activity', 'memory_used'))
     window place_window as (partition by placed_days.date, placed_days.reading_id, placed_days.place)
 
 ),

@@ -252,7 +252,7 @@ by_labels as (
         on label_claims.namespace is not distinct from pod_owners.namespace and label_claims.pod = pod_owners.pod
     left join pod_groups
         on label_claims.date = pod_groups.date
-        and label_claims.meter = pod_groups.meter
+        and label_claims.labelled_board = pod_groups.meter
         and (label_claims.namespace is not distinct from pod_groups.namespace)
         and label_claims.pod = pod_groups.pod
     left join labelled_work

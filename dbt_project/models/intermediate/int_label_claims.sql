@@ -1,217 +1,139 @@
--- Which pods a board's own labels name, in slices of a date: one row per date, board, slice and pod. A claim holds until the next one is seen,
--- or bridges a silence (int_claim_elements, int_claim_bridges); in any other silence the claimant is unknown, and `held_by` names who was seen
--- last and next. `held_start_us` and `held_end_us`: the part of the slice in which the board is known to have been there.
-with elements as (
+-- Which pods the labels of a booked meter name, in slices of a date: one row per date, meter, slice and pod. A board has labels of its own
+-- (int_board_label_claims). The meter of a node whose boards report no power is held by the pod that the labels of all its boards name; where they
+-- name several, or one board is cut into instances, the labels say nothing of the node. `labelled_board`: whose labels they are.
+{%- set node_slice = ['date', 'node_meter', 'slice_start_us'] %}
+{%- set holder = ['is_silence', 'held_by', 'is_free', 'namespace', 'pod', 'container'] %}
+{%- set kept = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] + holder %}
+{%- set mig = ['mig_instance', 'mig_slices', 'mig_instance_slices', 'mig_memory_gb'] %}
 
-    select * from {{ ref('int_claim_elements') }}
+with board_claims as (
 
-),
-
-runs as (
-
-    select * from {{ ref('int_claim_runs') }}
-
-),
-
-bridges as (
-
-    select * from {{ ref('int_claim_bridges') }}
+    select * from {{ ref('int_board_label_claims') }}
 
 ),
 
-series as (
+silent_boards as (
 
-    select * from {{ ref('stg_series') }}
-
-),
-
-series_days as (
-
-    select * from {{ ref('stg_series_days') }}
+    select * from {{ ref('int_silent_boards') }}
 
 ),
 
--- A board has several readings. Only one gives the labels, but another may have samples for longer.
-board_ends as (
+node_meters as (
+
+    select * from {{ ref('int_meter_choices') }}
+    where purpose = 'booked' and meter_scope = 'node' and not coalesce(is_mixed, false) and not is_unplaced
+
+),
+
+boards_of_nodes as (
 
     select
-        series.meter,
-        min(series_days.first_us) as first_us,
-        max(series_days.last_us) as last_us
-    from series_days
-    inner join series on series_days.series_id = series.series_id
-    where series.meter_scope = 'board' and series.quantity in ('energy', 'power')
-    group by series.meter
+        node_meters.date,
+        node_meters.meter as node_meter,
+        silent_boards.meter
+    from node_meters
+    inner join silent_boards on node_meters.date = silent_boards.date and node_meters.node = silent_boards.node
 
 ),
 
-assessed as (
+claims_of_nodes as (
 
     select
-        elements.*,
-        greatest(elements.start_us, elements.day_start_us) as from_us,
-        least(elements.end_us, elements.day_end_us) as to_us,
-        greatest(
-            least(coalesce(bridges.until_us, elements.start_us), elements.end_us, elements.day_end_us), elements.start_us, elements.day_start_us
-        ) as until_us,
-        coalesce(board_ends.first_us, elements.end_us) as board_first_us,
-        coalesce(board_ends.last_us, elements.start_us) as board_last_us
+        boards_of_nodes.node_meter,
+        board_claims.*
+    from boards_of_nodes
+    inner join board_claims on boards_of_nodes.date = board_claims.date and boards_of_nodes.meter = board_claims.meter
+    where board_claims.mig_instance is null
+
+),
+
+edges as (
+
+    select date, node_meter, slice_start_us as edge_us from claims_of_nodes
+    union
+    select date, node_meter, slice_end_us as edge_us from claims_of_nodes
+
+),
+
+elements as (
+
+    select
+        date,
+        node_meter,
+        edge_us as slice_start_us,
+        lead(edge_us) over (partition by date, node_meter order by edge_us) as slice_end_us
+    from edges
+
+),
+
+of_elements as (
+
+    select
+        {{ columns_of('elements', node_slice) }},
+        elements.slice_end_us,
+        {{ columns_of('claims_of_nodes', holder) }},
+        least(greatest(claims_of_nodes.held_start_us, elements.slice_start_us), elements.slice_end_us) as held_start_us,
+        greatest(least(claims_of_nodes.held_end_us, elements.slice_end_us), elements.slice_start_us) as held_end_us,
+        claims_of_nodes.meter as labelled_board,
+        coalesce(claims_of_nodes.held_by, '') || '|' || coalesce(claims_of_nodes.namespace, '') || '/' || coalesce(claims_of_nodes.pod, '')
+        || '/' || coalesce(claims_of_nodes.container, '') as held_as
     from elements
-    left join board_ends on elements.meter = board_ends.meter
-    left join bridges
-        on {{ equal_keys('elements', 'bridges', ['date', 'meter', 'start_us']) }}
-        and elements.kind <> 'held'
+    inner join claims_of_nodes
+        on {{ equal_keys('elements', 'claims_of_nodes', ['date', 'node_meter']) }}
+        and claims_of_nodes.slice_start_us <= elements.slice_start_us
+        and claims_of_nodes.slice_end_us >= elements.slice_end_us
 
 ),
 
-pieces as (
+slices_of_nodes as (
 
     select
-        date,
-        meter,
-        from_us,
-        to_us,
-        case when kind = 'head' then least(greatest(board_first_us, from_us), to_us) else from_us end as held_start_us,
-        to_us as held_end_us,
-        claim_keys,
-        cast(null as {{ dbt.type_string() }}) as held_by
-    from assessed
-    where kind in ('held', 'head')
-    union all
-    select
-        date,
-        meter,
-        from_us,
-        until_us as to_us,
-        from_us as held_start_us,
-        until_us as held_end_us,
-        claim_keys,
-        cast(null as {{ dbt.type_string() }}) as held_by
-    from assessed
-    where kind = 'silence' and until_us > from_us
-    union all
-    select
-        date,
-        meter,
-        until_us as from_us,
-        to_us,
-        until_us as held_start_us,
-        to_us as held_end_us,
-        cast(null as {{ dbt.type_string() }}) as claim_keys,
-        case when held_by_before = held_by_after then held_by_before else held_by_before || ', ' || held_by_after end as held_by
-    from assessed
-    where kind = 'silence' and until_us < to_us
-    union all
-    -- Never seen again: the claim ends with the board's last sample or its engine's last report.
-    select
-        date,
-        meter,
-        from_us,
-        case when board_last_us > until_us + cap_us then until_us else to_us end as to_us,
-        from_us as held_start_us,
-        case when board_last_us > until_us + cap_us then until_us else least(greatest(until_us, board_last_us), to_us) end as held_end_us,
-        claim_keys,
-        cast(null as {{ dbt.type_string() }}) as held_by
-    from assessed
-    where kind = 'tail' and (until_us > from_us or board_last_us <= until_us + cap_us)
-    union all
-    -- Another reading of the board has samples for longer, but its labels name no pod.
-    select
-        date,
-        meter,
-        until_us as from_us,
-        to_us,
-        until_us as held_start_us,
-        least(board_last_us, to_us) as held_end_us,
-        cast(null as {{ dbt.type_string() }}) as claim_keys,
-        held_by_before as held_by
-    from assessed
-    where kind = 'tail' and board_last_us > until_us + cap_us and until_us < to_us
+        {{ (node_slice + holder) | join(', ') }},
+        slice_end_us,
+        min(held_start_us) over node_window as held_start_us,
+        max(held_end_us) over node_window as held_end_us,
+        labelled_board,
+        count(*) over node_window as boards,
+        min(held_as) over node_window = max(held_as) over node_window as is_one_holder,
+        row_number() over (partition by {{ node_slice | join(', ') }} order by labelled_board) as board_number
+    from of_elements
+    window node_window as (partition by {{ node_slice | join(', ') }})
 
 ),
 
-compared as (
+-- All boards of the node have the same holder at each moment of the date.
+nodes_of_one_holder as (
 
     select
-        *,
-        case
-            when lag(from_us) over board_window is null then 1
-            when (lag(claim_keys) over board_window is distinct from claim_keys) then 1
-            when (lag(held_by) over board_window is distinct from held_by) then 1
-            else 0
-        end as is_change
-    from pieces
-    window board_window as (partition by date, meter order by from_us)
-
-),
-
-numbered as (
-
-    select
-        *,
-        sum(is_change) over (partition by date, meter order by from_us rows unbounded preceding) as slice_number
-    from compared
-
-),
-
-slices as (
-
-    select
-        date,
-        meter,
-        claim_keys,
-        held_by,
-        min(from_us) as slice_start_us,
-        max(to_us) as slice_end_us,
-        min(held_start_us) as held_start_us,
-        max(held_end_us) as held_end_us
-    from numbered
-    group by date, meter, slice_number, claim_keys, held_by
-
-),
-
-members as (
-
-    select distinct
-        date,
-        meter,
-        claim_key,
-        namespace,
-        pod,
-        container,
-        mig_instance,
-        mig_slices,
-        mig_instance_slices,
-        mig_memory_gb
-    from runs
+        slices_of_nodes.date,
+        slices_of_nodes.node_meter
+    from slices_of_nodes
+    inner join (select date, node_meter, count(*) as boards from boards_of_nodes group by date, node_meter) as counted
+        on {{ equal_keys('slices_of_nodes', 'counted', ['date', 'node_meter']) }}
+    group by slices_of_nodes.date, slices_of_nodes.node_meter
+    having min(case when slices_of_nodes.is_one_holder and slices_of_nodes.boards = counted.boards then 1 else 0 end) = 1
 
 ),
 
 final as (
 
     select
-        slices.date,
-        slices.meter,
-        slices.slice_start_us,
-        slices.slice_end_us,
-        slices.held_start_us,
-        slices.held_end_us,
-        slices.claim_keys is null as is_silence,
-        slices.held_by,
-        slices.claim_keys is not null
-        and max(coalesce(members.pod, members.container)) over (partition by slices.date, slices.meter, slices.slice_start_us) is null as is_free,
-        members.namespace,
-        members.pod,
-        members.container,
-        members.mig_instance,
-        members.mig_slices,
-        members.mig_instance_slices,
-        members.mig_memory_gb
-    from slices
-    left join members
-        on slices.date = members.date
-        and slices.meter = members.meter
-        and position(',' || members.claim_key || ',' in ',' || slices.claim_keys || ',') > 0
+        {{ (['date', 'meter'] + kept + mig) | join(', ') }},
+        meter as labelled_board
+    from board_claims
+    union all
+    select
+        slices_of_nodes.date,
+        slices_of_nodes.node_meter as meter,
+        {{ columns_of('slices_of_nodes', kept) }},
+        cast(null as {{ dbt.type_string() }}) as mig_instance,
+        cast(null as integer) as mig_slices,
+        cast(null as integer) as mig_instance_slices,
+        cast(null as integer) as mig_memory_gb,
+        slices_of_nodes.labelled_board
+    from slices_of_nodes
+    inner join nodes_of_one_holder on {{ equal_keys('slices_of_nodes', 'nodes_of_one_holder', ['date', 'node_meter']) }}
+    where slices_of_nodes.board_number = 1
 
 )
 

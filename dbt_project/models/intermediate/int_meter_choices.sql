@@ -38,6 +38,20 @@ unplaced_meters as (
 
 ),
 
+-- What a node's meter measures where none of its boards reports power.
+boards_of_nodes as (
+
+    select
+        date,
+        node,
+        count(*) as boards,
+        case when min(device_type) = max(device_type) and count(device_type) = count(*) then max(device_type) end as device_type
+    from {{ ref('int_silent_boards') }}
+    where node is not null
+    group by date, node
+
+),
+
 preferred as (
 
     select
@@ -269,13 +283,16 @@ final as (
         purposes.sampling_interval_seconds,
         purposes.needs_every_sample,
         meter_attributes.device_uuid,
-        meter_attributes.device_type,
+        coalesce(meter_attributes.device_type, boards_of_nodes.device_type) as device_type,
         -- Another reading of the meter may know what the booked one does not.
         case when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
         case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
         -- A node's meter that books while its boards are silent replaces none of its own: the boards are claimed themselves. So are those of an
         -- unplaced one.
-        case when unplaced_meters.meter is not null or (purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false)) then 0 else coalesce(device_types.gpus, 1) end as gpu_count,
+        case
+            when unplaced_meters.meter is not null or (purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false)) then 0
+            else greatest(coalesce(device_types.gpus, 1), coalesce(boards_of_nodes.boards, 1))
+        end as gpu_count,
         case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
         case when purposes.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)
@@ -297,6 +314,13 @@ final as (
         on purposes.date = doubted_limits.date and purposes.meter = doubted_limits.meter and purposes.meter_scope = 'board'
     left join measured_limits on purposes.date = measured_limits.date and purposes.meter = measured_limits.meter
     left join unplaced_meters on {{ equal_keys('purposes', 'unplaced_meters', ['date', 'meter_scope', 'meter']) }}
+    left join boards_of_nodes
+        on purposes.date = boards_of_nodes.date
+        and purposes.node = boards_of_nodes.node
+        and purposes.meter_scope = 'node'
+        and purposes.purpose = 'booked'
+        and not coalesce(purposes.is_mixed, false)
+        and unplaced_meters.meter is null
 
 )
 

@@ -1,19 +1,7 @@
 -- Boards that report activity or memory on a date on which no meter measures their power: neither their own nor that of their whole node.
-with series as (
+with silent_boards as (
 
-    select * from {{ ref('stg_series') }}
-
-),
-
-series_days as (
-
-    select * from {{ ref('stg_series_days') }}
-
-),
-
-reading_days as (
-
-    select * from {{ ref('int_reading_days') }}
+    select * from {{ ref('int_silent_boards') }}
 
 ),
 
@@ -29,16 +17,6 @@ device_types as (
 
 ),
 
-metered_boards as (
-
-    select distinct
-        date,
-        meter
-    from reading_days
-    where meter_scope = 'board'
-
-),
-
 metered_nodes as (
 
     select distinct
@@ -49,45 +27,23 @@ metered_nodes as (
 
 ),
 
-reported as (
-
-    select
-        series_days.date,
-        series.meter,
-        max(series.node) as node,
-        max(series.rack) as rack,
-        max(series.site) as site,
-        max(series.device_uuid) as device_uuid,
-        max(series.meter_device_type) as device_type,
-        min(series.source) as source
-    from series_days
-    inner join series on series_days.series_id = series.series_id
-    where series_days.is_in_run
-        and series.meter_scope = 'board'
-        and series.quantity in ('activity', 'memory_used')
-        and series.meter is not null
-    group by series_days.date, series.meter
-
-),
-
 final as (
 
     select
-        reported.date,
+        silent_boards.date,
         'board' as meter_scope,
-        reported.meter,
-        reported.node,
-        reported.rack,
-        reported.site,
-        reported.device_uuid,
-        reported.device_type,
-        reported.source,
+        silent_boards.meter,
+        silent_boards.node,
+        silent_boards.rack,
+        silent_boards.site,
+        silent_boards.device_uuid,
+        silent_boards.device_type,
+        silent_boards.source,
         coalesce(device_types.gpus, 1) as gpu_count
-    from reported
-    left join metered_boards on reported.date = metered_boards.date and reported.meter = metered_boards.meter
-    left join metered_nodes on reported.date = metered_nodes.date and reported.node = metered_nodes.node
-    left join device_types on reported.device_type = device_types.device_type
-    where metered_boards.meter is null and metered_nodes.node is null
+    from silent_boards
+    left join device_types on silent_boards.device_type = device_types.device_type
+    left join metered_nodes on silent_boards.date = metered_nodes.date and silent_boards.node = metered_nodes.node
+    where metered_nodes.node is null
 
 )
 
