@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -17,10 +17,10 @@ import pyarrow as pa
 import yaml
 
 from tests.books import Book, files_source, record
-from tests.drawn.genes import GRIDS, ORDINARY, SEEN, drawn_genes
+from tests.drawn.genes import ENERGY, GRIDS, ORDINARY, SEEN, drawn_genes
 from tests.drawn.sightings import Seen, Sighting
 from tests.drawn.topologies import TOPOLOGIES
-from tests.drawn.worlds import World
+from tests.drawn.worlds import SPAN_SECONDS, World
 from tests.planted import DAY, Series, moment
 
 # What `verdicts` and `flags` read.
@@ -36,7 +36,11 @@ MARTS = (
     "unmetered_devices",
     "unreadable_values",
     "held_back_dates",
+    "tenant_usage_daily",
 )
+
+
+COLUMNS = {"duration_seconds": "seconds", "status": "status", "tenant": "tenant"}
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,18 @@ def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") ->
     sighting = Sighting()
     for gene, values in SEEN.items():
         values[genes[gene]](sighting, Random(f"{seed}/{number}/{gene} as seen"))
-    # A check may name the step that no sample shows of a short life, or before a restart; pools whose prompts happen to
-    # be as many; work that nothing names; and what a node's meter books in a hole of its board's samples.
-    named = genes["topology"] in ("autoscaled", "scorers_and_chat", "beside_a_training_job")
-    if named or sighting.restarts_at or (sighting.dropped_ratio and sighting.node_meter):
+    # A check may name the step that no sample shows before a process ends; pools whose prompts are as many; work
+    # that nothing names; and what a node's meter books in a hole of its board's samples.
+    ends = any(engine.alive != (0.0, SPAN_SECONDS) for engine in world.engines.values())
+    if (
+        ends
+        or genes["topology"] in ("scorers_and_chat", "beside_a_training_job")
+        or sighting.restarts_at
+        or (sighting.dropped_ratio and sighting.node_meter)
+    ):
         sighting.is_faulty = True
     if sighting.host_watts(world):
-        sighting.hidden -= {"joules", "USD of capacity"}
+        sighting.hidden -= ENERGY - {"idle joules"}
     return Cell(seed, number, genes, world, sighting)
 
 
@@ -92,6 +101,8 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS
     """Write what was seen of all cells, and their fleet file; nothing is landed."""
     for cell in cells:
         record(_table(cell), folder / "recorded" / cell.name)
+    lines = [json.dumps(one) for cell in cells for one in _requests(cell)]
+    (folder / "requests.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     stated = {
         "fleet": "drawn",
         "grid_seconds": grid_seconds,
@@ -105,6 +116,9 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS
             )
             for cell in cells
         ],
+        "requests": [{"name": "edge", "kind": "access_log", "path": "requests.jsonl", "columns": COLUMNS}]
+        if lines
+        else [],
         "sites": [
             {"name": f"{cell.name}-site", "zone": "US-CAL-CISO", "pue": 1.0, "tariff": [{"usd_per_kwh": 0.0}]}
             for cell in cells
@@ -116,6 +130,19 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS
     }
     (folder / "fleet.yaml").write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
     return Book.of(folder / "fleet.yaml", folder / "data", marts=marts)
+
+
+def _requests(cell: Cell) -> Iterator[dict[str, object]]:
+    for number, (model, tenant, second, tokens) in enumerate(cell.sighting.requests(cell.world)):
+        yield {
+            "id": f"{cell.name}-{number}",
+            "created": datetime.fromtimestamp(moment(second), UTC).isoformat(),
+            "seconds": 60,
+            "status": 200,
+            "model": model,
+            "tenant": f"{cell.name}-{tenant}",
+            "usage": {"prompt_tokens": 3 * round(tokens), "completion_tokens": round(tokens)},
+        }
 
 
 def planted(cell: Cell) -> Iterator[Series]:

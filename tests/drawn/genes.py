@@ -15,6 +15,9 @@ from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import SPAN_SECONDS
 
+# What nobody can tell without a board's power, and without an engine's samples.
+ENERGY = {"joules", "joules of the site", "idle joules", "joules of tenants", "USD of capacity"}
+LIFE = {"idle joules", "output tokens", "input tokens"}
 CRASH_SECONDS = 400.0  # a process that crashes lives for so long
 
 
@@ -99,19 +102,34 @@ def _start_in_nanoseconds(sighting: Sighting, random: Random) -> None:
     sighting.start_unit = 1e9
 
 
+def _node_renamed(sighting: Sighting, random: Random) -> None:
+    """Its wall meter is renamed with it: under one of its names no board is there all date."""
+    sighting.renamed_at = _about_the_middle(random)
+    sighting.hidden |= {"joules of the site"} if sighting.node_meter == "placed" else set()
+
+
+def _odd_samples(sighting: Sighting, random: Random) -> None:
+    sighting.odd_samples = tuple((random.random(), value) for value in (float("nan"), -1.0, 1e30))
+    sighting.is_faulty = True
+
+
+def _requests_logged(sighting: Sighting, random: Random) -> None:
+    sighting.tenants = {"acme": 2 / 3, "zeta": 1 / 3}
+
+
 def _dark(sighting: Sighting, random: Random) -> None:
     sighting.dark_from = _about_the_middle(random)
-    sighting.hidden |= {"joules", "USD of capacity"}
+    sighting.hidden |= ENERGY
 
 
 def _only_utilised(sighting: Sighting, random: Random) -> None:
     sighting.is_only_utilised = True
-    sighting.hidden |= {"joules", "USD of capacity"}
+    sighting.hidden |= ENERGY
 
 
 def _engine_ends(sighting: Sighting, random: Random) -> None:
     sighting.engine_ends_at = _about_the_middle(random) + 30.0
-    sighting.hidden |= {"output tokens", "input tokens"}
+    sighting.hidden |= LIFE
 
 
 def _nothing(sighting: Sighting, random: Random) -> None:
@@ -131,8 +149,11 @@ SEEN: Mapping[str, Gene] = {
     "clusters": {"one": _nothing, "two behind one server": _two_clusters},
     "engines scraped": {"once": _nothing, "twice": _twice},
     "node meter": {"none": _nothing, "placed": _node_meter("placed"), "unplaced": _node_meter("unplaced")},
+    "requests": {"unknown": _nothing, "logged": _requests_logged},
     "event": {
         "none": _nothing,
+        "node renamed": _node_renamed,
+        "odd samples": _odd_samples,
         "counter reset": _reset,
         "engine restart": _restart,
         "engine crashes": _crashes,
@@ -157,7 +178,7 @@ def grid_of(seed: int) -> int:
     return Random(f"{seed}/grid").choice(GRIDS)
 
 
-MIG = ("one_slice_of_seven", "two_slices", "repartitioned")
+NVIDIA_ALONE = ("one_slice_of_seven", "two_slices", "repartitioned", "sharing_a_board")
 
 
 def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
@@ -168,6 +189,6 @@ def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
         random = Random(f"{seed}/{number}/{name}")
         ordinary = () if name == "topology" else (values[0],) * (len(values) - 2)
         found[name] = random.choice((*values, *ordinary))
-    if found["topology"] in MIG:  # NVIDIA's alone
+    if found["topology"] in NVIDIA_ALONE:
         found["exporter"] = "dcgm"
     return found | stated

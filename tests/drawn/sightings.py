@@ -6,7 +6,7 @@ book may flag it in place of the truth. Keep out what is true (`worlds`) and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -47,6 +47,9 @@ class Sighting:
     is_only_utilised: bool = False  # the last board is seen by its utilisation alone
     engine_ends_at: float | None = None  # the engines' samples end, the boards' go on
     start_unit: float = 1.0  # of the process start, in a second
+    renamed_at: float | None = None  # the nodes have other names from then on
+    odd_samples: tuple[tuple[float, float], ...] = ()  # where in each counter and gauge (0 to 1), and its value there
+    tenants: Mapping[str, float] = field(default_factory=dict)  # of a request log, and their parts of the tokens
     is_faulty: bool = False  # a check may name it although each figure is right
     hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
 
@@ -76,10 +79,31 @@ class Sighting:
 
     def series(self, world: World) -> Iterator[Seen]:
         """All that is reported of a world."""
+        for metric, labels, at, values in self._series(world):
+            is_read = metric != "process_start_time_seconds"
+            yield metric, labels, at, self._with_oddities(values) if is_read else values
+
+    def requests(self, world: World) -> Iterator[tuple[str, str, float, float]]:
+        """Model, tenant, second after midnight and output tokens of a minute's requests."""
+        for engine in world.engines.values():
+            for first, last, rate in engine.output.pieces:
+                for minute in np.arange(first, last, 60.0):
+                    for tenant, part in self.tenants.items():
+                        yield engine.model, tenant, float(minute), rate * 60.0 * part
+
+    def _with_oddities(self, values: Array) -> Array:
+        """The values with the odd ones among them; never the first or the last."""
+        shown = values.astype(float)
+        for place, odd in self.odd_samples if len(values) > 30 else ():
+            shown[1 + int(place * (len(values) - 2))] = odd
+        return shown
+
+    def _series(self, world: World) -> Iterator[Seen]:
         last = list(world.boards)[-1]
         for board in world.boards.values():
             for held in self._holdings(world, board):
-                yield from self._board(world, board, held, is_last=board.uuid == last)
+                for metric, labels, at, values in self._board(world, board, held, is_last=board.uuid == last):
+                    yield from self._by_names(self.exporter.node, metric, labels, at, values)
         for key, engine in world.engines.items():
             for job in () if engine.hidden_work.pieces else self.jobs:
                 yield from self._engine(world, key, engine, job)
@@ -119,8 +143,15 @@ class Sighting:
         if "gauge" in reads:
             yield self.exporter.watts, labels, at, watts.rate(at)
         yield self.exporter.activity, labels, at, self.exporter.units_at_work * (busy.rate(at) > 0)
+        if holder and self._shares(world, holder) and holder.pod == min(one.pod for one in world.holdings):
+            own = self._board_labels(world, board, None, is_last=is_last)
+            yield self.exporter.activity, own, at, self.exporter.units_at_work * (watts.rate(at) > board.parked_watts)
         if holder and holder.slice_id is not None:
             yield ACTIVE, labels, at, 0.9 * (busy.rate(at) > 0)
+
+    def _shares(self, world: World, held: Holding) -> bool:
+        """Whether others take turns with it on the board."""
+        return held.slice_id is None and held.weight < 1
 
     def _board_labels(self, world: World, board: Board, held: Holding | None, *, is_last: bool) -> dict[str, str]:
         labels = {**self.exporter.labels(board), "job": "gpus"}
@@ -143,7 +174,17 @@ class Sighting:
             at = self._moments(0.0, SPAN_SECONDS, f"bmc {node}")
             boards = (world.watts(board).rate(at) for board in world.boards.values() if board.node == node)
             named = {"node": node} if self.node_meter == "placed" else {"instance": f"bmc-{world.name}-{number}:9290"}
-            yield NODE_WATTS, {"job": f"ipmi-{world.name}", **named}, at, sum(boards, np.full(len(at), HOST_WATTS))
+            labels, watts = {"job": f"ipmi-{world.name}", **named}, sum(boards, np.full(len(at), HOST_WATTS))
+            yield from self._by_names("node", NODE_WATTS, labels, at, watts)
+
+    def _by_names(self, node: str, metric: str, labels: dict[str, str], at: Array, values: Array) -> Iterator[Seen]:
+        """A series, or two where its node is renamed: `node` is the label that names it."""
+        if self.renamed_at is None or node not in labels:
+            yield metric, labels, at, values
+            return
+        is_later = at >= self.renamed_at
+        yield metric, labels, at[~is_later], values[~is_later]
+        yield metric, labels | {node: f"{labels[node]}-renamed"}, at[is_later], values[is_later]
 
     # --- engines ------------------------------------------------------------------------------------------------------
 
@@ -175,9 +216,12 @@ class Sighting:
         yield "process_start_time_seconds", labels, at, began
 
     def _cluster(self, world: World, key: str) -> str:
-        """The first pod is in one cluster, the others in the other; all boards of an engine are in its own."""
-        pods = [engine.pod for engine in world.engines.values()]
-        return "k8s-0" if world.engines[key].pod == pods[0] else "k8s-1"
+        """The first pod, and whoever is on its boards, are in one cluster, the others in the other; all boards of an
+        engine are in its own."""
+        first = next(iter(world.engines.values())).pod
+        boards = {one.board for one in world.holdings if one.pod == first}
+        pods = {first, *(one.pod for one in world.holdings if one.board in boards)}
+        return "k8s-0" if world.engines[key].pod in pods else "k8s-1"
 
     def _silent_from(self, engine: Engine) -> float:
         """Each engine is seen for half an hour at least: else nothing shows that there was one."""

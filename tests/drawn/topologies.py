@@ -32,6 +32,13 @@ def replicas(world: World) -> None:
         world.hold(world.add_board(number), world.add_engine(str(number)))
 
 
+def sharing_a_board(world: World) -> None:
+    """Two engines of one model take turns on one board."""
+    board = world.add_board(0)
+    for number in range(2):
+        world.hold(board, world.add_engine(str(number)), weight=0.5, compute=0.5)
+
+
 def two_models_of_a_node(world: World) -> None:
     """Two engines of two models on two boards of a node, and a free board."""
     for number in range(2):
@@ -168,6 +175,7 @@ TOPOLOGIES = {
         single,
         tensor_parallel,
         replicas,
+        sharing_a_board,
         two_models_of_a_node,
         mixed_boards,
         leader_and_worker,

@@ -22,7 +22,10 @@ UNMATCHED_INTERVALS = 2
 # The parked watts of a board in slices are read from an hour without work; else they are a reference's of its type.
 PARKED_SECONDS, REFERENCE_RATIO = 3600, 0.1
 MATCHED_RATIO = 0.9
-FIGURES = ("joules", "output tokens", "input tokens", "USD of capacity", "J per output token")
+PART_TOLERANCE_RATIO = 0.01
+# What a board draws without work is an estimate: its own parked minutes, else those of its kind, else a reference.
+IDLE_TOLERANCE_RATIO = 0.15
+FIGURES = ("joules", "idle joules", "output tokens", "input tokens", "USD of capacity", "J per output token")
 
 
 @dataclass(frozen=True)
@@ -52,16 +55,26 @@ def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
     of_models = {
         model: figures
         for model, *figures in book.query(
-            "select model, sum(energy_joules)::double, sum(output_tokens)::double, sum(input_tokens)::double,"
+            "select model, sum(energy_joules)::double, sum(idle_joules)::double,"
+            " sum(output_tokens)::double, sum(input_tokens)::double,"
             " sum(capacity_cost_usd)::double, (sum(matched_joules) / nullif(sum(matched_output_tokens), 0))::double,"
             " sum(matched_output_tokens)::double from marts.model_daily group by model"
         )
     }
     of_sites = dict(book.query("select site, sum(energy_joules)::double from marts.fleet_daily group by site"))
+    of_tenants = {
+        tenant: figures
+        for tenant, *figures in book.query(
+            "select tenant, sum(output_tokens)::double, sum(energy_joules)::double from marts.tenant_usage_daily"
+            " group by tenant"
+        )
+    }
     checks = flags(book)
     return [
         Verdict(
-            cell, dict(_wrong(cell, of_models, of_sites, book.fleet.grid_seconds)), frozenset(checks.get(cell.name, ()))
+            cell,
+            dict([*_wrong(cell, of_models, of_sites, book.fleet.grid_seconds), *_wrong_parts(cell, of_tenants)]),
+            frozenset(checks.get(cell.name, ())),
         )
         for cell in cells
     ]
@@ -85,8 +98,10 @@ def _wrong(
     sighting, world = cell.sighting, cell.world
     tolerance = TOLERANCE_RATIO["counter" if "counter" in sighting.reads else "gauge"]
     step_seconds = sighting.stated_seconds or sighting.step_seconds
-    # At each end of a holding, at a fall and after a dropped scrape up to a step is seen of neither side.
+    # At each end of a holding, at a fall and after a dropped scrape up to a step is seen of neither side; an odd sample
+    # beside a dropped one makes a gap that a gauge does not fill (coverage_ratio).
     steps = 2 + (sighting.reset_at is not None) + 2 * (sighting.dropped_ratio > 0) + 2 * bool(sighting.stalls_at)
+    steps += 4 * len(sighting.odd_samples) * (sighting.dropped_ratio > 0)
     tolerance += steps * step_seconds / SPAN_SECONDS
     # At each end of a process's life, too, its tokens are counted by nobody. Crashes are a fault.
     unseen_seconds = (2 + (len(sighting.restarts_at) == 1)) * step_seconds * (1 + (sighting.dropped_ratio > 0))
@@ -106,6 +121,7 @@ def _wrong(
         unseen_ratio = unseen_seconds / min(busy, default=unseen_seconds)
         true = (
             truth.joules,
+            truth.idle_joules,
             truth.output_tokens,
             truth.prompt_tokens,
             truth.gpu_hours_usd,
@@ -118,6 +134,8 @@ def _wrong(
                 allowed = max(allowed, unseen_ratio)
             if name == "joules":
                 allowed += floor_ratio
+            if name == "idle joules":
+                allowed += IDLE_TOLERANCE_RATIO
             if name == "J per output token":
                 # How much of what could be known it is of, its row shows (matched_output_tokens).
                 left_out = 1 - (matched_tokens or 0) / (known[model].output_tokens or 1)
@@ -132,7 +150,20 @@ def _wrong(
                 yield name, f"{model} has {found} {name}, expected {is_true}"
     joules, found = world.joules() + sum(host_watts.values()) * SPAN_SECONDS, of_sites.get(f"{cell.name}-site")
     if not _is_near(found, joules, tolerance):
-        yield "joules", f"the site has {found} J, expected {joules} of its boards"
+        yield "joules of the site", f"the site has {found} J, expected {joules} of its boards"
+
+
+def _wrong_parts(cell: Cell, of_tenants: Mapping[str, list]) -> Iterator[tuple[str, str]]:
+    """Figure, and which tenant has another part of the tokens and joules of all of them than its requests are."""
+    of_cell = {tenant: of_tenants.get(f"{cell.name}-{tenant}", [0.0, 0.0]) for tenant in cell.sighting.tenants}
+    for place, figure in enumerate(("tokens of tenants", "joules of tenants")):
+        total = sum(figures[place] or 0.0 for figures in of_cell.values())
+        for tenant, part in cell.sighting.tenants.items():
+            found = of_cell[tenant][place]
+            if total and not _is_near(found, part * total, PART_TOLERANCE_RATIO):
+                yield figure, f"{tenant} has {found} of {total} {figure}, expected {part:.3f} of them"
+            if not total and any(engine.output.pieces for engine in cell.world.engines.values()):
+                yield figure, f"there are no {figure}"
 
 
 def _parked_seconds(world: World, grid_seconds: int) -> float:

@@ -87,9 +87,10 @@ class Holding:
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a model in its cell."""
+    """What is true of a model in its cell; `idle_joules` are what its boards would have drawn without work."""
 
     joules: float
+    idle_joules: float
     output_tokens: float
     prompt_tokens: float
     gpu_hours_usd: float
@@ -165,17 +166,19 @@ class World:
                 continue
             until = known_until[key] if known_until else SPAN_SECONDS
             held = [one for one in self.holdings if one.engine == key and one.start < until]
-            joules, dollars = 0.0, 0.0
+            joules, idle_joules, dollars = 0.0, 0.0, 0.0
             for one in held:
                 board, end = self.boards[one.board], min(one.end, until)
                 watts = board.parked_watts + (host_watts or {}).get(one.board, 0.0)
                 loaded = Spans.of([(one.start, end, watts * one.weight)])
+                idle_joules += loaded.total()
                 joules += loaded.total() + self._dynamic(board, one).within(0, until).total()
                 dollars += (end - one.start) / 3600 * USD_PER_GPU_HOUR[board.device_type] * one.weight
-            before = found.get(engine.model, Truth(0.0, 0.0, 0.0, 0.0))
+            before = found.get(engine.model, Truth(0.0, 0.0, 0.0, 0.0, 0.0))
             tokens = [spans.within(0, until).total() for spans in (engine.output, engine.prompt, engine.handed)]
             found[engine.model] = Truth(
                 before.joules + joules,
+                before.idle_joules + idle_joules,
                 before.output_tokens + tokens[0],
                 before.prompt_tokens + tokens[1] - tokens[2],
                 before.gpu_hours_usd + dollars,

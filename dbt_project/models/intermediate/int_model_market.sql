@@ -23,7 +23,7 @@ running as (
         scope2.scope2_market_gco2e as site_gco2e,
         sum(drivers.facility_energy_kwh) over (
             partition by drivers.site, drivers.hour_start_at, drivers.local_date
-            order by {% for key in model_keys() if key != 'site' %}drivers.{{ key }}, {% endfor %}drivers.is_held
+            order by {% for key in model_keys() if key != 'site' %}drivers.{{ key }} nulls last, {% endfor %}drivers.is_held
             rows unbounded preceding
         ) as kwh_to
     from drivers

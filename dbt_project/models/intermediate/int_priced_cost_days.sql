@@ -115,7 +115,7 @@ owned as (
         site_window as (partition by site, hour_start_at, local_date),
         running_window as (
             partition by site, hour_start_at, local_date
-            order by deployment, namespace, team, model, device_type, meter_scope, role
+            order by deployment, namespace nulls last, team nulls last, model, device_type, meter_scope, role
             rows unbounded preceding
         )
 

@@ -58,7 +58,7 @@ site_hours as (
         site_window as (partition by hour_start_at, billing_month, site),
         running_window as (
             partition by hour_start_at, billing_month, site
-            order by deployment, namespace, team, model, device_type, meter_scope, role
+            order by deployment, namespace nulls last, team nulls last, model, device_type, meter_scope, role
             rows unbounded preceding
         )
 
