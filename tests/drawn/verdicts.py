@@ -105,8 +105,9 @@ def _wrong(
     tolerance += steps * step_seconds / SPAN_SECONDS
     # At each end of a process's life, too, its tokens are counted by nobody. Crashes are a fault.
     unseen_seconds = (2 + (len(sighting.restarts_at) == 1)) * step_seconds * (1 + (sighting.dropped_ratio > 0))
-    floor_ratio = REFERENCE_RATIO * (_parked_seconds(world, grid_seconds) < PARKED_SECONDS)
     known_until = sighting.known_until(world)
+    parked_seconds = _parked_seconds(world, min(known_until.values()), grid_seconds)
+    floor_ratio = REFERENCE_RATIO * (parked_seconds < PARKED_SECONDS)
     host_watts = sighting.host_watts(world)
     known = world.truths(known_until, host_watts)
     for model, truth in world.truths(host_watts=host_watts).items():
@@ -166,15 +167,15 @@ def _wrong_parts(cell: Cell, of_tenants: Mapping[str, list]) -> Iterator[tuple[s
                 yield figure, f"there are no {figure}"
 
 
-def _parked_seconds(world: World, grid_seconds: int) -> float:
-    """The least, over the boards in slices, of the time in which nothing works, in whole intervals well between two
-    works; without end where no board is in slices."""
+def _parked_seconds(world: World, until: float, grid_seconds: int) -> float:
+    """The least, over the boards in slices, of the time in which nothing works before `until`, in whole intervals well
+    between two works; without end where no board is in slices."""
     found = [float("inf")]
     for board in {one.board for one in world.holdings if one.slice_id is not None}:
         engines = [world.engines[one.engine] for one in world.holdings if one.board == board]
-        busy = [span for engine in engines for span in engine.busy()]
+        busy = [(first, min(last, until)) for engine in engines for first, last in engine.busy() if first < until]
         working = sum(last - first for first, last in busy)
-        found.append(SPAN_SECONDS - working - 2 * grid_seconds * (len(busy) + 1))
+        found.append(until - working - 2 * grid_seconds * (len(busy) + 1))
     return min(found)
 
 

@@ -272,6 +272,20 @@ def test_samples_of_other_years_stay_out_of_the_day(samples: pa.Table, clean: Bo
     assert book.hashes() == clean.hashes()
 
 
+def test_samples_of_no_possible_year_are_listed_and_change_nothing(
+    samples: pa.Table, clean: Book, tmp_path: Path
+) -> None:
+    counter = series_of(samples, JOULES, BOARD["a100-03", 3])
+    years = [at("10-20 12:00").replace(year=year) for year in (1970, 1999, 2106)]
+    strayed = lines(JOULES, counter["labels"][0].as_py(), years, [1e3, 1e6, 5e12])
+    book = booked_with(tmp_path / "book", pa.concat_tables([samples, strayed]))
+    listed = "select expected, outcome, samples from marts.unreadable_values"
+    assert book.query(listed) == [("a number from 0 to 9.2e18, at a time from 2000 to 2099", "refused", 3)]
+    counted = ("reconciliation_daily", "series_daily", "unreadable_values")
+    found, expected = book.hashes(), clean.hashes()
+    assert {name for name in found if found[name] != expected[name]} == set(counted)
+
+
 # --- a wrong fleet file -----------------------------------------------------------------------------------------------
 
 

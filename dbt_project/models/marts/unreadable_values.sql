@@ -213,7 +213,7 @@ chunk_rows as (
         series_id,
         cast(null as {{ dbt.type_string() }}) as label,
         cast(null as {{ dbt.type_string() }}) as value,
-        'a number from 0 to 9.2e18' as expected,
+        'a number from 0 to 9.2e18, at a time from 2000 to 2099' as expected,
         'refused' as outcome,
         sum(rejects) as samples,
         cast(null as {{ timestamp_type() }}) as first_seen_at,
