@@ -54,11 +54,11 @@ class Sighting:
     hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
 
     def host_watts(self, world: World) -> dict[str, float]:
-        """A board that reports no power, alone on a node whose meter does, is read with its host. Of one in slices
-        nothing says whose the watts are."""
+        """A board that reports no power, alone on a node whose meter does, is read with its host. Of one that
+        several hold nothing says whose the watts are."""
         last = list(world.boards.values())[-1]
         is_alone = [board.node for board in world.boards.values()].count(last.node) == 1
-        is_whole = all(one.slice_id is None for one in world.holdings if one.board == last.uuid)
+        is_whole = all(one.weight == 1 for one in world.holdings if one.board == last.uuid)
         is_behind = self.is_only_utilised and self.node_meter == "placed" and is_alone and is_whole
         return {last.uuid: HOST_WATTS} if is_behind else {}
 
