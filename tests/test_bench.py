@@ -10,9 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy
-from dagster._core.storage.event_log.sqlite import sqlite_event_log
-from dagster._core.storage.runs.sqlite import sqlite_run_storage
-from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 
 from bench import agent, children, fleet_day, floor
 from bench.product import Fleet, write_empty
@@ -142,7 +139,7 @@ def test_a_run_holds_dagsters_files_open_so_that_they_are_not_written_back_each_
         connection.execute("create table events (event text)")
     connection.close()
     engine = sqlalchemy.create_engine(f"sqlite:///{path}", poolclass=sqlalchemy.pool.NullPool)
-    with history_kept_open():
+    with history_kept_open(tmp_path):
         for _ in range(3):
             with engine.begin() as opened:
                 opened.execute(sqlalchemy.text("insert into events values ('one')"))
@@ -153,13 +150,19 @@ def test_a_run_holds_dagsters_files_open_so_that_they_are_not_written_back_each_
     connection.close()
 
 
-def test_a_run_has_one_engine_for_each_of_dagsters_files(tmp_path):
-    storages = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage)
-    options = {"poolclass": sqlalchemy.pool.NullPool}
-    with history_kept_open():
-        one, two = (
-            {id(storage.create_engine(f"sqlite:///{tmp_path}/{name}.db", **options)) for storage in storages}
-            for name in ("one", "two")
-        )
-        assert (len(one), len(one | two)) == (1, 2)
-    assert {storage.create_engine for storage in storages} == {sqlalchemy.create_engine}
+def test_a_run_leaves_other_databases_of_the_process_alone(tmp_path):
+    history, other = tmp_path / "history", tmp_path / "other"
+    for folder in (history, other):
+        folder.mkdir()
+        with sqlite3.connect(folder / "a.db") as connection:
+            connection.execute("pragma journal_mode = wal")
+        connection.close()
+
+    with history_kept_open(history):
+        for folder in (history, other):
+            engine = sqlalchemy.create_engine(f"sqlite:///{folder}/a.db", poolclass=sqlalchemy.pool.NullPool)
+            with engine.begin() as opened:
+                opened.execute(sqlalchemy.text("create table events (event text)"))
+                synchronous = opened.execute(sqlalchemy.text("pragma synchronous")).scalar()
+                assert synchronous == {history: 1, other: 2}[folder]
+        assert (history / "a.db-wal").exists() and not (other / "a.db-wal").exists()

@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pipelines.booking.dbt_shortcuts import take_shortcuts
 from pipelines.fleet.fleet_file import PROJECT
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ def run_dbt(
             node.extra_ctes_injected, node.extra_ctes = False, []
     # What fails is in dbt's results; DBT_LOG_LEVEL_FILE=debug brings dbt.log back.
     level = "debug" if on_event else os.environ.get("DBT_LOG_LEVEL_FILE", "none")
-    take_shortcuts()
     arguments = ["--no-write-json", "--log-level", "none", "--log-level-file", level, *words]
     arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
     try:

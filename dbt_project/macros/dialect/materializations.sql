@@ -32,17 +32,22 @@
    too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
    is a function of all that is booked.
 
-   The contract is proven where the table is created: in every new warehouse, and once in each process of tests (tests/books.py). A table that
-   exists has the columns of today's contract, or the run does not begin (pipelines/booking/upgrades.py). #}
+   The contract is proven where the table is created: in every new warehouse, and once in each process of tests (tests/books.py). To a table
+   that exists `on_schema_change` applies; a run of Wattledger has given it today's columns before (pipelines/booking/upgrades.py). #}
 {% materialization incremental, adapter='duckdb' %}
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type='table') -%}
     {%- set columns = get_quoted_csv(model.columns) -%}
     {%- if not existing or should_full_refresh() -%}
         {%- do get_assert_columns_equivalent(compiled_code) -%}
+    {%- else -%}
+        {%- set new_columns = columns_that_lack(target) -%}
     {%- endif -%}
     {{ run_hooks(pre_hooks) }}
     {%- call statement('main') %}
+        {%- for column in new_columns or [] %}
+        alter table {{ target }} add column {{ adapter.quote(column.name) }} {{ column.data_type }};
+        {%- endfor %}
         {%- if not existing or should_full_refresh() %}
         create or replace table {{ target }} {{ get_table_columns_and_constraints() }};
         {{ comments_on(target) }}
@@ -58,6 +63,21 @@
     {%- do adapter.commit() -%}
     {{ return({'relations': [target]}) }}
 {% endmaterialization %}
+
+{# The model's columns that its table does not have, by the model's `on_schema_change`: to be added (`append_new_columns`), else an error that
+   names them. A column of the table that the model has no more stays, and new rows have no value in it. #}
+{% macro columns_that_lack(target) %}
+    {%- set query = "select name from pragma_table_info('" ~ target.schema ~ '.' ~ target.identifier ~ "')" -%}
+    {%- set held = run_query(query).columns[0].values() -%}
+    {%- set new = model.columns.values() | rejectattr('name', 'in', held) | list -%}
+    {%- if new and config.get('on_schema_change') != 'append_new_columns' -%}
+        {%- do exceptions.raise_compiler_error(
+            target.schema ~ '.' ~ target.identifier ~ ' has no column ' ~ new | map(attribute='name') | join(', ')
+            ~ ': build it anew with `dbt run --full-refresh --select ' ~ model.name ~ '`, or set on_schema_change to append_new_columns'
+        ) -%}
+    {%- endif -%}
+    {{ return(new) }}
+{% endmacro %}
 
 {% materialization seed, adapter='duckdb' %}
     {%- set target = this.incorporate(type='table') -%}
