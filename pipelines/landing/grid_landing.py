@@ -145,9 +145,10 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
                 rows = _file_rows(file, columns)
                 came, rejected = _validated(connection, file.zone, rows, [], rejects)
                 if came == 0:
-                    first = _first_row(table, columns) if rejected else "it is empty"
+                    first = _first_row(table, columns) if table.num_rows else None
                     reason = f"no value of zone {file.zone}"
-                    raise SourceError(path, None, "; ".join(filter(None, [reason, rejected, first])))
+                    why = [reason, rejected, first] if rejected else [reason, "it is empty"]
+                    raise SourceError(path, None, "; ".join(filter(None, why)))
                 rejects.check(path)
                 same = _replace(connection, name, FILE, file.zone)
             yield Landing(name, window, "unchanged" if same else "landed", came, held, path, detail=rejected)

@@ -107,6 +107,7 @@ def test_local_times_without_an_offset_show_as_the_hour_that_repeats_in_autumn(h
         ("<html>log in</html>\n", {"format": "electricity_maps"}, "not an export of Electricity Maps"),
         (EXPORT + "2026-10-01 00:00:00,F,F,FR,1,1,x,false\n", {"format": "electricity_maps"}, "1 of another zone"),
         ("at,direct\n", {}, "no value of zone ES; it is empty"),
+        ("at,direct\n1,2,3\n", {}, "no value of zone ES; rejected: 1 not readable ("),
         (
             "at,direct\n1.10.2026 00:00,100\n1.10.2026 01:00,100\n",
             {},
