@@ -62,6 +62,7 @@ def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> 
         "grid_seconds": fleet.grid_seconds,
         "max_spread_seconds": round(fleet.max_spread_days * 86400),
         "most_tokens_per_second": fleet.limits.tokens_per_second,
+        "has_todays_columns": True,  # upgrades.prepare has seen to it
     }
 
 

@@ -33,14 +33,14 @@
    is a function of all that is booked.
 
    The contract is proven where the table is created: in every new warehouse, and once in each process of tests (tests/books.py). To a table
-   that exists `on_schema_change` applies; a run of Wattledger has given it today's columns before (pipelines/booking/upgrades.py). #}
+   that exists `on_schema_change` applies, unless a run of Wattledger has given it today's columns (pipelines/booking/upgrades.py). #}
 {% materialization incremental, adapter='duckdb' %}
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type='table') -%}
     {%- set columns = get_quoted_csv(model.columns) -%}
     {%- if not existing or should_full_refresh() -%}
         {%- do get_assert_columns_equivalent(compiled_code) -%}
-    {%- else -%}
+    {%- elif not var('has_todays_columns') -%}
         {%- set new_columns = columns_that_lack(target) -%}
     {%- endif -%}
     {{ run_hooks(pre_hooks) }}
