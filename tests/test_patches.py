@@ -16,7 +16,7 @@ SOURCES = [path for folder in ("collectors", "pipelines", "bench") for path in s
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The names of a file that stand for modules, classes and functions of dependencies."""
+    """The names under which a file has modules, classes and functions of dependencies."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:

@@ -146,8 +146,7 @@ def _land_files(connection: duckdb.DuckDBPyConnection, file: GridFile, window: W
                 came, rejected = _validated(connection, file.zone, rows, [], rejects)
                 if came == 0:
                     first = _first_row(table, columns) if table.num_rows else None
-                    reason = f"no value of zone {file.zone}"
-                    why = [reason, rejected, first] if rejected else [reason, "it is empty"]
+                    why = [f"no value of zone {file.zone}", rejected or "it is empty", first if rejected else None]
                     raise SourceError(path, None, "; ".join(filter(None, why)))
                 rejects.check(path)
                 same = _replace(connection, name, FILE, file.zone)

@@ -13,7 +13,7 @@ import duckdb
 from pipelines.booking.alarms import ALARMS, ask
 from tests.books import Book
 
-# Not a check: a column says that the tokens of a row may be more.
+# Not a check but a column: the tokens of its row may be more.
 LOWER_BOUND = "token_reconciliation_daily.is_lower_bound"
 CELL = re.compile(r"\bc\d+\b")
 # About the whole booking, or about what all drawn cells are: four hours of a day, at a site without its own factors.

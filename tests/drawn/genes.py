@@ -15,7 +15,7 @@ from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import SPAN_SECONDS
 
-# What nobody can tell without a board's power, and without an engine's samples.
+# What cannot be known without a board's power, and without an engine's samples.
 ENERGY = {"joules", "joules of the site", "idle joules", "joules of tenants", "USD of capacity"}
 LIFE = {"idle joules", "output tokens", "input tokens"}
 CRASH_SECONDS = 400.0  # a process that crashes lives for so long

@@ -55,7 +55,7 @@ class Sighting:
 
     def host_watts(self, world: World) -> dict[str, float]:
         """A board that reports no power, alone on a node whose meter does, is read with its host. Of one that
-        several hold nothing says whose the watts are."""
+        several hold it is unknown whose the watts are."""
         last = list(world.boards.values())[-1]
         is_alone = [board.node for board in world.boards.values()].count(last.node) == 1
         is_whole = all(one.weight == 1 for one in world.holdings if one.board == last.uuid)

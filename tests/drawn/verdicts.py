@@ -103,7 +103,7 @@ def _wrong(
     steps = 2 + (sighting.reset_at is not None) + 2 * (sighting.dropped_ratio > 0) + 2 * bool(sighting.stalls_at)
     steps += 4 * len(sighting.odd_samples) * (sighting.dropped_ratio > 0)
     tolerance += steps * step_seconds / SPAN_SECONDS
-    # At each end of a process's life, too, its tokens are counted by nobody. Crashes are a fault.
+    # At each end of a process's life, too, its tokens are in no counter. Crashes are a fault.
     unseen_seconds = (2 + (len(sighting.restarts_at) == 1)) * step_seconds * (1 + (sighting.dropped_ratio > 0))
     known_until = sighting.known_until(world)
     parked_seconds = _parked_seconds(world, min(known_until.values()), grid_seconds)

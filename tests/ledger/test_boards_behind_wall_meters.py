@@ -86,7 +86,7 @@ def rows(book: Book, model: str) -> list[tuple]:
 
 def test_the_worker_behind_the_wall_is_its_engines(book: Book) -> None:
     """One board, and two behind the wall: a third and two thirds of the tokens, and of 72 USD of three A100. In all
-    (300 + 600) W / 10 tokens per second = 90 J per token; 30 where nothing said whose the wall's 600 W are."""
+    (300 + 600) W / 10 tokens per second = 90 J per token; 30 without the wall's 600 W."""
     assert rows(book, "behind") == [
         ("board", "a100-sxm4-80gb", TOKENS / 3, 300.0 * DAY_SECONDS, pytest.approx(24), 90.0),
         ("node", "a100-sxm4-80gb", TOKENS * 2 / 3, 600.0 * DAY_SECONDS, pytest.approx(48), 90.0),
@@ -95,7 +95,7 @@ def test_the_worker_behind_the_wall_is_its_engines(book: Book) -> None:
 
 @pytest.mark.parametrize(("model", "node"), [("left", "n-both"), ("half", "n-half")])
 def test_a_wall_that_two_engines_or_a_free_board_share_is_unknown(book: Book, model: str, node: str) -> None:
-    """Nothing says how many of its watts are whose: no joule is an engine's."""
+    """How many of its watts are whose is unknown: no joule is an engine's."""
     assert rows(book, model) == [("none", "none", TOKENS, None, None, None)]
     assert book.query("select distinct model, engine from marts.energy_ledger where node = ?", [node]) == [
         ("__unknown__", "__unknown__")

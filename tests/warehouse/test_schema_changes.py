@@ -1,4 +1,4 @@
-"""A table that lacks a column of its model: a developer who builds it with dbt is told, or gets the column."""
+"""A table that lacks a column of its model: a developer who builds it with dbt reads which, or gets it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.booking.dbt_run import run_dbt
 from pipelines.warehouse import database
-from tests.books import DBT_PROJECT, broken_project, empty_warehouse
+from tests.books import broken_project, empty_warehouse
 
 BUILD = ["run", "--select", "unplaced_meters"]
 
