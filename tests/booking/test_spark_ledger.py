@@ -157,7 +157,12 @@ def test_a_build_is_materializations_and_check_results(tmp_path: Path, monkeypat
     result = materialize(fleet)
     assert result.success
     period = {"start_date": "2026-10-05", "end_date": "2026-10-06"}
-    lengths = {"grid_seconds": 300, "max_spread_seconds": 259200, "most_tokens_per_second": 2_000_000}
+    lengths = {
+        "grid_seconds": 300,
+        "max_spread_seconds": 259200,
+        "most_tokens_per_second": 2_000_000,
+        "has_todays_columns": True,
+    }
     assert asked == [(fleet, *dates(4, 5), {**period, **lengths}, frozenset())]
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
     assert sorted(checks(result)) == sorted([(warns, False, "WARN"), *((name, True, "ERROR") for name, _ in others)])

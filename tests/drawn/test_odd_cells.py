@@ -22,7 +22,7 @@ FOUND = [
     Cell("found-5", Oddity("snmp_exporter", label="infeedIndex", text="true")),  # a second label of the same rank
     # Without its pod the engine claimed every board whose container had the same name.
     Cell("found-6", engine=Oddity("llamacpp", label="pod", text="")),
-    # A host with a name of ours: the balance wrote it in quotes, and the book did not.
+    # A host with a name of ours, which the book keeps: the balance wrote it in quotes.
     Cell("found-7", Oddity("ipmi_exporter", label="nodename", text="__unknown__")),
     Cell("found-8", Oddity("node_exporter", label="nodename", text="__unknown__")),
 ]

@@ -156,10 +156,10 @@ names as (
                 when attribute = 'device_uuid' then name
             end
         ) as device_uuid,
-        {% for attribute in ['device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'data_rank'] -%}
+        {% for attribute in ['node', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'data_rank'] -%}
         max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
         {% endfor -%}
-        {% for attribute in ['node', 'instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
+        {% for attribute in ['instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
         max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
         {% endfor -%}
         -- Ranks that report the same tokens: only the first of them is counted, pipeline before tensor. One without digits has no place.

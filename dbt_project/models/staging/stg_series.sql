@@ -206,7 +206,7 @@ located as (
         {{ name_of_source(attribute) }} as {{ attribute }},
         {% endfor -%}
         pod_group || coalesce('/' || pod_group_index, '') as pod_group,
-        split_part(coalesce({{ name_of_source('node') }}, case when coalesce(workload_pod, pod) is null then instance end), ':', 1) as named_node
+        split_part(coalesce(node, case when coalesce(workload_pod, pod) is null then instance end), ':', 1) as named_node
     from attributes
 
 ),
