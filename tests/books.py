@@ -149,6 +149,8 @@ def command(fleet: Path, data: Path, *options: object, **more: str) -> subproces
         return subprocess.run(
             words, env=surroundings, cwd=PROJECT, capture_output=True, text=True, timeout=900, check=False
         )
+    # dbt parses here: in a forked process it was once seen to wait for ever, for a thread that is not in a fork.
+    prepared_project()
     return commands.run(words[words.index("pipelines") + 1 :], surroundings, timeout=900)
 
 
