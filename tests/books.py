@@ -268,7 +268,7 @@ class Book:
         `names`, those of them."""
         data_tests, rules = (
             self._answered({path.stem for path in DBT_PROJECT.glob(pattern)})
-            for pattern in ("tests/*.sql", "models/invariants/*.sql")
+            for pattern in ("tests/*.sql", "models/balance/invariants/*.sql")
         )
         if unknown := set(names) - data_tests - rules:
             listed = ", ".join(sorted(unknown))
@@ -284,7 +284,7 @@ class Book:
         if not self.marts or "held_back_dates" in self.marts:
             with self.connection(read_only=True) as connection:
                 return invariants.broken(connection, "")
-        rules = self._answered({path.stem for path in DBT_PROJECT.glob("models/invariants/*.sql")})
+        rules = self._answered({path.stem for path in DBT_PROJECT.glob("models/balance/invariants/*.sql")})
         compiled = {one.node.name: one.node.compiled_code for one in self.dbt("compile", "--select", *sorted(rules))}
         found = {
             name: self.query(

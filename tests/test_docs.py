@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from pipelines.fleet.fleet_file import PROJECT
+from tests.models import mart_entries, marts
 
 DOCS = PROJECT / "docs"
 PAGES = sorted(
@@ -22,7 +23,7 @@ PAGES = sorted(
         *(PROJECT / folder / "README.md" for folder in ("bi", "fleets", "dbt_project/seeds")),
     ]
 )
-MARTS = sorted((PROJECT / "dbt_project" / "models" / "marts").rglob("*.sql"))
+MARTS = marts()
 # Pages of sources all have one form, which their list explains; bench.md is what a command printed.
 OPENED = [
     page for page in PAGES if page.is_relative_to(DOCS) and page.parent.name != "sources" and page.name != "bench.md"
@@ -118,7 +119,7 @@ def test_the_words_of_meter_scope_are_those_of_the_catalogue_of_words() -> None:
     page = (DOCS / "naming.md").read_text(encoding="utf-8")
     (sentence,) = re.findall(r"`meter_scope` is part of every grain\. Its words are (.*?)\.", page)
     words: set[str] = set()
-    for path in sorted((PROJECT / "dbt_project" / "models" / "marts").rglob("*.yml")):
+    for path in mart_entries():
         for model in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("models", ()):
             for column in model.get("columns", ()):
                 if column["name"] == "meter_scope":

@@ -54,7 +54,7 @@
 {% endmacro %}
 
 {# The rows that break one of several invariants. Those of one date, invariant and table are counted, and numbered in the order of their keys.
-   `invariants` has the name of a model in models/invariants -> what a person should do. #}
+   `invariants` has the name of a model in models/balance/invariants -> what a person should do. #}
 {% macro broken_rows(invariants) %}
     select
         *,

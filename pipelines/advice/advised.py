@@ -1,4 +1,4 @@
-"""What advice is computed from, as dbt makes it: the models int_advised_… (dbt_project/models/intermediate/advice).
+"""What advice is computed from, as dbt makes it: the models int_advised_… (dbt_project/models/advice/inputs).
 
 Add here how such a model is read. Keep out formulas of its figures (they are in the model) and of advice
 (`pipelines.analysis`).

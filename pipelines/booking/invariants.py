@@ -1,9 +1,9 @@
 """The invariants as asset checks: the rows of a date or table that break one.
 
-The invariants are queries (dbt_project/models/invariants). dbt holds back the dates that break one before it computes
-sums over dates (dbt_project/macros/held_back.sql). So a check here stops nothing: it marks the run as failed and gives
-the reason. Add an invariant there, with its mart in `meta`. Keep out conditions of one board, window or price: those
-are dbt tests.
+The invariants are queries (dbt_project/models/balance/invariants). dbt holds back the dates that break one before it
+computes sums over dates (dbt_project/macros/held_back.sql). So a check here stops nothing: it marks the run as failed
+and gives the reason. Add an invariant there, with its mart in `meta`. Keep out conditions of one board, window or
+price: those are dbt tests.
 """
 
 import json
@@ -18,7 +18,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 
-FOLDER = "invariants"
+SCHEMA = "invariants"
 
 
 class Invariant(NamedTuple):
@@ -50,7 +50,7 @@ class Broken(NamedTuple):
 def invariants(manifest: Path) -> list[Invariant]:
     """The invariants of the parsed dbt project, by name."""
     nodes = json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
-    rules = [node for node in nodes if node["resource_type"] == "model" and node["fqn"][1] == FOLDER]
+    rules = [node for node in nodes if node["resource_type"] == "model" and node["schema"] == SCHEMA]
     return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in rules)
 
 

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -42,7 +43,7 @@ from pipelines.warehouse.raw_tables import create_tables
 SEED_TYPE = "resource_type:seed"
 SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
 # The models that are steps of the book, and those that readers see, as dbt selects them.
-STEPS, MARTS = "fqn:wattledger.staging fqn:wattledger.intermediate", "fqn:wattledger.marts"
+STEPS, MARTS = "config.schema:staging config.schema:intermediate", "config.schema:marts"
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,9 @@ class LedgerTranslator(DagsterDbtTranslator):
         return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        """Models are grouped by schema."""
+        """A model is in the group of its topic, the folder below `models`; a seed in that of its schema."""
+        if dbt_resource_props["resource_type"] == "model":
+            return Path(dbt_resource_props["original_file_path"]).parts[1]
         return str(dbt_resource_props["schema"])
 
 

@@ -2,7 +2,7 @@
 
 Compares sums of energy, tokens, CO2 and money per date, model and month before readers see the new publication. Add a
 rule here for a new way in which published history could change. Keep out how a publication is written (`publication`)
-and what must hold for a single date (dbt_project/models/invariants).
+and what must hold for a single date (dbt_project/models/balance/invariants).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
 from pipelines.warehouse.raw_tables import create_tables
 from tests.given import nothing_is_held_back
+from tests.models import marts
 
 ASSET = dg.AssetKey(["marts", "energy_ledger"])
 MODEL = "model.wattledger.energy_ledger"
@@ -242,7 +243,7 @@ def test_a_build_whose_process_dies_is_an_error_like_others(tmp_path: Path) -> N
 
 def test_a_failed_model_reports_its_reason() -> None:
     message = (
-        "Runtime Error in model int_metered_handovers (models/intermediate/int_metered_handovers.sql)\n"
+        "Runtime Error in model int_metered_handovers (models/balance/steps/int_metered_handovers.sql)\n"
         "  An error occurred while calling o48.sql.\n  : java.lang.OutOfMemoryError: Java heap space\n"
     )
     assert driver.reason(message) == "java.lang.OutOfMemoryError: Java heap space"
@@ -255,7 +256,6 @@ def test_the_lookback_is_the_dbt_projects() -> None:
     models with that setting."""
     stated = yaml.safe_load((dbt_run.DBT_PROJECT / "dbt_project.yml").read_text(encoding="utf-8"))
     assert stated["vars"]["curve_lookback_days"] == LOOKBACK_DAYS
-    marts = (dbt_run.DBT_PROJECT / "models/marts").glob("*.sql")
     assert {
-        mart.stem for mart in marts if "'billing_months_of_lookback'" in mart.read_text(encoding="utf-8")
+        mart.stem for mart in marts() if "'billing_months_of_lookback'" in mart.read_text(encoding="utf-8")
     } == OF_LOOKBACK

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.books import Book, broken_project
 from tests.drawn.cells import plant
 from tests.drawn.verdicts import Verdict, verdicts
+from tests.models import model
 
 
 @dataclass(frozen=True)
@@ -27,32 +28,28 @@ class Mutation:
     wrong: str
 
 
-def _model(name: str) -> str:
-    return f"models/intermediate/{name}.sql"
-
-
 MUTATIONS = (
     Mutation(
         "a slice weighs by the greater of its compute and its memory",
-        _model("int_mig_shares"),
+        model("int_mig_shares"),
         "greatest(cast(mig_slices as double) / compute_slices, own_memory_slices / memory_slices) / sharers",
         "cast(mig_slices as double) / compute_slices / sharers",
     ),
     Mutation(
         "copies of a counter are one reading",
-        _model("int_scrape_copies"),
+        model("int_scrape_copies"),
         "{{ int_div('member_series.kept_series_id', '2') }}",
         "{{ int_div('member_series.series_id', '2') }}",
     ),
     Mutation(
         "a prompt that was handed over counts once",
-        _model("int_handed_over_tokens"),
+        model("int_handed_over_tokens"),
         "least({{ ratio('max(prefilled.tokens)', 'sum(received.tokens)') }}, 1) as handed_ratio",
         "0.0 as handed_ratio",
     ),
     Mutation(
         "a worker's pod belongs to its group's engine",
-        _model("int_pod_groups"),
+        model("int_pod_groups"),
         "    where pods_with_metrics.pod is null",
         "    where pods_with_metrics.pod is null and false",
     ),
@@ -64,38 +61,38 @@ MUTATIONS = (
     ),
     Mutation(
         "a meter whose node is not known stands apart",
-        _model("int_attributed_energy"),
+        model("int_attributed_energy"),
         "coalesce(choices.is_unplaced, false) as is_unplaced",
         "false as is_unplaced",
     ),
     Mutation(
         "the exporter's own pod claims nothing, another's does",
-        _model("int_board_labels"),
+        model("int_board_labels"),
         "exporter_pods.name is not null\n        ) as is_bare_exporters",
         "exporter_pods.name is not null or true\n        ) as is_bare_exporters",
     ),
     Mutation(
         "an interval is matched if each board of the engine has energy",
-        _model("int_matched_intervals"),
+        model("int_matched_intervals"),
         "when unpowered.engine is not null or powered.least_covered_seconds * 1000000 < 0.9"
         " * coalesce(engine_intervals.covered_us, 0)",
         "when false",
     ),
     Mutation(
         "energy is matched only while tokens are known",
-        _model("int_matched_intervals"),
+        model("int_matched_intervals"),
         "coalesce(engine_intervals.covered_us, 0) < 0.9 * powered.most_covered_seconds * 1000000",
         "false",
     ),
     Mutation(
         "tokens are shared over an engine's rows by their joules",
-        _model("int_token_shares"),
+        model("int_token_shares"),
         "{{ ratio('sum(weight) over place_window', 'sum(weight) over engine_window') }} as share_to",
         "least(1, 2 * {{ ratio('sum(weight) over place_window', 'sum(weight) over engine_window') }}) as share_to",
     ),
     Mutation(
         "a claim ends where its engine serves another model",
-        _model("int_claims"),
+        model("int_claims"),
         "        and engine_models.slice_start_us < claimants.slice_end_us",
         "        and engine_models.slice_start_us < claimants.slice_end_us and false",
     ),

@@ -104,7 +104,7 @@ def test_a_table_of_joules_that_fails_does_not_hold_back_the_platforms(book: Boo
     """Whoever computes from the failing table waits with it; tables of the same results do not."""
     project = broken_project(
         tmp_path,
-        "models/marts/benchmark_efficiency.sql",
+        "models/benchmarks/benchmark_efficiency.sql",
         "select * from final",
         "select * from final union all select * from final",
     )

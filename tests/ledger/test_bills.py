@@ -237,7 +237,7 @@ def test_a_late_bill_counts_when_a_date_of_its_month_is_booked_again(book: Book,
 def test_a_part_is_paid_for_by_one_kind_of_bill() -> None:
     with (SEEDS / "bill_kinds.csv").open(encoding="utf-8") as lines:
         parts = [row["part"] for row in csv.DictReader(lines)]
-    (mart,) = yaml.safe_load((DBT_PROJECT / "models/marts/cost_daily.yml").read_text(encoding="utf-8"))["models"]
+    (mart,) = yaml.safe_load((DBT_PROJECT / "models/cost/cost_daily.yml").read_text(encoding="utf-8"))["models"]
     (column,) = (column for column in mart["columns"] if column["name"] == "part")
     no_invoice = {"cost_of_capital", "carbon_price"}
     assert sorted(parts) == sorted({*column["config"]["meta"]["words"]} - no_invoice)

@@ -41,7 +41,7 @@ def unbalanced(book: Book) -> dict[tuple, tuple[float, float]]:
 
 def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
     wrong = f"select * from final where not (interval_start_at = {NOON} and device_uuid = '{BOARD['a100-01', 3]}')"
-    book = broken(sound, tmp_path, "models/marts/energy_ledger.sql", "select * from final", wrong)
+    book = broken(sound, tmp_path, "models/attribution/energy_ledger.sql", "select * from final", wrong)
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE}
     ((place, (metered, booked)),) = unbalanced(book).items()
     assert place == (on("10-07"), BOARD["a100-01", 3])
@@ -82,7 +82,7 @@ def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_pat
     book = broken(
         sound,
         tmp_path,
-        "models/intermediate/int_meter_choices.sql",
+        "models/meters/steps/int_meter_choices.sql",
         "when preference > 1 then 'cross_check'",
         "when false then 'cross_check'",
     )
@@ -123,7 +123,7 @@ def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Pat
 
 def test_a_token_interval_that_is_dropped_turns_the_token_balance_red(sound: Book, tmp_path: Path) -> None:
     wrong = f"select * from final where not (interval_start_at = {NOON} and model = 'gpt-oss-120b')"
-    book = broken(sound, tmp_path, "models/marts/token_ledger.sql", "select * from final", wrong)
+    book = broken(sound, tmp_path, "models/attribution/token_ledger.sql", "select * from final", wrong)
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {TOKEN_BALANCE}
     rows = book.query(
         "select date, token_class, difference_tokens < 0 from held_back.token_reconciliation_daily"

@@ -116,7 +116,7 @@ def test_no_model_casts_in_another_way(models: dict[str, str]) -> None:
     ("file", "right", "wrong", "model"),
     [
         (
-            "models/intermediate/int_attributed_energy.sql",
+            "models/attribution/steps/int_attributed_energy.sql",
             "member_activity.activity_ratio * claims.mig_slices",
             "member_activity.activity_ratio * cast(split_part(claims.mig_instance, 'g', 1) as double)",
             "intermediate.int_attributed_energy",

@@ -4,7 +4,7 @@ Sources: ISO/IEC 21031 (SCI), the SCI for AI specification, NVIDIA's HGX H100 fo
 server (5,700 kg of 8 GPUs), a GPU that generates 2.8 million tokens a second per MW. Published figures have
 three digits, and their year has 8,760 hours, where manufacture is spread over 8,766 here (0.07 %): 0.25 % together.
 
-A cost at part of the load is in dbt_project/models/marts/unit_tests_phases.yml, the 130 g/Mtok of SCI for AI in
+A cost at part of the load is in dbt_project/models/efficiency/unit_tests_phases.yml, the 130 g/Mtok of SCI for AI in
 unit_tests_footprints.yml.
 """
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.books import LEDGER, Book, broken_project
+from tests.models import model
 from tests.planted import (
     DAY,
     DAY_SECONDS,
@@ -214,7 +215,7 @@ def test_it_balances_in_any_order(book: Book, tmp_path: Path) -> None:
 def test_a_side_that_does_not_double_turns_the_balance_red(
     book: Book, tmp_path: Path, file: str, right: str, wrong: str
 ) -> None:
-    project = broken_project(tmp_path, f"models/intermediate/{file}.sql", right, wrong)
+    project = broken_project(tmp_path, model(file), right, wrong)
     broken = book.copy(tmp_path / "data", project)
     broken.write(DAY, NEXT + timedelta(days=1))
     assert set(broken.broken()) == {BALANCE}

@@ -347,7 +347,7 @@ def test_the_balance_holds(book: Book) -> None:
 def test_a_sum_of_a_gap_that_is_lost_turns_the_balance_red(book: Book, tmp_path: Path) -> None:
     project = broken_project(
         tmp_path,
-        "models/intermediate/int_handover_cells.sql",
+        "models/meters/steps/int_handover_cells.sql",
         "coalesce(solved.scale, 1) as scale",
         "cast(1 as double) as scale",
     )

@@ -119,7 +119,7 @@ def test_a_mistake_of_the_books_reading_of_labels_shows(
 def test_a_mistake_of_the_second_reading_shows(composed_book: Book, tmp_path: Path) -> None:
     right = "described.meter_scope = 'board' then described.device"
     wrong = "described.meter_scope = 'board' then substr(described.device, 1, 4)"
-    project = broken_project(tmp_path, "models/intermediate/int_label_identities.sql", right, wrong)
+    project = broken_project(tmp_path, "models/balance/steps/int_label_identities.sql", right, wrong)
     copy = composed_book.copy(tmp_path / "data", project)
     copy.write(composed.DAY, copy.fleet.period.end)
     assert copy.failed_tests(ENERGY_BALANCE) == {ENERGY_BALANCE}

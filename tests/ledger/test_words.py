@@ -12,12 +12,12 @@ import yaml
 
 from pipelines.fleet.fleet_file import PROJECT, Role
 from tests.books import Book, demo_fleet, on
+from tests.models import MODELS, mart_entries, marts
 
-FOLDER = PROJECT / "dbt_project/models/marts"
-FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))}
-MARTS = [model for name, file in FILES.items() if not name.startswith("unit_tests") for model in file["models"]]
+FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in mart_entries()}
+MARTS = [mart for file in FILES.values() for mart in file["models"]]
 # Name -> text of what more than one mart has.
-SHARED = dict(re.findall(r"{% docs (\w+) %}\n(.*)\n{% enddocs %}", (FOLDER / "columns.md").read_text(encoding="utf-8")))
+SHARED = dict(re.findall(r"{% docs (\w+) %}\n(.*)\n{% enddocs %}", (MODELS / "columns.md").read_text(encoding="utf-8")))
 TEST = PROJECT / "dbt_project/tests/words_of_the_book_are_known.sql"
 # By their names they hold a word, and it is not one of a closed set.
 OPEN = {
@@ -55,7 +55,7 @@ def text(column: dict) -> str:
 
 
 def test_every_mart_has_a_file_of_its_own_beside_its_sql() -> None:
-    assert [mart["name"] for mart in MARTS] == sorted(path.stem for path in FOLDER.glob("*.sql"))
+    assert sorted(mart["name"] for mart in MARTS) == [path.stem for path in marts()]
 
 
 def test_a_text_is_written_once() -> None:

@@ -27,7 +27,7 @@ WHOLE = "matched_intervals_are_whole"  # the board's engine has seven others
 def dropped_interval(folder: Path) -> Path:
     """A project that loses one board's interval of Oct 7, 12:00."""
     lost = f"select * from final where not (interval_start_at = {NOON} and device_uuid = '{BOARD['a100-01', 3]}')"
-    return broken_project(folder, "models/marts/energy_ledger.sql", "select * from final", lost)
+    return broken_project(folder, "models/attribution/energy_ledger.sql", "select * from final", lost)
 
 
 def published(book: Book, start: date = FIRST, end: date = END) -> publication.Publication | None:
@@ -200,7 +200,7 @@ def test_booked_again_by_right_sql_it_is_as_if_nothing_had_been(sound: Book, bro
 
 def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: Path) -> None:
     doubled = f"select * from final union all select * from final where date = date '{BAD}' and account = 'parked'"
-    project = broken_project(tmp_path, "models/marts/idle_power.sql", "select * from final", doubled)
+    project = broken_project(tmp_path, "models/usage/idle_power.sql", "select * from final", doubled)
     book = sound.copy(tmp_path / "data", project)
     book.write(FIRST, END)
     found = {law: {row.date for row in rows} for law, rows in book.broken().items()}
@@ -215,7 +215,7 @@ def test_a_table_over_several_dates_keeps_what_was_published(sound: Book, tmp_pa
     """The month doubles its joules; curves, which do not read it, are made anew."""
     project = broken_project(
         tmp_path,
-        "models/marts/model_monthly.sql",
+        "models/usage/model_monthly.sql",
         "select * from final",
         "select * replace (cast(2 * energy_joules as decimal(28, 6)) as energy_joules) from final",
     )

@@ -17,6 +17,7 @@ from pipelines.spark import driver
 from pipelines.spark.committed_marts import committed_rows
 from pipelines.warehouse.raw_tables import FLEET_TABLES
 from tests.books import Book
+from tests.models import marts
 from tests.spark.cluster import Driver
 
 Raw = tuple[dict[str, list[str]], Path]  # the sample files by table, and the control folder
@@ -82,9 +83,7 @@ def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
     with book.connection(read_only=True) as connection:
         found = differences(connection, partial(committed_rows, lake))
     print(f"\n{table(title, found, start, end)}")
-    assert {one.mart for one in found} == {
-        path.stem for path in (driver.DBT_PROJECT / "models" / "marts").glob("*.sql")
-    }
+    assert {one.mart for one in found} == {path.stem for path in marts()}
     return sum(one.differing_rows for one in found)
 
 

@@ -33,7 +33,7 @@ def test_the_demo_is_the_same_on_both_engines_after_dates_held_back_and_a_worker
     right = committed(lake)
     september, october = date(2026, 9, 1), START  # one site is behind UTC: its first hours are of September
     assert right == {**right, "flags": [(september, None), (october, None)], "laws": []}
-    project = broken_project(tmp_path, "models/marts/energy_ledger.sql", RIGHT_SQL, WRONG_SQL)
+    project = broken_project(tmp_path, "models/attribution/energy_ledger.sql", RIGHT_SQL, WRONG_SQL)
     building(spark_driver, book, lake, (BAD, END), raw, project=project, master=LOCAL).result(timeout=2400)
     kept = committed(lake)
 

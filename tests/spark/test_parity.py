@@ -97,7 +97,7 @@ def test_a_date_of_wrong_sql_is_held_back_although_a_worker_dies(
     )[0]
     right = committed(mess.lake)
     assert (right["ledger"][BAD], right["laws"]) == (pytest.approx(joules), [])
-    project = broken_project(tmp_path, "models/marts/energy_ledger.sql", RIGHT_SQL, WRONG_SQL)
+    project = broken_project(tmp_path, "models/attribution/energy_ledger.sql", RIGHT_SQL, WRONG_SQL)
     dates = (BAD, DATES[1])
     built_while_a_worker_dies(
         spark_cluster,

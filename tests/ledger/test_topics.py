@@ -1,0 +1,118 @@
+"""The topics of the dbt project: what a model's name says it is, and that topics read only topics before them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.booking.project import prepared_project
+from tests.models import MODELS, marts
+
+# In the order in which a joule and a token pass through them; a topic reads topics before it.
+TOPICS = (
+    "staging",
+    "tokens",
+    "meters",
+    "claims",
+    "attribution",
+    "carbon/factors",
+    "prices",
+    "carbon/market",
+    "usage",
+    "carbon/footprints",
+    "balance",
+    "efficiency",
+    "phases",
+    "benchmarks",
+    "cost",
+    "focus",
+    "advice",
+    "platforms",
+)
+# What a table of several dates asks of the balance: which dates count. Every topic may read them.
+GATE = {"held_back_dates", "int_lookback", "int_lookback_dates"}
+PLACES = ("steps", "inputs")  # folders of a topic for what readers do not see
+MOST_FILES = 25
+
+
+@pytest.fixture(scope="module")
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """Name -> the model as dbt parsed it."""
+    parsed = json.loads(prepared_project().manifest_path.read_text(encoding="utf-8"))
+    return {node["name"]: node for node in parsed["nodes"].values() if node["resource_type"] == "model"}
+
+
+def folder_of(node: Mapping[str, Any]) -> Path:
+    """The model's folder below `models`."""
+    return Path(node["original_file_path"]).relative_to("models").parent
+
+
+def topic_of(node: Mapping[str, Any]) -> str:
+    """The topic that a model belongs to."""
+    folder = folder_of(node)
+    return folder.parent.as_posix() if folder.name in (*PLACES, "invariants") else folder.as_posix()
+
+
+def made_as(node: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Schema, materialisation, and whether dbt enforces its contract."""
+    return node["schema"], node["config"]["materialized"], node["config"]["contract"]["enforced"]
+
+
+def test_what_a_model_is_follows_from_its_name(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """dbt does not say so when a moved file loses its schema, its table or its contract."""
+    names = {path.stem for path in marts()}
+    assert len(names) == 63
+    for name, node in models.items():
+        if name.startswith("stg_"):
+            expected = ("staging", "table", False)
+        elif name.startswith("int_advised_"):
+            expected = ("intermediate", "view", False)
+        elif name.startswith("int_"):
+            expected = ("intermediate", "table", False)
+        elif folder_of(node).name == "invariants":
+            expected = ("invariants", "ephemeral", False)
+        else:
+            assert name in names
+            expected = ("marts", "incremental", True)
+        assert (name, made_as(node)) == (name, expected)
+
+
+def test_a_model_is_where_its_name_says(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Steps are in a topic's `steps`, what advice reads in `inputs`, marts in the topic itself."""
+    for name, node in models.items():
+        place = folder_of(node).name
+        is_step = name.startswith("int_")
+        assert (name, place in PLACES) == (name, is_step)
+        assert (name, place == "inputs") == (name, name.startswith("int_advised_"))
+
+
+def test_a_topic_reads_only_topics_before_it(models: Mapping[str, Mapping[str, Any]]) -> None:
+    assert {topic_of(node) for node in models.values()} == set(TOPICS)
+    back = []
+    for name, node in models.items():
+        # Invariants are of all that they read, and what they hold back is read by all that adds up dates.
+        if folder_of(node).name == "invariants":
+            continue
+        read = [unique_id.split(".")[-1] for unique_id in node["depends_on"]["nodes"] if unique_id.startswith("model.")]
+        back += [
+            f"{topic_of(node)}/{name} reads {topic_of(models[one])}/{one}"
+            for one in read
+            if one not in GATE
+            and folder_of(models[one]).name != "invariants"
+            and TOPICS.index(topic_of(models[one])) > TOPICS.index(topic_of(node))
+        ]
+    assert back == []
+
+
+def test_a_folder_of_models_is_read_at_a_glance() -> None:
+    folders = [MODELS, *(path for path in MODELS.rglob("*") if path.is_dir())]
+    found = {folder: sum(path.is_file() for path in folder.iterdir()) for folder in folders}
+    assert {str(folder): files for folder, files in found.items() if files > MOST_FILES} == {}
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_each_topic_says_what_belongs_in_it(topic: str) -> None:
+    page = (MODELS / topic / "README.md").read_text(encoding="utf-8")
+    assert 2 <= page.count(". ") + page.count(".\n") <= 5

@@ -1,0 +1,35 @@
+"""Where the models of the dbt project are, by name: a test names a model, and does not care for its folder.
+
+Add here ways to find a model's file. Keep out what dbt says of a model (its manifest).
+"""
+
+from functools import cache
+from pathlib import Path
+
+from pipelines.booking.dbt_run import DBT_PROJECT
+
+MODELS = DBT_PROJECT / "models"
+
+
+def model(name: str) -> str:
+    """The path of a model's SQL, relative to the dbt project."""
+    return str(_files()[name].relative_to(DBT_PROJECT))
+
+
+def marts() -> list[Path]:
+    """The SQL of every mart, by name: of all models that are no steps, staging models or invariants."""
+    return [
+        path
+        for name, path in sorted(_files().items())
+        if not name.startswith(("int_", "stg_")) and path.parent.name != "invariants"
+    ]
+
+
+def mart_entries() -> list[Path]:
+    """The YAML entry of every mart, in the same order; some entry files have more than one mart."""
+    return sorted({path.with_suffix(".yml") for path in marts() if path.with_suffix(".yml").exists()})
+
+
+@cache
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in MODELS.rglob("*.sql")}
