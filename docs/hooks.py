@@ -1,4 +1,4 @@
-"""What `make docs` does beside MkDocs: pages from outside docs/, and links that leave docs/.
+"""What `make docs` does beside MkDocs: pages from outside docs/, the page of columns, and links that leave docs/.
 
 Pages are written to be read in the repository, where a link may name any file. On the site a link to another page
 stays a link; one to a file that is no page becomes the file's path. A link to nothing fails the build.
@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import columns_page
 from mkdocs.structure.files import File, InclusionLevel
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
+MARTS = ROOT / "dbt_project" / "models" / "marts"
+COLUMNS = "columns.md"
 # Pages of the site that are kept where people look for them in a repository.
 ELSEWHERE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fleets/README.md", "dbt_project/seeds/README.md")
 # Reached from the page that lists them, so the menu need not.
@@ -30,9 +33,10 @@ logger = logging.getLogger("mkdocs.hooks")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages from outside docs/."""
+    """Add the pages from outside docs/, and the one of columns."""
     for path in ELSEWHERE:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, COLUMNS, content=columns_page.markdown(MARTS)))
     for file in files.documentation_pages():
         if file.src_uri.startswith(UNLISTED):
             file.inclusion = InclusionLevel.NOT_IN_NAV

@@ -6,6 +6,7 @@ tests/landing/test_source_pages.py. Add here what a page states and the code dec
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -131,6 +132,15 @@ def test_every_mart_is_in_the_list_of_tables() -> None:
     questions = (DOCS / "tables.md").read_text(encoding="utf-8").partition("## Joins")[0]
     missing = {mart.stem for mart in MARTS} - set(re.findall(r"`(\w+)`", questions))
     assert missing == set()
+
+
+def test_the_site_has_a_page_of_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    page = importlib.import_module("columns_page").markdown(PROJECT / "dbt_project" / "models" / "marts")
+    assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {mart.stem for mart in MARTS}
+    assert "| `date` | date | UTC date of the row. |\n" in page  # a text that many columns share
+    assert "| `BillingPeriodEnd` | timestamptz | First moment after the site's calendar month, UTC. |\n" in page
+    assert [mark for mark in ("{{", "{%") if mark in page] == []
 
 
 def test_every_reason_of_a_recommendation_is_explained() -> None:

@@ -524,12 +524,13 @@ def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks:
     assert lines["a6000 at west"][3] == "2"
 
 
-def test_the_readme_shows_the_page_that_the_run_prints(four_weeks: tuple[Book, str]) -> None:
+def test_the_readme_shows_the_tables_that_the_run_prints(four_weeks: tuple[Book, str]) -> None:
     _, printed = four_weeks
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
-    shown = readme.partition("`make run` ends with this:\n\n```\n")[2].partition("```")[0]
-    assert shown.startswith("fleet demo")
-    assert shown.strip() in printed
+    section = readme.partition("## What you see\n")[2].partition("\n## ")[0]
+    shown = re.findall(r"^```\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert [block.split()[0] for block in shown] == ["fleet", "advice", "free", "run"]
+    assert [block for block in shown if block.rstrip() not in printed] == []
 
 
 def test_the_workbook_answers_every_question(four_weeks: tuple[Book, str]) -> None:
