@@ -26,17 +26,18 @@ NAMED = re.compile(r"{{\s*doc\('(\w+)'\)\s*}}")
 OF_DUCKDB = re.compile(r"{{ '\w+' if target\.type == 'spark' else '(\w+)' }}")
 
 
-def markdown(marts: Path) -> str:
+def markdown(models: Path) -> str:
     """A section per mart below a folder: its description, then a row per column."""
     texts = {
-        name: text for path in sorted(marts.rglob("*.md")) for name, text in BLOCK.findall(path.read_text("utf-8"))
+        name: text for path in sorted(models.rglob("*.md")) for name, text in BLOCK.findall(path.read_text("utf-8"))
     }
-    models = [
+    marts = [
         model
-        for path in sorted(marts.rglob("*.yml"))
+        for path in sorted(models.rglob("*.yml"))
         for model in (yaml.safe_load(path.read_text("utf-8")) or {}).get("models", ())
+        if any("data_type" in column for column in model.get("columns", ()))  # what has a contract
     ]
-    return OPENING + "".join(_section(model, texts) for model in sorted(models, key=lambda model: str(model["name"])))
+    return OPENING + "".join(_section(mart, texts) for mart in sorted(marts, key=lambda mart: str(mart["name"])))
 
 
 def _section(model: dict[str, Any], texts: dict[str, str]) -> str:

@@ -21,10 +21,17 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-MARTS = ROOT / "dbt_project" / "models" / "marts"
+MODELS = ROOT / "dbt_project" / "models"
 COLUMNS = "columns.md"
 # Pages of the site that are kept where people look for them in a repository.
-ELSEWHERE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fleets/README.md", "dbt_project/seeds/README.md")
+ELSEWHERE = (
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "fleets/README.md",
+    "dbt_project/seeds/README.md",
+    "dbt_project/models/README.md",
+)
 # Reached from the page that lists them, so the menu need not.
 UNLISTED = ("sources/", "decisions/0")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
@@ -36,7 +43,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs/, and the one of columns."""
     for path in ELSEWHERE:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
-    files.append(File.generated(config, COLUMNS, content=columns_page.markdown(MARTS)))
+    files.append(File.generated(config, COLUMNS, content=columns_page.markdown(MODELS)))
     for file in files.documentation_pages():
         if file.src_uri.startswith(UNLISTED):
             file.inclusion = InclusionLevel.NOT_IN_NAV

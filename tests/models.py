@@ -1,6 +1,6 @@
 """Where the models of the dbt project are, by name: a test names a model, and does not care for its folder.
 
-Add here ways to find a model's file. Keep out what dbt says of a model (its manifest).
+Add here ways to find a model's file. Keep out what dbt knows of a model (its manifest).
 """
 
 from functools import cache

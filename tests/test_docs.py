@@ -21,7 +21,7 @@ PAGES = sorted(
     [
         *DOCS.rglob("*.md"),
         *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-        *(PROJECT / folder / "README.md" for folder in ("bi", "fleets", "dbt_project/seeds")),
+        *(PROJECT / folder / "README.md" for folder in ("bi", "fleets", "dbt_project/seeds", "dbt_project/models")),
     ]
 )
 MARTS = marts()
@@ -136,7 +136,7 @@ def test_every_mart_is_in_the_list_of_tables() -> None:
 
 def test_the_site_has_a_page_of_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS)
-    page = importlib.import_module("columns_page").markdown(PROJECT / "dbt_project" / "models" / "marts")
+    page = importlib.import_module("columns_page").markdown(PROJECT / "dbt_project" / "models")
     assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {mart.stem for mart in MARTS}
     assert "| `date` | date | UTC date of the row. |\n" in page  # a text that many columns share
     assert "| `BillingPeriodEnd` | timestamptz | First moment after the site's calendar month, UTC. |\n" in page

@@ -1,4 +1,4 @@
-"""The topics of the dbt project: what a model's name says it is, and that topics read only topics before them."""
+"""The topics of the dbt project: what a model is by its name, and that topics read only topics before them."""
 
 import json
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def made_as(node: Mapping[str, Any]) -> tuple[str, str, bool]:
 
 
 def test_what_a_model_is_follows_from_its_name(models: Mapping[str, Mapping[str, Any]]) -> None:
-    """dbt does not say so when a moved file loses its schema, its table or its contract."""
+    """dbt is silent when a moved file loses its schema, its table or its contract."""
     names = {path.stem for path in marts()}
     assert len(names) == 63
     for name, node in models.items():
@@ -79,7 +79,7 @@ def test_what_a_model_is_follows_from_its_name(models: Mapping[str, Mapping[str,
         assert (name, made_as(node)) == (name, expected)
 
 
-def test_a_model_is_where_its_name_says(models: Mapping[str, Mapping[str, Any]]) -> None:
+def test_a_model_is_where_its_name_puts_it(models: Mapping[str, Mapping[str, Any]]) -> None:
     """Steps are in a topic's `steps`, what advice reads in `inputs`, marts in the topic itself."""
     for name, node in models.items():
         place = folder_of(node).name
@@ -113,6 +113,6 @@ def test_a_folder_of_models_is_read_at_a_glance() -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_each_topic_says_what_belongs_in_it(topic: str) -> None:
+def test_each_topic_names_what_belongs_in_it(topic: str) -> None:
     page = (MODELS / topic / "README.md").read_text(encoding="utf-8")
     assert 2 <= page.count(". ") + page.count(".\n") <= 5
