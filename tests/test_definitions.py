@@ -168,6 +168,21 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
     }
 
 
+def test_a_mart_has_the_group_of_its_topic_an_owner_and_a_rank(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+
+    def shown(*path: str) -> tuple[str | None, list[str], object]:
+        node = graph.get(dg.AssetKey(list(path)))
+        return node.group_name, list(node.owners), node.metadata.get("rank")
+
+    assert shown("marts", "model_daily") == ("usage", ["team:operations"], "start here")
+    assert shown("marts", "site_scope2_hourly") == ("carbon", ["team:sustainability"], "topic")
+    assert shown("marts", "cost_reconciliation_monthly") == ("cost", ["team:finance"], "topic")
+    assert shown("intermediate", "int_carbon_factors") == ("carbon", ["team:sustainability"], None)
+    assert shown("staging", "stg_series") == ("staging", ["team:operations"], None)
+    assert shown("reference", "device_types") == ("reference", ["team:operations"], None)
+
+
 def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitions, manifest: dict) -> None:
     checks = {
         f"{check.asset_key.to_user_string()}:{check.name}"

@@ -24,12 +24,12 @@ KEYS = ("scope", "scope_name", "basis")
 FORECAST_COMMENT = (
     "One row per billing month in progress, scope (site, team or model), its name and basis of the cost. What the month"
     " will have cost at its end. Contracts, hosting, operations, licences and the demand charge of the peak so far run"
-    " on as on the newest date; what follows the load costs the mean of its weekday."
+    " on as on the newest date; what follows the load costs the mean of its weekday. [topic: cost]"
 )
 BUDGET_COMMENT = (
     "One row per billing month and budget of the fleet file. What was spent beside the budget and, of a month in"
     " progress, what it will have cost at its end. A site's cost is all that it pays, a team's or model's is what the"
-    " basis gives to it."
+    " basis gives to it. [topic: cost]"
 )
 _FEW = " NULL: fewer than 14 days are known."
 _SCOPE = {

@@ -24,7 +24,7 @@ KEYS = ("site", "deployment", "model", "device_type", "meter_scope", "role", "to
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role of the lookback. The form of watts against"
     " load that predicts a left-out level of efficiency_curve best, per accelerator, or why there is none. It holds"
-    " between the lowest and the highest observed load and is never extrapolated."
+    " between the lowest and the highest observed load and is never extrapolated. [topic: efficiency]"
 )
 _INTERVAL = {"": "", "_low": ": lower end of the 95 % interval", "_high": ": upper end of the 95 % interval"}
 _NO_FORM = " NULL: the form has none, or there is no form."

@@ -28,6 +28,7 @@ TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope, role and change of size that the evidence of the"
     " lookback allows; where it allows none, one row of kind keep or insufficient_data. Follow, and add up, the rows"
     " with is_preferred of this table and of published.consolidation. How: docs/recommendations."
+    " [start here: advice]"
 )
 _CHANGE = " NULL: nothing is known to be enough."
 # Name -> type, description.

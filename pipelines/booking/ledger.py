@@ -5,6 +5,7 @@ Add here what decides how dbt is run. Keep out what a model computes, and every 
 
 import json
 import logging
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -45,6 +46,11 @@ SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
 # The models that are steps of the book, and those that readers see, as dbt selects them.
 STEPS, MARTS = "config.schema:staging config.schema:intermediate", "config.schema:marts"
 
+# By topic; all others are of operations.
+OWNERS = {"cost": "finance", "focus": "finance", "prices": "finance", "carbon": "sustainability"}
+# How a mart's description ends.
+RANK = re.compile(r" \[(start here|topic|evidence): \w+\]\s*$")
+
 logger = logging.getLogger(__name__)
 
 
@@ -54,6 +60,13 @@ class LedgerConfig(dg.Config):
 
     rebuild: bool = False
     adopt: bool = False
+
+
+def _topic(dbt_resource_props: Mapping[str, Any]) -> str | None:
+    """The folder of a model below `models`; None of anything else."""
+    if dbt_resource_props["resource_type"] != "model":
+        return None
+    return Path(dbt_resource_props["original_file_path"]).parts[1]
 
 
 class LedgerTranslator(DagsterDbtTranslator):
@@ -69,9 +82,16 @@ class LedgerTranslator(DagsterDbtTranslator):
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
         """A model is in the group of its topic, the folder below `models`; a seed in that of its schema."""
-        if dbt_resource_props["resource_type"] == "model":
-            return Path(dbt_resource_props["original_file_path"]).parts[1]
-        return str(dbt_resource_props["schema"])
+        return _topic(dbt_resource_props) or str(dbt_resource_props["schema"])
+
+    def get_owners(self, dbt_resource_props: Mapping[str, Any]) -> Sequence[str]:
+        """The readers who would notice first that a table is wrong."""
+        return [f"team:{OWNERS.get(_topic(dbt_resource_props) or '', 'operations')}"]
+
+    def get_metadata(self, dbt_resource_props: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What dbt knows, and a mart's rank: whether a reader starts there."""
+        rank = RANK.search(dbt_resource_props.get("description") or "")
+        return {**super().get_metadata(dbt_resource_props), **({"rank": rank[1]} if rank else {})}
 
 
 def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:

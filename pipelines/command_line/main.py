@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="land, book, check and publish; then print the table")
     table = commands.add_parser("table", help="print what is published")
     sql = commands.add_parser("sql", help="print the rows of a query on what is published")
-    sql.add_argument("query", help="one SQL query, or - for standard input")
+    sql.add_argument("query", nargs="?", help="one SQL query, or - for standard input")
+    sql.add_argument("--tables", action="store_true", help="instead of a query: every table by rank and topic")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.add_argument("--limit", type=_count, default=40, help="rows of a table (default 40; 0: all)")
     sql.add_argument(

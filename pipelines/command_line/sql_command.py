@@ -27,7 +27,9 @@ _ROWS_AT_A_TIME = 1000
 
 def sql(fleet: Fleet, options: Namespace) -> int:
     """Print the rows of one query; returns the exit status. QuestionError where the query cannot be answered."""
-    query = sys.stdin.read() if options.query == "-" else options.query
+    if options.tables == (options.query is not None):
+        raise QuestionError('expected a query or --tables, such as sql "from marts.fleet_daily", or sql --tables')
+    query = _TABLES if options.tables else sys.stdin.read() if options.query == "-" else options.query
     with closing(_opened(fleet)) as connection:
         _validate(connection, query)
         try:
@@ -78,7 +80,7 @@ def _lines(options: Namespace, names: list[str], rows: Iterator[query_results.Ro
         return query_results.as_csv(names, rows, is_raw=options.raw)
     if options.format == "json":
         return query_results.as_json(names, rows)
-    return query_results.as_table(names, rows, options.limit)
+    return query_results.as_table(names, rows, 0 if options.tables else options.limit)
 
 
 def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> str:
@@ -101,6 +103,21 @@ def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> 
     return f"no published table is named {printable(missing[1])}.{nearest} All of them: {_LISTING}"
 
 
-_LISTING = (
-    'python -m pipelines sql "select schema_name, table_name, comment from duckdb_tables()" --limit 0 (docs/tables.md)'
+_LISTING = "python -m pipelines sql --tables (docs/tables.md)"
+# A table's comment ends with its rank and topic, `[start here: usage]`, and begins with its grain.
+_TABLES = r"""
+with commented as (
+    select
+        schema_name || '.' || table_name as table_name,
+        regexp_extract(comment, '\[([a-z ]+): (\w+)\]\s*$', ['rank', 'topic']) as placed,
+        regexp_extract(comment, '^(.*?\.)( |$)', 1) as one_row
+    from duckdb_tables() where not internal and schema_name in ('marts', 'published')
 )
+select
+    coalesce(nullif(placed.rank, ''), 'evidence') as rank,
+    coalesce(nullif(placed.topic, ''), 'publication') as topic,
+    table_name,
+    one_row
+from commented
+order by list_position(['start here', 'topic', 'evidence'], rank), topic, table_name
+"""

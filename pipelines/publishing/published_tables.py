@@ -130,7 +130,7 @@ def replace_tables(
         if kept:
             connection.execute(f"insert into target.{table} by name select * from rows_kept").fetchall()
             connection.execute("drop table rows_kept").fetchall()
-        _copy_comments(connection, table)
+    _copy_comments(connection, source.values())
     return same
 
 
@@ -154,21 +154,16 @@ def _listed(dates: Collection[date]) -> str:
     return "[" + ", ".join(f"date '{on.isoformat()}'" for on in sorted(dates)) + "]"
 
 
-def _copy_comments(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Copy the descriptions of the dbt project, which create-as-select drops; one commit per table."""
+def _copy_comments(connection: duckdb.DuckDBPyConnection, published: Collection[Table]) -> None:
+    """Give the target's tables the descriptions of the dbt project that they lack or that changed, in one commit."""
+    wanted, held = comments(connection, "warehouse"), comments(connection, "target")
     with transaction(connection):
-        for (comment,) in connection.execute(
-            "select comment from duckdb_tables() where database_name = 'warehouse' and schema_name = ?"
-            " and table_name = ? and comment is not null",
-            [table.schema, table.name],
-        ).fetchall():
-            connection.execute(f"comment on table target.{table} is {literal(comment)}")
-        for column, comment in connection.execute(
-            "select column_name, comment from duckdb_columns() where database_name = 'warehouse' and schema_name = ?"
-            " and table_name = ? and comment is not null",
-            [table.schema, table.name],
-        ).fetchall():
-            connection.execute(f'comment on column target.{table}."{column}" is {literal(comment)}')
+        for table in published:
+            known = held.get((table.schema, table.name), {})
+            for column, comment in wanted.get((table.schema, table.name), {}).items():
+                if known.get(column) != comment:
+                    what = f'column target.{table}."{column}"' if column else f"table target.{table}"
+                    connection.execute(f"comment on {what} is {literal(comment)}")
 
 
 def has_dates(connection: duckdb.DuckDBPyConnection) -> bool:

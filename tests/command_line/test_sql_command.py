@@ -102,6 +102,33 @@ def test_a_table_has_forty_rows_unless_more_are_asked_for(tiny: Path, capsys: py
     assert len(capsys.readouterr().out.splitlines()) == 101
 
 
+def test_tables_are_listed_by_rank_and_topic(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = tiny.parent / "data" / "tiny" / "published" / "wattledger.duckdb"
+    with duckdb.connect(snapshot) as connection:
+        for table, comment in (
+            ("marts.energy_ledger", "One row per meter. All joules. [evidence: attribution]\n"),
+            ("marts.model_hourly", "One row per hour, of 3.5 kW. Each of them. [topic: usage]"),
+            ("marts.model_daily", "One row per date. The headline. [start here: usage]\n"),
+            ("published.right_sizing", "One row per change [draft]: of size. [start here: advice]"),
+        ):
+            connection.execute(f"comment on table {table} is '{comment}'")
+    assert main(["sql", "--tables", "--format", "csv", "--fleet", str(tiny)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "rank,topic,table_name,one_row",
+        "start here,advice,published.right_sizing,One row per change [draft]: of size.",
+        "start here,usage,marts.model_daily,One row per date.",
+        'topic,usage,marts.model_hourly,"One row per hour, of 3.5 kW."',
+        "evidence,attribution,marts.energy_ledger,One row per meter.",
+        "evidence,publication,marts.model_monthly,",
+    ]
+
+
+def test_a_query_or_the_tables_are_asked_for(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--tables", "from marts.model_daily"], []):
+        assert main(["sql", *words, "--fleet", str(tiny)]) == 2
+        assert "expected a query or --tables" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("query", "kind"),
     [
@@ -129,7 +156,7 @@ def test_a_statement_that_is_no_query_is_refused_with_the_reason(
     [
         ("from marts.model_dayly", "no published table is named model_dayly. The nearest names: marts.model_daily, "),
         ("from rightsizing", "no published table is named rightsizing. The nearest names: published.right_sizing."),
-        ("from marts.zzz", 'named zzz. All of them: python -m pipelines sql "select schema_name, table_name, comment'),
+        ("from marts.zzz", "named zzz. All of them: python -m pipelines sql --tables (docs/tables.md)"),
         ("select modl from marts.model_daily", 'Referenced column "modl" not found in FROM clause! Candidate'),
         ("selec 1", 'the query cannot be answered: Parser Error: syntax error at or near "selec" LINE 1: selec 1\n'),
         ("select cast(model as int) from marts.model_daily", "Could not convert string '=1+1'"),

@@ -1,13 +1,16 @@
 """The topics of the dbt project: what a model is by its name, and that topics read only topics before them."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
 from pipelines.booking.project import prepared_project
+from pipelines.fleet.fleet_file import PROJECT
 from tests.models import MODELS, marts
 
 # In the order in which a joule and a token pass through them; a topic reads topics before it.
@@ -120,6 +123,27 @@ def test_a_folder_of_models_is_read_at_a_glance() -> None:
     folders = [MODELS, *(path for path in MODELS.rglob("*") if path.is_dir())]
     found = {folder: sum(path.is_file() for path in folder.iterdir()) for folder in folders}
     assert {str(folder): files for folder, files in found.items() if files > MOST_FILES} == {}
+
+
+def test_each_mart_has_a_rank_and_its_topic(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """The comment of a table ends with them; those to start with are few, and the page of tables lists them."""
+    comments = {name: node["description"] for name, node in models.items() if node["schema"] == "marts"}
+    comments |= {
+        "published.right_sizing": right_sizing_table.TABLE_COMMENT,
+        "published.consolidation": consolidation_table.TABLE_COMMENT,
+        "budget_monthly": cost_forecasts.BUDGET_COMMENT,
+        "cost_forecast": cost_forecasts.FORECAST_COMMENT,
+        "efficiency_fit": efficiency_fits.TABLE_COMMENT,
+    }
+    placed = {name: re.search(r" \[(start here|topic|evidence): (\w+)\]\s*$", text) for name, text in comments.items()}
+    assert [name for name, found in placed.items() if found is None] == []
+    of_topic = {name: found[2] for name, found in placed.items() if found and name in models}
+    assert of_topic == {name: topic_of(models[name]).partition("/")[0] for name in of_topic}
+    page = (PROJECT / "docs/tables.md").read_text(encoding="utf-8")
+    listed = page.partition("| start here |")[2].partition("\n\n")[0]
+    first = {name for name, found in placed.items() if found and found[1] == "start here"}
+    assert set(re.findall(r"`([\w.]+)`", listed)) == first
+    assert len(first) == 10
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -106,6 +106,23 @@ def test_descriptions_travel_with_the_tables(fleet: Fleet) -> None:
     ) == [("Joules.",)]
 
 
+def test_a_changed_description_reaches_a_table_that_keeps_its_other_dates(fleet: Fleet) -> None:
+    book(fleet, {"2026-10-01": 1})
+    publish(fleet, "2026-10-01", "2026-10-02")
+    book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+    with closing(database.connect(fleet.warehouse)) as connection:
+        connection.execute("comment on table marts.model_daily is 'One row per date. [start here: usage]'")
+        connection.execute("comment on column marts.model_daily.energy_joules is 'Joules at the board.'")
+    publish(fleet, "2026-10-02", "2026-10-03", minute=1)
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 2.0}
+    assert read(fleet, "select comment from duckdb_tables() where table_name = 'model_daily'") == [
+        ("One row per date. [start here: usage]",)
+    ]
+    assert read(
+        fleet, "select comment from duckdb_columns() where table_name = 'model_daily' and comment is not null"
+    ) == [("Joules at the board.",)]
+
+
 def test_the_file_has_the_storage_version_that_duckdb_1_0_opens(fleet: Fleet) -> None:
     book(fleet, {"2026-10-01": 1})
     for minute in range(2):  # the second starts from a copy
