@@ -19,6 +19,8 @@ import yaml
 
 # String literals first: `--` inside one is no comment.
 _COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
+# A file of the dbt project: which older formulas make the same rows as today's.
+SAME_FIGURES = "same_figures.yml"
 _MAXIMUM = re.compile(r"^max\((\w+)\)$")
 
 
@@ -37,13 +39,14 @@ class Mart:
 
 @dataclass(frozen=True)
 class Contracts:
-    """The marts by name, the method's version, and for the marts that runs replace in part: a digest of their SQL, and
-    the seeds that this SQL reads."""
+    """The marts by name, the method's version, and for the marts that runs replace in part: a digest of their SQL,
+    older digests of SQL that makes the same rows, and the seeds that this SQL reads."""
 
     marts: Mapping[str, Mart]
     formulas: str
     seeds: frozenset[str]
     method_version: str
+    same_formulas: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> str:
@@ -79,7 +82,14 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
     lasting = [unique_id for unique_id, node in models.items() if marts[node["name"]].replaces != "all"]
     reached = _reached(parsed, lasting)
     seeds = frozenset(unique_id.rpartition(".")[2] for unique_id in reached if unique_id.startswith("seed."))
-    return Contracts(marts, _formulas(parsed, reached), seeds, str(stated["vars"]["method_version"]))
+    formulas = _formulas(parsed, reached)
+    return Contracts(marts, formulas, seeds, str(stated["vars"]["method_version"]), _same_formulas(project, formulas))
+
+
+def _same_formulas(project: Path, formulas: str) -> frozenset[str]:
+    """The digests that `same_figures.yml` lists for these formulas; none where it was written for others."""
+    declared = yaml.safe_load((project / SAME_FIGURES).read_text(encoding="utf-8"))
+    return frozenset(declared["same_as"]) if declared["formulas"] == formulas else frozenset()
 
 
 def _grain(meta: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]:

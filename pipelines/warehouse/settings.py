@@ -33,10 +33,12 @@ _DATED_MARTS = ("fleet_daily", "model_daily", "reconciliation_daily")
 
 @dataclass(frozen=True)
 class Constants:
-    """Settings that are equal for all dates of a run: their values, and the names of the seeds that count."""
+    """Settings that are equal for all dates of a run: their values, the names of the seeds that count, and the older
+    digests of formulas that make the same rows as today's."""
 
     values: Mapping[str, str]
     seeds: frozenset[str]
+    same_formulas: frozenset[str] = frozenset()
 
 
 def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constants:
@@ -52,6 +54,7 @@ def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constant
             "method_version": contracts.method_version,
         },
         contracts.seeds,
+        contracts.same_formulas,
     )
 
 
@@ -104,9 +107,11 @@ def stale(connection: duckdb.DuckDBPyConnection, constants: Constants) -> tuple[
         """
         select booked.setting, booked.date
         from raw.booked_with as booked join settings_today as today using (date, setting)
-        where booked.value <> today.value and not list_contains(?, booked.setting) order by all
+        where booked.value <> today.value and not list_contains(?, booked.setting)
+            and not (booked.setting = 'formulas' and list_contains(?, booked.value))
+        order by all
         """,
-        [sorted(UNCOMPARED)],
+        [sorted(UNCOMPARED), sorted(constants.same_formulas)],
     ).fetchall():
         found.setdefault(setting, []).append(on)
     return found, [on for on in booked_dates(connection) if on not in recorded]

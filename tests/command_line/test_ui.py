@@ -51,7 +51,18 @@ def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path) -> None:
             ).stdout
             for page in ("asset-groups", "deployment/locations")
         }
-    for group in ("fleet", "raw", "reference", "staging", "intermediate", "marts", "published"):
+    for group in (
+        "fleet",
+        "raw",
+        "reference",
+        "staging",
+        "meters",
+        "attribution",
+        "usage",
+        "carbon",
+        "cost",
+        "published",
+    ):
         assert f">{group}<" in pages["asset-groups"], group
     assert "wattledger" in pages["deployment/locations"]
     assert ">Loaded<" in pages["deployment/locations"]

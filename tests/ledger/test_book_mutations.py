@@ -12,6 +12,7 @@ import pytest
 from collectors.synthetic.demo_fleet import BOARDS
 from pipelines.fleet.fleet_file import PROJECT
 from tests.books import Book, arguments, broken_project, demo_fleet, environment, on
+from tests.models import model
 
 ENERGY_BALANCE, TOKEN_BALANCE = "every_metered_joule_is_booked_once", "tokens_are_booked_once"
 BOARD = {(board.node, board.gpu): board.device_uuid for board in BOARDS}
@@ -59,9 +60,11 @@ def test_an_interval_that_is_dropped_stops_the_publication_of_a_run(tmp_path: Pa
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("target", "logs", "__pycache__"))
     for name in ("dagster.yaml", "pyproject.toml"):
         shutil.copyfile(PROJECT / name, project / name)
-    step = project / "dbt_project" / "models" / "intermediate" / "int_energy_intervals.sql"
+    step = project / "dbt_project" / model("int_energy_intervals")
     wrong = f"select * from final where not (interval_start_us = epoch_us({NOON}) and meter = '{BOARD['a100-01', 3]}')"
-    step.write_text(step.read_text().replace("select * from final", wrong))
+    right = step.read_text()
+    assert "select * from final" in right
+    step.write_text(right.replace("select * from final", wrong))
     fleet = demo_fleet(tmp_path, on("10-07"), on("10-08"))
     done = subprocess.run(
         arguments(fleet),

@@ -8,13 +8,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.booking.project import prepared_project
 from pipelines.code_location import definitions_of
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, load_fleet
 from pipelines.warehouse.computed_tables import COMPUTED_MARTS
-from pipelines.warehouse.contracts import Contracts, bare, contracts_of
+from pipelines.warehouse.contracts import SAME_FIGURES, Contracts, bare, contracts_of
 
 COLUMNS = {"date": {"name": "date", "data_type": "date"}, "joules": {"name": "joules", "data_type": "double"}}
 
@@ -31,8 +32,9 @@ def node(schema: str, name: str, sql: str, reads: tuple[str, ...] = (), macros: 
     }
 
 
-def project(folder: Path, **changes: str) -> Contracts:
-    """Contracts of two marts, with the model, seed and macro that one of them reads; SQL by name in `changes`."""
+def project(folder: Path, declared: dict[str, object] | None = None, **changes: str) -> Contracts:
+    """Contracts of two marts, with the model, seed and macro that one of them reads; SQL by name in `changes`, and what
+    `same_figures.yml` declares."""
     sql = {
         "daily": "select * from b",
         "book": "select 1 as joules",
@@ -42,6 +44,7 @@ def project(folder: Path, **changes: str) -> Contracts:
     }
     folder.mkdir(parents=True)
     (folder / "dbt_project.yml").write_text('vars: {method_version: "7"}\n')
+    (folder / SAME_FIGURES).write_text(json.dumps(declared or {"formulas": "", "same_as": []}))
     nodes = {
         "model.w.daily": node("marts", "daily", sql["daily"], ("model.w.book", "seed.w.rates")),
         "model.w.book": node("intermediate", "book", sql["book"], macros=("macro.w.exact", "macro.dbt.run_query")),
@@ -80,6 +83,20 @@ def test_the_digest_of_formulas_follows_what_lasting_rows_are_computed_from(
     tmp_path: Path, changes: dict[str, str], is_other: bool
 ) -> None:
     assert (project(tmp_path / "one").formulas != project(tmp_path / "two", **changes).formulas) is is_other
+
+
+def test_older_formulas_count_as_the_same_only_beside_those_they_were_compared_with(tmp_path: Path) -> None:
+    formulas = project(tmp_path / "one").formulas
+    declared: dict[str, object] = {"formulas": formulas, "same_as": ["old"]}
+    assert project(tmp_path / "two", declared).same_formulas == {"old"}
+    assert project(tmp_path / "three", declared, book="select 3 as joules").same_formulas == set()
+
+
+def test_the_project_declares_todays_formulas() -> None:
+    """After a change of SQL: which older formulas make the same rows has to be decided anew."""
+    today = contracts_of(prepared_project().manifest_path, DBT_PROJECT).formulas
+    declared = yaml.safe_load((DBT_PROJECT / SAME_FIGURES).read_text(encoding="utf-8"))["formulas"]
+    assert declared == today, f"{SAME_FIGURES}: formulas is now {today}; {declared} joins same_as if no figure changed"
 
 
 def test_comments_and_white_space_are_no_formula() -> None:

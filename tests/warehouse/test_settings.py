@@ -7,6 +7,7 @@ The book of 1 to 5 October names the site `west`, node n1 with GPU-1 (a100, engi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,13 @@ def test_values_of_the_grid_seeds_and_code_make_their_dates_old(
 ) -> None:
     booked.execute(change)
     assert stale(booked, tmp_path) == expected
+
+
+def test_formulas_that_make_the_same_rows_make_no_date_old(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    booked.execute("update raw.booked_with set value = 'same' where setting = 'formulas' and date < '2026-10-03'")
+    booked.execute("update raw.booked_with set value = 'other' where setting = 'formulas' and date = '2026-10-04'")
+    found, _ = settings.stale(booked, replace(constants(tmp_path), same_formulas=frozenset({"same"})))
+    assert found == {"formulas": october(4)}
 
 
 def test_another_grid_of_time_makes_every_date_old(booked: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
