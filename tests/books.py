@@ -154,6 +154,12 @@ def command(fleet: Path, data: Path, *options: object, **more: str) -> subproces
     return commands.run(words[words.index("pipelines") + 1 :], surroundings, timeout=900)
 
 
+def later_command(fleet: Path, data: Path, *options: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """`command` for a warehouse that has all tables: creating them in a first run takes as long as booking a day."""
+    Book.of(fleet, data).start_empty()
+    return command(fleet, data, *options, **more)
+
+
 # Who used which joules and tokens, and the balances: two fifths of the models, for tests that book a fleet many times.
 LEDGER = (
     "energy_ledger",
@@ -194,9 +200,11 @@ class Book:
         return self.write(start, end, threads=threads)
 
     def start_empty(self) -> None:
-        """All tables without a row, of today's code: also for a project of the same tables that a test broke."""
+        """All tables without a row, of today's code: also for a project of the same tables that a test broke. A
+        warehouse that is there stays."""
         self.fleet.root.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(empty_warehouse(), self.fleet.warehouse)
+        if not self.fleet.warehouse.exists():
+            shutil.copyfile(empty_warehouse(), self.fleet.warehouse)
 
     def land(self, start: date, end: date, *, threads: int = 1, force: bool = False) -> list[Landing]:
         """Land the dates [start, end) and the fleet file's own tables."""

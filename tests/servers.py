@@ -279,7 +279,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def http_server(
-    answer: Callable[[http.server.BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None
+    answer: Callable[[http.server.BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None, port: int = 0
 ) -> Iterator[str]:
     """The URL of a loopback HTTP server that hands every GET and POST to `answer`, body unread; HTTPS with `tls`."""
 
@@ -302,7 +302,7 @@ def http_server(
             if not isinstance(sys.exc_info()[1], ConnectionError):
                 super().handle_error(*_)
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

@@ -10,10 +10,11 @@ import orjson
 import pytest
 
 from collectors.limits import Limits
+from collectors.protocols.http_client import HttpClient
 from collectors.protocols.prometheus import PrometheusCollector
 from collectors.samples import SourceError, Window
 from tests.collectors.test_prometheus import FAMILIES, GPU, POWER, START, START_S, collected
-from tests.servers import fields_of, http_server, own_certificate, reply
+from tests.servers import fields_of, free_port, http_server, own_certificate, reply
 
 
 def matrix(*series):
@@ -216,6 +217,23 @@ def test_an_unreachable_server_is_reported_with_its_url():
         SourceError, match=r"http://127\.0\.0\.1:1/api/v1/label/__name__/values: cannot be reached: .*2 attempts"
     ):
         collected("http://bob:secret@127.0.0.1:1", attempts=2)
+
+
+def test_a_server_that_could_not_be_reached_is_asked_once_until_it_answers():
+    """A source that is down costs a run of a month the pauses of one date, not of each."""
+    port = free_port()
+    client = HttpClient(f"http://127.0.0.1:{port}", attempts=3, backoff_seconds=0.01)
+
+    def reason() -> str:
+        with pytest.raises(SourceError) as caught:
+            client.ask("/x", [])
+        return str(caught.value)
+
+    assert ["attempts" in reason() for _ in range(3)] == [True, False, False]
+    with http_server(lambda handler: reply(handler, 503, b"{}"), port=port):
+        assert "(3 attempts)" not in reason()  # the first answer after a silence; it may pass, so from now on
+        assert "(3 attempts)" in reason()
+    assert "(3 attempts)" in reason()
 
 
 def test_a_url_that_is_none_is_refused_at_once():

@@ -19,7 +19,7 @@ from pipelines.code_location import SCHEDULE, definitions_of
 from pipelines.command_line import instance
 from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
 from pipelines.warehouse import asset_keys
-from tests.books import command, environment
+from tests.books import environment, later_command
 from tests.servers import free_port, running, wait_until
 
 POWER = ("raw", "power_samples")
@@ -62,7 +62,7 @@ def graphql(port: int, query: str) -> dict:
 
 def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     booked, never = (load_fleet(fleet_file(tmp_path, name)) for name in ("booked", "never"))
-    done = command(booked.path, tmp_path / "data")
+    done = later_command(booked.path, tmp_path / "data")
     assert done.returncode == 0, done.stdout + done.stderr
     assert partitions(instance.home_of([booked]), *POWER) == {"2026-10-01"}
     home = instance.prepare([never])
@@ -77,7 +77,7 @@ def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
     theirs = "# set up by the team\n" + (PROJECT / "dagster.yaml").read_text()
     (home / "dagster.yaml").write_text(theirs)
     path = fleet_file(tmp_path, "9-one")
-    done = command(path, tmp_path / "data", DAGSTER_HOME=str(home))
+    done = later_command(path, tmp_path / "data", DAGSTER_HOME=str(home))
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed, 0 failed" in done.stdout
     assert not (tmp_path / "data" / "9-one" / ".dagster").exists()

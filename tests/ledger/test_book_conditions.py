@@ -18,7 +18,7 @@ import yaml
 from pipelines.advice import efficiency_fits
 from pipelines.publishing import pictures
 from pipelines.publishing.publication import DATABASE
-from tests.books import Book, at, command, files_source, on, record
+from tests.books import Book, at, files_source, later_command, on, record
 
 FIRST, END = on("10-20"), on("10-26")
 STEP = timedelta(minutes=5)
@@ -66,7 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompletedProcess[str]
     }
     path = folder / "fleet.yaml"
     path.write_text(yaml.safe_dump(contents, sort_keys=False))
-    return command(path, folder / "data"), Book.of(path, folder / "data")
+    return later_command(path, folder / "data"), Book.of(path, folder / "data")
 
 
 @pytest.fixture(scope="module")

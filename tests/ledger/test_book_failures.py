@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from collectors.synthetic.demo_fleet import BOARDS
-from tests.books import Book, at, command, day, demo_fleet, files_source, on, record, recorded
+from tests.books import Book, at, command, day, demo_fleet, files_source, later_command, on, record, recorded
 from tests.servers import fields_of, free_port, http_server, reply
 
 DAY = on("10-20")
@@ -48,7 +48,7 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
                 {"name": "refusing", "kind": "prometheus", "url": f"{refusing}?key=s3cret", "interval_seconds": 60},
             ],
         )
-        done = command(fleet, tmp_path / "data")
+        done = later_command(fleet, tmp_path / "data")
     book = Book.of(fleet, tmp_path / "data")
 
     assert done.returncode == 1
@@ -87,7 +87,7 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     published = (book.fleet.published / "latest").resolve()
     before = book.hashes()
     (tmp_path / "recorded" / "samples.parquet").unlink()
-    done = command(fleet, tmp_path / "data")
+    done = later_command(fleet, tmp_path / "data")
     assert done.returncode == 1
     assert "every source failed" in done.stderr
     assert (book.fleet.published / "latest").resolve() == published

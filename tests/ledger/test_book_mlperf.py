@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
-from tests.books import Book, command, validation_data
+from tests.books import Book, later_command, validation_data
 
 NEEDED_BY = {"book": ("validation-data",)}
 
@@ -27,7 +27,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     validation_data()
     data = tmp_path_factory.mktemp("mlperf")
     fleet = PROJECT / "fleets" / "mlperf.yaml"
-    done = command(fleet, data)
+    done = later_command(fleet, data)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "fleet mlperf, 2024-07-17 to 2024-07-24: measured telemetry" in done.stdout
     return Book.of(fleet, Path(data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from tests.books import Book, command
+from tests.books import Book, later_command
 from tests.planted import DAY, DAY_SECONDS, ENERGY, OUTPUT, board, plant, pod, rising, vllm
 
 
@@ -26,7 +26,7 @@ def test_a_run_in_los_angeles_books_the_same_dates(tmp_path: Path) -> None:
     )
     here.run()
     options = ("--start", DAY, "--end", DAY + timedelta(days=2))
-    done = command(tmp_path / "fleet.yaml", tmp_path / "west", *options, TZ="America/Los_Angeles")
+    done = later_command(tmp_path / "fleet.yaml", tmp_path / "west", *options, TZ="America/Los_Angeles")
     assert done.returncode == 0, done.stdout + done.stderr
     there = Book.of(tmp_path / "fleet.yaml", tmp_path / "west")
     dates = "select distinct date from marts.energy_ledger order by 1"

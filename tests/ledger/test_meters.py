@@ -12,7 +12,7 @@ import pytest
 from pipelines.booking import checks
 from pipelines.publishing.headline import headline
 from pipelines.publishing.model_headline import UNMATCHED
-from tests.books import LEDGER, Book, command
+from tests.books import LEDGER, Book, later_command
 from tests.planted import (
     A100,
     DAY,
@@ -281,7 +281,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> Book:
         ("wall_power_watts", {"node": "storage-1.dc.local"}, steady(400, *OF_DAY)),
     ]
     book = plant(folder, series)
-    done = command(book.fleet.path, folder / "data")
+    done = later_command(book.fleet.path, folder / "data")
     assert done.returncode == 0, done.stdout + done.stderr
     return book
 

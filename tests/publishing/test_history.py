@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.books import command, day, demo_fleet, files_source, on, record, recorded
+from tests.books import command, day, demo_fleet, files_source, later_command, on, record, recorded
 
 FIRST, SECOND, LAST = on("10-20"), on("10-21"), on("10-22")
 END = LAST + timedelta(days=1)
@@ -34,7 +34,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for n, of in enumerate((FIRST, SECOND, LAST)):
         record(recorded(day(of), of_two_nodes), folder / "samples", f"day-{n}")
     fleet = demo_fleet(folder, FIRST, END, sources=[files_source("files", "samples/*.parquet")])
-    done = command(fleet, folder / "data")
+    done = later_command(fleet, folder / "data")
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "data" / "demo" / "warehouse.duckdb").rename(folder / "backup.duckdb")
     (folder / "samples" / "day-0.parquet").unlink()
