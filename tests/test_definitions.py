@@ -342,6 +342,7 @@ def test_every_asset_has_a_description(definitions: dg.Definitions) -> None:
     assert [node.key.to_user_string() for node in nodes if not node.description] == []
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import openpyxl
+import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
 from tests.books import arguments, environment
@@ -83,6 +84,7 @@ BROKEN = (
 )
 
 
+@pytest.mark.rest
 def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Path) -> None:
     book = plant(tmp_path, [*SOUND, (OUTPUT, vllm("odd", "odd", container="tp0"), rising(5))], days=2)
     fleet, published = book.fleet.path, book.fleet.published

@@ -60,6 +60,7 @@ def graphql(port: int, query: str) -> dict:
         return json.load(answer)["data"]
 
 
+@pytest.mark.rest
 def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     booked, never = (load_fleet(fleet_file(tmp_path, name)) for name in ("booked", "never"))
     done = later_command(booked.path, tmp_path / "data")
@@ -131,6 +132,7 @@ def test_a_run_reports_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> No
             assert instance.nightly(fleet, history).startswith(words)
 
 
+@pytest.mark.rest
 def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
     fleet, closed = open_fleet(tmp_path), load_fleet(fleet_file(tmp_path, "closed"))
     port, log = free_port(), tmp_path / "dev.log"

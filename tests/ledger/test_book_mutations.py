@@ -35,6 +35,7 @@ def unbalanced(book: Book) -> dict[tuple, tuple[float, float]]:
     return {(date, meter): (metered, booked) for date, meter, metered, booked in rows}
 
 
+@pytest.mark.rest
 def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
     wrong = f"select * from final where not (interval_start_at = {NOON} and device_uuid = '{BOARD['a100-01', 3]}')"
     book = broken(sound, tmp_path, "models/attribution/energy_ledger.sql", "select * from final", wrong)
@@ -48,6 +49,7 @@ def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path
     assert metered - booked == pytest.approx(lost, abs=0.001)
 
 
+@pytest.mark.rest
 def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
     """The A100 boards report energy and power: the counter books them, the gauge is its cross-check."""
     book = broken(
@@ -92,6 +94,7 @@ def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Pat
     assert lost == [(on("10-06"), "llm-shared/gpt-oss-7d9f6c5b48-x2kqz")]
 
 
+@pytest.mark.rest
 def test_a_token_interval_that_is_dropped_turns_the_token_balance_red(sound: Book, tmp_path: Path) -> None:
     wrong = f"select * from final where not (interval_start_at = {NOON} and model = 'gpt-oss-120b')"
     book = broken(sound, tmp_path, "models/attribution/token_ledger.sql", "select * from final", wrong)

@@ -112,6 +112,7 @@ def test_no_model_casts_in_another_way(models: dict[str, str]) -> None:
     }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "model"),
     [
@@ -134,6 +135,7 @@ def test_a_cast_of_text_is_found(tmp_path: Path, file: str, right: str, wrong: s
     assert set(casts_of_text(compiled_models(model.partition(".")[2], project), empty_warehouse())) == {model}
 
 
+@pytest.mark.rest
 def test_a_cast_of_a_sample_is_found(tmp_path: Path) -> None:
     project = broken_project(
         tmp_path,

@@ -378,6 +378,7 @@ def test_a_crash_half_way_leaves_the_old_publication_and_the_next_run_mends_it(
     assert not list(local(fleet).glob("publishers/*"))
 
 
+@pytest.mark.rest
 def test_a_store_that_is_away_fails_the_asset_with_its_reason_and_the_next_run_catches_up(
     tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -499,6 +499,7 @@ print(len(seen), len(set(seen)), seen[0], seen == sorted(seen))
 """
 
 
+@pytest.mark.rest
 def test_readers_in_a_loop_see_one_publication_or_the_next_and_never_two_at_once(fleet: Fleet) -> None:
     """Each publication has one number, in its ledger and in its day. Readers open the snapshot again and again, in
     processes of their own as BI tools do, until they have seen the last of five more; the publisher waits for none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 
 import duckdb
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -211,6 +212,7 @@ def test_dates_wait_until_they_are_booked_and_then_published(held: duckdb.DuckDB
     assert due(held, "publication") == []
 
 
+@pytest.mark.rest
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 23), min_size=1, max_size=3, unique=True), min_size=1),

@@ -106,6 +106,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
     return fleet, book
 
 
+@pytest.mark.rest
 def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tuple[Path, Book], tmp_path: Path) -> None:
     fleet, book = upgraded
     fresh = Book.of(fleet, tmp_path / "fresh")
@@ -121,6 +122,7 @@ def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tupl
     assert dates == [(on,) for on in october(1, 4)]
 
 
+@pytest.mark.rest
 def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     upgraded: tuple[Path, Book], tmp_path: Path
 ) -> None:
