@@ -36,6 +36,11 @@ TOPICS = (
 )
 # What a table of several dates asks of the balance: which dates count. Every topic may read them.
 GATE = {"held_back_dates", "int_lookback", "int_lookback_dates"}
+# What the topic of platforms reads of other topics: its declared door. Its README has the reason of each.
+PLATFORMS = "platforms"
+DOOR = {"load_test_phases", "model_footprints", "int_benchmark_results", "int_cost_rates", "stg_device_types"}
+# What asks the same of every table, and so of those of platforms: one row per key, and only known words.
+OF_ALL_TABLES = {"tables_have_one_row_per_key", "words_of_the_book_are_known"}
 PLACES = ("steps", "inputs")  # folders of a topic for what readers do not see
 MOST_FILES = 25
 # Steps whose file has a config of its own: read once on DuckDB, so a view costs nothing.
@@ -117,6 +122,21 @@ def test_a_topic_reads_only_topics_before_it(models: Mapping[str, Mapping[str, A
             and TOPICS.index(topic_of(models[one])) > TOPICS.index(topic_of(node))
         ]
     assert back == []
+
+
+def test_platforms_are_behind_a_door(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """They read of other topics what the door names, and nothing that books a date or gives advice reads them."""
+    parsed = json.loads(prepared_project().manifest_path.read_text(encoding="utf-8"))
+    own = {name for name, node in models.items() if topic_of(node) == PLATFORMS}
+    reads = {
+        node["name"]: {unique_id.split(".")[-1] for unique_id in node["depends_on"].get("nodes", ())}
+        for node in parsed["nodes"].values()
+    }
+    through = {one for name in own for one in reads[name] if one in models} - own
+    assert through == DOOR
+    assert {name for name, read in reads.items() if read & own and name not in own} == OF_ALL_TABLES
+    page = (MODELS / PLATFORMS / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`([\w.]+)`", page)) == DOOR
 
 
 def test_a_folder_of_models_is_read_at_a_glance() -> None:
