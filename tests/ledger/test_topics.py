@@ -139,6 +139,18 @@ def test_platforms_are_behind_a_door(models: Mapping[str, Mapping[str, Any]]) ->
     assert set(re.findall(r"`([\w.]+)`", page)) == DOOR
 
 
+def test_platforms_are_made_from_rows_alone(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """They are made again only if a row or their SQL changed, so nothing else may make a difference: no clock, no part
+    of a table, no model without rows of its own."""
+    seldom = {name: node for name, node in models.items() if node["config"].get("made") == "if_inputs_changed"}
+    assert seldom.keys() == {name for name, node in models.items() if topic_of(node) == PLATFORMS}
+    assert {node["config"]["replaces"] for node in seldom.values()} == {"all"}
+    read = {unique_id.split(".")[-1] for node in seldom.values() for unique_id in node["depends_on"]["nodes"]}
+    assert {models[name]["config"]["materialized"] for name in read & models.keys()} == {"table", "incremental"}
+    clocks = re.compile(r"\b(now|today|random|uuid|current_\w+)\b(?!_)|env_var")
+    assert {name: found[0] for name, node in seldom.items() if (found := clocks.search(node["raw_code"]))} == {}
+
+
 def test_a_folder_of_models_is_read_at_a_glance() -> None:
     folders = [MODELS, *(path for path in MODELS.rglob("*") if path.is_dir())]
     found = {folder: sum(path.is_file() for path in folder.iterdir()) for folder in folders}
