@@ -17,6 +17,7 @@ from pipelines.booking.dbt_results import unchanged_digests
 from pipelines.booking.dbt_run import run_dbt
 from pipelines.booking.ledger import ledger_assets
 from pipelines.booking.project import prepared_project
+from pipelines.spark.committed_marts import bring_back
 from pipelines.warehouse.asset_keys import asset_key
 from tests.books import Book, broken_project
 from tests.ledger.test_book_load_test import DAY, load_test_book
@@ -190,6 +191,13 @@ def test_a_mart_that_is_held_back_is_made_again(copy: Book, tmp_path: Path) -> N
     mended = held.copy(tmp_path / "mended", copy.project)
     assert made(mended, "held_back_tables") == MARTS - {"scenario_results"}
     assert hashes(mended) == before
+
+
+def test_rows_that_spark_made_are_made_again_by_duckdb(copy: Book, tmp_path: Path) -> None:
+    assert made(copy) == set()
+    with copy.connection() as connection:
+        assert bring_back(connection, tmp_path / "lake", DAY, DAY) == {}
+    assert made(copy) == MARTS
 
 
 @pytest.fixture
