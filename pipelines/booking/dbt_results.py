@@ -16,6 +16,7 @@ from pipelines.warehouse import findings
 
 UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
 FAILED, WARNED = "fail", "warn"
+UNCHANGED = "unchanged"  # the first word of the message of a model that kept its rows
 ERRORS = ("error", "runtime error")
 # Models whose errors are shown; those that depend on them are only skipped.
 SHOWN_ERRORS = 3
@@ -33,17 +34,21 @@ def results_of(
     statuses: Mapping[str, str],
     rows: Mapping[str, str],
     metadata: Mapping[str, Any] | None = None,
+    unchanged: Mapping[str, str] | None = None,
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     """A result per selected asset that was built and per selected check that ran.
 
     `statuses` is dbt's word for each node by its unique id, in the order in which dbt built them, on which Dagster
     insists; `rows` is what a failed test found, or why one could not run: then it fails, whatever its severity.
+    `unchanged` is the digest of the models that kept their rows, as `unchanged_digests` finds it.
     """
+    unchanged = unchanged or {}
     keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
     checks = {spec.metadata[UNIQUE_ID]: spec for spec in context.assets_def.check_specs}
     for name, status in statuses.items():
         if keys.get(name) in context.selected_asset_keys and status == "success":
-            yield dg.MaterializeResult(asset_key=keys[name], metadata=metadata)
+            kept = {"unchanged_digest": unchanged[name]} if name in unchanged else {}
+            yield dg.MaterializeResult(asset_key=keys[name], metadata={**(metadata or {}), **kept})
         check = checks.get(name)
         if check is None or status not in ("pass", FAILED, WARNED, *ERRORS):
             continue
@@ -56,6 +61,13 @@ def results_of(
                 description=rows.get(name),
                 metadata={"status": status},
             )
+
+
+def unchanged_digests(results: Sequence[Any]) -> dict[str, str]:
+    """Unique id of each model that kept its rows -> the digest of what they were made from. It is the model's message
+    (materializations.sql)."""
+    messages = {one.node.unique_id: str(one.message or "").partition(" ") for one in results}
+    return {name: digest for name, (word, _, digest) in messages.items() if word == UNCHANGED}
 
 
 def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> str:

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from pipelines.booking.dbt_results import (
     results_of,
     rows_found,
     selected_names,
+    unchanged_digests,
 )
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
@@ -56,10 +57,12 @@ logger = logging.getLogger(__name__)
 
 class LedgerConfig(dg.Config):
     """`rebuild` books the run's dates, and again all dates that were booked before, from what has landed. `adopt` keeps
-    what is published of dates of which the sources hold less by now. Both allow a run whose warehouse was lost."""
+    what is published of dates of which the sources hold less by now. Both allow a run whose warehouse was lost. `anew`
+    makes the marts, too, whose inputs did not change, as `rebuild` does."""
 
     rebuild: bool = False
     adopt: bool = False
+    anew: bool = False
 
 
 def _topic(dbt_resource_props: Mapping[str, Any]) -> str | None:
@@ -149,7 +152,9 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
     def ledger(context: dg.AssetExecutionContext, config: LedgerConfig) -> Iterator[Any]:
         window = context.partition_time_window
         first, end = window.start.date(), window.end.date()
-        book = _on_duckdb
+        # Who selects marts wants them made.
+        keeps_unchanged = not (config.rebuild or config.anew or context.is_subset)
+        book: Callable[..., Iterator[Any]] = partial(_on_duckdb, keeps_unchanged=keeps_unchanged)
         if fleet.landing.engine == "spark":
             from pipelines.booking.ledger_on_spark import book  # noqa: PLC0415 (only where a fleet names it)
         with database.writing(fleet.warehouse, "ledger"):
@@ -194,7 +199,9 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
     return first, end
 
 
-def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
+def _on_duckdb(
+    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, *, keeps_unchanged: bool
+) -> Iterator[Any]:
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
@@ -203,7 +210,7 @@ def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end
         upgrades.prepare(connection, fleet, project_contracts(), first, end, is_whole=not context.is_subset)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
-    yield from _build(context, fleet, MODELS, first, end)
+    yield from _build(context, fleet, MODELS, first, end, keeps_unchanged=keeps_unchanged)
     if not context.is_subset:
         # A run of only some models leaves its dates due.
         with database.connect(fleet.warehouse) as connection:
@@ -220,10 +227,17 @@ def _is_known_to_spark(fleet: Fleet) -> bool:
 
 
 def _build(
-    context: dg.AssetExecutionContext, fleet: Fleet, kind: Sequence[str], first: date = date.min, end: date = date.min
+    context: dg.AssetExecutionContext,
+    fleet: Fleet,
+    kind: Sequence[str],
+    first: date = date.min,
+    end: date = date.min,
+    *,
+    keeps_unchanged: bool = False,
 ) -> Iterator[Any]:
     """Build what the context selects, of the dates [first, end); without dates, seeds. `kind` is dbt's selection of
-    all that the step could build. A model that fails ends the step, after the results of what was built."""
+    all that the step could build. With `keeps_unchanged`, marts that are made only if their inputs changed keep their
+    rows if these did not. A model that fails ends the step, after the results of what was built."""
     chosen = kind
     if context.is_subset:
         # With `+`, the steps that a mart reads are built too: those in the warehouse are of the previous run's dates.
@@ -231,7 +245,7 @@ def _build(
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
-    variables = variables_of(fleet, first, end)
+    variables = {**variables_of(fleet, first, end), "keeps_unchanged": keeps_unchanged}
     build = partial(dbt_run.run_dbt, variables=variables, environment=environment_of(fleet), target=fleet.root / "dbt")
     if kind is not MODELS:
         results = build(words)
@@ -245,7 +259,8 @@ def _build(
     if failed:
         with database.connect(fleet.warehouse, read_only=True) as connection:
             rows |= {test.unique_id: rows_found(connection, test) for test in failed}
-    yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
+    statuses = {one.node.unique_id: str(one.status) for one in results}
+    yield from results_of(context, statuses, rows, unchanged=unchanged_digests(results))
     if errors := errors_of(results):
         raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
 

@@ -54,7 +54,11 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     is_whole = options.start is None and options.end is None
     config = {
         **{op: {"force": options.force} for op in forced},
-        "ledger": {"rebuild": options.rebuild and is_whole, "adopt": options.adopt},
+        "ledger": {
+            "rebuild": options.rebuild and is_whole,
+            "adopt": options.adopt,
+            "anew": options.rebuild or options.force,
+        },
         publication: {"force": options.force_publish},
     }
     # The progress handler holds the real console.

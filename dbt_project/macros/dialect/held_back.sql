@@ -69,6 +69,7 @@
     {%- do run_query('create schema if not exists held_back') -%}
     {%- do run_query('create or replace table held_back.' ~ mart ~ ' as select * from marts.' ~ mart) -%}
     {%- do run_query('delete from marts.' ~ mart) -%}
+    {%- do run_query(forget_inputs(mart)) -%}
     {%- do restore_rows(mart, 'true') -%}
 {% endmacro %}
 

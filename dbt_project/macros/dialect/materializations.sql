@@ -30,7 +30,7 @@
 
 {# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows loses them in the mart
    too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
-   is a function of all that is booked.
+   is a function of all that is booked. With `made: if_inputs_changed` the mart keeps its rows where these would be the same (unchanged.sql).
 
    The contract is proven where the table is created: in every new warehouse, and once in each process of tests (tests/books.py). To a table
    that exists `on_schema_change` applies, unless a run of Wattledger has given it today's columns (pipelines/booking/upgrades.py). #}
@@ -38,6 +38,14 @@
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type='table') -%}
     {%- set columns = get_quoted_csv(model.columns) -%}
+    {%- set is_seldom_made = config.get('made') == 'if_inputs_changed' -%}
+    {%- if is_seldom_made and existing and var('keeps_unchanged') and not should_full_refresh() -%}
+        {%- set unchanged = digest_if_unchanged() -%}
+        {%- if unchanged -%}
+            {%- do store_result('main', response='unchanged ' ~ unchanged) -%}
+            {{ return({'relations': [target]}) }}
+        {%- endif -%}
+    {%- endif -%}
     {%- if not existing or should_full_refresh() -%}
         {%- do get_assert_columns_equivalent(compiled_code) -%}
     {%- elif not var('has_todays_columns') -%}
@@ -58,6 +66,9 @@
         select {{ columns }} from (
             {{ compiled_code }}
         ) as found;
+        {%- if is_seldom_made %}
+        {{ remember_inputs() }}
+        {%- endif %}
     {%- endcall %}
     {{ run_hooks(post_hooks) }}
     {%- do adapter.commit() -%}
