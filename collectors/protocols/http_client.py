@@ -47,11 +47,10 @@ class HttpClient:
     `header_envs` maps a header, by which an API logs its users in, to the variable that holds its value.
 
     What may pass (connection errors, broken answers, 429, 5xx) is tried `attempts` times, `backoff_seconds` doubling
-    between them; of a server that could not be reached in that time, once from then on until it answers, as a source
-    that is down would cost each date of a run those seconds. A time-out is not tried again, because the server may be
-    overloaded. `limits` bounds each answer from the name of its server to its last byte, and all answers since
-    `start_window`; the time in which the consumer of a stream works does not count. Redirects are followed only within
-    the server, `redirects` times. Whatever fails is a SourceError.
+    between them; of a server that could not be reached in that time, once from then on until it answers. A time-out is
+    not tried again, because the server may be overloaded. `limits` bounds each answer from the name of its server to
+    its last byte, and all answers since `start_window`; the time in which the consumer of a stream works does not
+    count. Redirects are followed only within the server, `redirects` times. Whatever fails is a SourceError.
     """
 
     def __init__(
@@ -85,10 +84,8 @@ class HttpClient:
         self._retries = urllib3.Retry(
             total=attempts - 1, backoff_factor=backoff_seconds, backoff_max=LONGEST_PAUSE_SECONDS, allowed_methods=None
         )
-        self._once = urllib3.Retry(total=0, allowed_methods=None)
-        self._is_away = False
         self._redirects = redirects
-        self._method = "POST"
+        self._method, self._is_away = "POST", False
         self._spent = Spent()
         # What a server may repeat in its answer and must not reach the audit; of the URL, what may be a token.
         self._secrets = Secrets()
@@ -125,7 +122,7 @@ class HttpClient:
         A body over `limit_bytes` (the limit of an answer, where none is given) is an OverLimitError.
         """
         fields = list(fields)
-        retries = self._once if self._is_away else self._retries
+        retries = self._retries.new(total=0) if self._is_away else self._retries
         while True:
             try:
                 with self._answer(path, fields, method or self._method) as (response, watch):
@@ -145,7 +142,7 @@ class HttpClient:
         """
         fields = list(fields)
         came: set[bytes] = set()
-        retries = self._once if self._is_away else self._retries
+        retries = self._retries.new(total=0) if self._is_away else self._retries
         while True:
             before = frozenset(came)
             try:
