@@ -48,9 +48,9 @@ class HttpClient:
 
     What may pass (connection errors, broken answers, 429, 5xx) is tried `attempts` times, `backoff_seconds` doubling
     between them; of a server that could not be reached in that time, once from then on until it answers. A time-out is
-    not tried again, because the server may be overloaded. `limits` bounds each answer from the name of its server to
-    its last byte, and all answers since `start_window`; the time in which the consumer of a stream works does not
-    count. Redirects are followed only within the server, `redirects` times. Whatever fails is a SourceError.
+    not tried again, because the server may be overloaded. `limits` bounds each answer to its last byte, and all answers
+    since `start_window`, without the time in which the consumer of a stream works. Redirects are followed only within
+    the server, `redirects` times. Whatever fails is a SourceError.
     """
 
     def __init__(
@@ -81,9 +81,8 @@ class HttpClient:
         self._header_envs = dict(header_envs or {})
         self._envs |= {f"header {header}": name for header, name in self._header_envs.items()}
         self._headers = {"Accept": "application/json", **(headers or {})}
-        self._retries = urllib3.Retry(
-            total=attempts - 1, backoff_factor=backoff_seconds, backoff_max=LONGEST_PAUSE_SECONDS, allowed_methods=None
-        )
+        self._retries = urllib3.Retry(attempts - 1, backoff_factor=backoff_seconds, allowed_methods=None)
+        self._retries.backoff_max = LONGEST_PAUSE_SECONDS
         self._redirects = redirects
         self._method, self._is_away = "POST", False
         self._spent = Spent()
