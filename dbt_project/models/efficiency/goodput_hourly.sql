@@ -70,7 +70,7 @@ assessed as (
         end as tpot_basis,
         requests.requests_source,
         requests.failed_requests,
-        requests.output_tokens as told_output_tokens,
+        requests.output_tokens as logged_output_tokens,
         {%- for sum in ['requests', 'good_requests_low', 'good_requests_high', 'good_output_tokens_low', 'good_output_tokens_high'] %}
         case
             when requests.date is not null then requests.{{ sum }}
@@ -118,7 +118,7 @@ final as (
         failed_requests,
         good_requests_low,
         good_requests_high,
-        told_output_tokens,
+        logged_output_tokens,
         good_output_tokens_low,
         good_output_tokens_high,
         output_tokens,
