@@ -15,7 +15,9 @@ from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
 from pipelines.landing import bill_assets, request_assets, telemetry_assets, window_assets
-from pipelines.publishing import object_store_asset, postgresql_asset, publication, published_tables
+from pipelines.publishing import publication, published_tables
+from pipelines.publishing.object_store.asset import object_store_asset
+from pipelines.publishing.postgresql.asset import postgresql_asset
 from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
@@ -46,13 +48,9 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     targets = []
     if fleet.publication.postgresql is not None:
         known = contracts.contracts_of(project.manifest_path, project.project_dir).marts
-        targets.append(
-            postgresql_asset.postgresql_asset(fleet, fleet.publication.postgresql, known, telemetry_assets.POOL)
-        )
+        targets.append(postgresql_asset(fleet, fleet.publication.postgresql, known, telemetry_assets.POOL))
     if fleet.publication.object_store is not None:
-        targets.append(
-            object_store_asset.object_store_asset(fleet, fleet.publication.object_store, telemetry_assets.POOL)
-        )
+        targets.append(object_store_asset(fleet, fleet.publication.object_store, telemetry_assets.POOL))
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),

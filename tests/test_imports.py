@@ -100,9 +100,25 @@ def test_packages_import_in_one_direction() -> None:
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    names = [path.stem for path in COLLECTORS + PIPELINES if path.stem not in ("__init__", "__main__")]
+    """A folder of `publishing` is for one place or format: there it is a part of the name, as in `postgresql.asset`."""
+    publishing = PROJECT / "pipelines" / "publishing"
+    names = [
+        f"{path.parent.name}.{path.stem}" if path.parent.parent == publishing else path.stem
+        for path in COLLECTORS + PIPELINES
+        if path.stem not in ("__init__", "__main__")
+    ]
     names += [path.parent.name for path in COLLECTORS + PIPELINES if path.stem == "__init__"]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
+
+
+def test_folders_have_room() -> None:
+    """A folder with more files has more than one idea."""
+    folders = {path.parent for path in COLLECTORS + PIPELINES}
+    folders |= {path.parent for folder in folders for path in folder.rglob("*.sql")}
+    sizes = {
+        str(folder.relative_to(PROJECT)): sum(1 for one in folder.iterdir() if one.is_file()) for folder in folders
+    }
+    assert {folder: files for folder, files in sizes.items() if files > 25} == {}
 
 
 def test_no_import_goes_around_in_a_circle() -> None:
@@ -139,9 +155,9 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "landing/window_assets.py",
         "landing/request_assets.py",
         "landing/telemetry_assets.py",
-        "publishing/object_store_asset.py",
+        "publishing/object_store/asset.py",
         "publishing/parts.py",
-        "publishing/postgresql_asset.py",
+        "publishing/postgresql/asset.py",
         "publishing/publication.py",
         "report/fleet_report.py",
         "warehouse/asset_keys.py",

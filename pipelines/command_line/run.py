@@ -23,10 +23,10 @@ from sqlalchemy import Engine, event
 from collectors.samples import printable
 from pipelines.code_location import JOB, definitions_of, rebuilt_assets
 from pipelines.command_line import instance, mistakes
+from pipelines.command_line.headline import headline
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import stores
-from pipelines.publishing.headline import headline
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database

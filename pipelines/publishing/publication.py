@@ -37,11 +37,11 @@ from pipelines.publishing import (
     published_tables,
     restoring,
     retention,
-    workbook,
 )
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, Manifest, current
 from pipelines.publishing.restoring import PublicationDamaged
+from pipelines.publishing.workbook import sheets
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
@@ -167,7 +167,7 @@ def _publish(
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
-    workbook.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
+    sheets.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
     compared_at = before.hashes_compared_at if before is not None else published_at
     manifest = Manifest(publication_id, compared_at, publication_manifest.file_of(building, DATABASE), tables, focus)
     (building / publication_manifest.NAME).write_bytes(publication_manifest.to_json(manifest))

@@ -11,9 +11,9 @@ import dagster as dg
 import duckdb
 import pytest
 
+from pipelines.command_line.headline import headline
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.publishing import published_files
-from pipelines.publishing.headline import headline
 from pipelines.publishing.parts import Parts
 from tests.report import every_branch
 

@@ -11,9 +11,9 @@ import dagster as dg
 import duckdb
 import pytest
 
+from pipelines.command_line.headline import _ways_in
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing.telemetry_assets import POOL
-from pipelines.publishing.headline import _ways_in
 from pipelines.report.fleet_report import fleet_report_asset, write_report
 from tests.report import publications
 from tests.report.publications import NEWEST, fleet_day

@@ -13,12 +13,12 @@ from typing import Any
 
 import duckdb
 
+from pipelines.command_line import advice_headline, model_headline
+from pipelines.command_line.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
-from pipelines.publishing import advice_headline, model_headline
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication import REPORT, WORKBOOK
 from pipelines.publishing.publication_manifest import DATABASE, current
-from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.warehouse import database
 
 _HELD_BACK = """

@@ -1,7 +1,7 @@
 """The connection to a PostgreSQL server that a publication goes to: one publisher at a time, every failure in one line.
 
 Add here what holds for any statement: settings, locks, words for refusals. Keep out which tables there are
-(`postgresql_tables`) and what is loaded when (`postgresql`).
+(`tables`) and what is loaded when (`loading`).
 """
 
 from __future__ import annotations
