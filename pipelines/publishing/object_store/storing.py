@@ -33,7 +33,6 @@ from pipelines.publishing.object_store import delta_tables, manifests, table_fil
 from pipelines.publishing.object_store.manifests import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
 from pipelines.publishing.object_store.place import ObjectStoreError, Place, Turn, taking_turns
 from pipelines.publishing.object_store.table_files import Wanted
-from pipelines.publishing.publication_manifest import current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
@@ -64,7 +63,7 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
 
     ObjectStoreError where the store is away or refuses; its readers then have the old publication, whole.
     """
-    folder = current(fleet)
+    folder = fleet.latest_publication
     if folder is None:
         return None
     began = time.monotonic()

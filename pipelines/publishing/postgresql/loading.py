@@ -25,7 +25,6 @@ from pipelines.publishing.postgresql import tables as shapes
 from pipelines.publishing.postgresql.registry import Held
 from pipelines.publishing.postgresql.server import PostgresqlError, Server, connected, place_of, quoted
 from pipelines.publishing.postgresql.tables import Wanted
-from pipelines.publishing.publication_manifest import current
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.snapshots import Fingerprints, Snapshot
 from pipelines.warehouse import step_deadline
@@ -67,7 +66,7 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
 
     PostgresqlError where the server is away or refuses; it then has its old publication, whole.
     """
-    folder = current(fleet)
+    folder = fleet.latest_publication
     if folder is None:
         return None
     began = time.monotonic()
