@@ -1,24 +1,29 @@
 """Every asset, check, job and schedule of one fleet, put together, with the policies that hold for all of them.
 
-Add an asset in the package that it belongs to, and list it here. Keep out what an asset does.
+Add an asset in the package that it belongs to, and list it here, in the order in which a run makes it. Only this module
+knows the optional parts (Spark, PostgreSQL, object stores); it imports them only for a fleet whose file names them.
+Keep out what an asset does.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 
 import dagster as dg
+from dagster_dbt import DbtProject
 
 from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
-from pipelines.landing import bill_assets, request_assets, telemetry_assets, window_assets
-from pipelines.publishing import object_store_asset, postgresql_asset, publication, published_tables
+from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
+from pipelines.publishing import publication, published_tables
 from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
+from pipelines.warehouse.partitions import POOL, daily
 
 JOB = "daily_ledger"
 SCHEDULE = f"{JOB}_schedule"
@@ -31,53 +36,53 @@ def fleet_of_environment() -> Fleet:
     return load_fleet(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
 
 
+def validate(fleet: Fleet) -> None:
+    """FleetError where a run could not land or book: before minutes of landing, not after."""
+    stores.validate(fleet)
+    if fleet.landing.engine == "spark":
+        from pipelines.spark import cluster  # noqa: PLC0415 (an optional part)
+
+        cluster.validate(fleet)
+
+
 def definitions_of(fleet: Fleet) -> dg.Definitions:
     """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
     project = prepared_project()
-    books = ledger.ledger_assets(fleet, project)
+    landed = [
+        *telemetry_assets.telemetry_assets(fleet),
+        *request_assets.request_assets(fleet),
+        bill_assets.bills_asset(fleet),
+        window_assets.run_windows_asset(fleet),
+    ]
+    books = ledger.ledger_assets(fleet, project, _booking_of(fleet))
+    steps = ledger.step_specs(fleet, project)
+    booked = [
+        invariants.invariant_checks(fleet, project.manifest_path),
+        *checks.asset_checks(fleet),
+        alarms.drift_alarms(fleet),
+        stale_settings.settings_check(fleet),
+    ]
     tables = [
         *books,
-        efficiency_fits.efficiency_fit_asset(fleet, telemetry_assets.POOL),
-        cost_forecasts.cost_forecast_assets(fleet, telemetry_assets.POOL),
-        right_sizing_table.right_sizing_asset(fleet, telemetry_assets.POOL),
-        consolidation_table.consolidation_asset(fleet, telemetry_assets.POOL),
+        efficiency_fits.efficiency_fit_asset(fleet, POOL),
+        cost_forecasts.cost_forecast_assets(fleet, POOL),
+        right_sizing_table.right_sizing_asset(fleet, POOL),
+        consolidation_table.consolidation_asset(fleet, POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
-    targets = []
-    if fleet.publication.postgresql is not None:
-        known = contracts.contracts_of(project.manifest_path, project.project_dir).marts
-        targets.append(
-            postgresql_asset.postgresql_asset(fleet, fleet.publication.postgresql, known, telemetry_assets.POOL)
-        )
-    if fleet.publication.object_store is not None:
-        targets.append(
-            object_store_asset.object_store_asset(fleet, fleet.publication.object_store, telemetry_assets.POOL)
-        )
+    published = publication.publication_asset(fleet, marts, POOL)
+    copies = _copies(fleet, project)
+    report = fleet_report.fleet_report_asset(fleet, POOL)
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
-        partitions_def=telemetry_assets.daily(fleet),
+        partitions_def=daily(fleet),
         description=f"Land, book, check and publish the fleet {fleet.fleet}.",
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
     definitions = dg.Definitions(
-        assets=[
-            *telemetry_assets.telemetry_assets(fleet),
-            *request_assets.request_assets(fleet),
-            bill_assets.bills_asset(fleet),
-            window_assets.run_windows_asset(fleet),
-            *tables,
-            *ledger.step_specs(fleet, project),
-            publication.publication_asset(fleet, marts, telemetry_assets.POOL),
-            fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
-            *targets,
-        ],
-        asset_checks=[
-            invariants.invariant_checks(fleet, project.manifest_path),
-            *checks.asset_checks(fleet),
-            alarms.drift_alarms(fleet),
-            stale_settings.settings_check(fleet),
-        ],
+        assets=[*landed, *tables, *steps, published, report, *copies],
+        asset_checks=booked,
         jobs=[job],
         schedules=[
             dg.build_schedule_from_partitioned_job(
@@ -95,6 +100,29 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         executor=dg.in_process_executor,
     )
     return definitions if fleet.period.end is not None else definitions.map_asset_specs(func=_kept_fresh)
+
+
+def _booking_of(fleet: Fleet) -> ledger.Book:
+    """What books the fleet's dates. Without a lake Spark has nothing to read, and has read nothing before."""
+    if fleet.landing.path is None:
+        return ledger.on_duckdb
+    from pipelines.spark import ledger_on_spark  # noqa: PLC0415 (an optional part)
+
+    return ledger_on_spark.booking_of(fleet)
+
+
+def _copies(fleet: Fleet, project: DbtProject) -> Iterator[dg.AssetsDefinition]:
+    """The publication in the other places that the fleet file names."""
+    targets = fleet.publication
+    if targets.postgresql is not None:
+        from pipelines.publishing.postgresql.asset import postgresql_asset  # noqa: PLC0415 (an optional part)
+
+        marts = contracts.contracts_of(project.manifest_path, project.project_dir).marts
+        yield postgresql_asset(fleet, targets.postgresql, marts, POOL)
+    if targets.object_store is not None:
+        from pipelines.publishing.object_store.asset import object_store_asset  # noqa: PLC0415 (an optional part)
+
+        yield object_store_asset(fleet, targets.object_store, POOL)
 
 
 def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:

@@ -17,7 +17,7 @@ import yaml
 from pipelines.booking import invariants, project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
-from pipelines.landing.telemetry_assets import POOL
+from pipelines.warehouse.partitions import POOL
 
 RAW = {
     "raw/benchmark_results",

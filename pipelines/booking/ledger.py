@@ -35,11 +35,10 @@ from pipelines.booking.dbt_results import (
 )
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing.telemetry_assets import POOL, daily
 from pipelines.publishing import history, restoring
-from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import create_tables
 
 SEED_TYPE = "resource_type:seed"
@@ -51,6 +50,10 @@ STEPS, MARTS = "config.schema:staging config.schema:intermediate", "config.schem
 OWNERS = {"cost": "finance", "focus": "finance", "prices": "finance", "carbon": "sustainability"}
 # How a mart's description ends.
 RANK = re.compile(r" \[(start here|topic|evidence): \w+\]\s*$")
+
+# What books the dates [first, end) of a fleet, within an asset that Dagster runs: one per engine. The last argument:
+# whether marts that are made only if their inputs changed may keep their rows.
+Book = Callable[[dg.AssetExecutionContext, Fleet, date, date, bool], Iterator[Any]]
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +115,9 @@ def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
     return [*models, refused]
 
 
-def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
-    """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily)."""
+def ledger_assets(fleet: Fleet, project: DbtProject, book: Book) -> list[dg.AssetsDefinition]:
+    """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily), which `book`
+    makes."""
     translator = LedgerTranslator(fleet)
 
     @dbt_assets(
@@ -154,15 +158,12 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
         first, end = window.start.date(), window.end.date()
         # Who selects marts wants them made.
         keeps_unchanged = not (config.rebuild or config.anew or context.is_subset)
-        book: Callable[..., Iterator[Any]] = partial(_on_duckdb, keeps_unchanged=keeps_unchanged)
-        if fleet.landing.engine == "spark":
-            from pipelines.booking.ledger_on_spark import book  # noqa: PLC0415 (only where a fleet names it)
         with database.writing(fleet.warehouse, "ledger"):
             _check_history(fleet, config)
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
             try:
-                yield from book(context, fleet, first, end)
+                yield from book(context, fleet, first, end, keeps_unchanged)
             except upgrades.NeedsRebuild as refusal:
                 raise dg.Failure(str(refusal), allow_retries=False) from None
 
@@ -170,23 +171,11 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
 
 
 def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
-    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over.
-
-    A date that is held back gets its published rows, so the publication is compared with its manifest first.
-    """
+    """Refuse to book where what is published would be lost."""
     try:
-        folder = current(fleet)
-        if folder is not None:
-            restoring.checked(fleet.published, folder)
-        lost = history.lost_warehouse(fleet)
-    except restoring.PublicationDamaged as damage:
-        raise dg.Failure(str(damage), allow_retries=False) from None
-    if lost and not (config.rebuild or config.adopt):
-        raise dg.Failure(lost, allow_retries=False)
-    if config.adopt:
-        with database.connect(fleet.warehouse) as connection:
-            create_tables(connection)
-            history.adopt(connection, fleet)
+        history.before_booking(fleet, lands_again=config.rebuild or config.adopt, adopts=config.adopt)
+    except (history.WarehouseLost, restoring.PublicationDamaged) as refusal:
+        raise dg.Failure(str(refusal), allow_retries=False) from None
 
 
 def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
@@ -199,14 +188,13 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
     return first, end
 
 
-def _on_duckdb(
-    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, *, keeps_unchanged: bool
+def on_duckdb(
+    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, keeps_unchanged: bool
 ) -> Iterator[Any]:
+    """Book the dates [first, end) and those that are due, in the fleet's own warehouse."""
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
-        if _is_known_to_spark(fleet):
-            due_dates.missed_by_spark(connection, first, end)
         upgrades.prepare(connection, fleet, project_contracts(), first, end, is_whole=not context.is_subset)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
@@ -215,15 +203,6 @@ def _on_duckdb(
         # A run of only some models leaves its dates due.
         with database.connect(fleet.warehouse) as connection:
             due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
-
-
-def _is_known_to_spark(fleet: Fleet) -> bool:
-    """Whether the fleet's lake holds marts that Spark built."""
-    if fleet.landing.path is None:
-        return False
-    from pipelines.spark.spark_ledger import has_built  # noqa: PLC0415 (only where a fleet has a lake)
-
-    return has_built(fleet)
 
 
 def _build(

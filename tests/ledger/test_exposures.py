@@ -7,7 +7,7 @@ import re
 
 from pipelines.booking import project
 from pipelines.fleet.fleet_file import PROJECT
-from pipelines.publishing.workbook_questions import QUESTIONS
+from pipelines.publishing.workbook.questions import QUESTIONS
 
 PIPELINES = PROJECT / "pipelines"
 BI = PROJECT / "bi"

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipelines.booking import checks
-from pipelines.publishing.headline import headline
-from pipelines.publishing.model_headline import UNMATCHED
+from pipelines.command_line.headline import headline
+from pipelines.command_line.model_headline import UNMATCHED
 from tests.books import LEDGER, Book, later_command
 from tests.planted import (
     A100,

@@ -9,7 +9,8 @@ import duckdb
 import pytest
 
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import object_store, publication, restoring
+from pipelines.publishing import publication, restoring
+from pipelines.publishing.object_store import storing as object_store
 from tests.books import Book, on
 from tests.publishing.damage import KINDS, damage, damaged_one_by_one, differing_files
 

@@ -12,8 +12,8 @@ import pytest
 
 from collectors.synthetic.demo_fleet import BOARDS
 from pipelines.booking import invariants
+from pipelines.command_line.headline import headline
 from pipelines.publishing import publication
-from pipelines.publishing.headline import headline
 from pipelines.warehouse import due_dates
 from tests.books import Book, broken_project, on
 

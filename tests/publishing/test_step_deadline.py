@@ -16,9 +16,10 @@ import pytest
 
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
-from pipelines.publishing import object_store, postgresql
-from pipelines.publishing.object_store_place import ObjectStoreError
-from pipelines.publishing.postgresql_server import PostgresqlError
+from pipelines.publishing.object_store import storing as object_store
+from pipelines.publishing.object_store.place import ObjectStoreError
+from pipelines.publishing.postgresql import loading as postgresql
+from pipelines.publishing.postgresql.server import PostgresqlError
 from pipelines.warehouse import step_deadline
 from tests.servers import s3_bucket
 from tests.talking_servers import dripping, logged_in_and_silent, silence, talking_server
