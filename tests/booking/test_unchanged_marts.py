@@ -15,7 +15,7 @@ import pytest
 from pipelines.booking import project as dbt_project
 from pipelines.booking.dbt_results import unchanged_digests
 from pipelines.booking.dbt_run import run_dbt
-from pipelines.booking.ledger import ledger_assets
+from pipelines.booking.ledger import ledger_assets, on_duckdb
 from pipelines.booking.project import prepared_project
 from pipelines.spark.committed_marts import bring_back
 from pipelines.warehouse.asset_keys import asset_key
@@ -205,7 +205,8 @@ def booked(copy: Book) -> Callable[..., dict[str, dict[str, Any]]]:
     """Books the day as Dagster does; returns the metadata of each mart of the topic."""
 
     def book_day(**config: bool) -> dict[str, dict[str, Any]]:
-        (ledger,) = [one for one in ledger_assets(copy.fleet, prepared_project()) if one.node_def.name == "ledger"]
+        assets = ledger_assets(copy.fleet, prepared_project(), on_duckdb)
+        (ledger,) = [one for one in assets if one.node_def.name == "ledger"]
         done = dg.materialize(
             [ledger], partition_key=DAY.isoformat(), run_config={"ops": {"ledger": {"config": config}}}
         )
