@@ -48,6 +48,9 @@ OWN = {
     "int_energy_segments": "view",
     "int_engine_steps": "view",
     "int_handover_segments": "view",
+    "int_metered_cross_checks": "view",
+    "int_metered_troubled_days": "view",
+    "int_stated_claims": "view",
     "int_token_readings": "view",
 }
 
