@@ -52,6 +52,9 @@ OWN = {
     "int_label_names": "view",
     "int_metered_cross_checks": "view",
     "int_metered_troubled_days": "view",
+    "int_scenario_inputs": "view",
+    "int_scenario_terms": "view",
+    "int_scenario_waits": "view",
     "int_stated_claims": "view",
     "int_token_readings": "view",
 }
