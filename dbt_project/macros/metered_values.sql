@@ -2,7 +2,8 @@
 -- outside_values.sql in code of its own, so that a mistake in either shows as a difference. Keep out everything that
 -- the book itself uses.
 
-{# A process start in Unix seconds, in whichever unit makes it a moment from 2000 to a day after its sample. NULL where none does. #}
+{# A process start in Unix seconds, in whichever unit makes it a moment from 2000 to a day after its sample. NULL where
+   none does. #}
 {% macro metered_start_seconds(value, sampled_us) -%}
 coalesce(
             {%- for per_second in ['1e0', '1e3', '1e6', '1e9'] %}

@@ -1,8 +1,8 @@
--- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice
--- share it by the activity of their processes, else by the tokens they moved, else evenly. MIG instances share time, and
--- the board's idle floor, by their parts of it; what it draws above the floor they share by activity × slices, else by
--- tokens. Shares are differences of a rounded running total, so they add up. How far to trust a share is
--- `attribution_confidence`.
+-- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a
+-- slice share it by the activity of their processes, else by the tokens they moved, else evenly. MIG instances share
+-- time, and the board's idle floor, by their parts of it; what it draws above the floor they share by activity ×
+-- slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far to trust a share
+-- is `attribution_confidence`.
 {% set claimed_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules',
     'overspread_joules', 'covered_us', 'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'is_unplaced', 'engine',

@@ -1,6 +1,6 @@
 -- Which entity each landed series of power, energy or tokens is about, by a second, independent parsing of its raw
--- labels (int_label_names). The balances and series_daily use this model and the book uses stg_series, so that a mistake
--- in either shows. One row per series and token class.
+-- labels (int_label_names). The balances and series_daily use this model and the book uses stg_series, so that a
+-- mistake in either shows. One row per series and token class.
 with series as (
 
     select * from {{ source('raw', 'series') }}
@@ -256,8 +256,8 @@ first_ranks as (
 
 ),
 
--- A series whose rank has no digits repeats another one, of a number or a lesser name, whose labels are the same but for
--- the ranks.
+-- A series whose rank has no digits repeats another one, of a number or a lesser name, whose labels are the same but
+-- for the ranks.
 named_groups as (
 
     select distinct

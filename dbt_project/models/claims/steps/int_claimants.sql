@@ -1,7 +1,7 @@
--- Which engine claims each booked meter, in slices of a date: one row per date, meter, slice and engine. What labels and
--- the fleet file state (int_stated_claims) is matched to the engines that report; of a meter of which nothing is stated,
--- the claimant is the model that is alone on the node, else `__unknown__`. `held_by`: the pod or engine that is known to
--- hold the board where the claimant is not.
+-- Which engine claims each booked meter, in slices of a date: one row per date, meter, slice and engine. What labels
+-- and the fleet file state (int_stated_claims) is matched to the engines that report; of a meter of which nothing is
+-- stated, the claimant is the model that is alone on the node, else `__unknown__`. `held_by`: the pod or engine that is
+-- known to hold the board where the claimant is not.
 with claims as (
 
     select * from {{ ref('int_stated_claims') }}
@@ -26,7 +26,8 @@ series_days as (
 
 ),
 
--- First and last sample, neighbours included: a sample after the date shows that the meter, or the engine, still exists.
+-- First and last sample, neighbours included: a sample after the date shows that the meter, or the engine, still
+-- exists.
 meter_ends as (
 
     select
@@ -176,8 +177,8 @@ engine_pods_of_dates as (
 
 ),
 
--- An engine whose labels lack the pod is found by its container, but never where another engine reports from the board's
--- own pod: containers of many pods have the same name.
+-- An engine whose labels lack the pod is found by its container, but never where another engine reports from the
+-- board's own pod: containers of many pods have the same name.
 matched as (
 
     select

@@ -1,6 +1,6 @@
--- What labels and the fleet file state of each booked meter: one row per date, meter, slice of the date and claim. A pod
--- works for the engine that the fleet file gives it, else for its own, else for its group's. Whether that engine reports,
--- and who claims a meter of which nothing is stated, is found in int_claimants.
+-- What labels and the fleet file state of each booked meter: one row per date, meter, slice of the date and claim. A
+-- pod works for the engine that the fleet file gives it, else for its own, else for its group's. Whether that engine
+-- reports, and who claims a meter of which nothing is stated, is found in int_claimants.
 {# int_claimants alone reads it. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
