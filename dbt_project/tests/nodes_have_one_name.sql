@@ -1,6 +1,16 @@
--- Boards, sockets and the wall meter of one host that come under several names are booked beside each other, and its joules twice or thrice.
--- A warning: names that differ in case, domain or a mark of the BMC, and bare addresses beside named hosts with boards.
-{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'energy_ledger'}}, 'expected': 'one name for all meters of a host', 'remedy': 'give the host its other names in the fleet file: nodes: [{name: <node>, aliases: [<other name>]}], then re-book the date'}) }}
+-- Boards, sockets and the wall meter of one host that come under several names are booked beside each other, and its
+-- joules twice or thrice. A warning: names that differ in case, domain or a mark of the BMC, and bare addresses beside
+-- named hosts with boards.
+{{ config(
+    severity='warn',
+    meta={
+        'dagster': {'ref': {'name': 'energy_ledger'}},
+        'expected': 'one name for all meters of a host',
+        'remedy':
+            'give the host its other names in the fleet file: nodes: [{name: <node>, aliases: [<other name>]}], '
+            ~ 'then re-book the date'
+    }
+) }}
 -- depends_on: {{ ref('energy_ledger') }}, the mart whose check this is
 
 with booked as (
@@ -23,7 +33,11 @@ named as (
     select
         *,
         case when is_address then node
-            else regexp_replace(lower(split_part(node, '.', 1)), '^(bmc|ipmi|idrac|ilo|oob|mgmt)[-_]|[-_](bmc|ipmi|idrac|ilo|oob|mgmt)$', '')
+            else regexp_replace(
+                lower(split_part(node, '.', 1)),
+                '^(bmc|ipmi|idrac|ilo|oob|mgmt)[-_]|[-_](bmc|ipmi|idrac|ilo|oob|mgmt)$',
+                ''
+            )
         end as short_name
     from booked
 
