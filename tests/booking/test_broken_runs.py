@@ -67,7 +67,7 @@ BROKEN = (
         "            sum(case when error('no such meter') is null then 1 end)\n",
     ),
     (
-        "pipelines/publishing/model_headline.py",
+        "pipelines/command_line/model_headline.py",
         "select null, null, null, null, sum(facility_energy_kwh)",
         "select error('no total'), null, null, null, sum(facility_energy_kwh)",
     ),
