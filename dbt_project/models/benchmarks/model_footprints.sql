@@ -120,8 +120,7 @@ described as (
         -- A latent cache has no heads to be cut by.
         case when facts.kv_latent_elements is null then facts.kv_heads else 1 end as kv_heads,
         coalesce(cast(facts.kv_latent_elements as double), 2.0 * facts.kv_heads * facts.head_dim) * facts.kv_layers
-            * facts.kv_bytes_per_element
-        as kv_bytes_per_token,
+            * facts.kv_bytes_per_element as kv_bytes_per_token,
         facts.source
     from chosen
     inner join published as facts on chosen.published_model = facts.model

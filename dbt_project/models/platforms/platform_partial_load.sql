@@ -177,8 +177,7 @@ ends as (
         least(
             full_loads.full_watts_per_gpu * {{ assumed('partial_load_knee_watts_ratio') }},
             coalesce(lowest_ends.watts_per_gpu, full_loads.full_watts_per_gpu)
-        )
-        as watts_per_gpu,
+        ) as watts_per_gpu,
         case when lowest_ends.best_number is null then 'assumed_curve' else 'assumed_to_lowest_point' end as watts_basis
     from full_loads
     left join lowest_ends on full_loads.best_number = lowest_ends.best_number

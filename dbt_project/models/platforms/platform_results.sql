@@ -406,8 +406,7 @@ final as (
             when fronted.is_ranked
                 then fronted.total_tokens_per_second_per_gpu
                     > coalesce(fronted.faster_tokens_per_second_per_gpu_of_platform, 0)
-        end
-        as is_on_platform_frontier,
+        end as is_on_platform_frontier,
         case when fronted.is_ranked then fronted.total_tokens_per_second_per_gpu > coalesce(fronted.faster_tokens_per_second_per_gpu, 0) end
         as is_on_frontier
     from fronted

@@ -113,8 +113,7 @@ token_hours as (
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
         {{ exact_sum(
             "case when token_class in ('input', 'output') then case when engine_prices.is_of_several_rows then tokens else 0 end end"
-        ) }}
-        as shared_tokens,
+        ) }} as shared_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_total_tokens,
         {% for flag in ['priced', 'tariffed', 'carbon_known'] -%}

@@ -110,8 +110,7 @@ slices as (
         {{ exact_sum('weight') }} as weight,
         -- The smallest instance has a slice of each.
         max(compute_slices) - {{ exact_sum('used_compute_slices') }} >= 0.9999
-            and max(memory_slices) - {{ exact_sum('used_memory_slices') }} >= 0.9999
-            as has_room
+            and max(memory_slices) - {{ exact_sum('used_memory_slices') }} >= 0.9999 as has_room
     from weighed
     group by {{ slice | join(', ') }}
 

@@ -358,8 +358,7 @@ final as (
             {{ ceiling_watts('meter_readings.meter_scope') }}
         )
             * (measured.end_us - measured.start_us)
-            / 1e6
-            as is_impossible,
+            / 1e6 as is_impossible,
         measured.end_us - measured.start_us > caps.cap_us as is_gap
     from measured
     inner join meter_readings on measured.reading_id = meter_readings.reading_id

@@ -124,8 +124,7 @@ final as (
         {{ money('capacity_usd') }} - {{ money('capacity_usd * known_ratio') }} as unknown_capacity_cost_usd,
         {{ money('charged_energy_usd * idle_ratio') }}
             + {{ money('capacity_usd * known_ratio') }}
-            - {{ money('capacity_usd * active_ratio') }}
-        as idle_cost_usd,
+            - {{ money('capacity_usd * active_ratio') }} as idle_cost_usd,
         case when is_charged then gpu_seconds else {{ exact('0') }} end as charged_gpu_seconds,
         energy_usd is not null as is_tariffed,
         deployment not in ({{ unallocated() }}, {{ unknown() }}) or coalesce(unknown_reason = 'no_engine_for_pod', false) as is_held,

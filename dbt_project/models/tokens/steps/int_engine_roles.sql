@@ -118,8 +118,7 @@ named_groups as (
                     then 1
                 else 0
             end
-        ) = 1
-        as is_named_by_cluster,
+        ) = 1 as is_named_by_cluster,
         max(case when coalesce(role, cluster_role) = 'prefill' and writes_answers then 1 else 0 end) = 1 as has_prefill_that_answers,
         sum(case when coalesce(role, cluster_role) = 'prefill' then prompt_tokens end) as prefill_tokens,
         -- NULL: an engine that decodes does not report what it computed.
