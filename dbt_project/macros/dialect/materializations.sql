@@ -33,10 +33,11 @@
 {# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows
    loses them in the mart too (delete+insert by key would keep them). `replaces` states what a run owns: its dates,
    months or windows, or all of the mart, where that is a function of all that is booked. With `made: if_inputs_changed`
-   the mart keeps its rows where these would be the same (unchanged.sql). The contract is proven where the table is
-   created: in every new warehouse, and once in each process of tests (tests/books.py). To a table that
-   exists `on_schema_change` applies, unless a run of Wattledger has given it today's columns
-   (pipelines/booking/upgrades.py). #}
+   the mart keeps its rows where these would be the same (unchanged.sql).
+
+   The contract is proven where the table is created: in every new warehouse, and once in each process of tests
+   (tests/books.py). To a table that exists `on_schema_change` applies, unless a run of Wattledger has given it today's
+   columns (pipelines/booking/upgrades.py). #}
 {% materialization incremental, adapter='duckdb' %}
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type='table') -%}

@@ -1,9 +1,9 @@
 -- Marts that are made again only if what they are made from has changed (config `made: if_inputs_changed`): their SQL,
--- all rows that it reads, and DuckDB's version. For tables that are costly to compute and seldom differ. Keep out tables
--- that read the run's dates: they differ in every run.
+-- all rows that it reads, and DuckDB's version. For tables that are costly to compute and seldom differ. Keep out
+-- tables that read the run's dates: they differ in every run.
 
-{# A digest of what this mart is made from, as an SQL expression. The compiled SQL has its macros, dbt's vars and its own
-   text; rows count in whatever order, with the names and types of their columns. #}
+{# A digest of what this mart is made from, as an SQL expression. The compiled SQL has its macros, dbt's vars and its
+   own text; rows count in whatever order, with the names and types of their columns. #}
 {% macro digest_of_inputs() %}
     md5(concat_ws(
         ' ', version(), '{{ local_md5(compiled_code) }}'
@@ -25,7 +25,8 @@
     {{ return(found[0][0] if found else none) }}
 {% endmacro %}
 
-{# In the transaction that makes the rows: what they were made from. A mart that is held back has other rows, and so forgets it. #}
+{# In the transaction that makes the rows: what they were made from. A mart that is held back has other rows, and so
+   forgets it. #}
 {% macro remember_inputs() %}
     {{ forget_inputs(this.identifier) }};
     insert into raw.made_from select '{{ this.identifier }}', {{ digest_of_inputs() }};
