@@ -26,7 +26,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     with made.connection() as connection:
         create_tables(connection)
     made.dbt("seed", "--select", "scenarios", "scenario_sensitivities")
-    made.dbt("run", "--select", "scenario_results")
+    made.dbt("run", "--select", "+scenario_results")
     return made
 
 
