@@ -5,6 +5,7 @@ Add an asset in the package that it belongs to, and list it here. Keep out what 
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 
@@ -34,13 +35,14 @@ def fleet_of_environment() -> Fleet:
 def definitions_of(fleet: Fleet) -> dg.Definitions:
     """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
     project = prepared_project()
+    manifest = json.loads(project.manifest_path.read_text(encoding="utf-8"))
     books = ledger.ledger_assets(fleet, project)
     tables = [
         *books,
         efficiency_fits.efficiency_fit_asset(fleet, telemetry_assets.POOL),
-        cost_forecasts.cost_forecast_assets(fleet, telemetry_assets.POOL),
-        right_sizing_table.right_sizing_asset(fleet, telemetry_assets.POOL),
-        consolidation_table.consolidation_asset(fleet, telemetry_assets.POOL),
+        cost_forecasts.cost_forecast_assets(fleet, manifest, telemetry_assets.POOL),
+        right_sizing_table.right_sizing_asset(fleet, manifest, telemetry_assets.POOL),
+        consolidation_table.consolidation_asset(fleet, manifest, telemetry_assets.POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
     targets = []
@@ -67,7 +69,6 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
             bill_assets.bills_asset(fleet),
             window_assets.run_windows_asset(fleet),
             *tables,
-            *ledger.step_specs(fleet, project),
             publication.publication_asset(fleet, marts, telemetry_assets.POOL),
             fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
             *targets,

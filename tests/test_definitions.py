@@ -26,7 +26,6 @@ RAW = {
     "raw/landings",
     "raw/model_prices",
     "raw/power_samples",
-    "raw/refused_series",
     "raw/requests",
     "raw/run_windows",
     "raw/series",
@@ -110,18 +109,18 @@ def manifest() -> dict:
 
 def dbt_keys(manifest: dict, kinds: tuple[str, ...]) -> set[str]:
     nodes = manifest["nodes"].values()
-    return {f"{node['schema']}/{node['name']}" for node in nodes if node["resource_type"] in kinds and is_table(node)}
+    return {
+        f"{node['schema']}/{node['name']}"
+        for node in nodes
+        if node["resource_type"] in kinds and node["schema"] in ("marts", "reference")
+    }
 
 
-def is_table(node: dict) -> bool:
-    """Whether dbt makes something of a node; an invariant is a query that others take in."""
-    return node["config"].get("materialized") != "ephemeral"
-
-
-def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dict) -> None:
-    keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+def test_the_assets_are_exactly_these_and_each_is_materialized(definitions: dg.Definitions, manifest: dict) -> None:
+    graph = definitions.resolve_asset_graph()
+    keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
     assert keys == RAW | FLEET | dbt_keys(manifest, ("model", "seed")) | OWN_TABLES
-    assert not any(node["schema"] == "invariants" for node in manifest["nodes"].values() if is_table(node))
+    assert [node.key.to_user_string() for node in graph.asset_nodes if not node.is_materializable] == []
     marts = {key for key in keys if key.startswith("marts/")}
     assert marts >= {
         "marts/benchmark_efficiency",
@@ -157,15 +156,70 @@ def test_the_assets_are_exactly_these(definitions: dg.Definitions, manifest: dic
         "marts/unmetered_devices",
         "marts/unreadable_values",
     }
-    assert {key.split("/")[0] for key in keys} == {
-        "fleet",
-        "intermediate",
-        "marts",
-        "published",
-        "raw",
-        "reference",
-        "staging",
+    assert {key.split("/")[0] for key in keys} == {"fleet", "marts", "published", "raw", "reference"}
+
+
+def test_a_mart_depends_on_what_it_reads_through_its_steps_and_lists_them(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+
+    def shown(mart: str) -> tuple[set[str], object]:
+        node = graph.get(dg.AssetKey(["marts", mart]))
+        return {key.to_user_string() for key in node.parent_keys}, node.metadata.get("steps")
+
+    assert shown("benchmark_efficiency") == ({"raw/benchmark_results"}, "int_benchmark_results")
+    assert shown("platform_partial_load") == (
+        {
+            "fleet/cost_rates",
+            "fleet/device_types",
+            "marts/platform_results",
+            "reference/cost_rates",
+            "reference/device_types",
+            "reference/platform_assumptions",
+            "reference/platform_prices",
+            "reference/platforms",
+        },
+        "stg_device_types, int_cost_rates",
+    )
+    assert shown("site_scope2_hourly") == (
+        {
+            "fleet/energy_contracts",
+            "fleet/residual_mixes",
+            "fleet/sites",
+            "fleet/tariffs",
+            "marts/cost_drivers_hourly",
+            "marts/energy_contracts_daily",
+            "marts/site_carbon_hourly",
+            "raw/grid_intensity",
+            "reference/grid_factors",
+            "reference/grid_zones",
+        },
+        "stg_run_dates, int_carbon_factors, int_site_intervals, int_site_hours, int_site_energy_hours,"
+        " int_contract_hours",
+    )
+    # A mart that reads marts alone has no steps.
+    assert shown("fleet_daily")[1] is not None
+    assert shown("platform_comparison")[1] is None
+    # Samples reach the book.
+    assert {"raw/power_samples", "raw/token_samples", "raw/series"} <= shown("energy_ledger")[0]
+
+
+def test_advice_depends_on_the_tables_that_its_models_read(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    parents = {
+        table: {key.to_user_string() for key in graph.get(dg.AssetKey(table.split("/"))).parent_keys}
+        for table in ("marts/cost_forecast", "published/consolidation", "published/right_sizing")
     }
+    assert parents["marts/cost_forecast"] == {
+        "fleet/budgets",
+        "fleet/sites",
+        "marts/cost_daily",
+        "marts/held_back_dates",
+        "marts/model_daily",
+        "marts/site_power_hourly",
+        "marts/unmetered_devices",
+    }
+    assert {"marts/deployment_usage", "marts/energy_ledger"} <= parents["published/consolidation"]
+    assert {"marts/goodput_hourly", "published/consolidation"} <= parents["published/right_sizing"]
 
 
 def test_a_mart_has_the_group_of_its_topic_an_owner_and_a_rank(definitions: dg.Definitions) -> None:
@@ -178,8 +232,8 @@ def test_a_mart_has_the_group_of_its_topic_an_owner_and_a_rank(definitions: dg.D
     assert shown("marts", "model_daily") == ("usage", ["team:operations"], "start here")
     assert shown("marts", "site_scope2_hourly") == ("carbon", ["team:sustainability"], "topic")
     assert shown("marts", "cost_reconciliation_monthly") == ("cost", ["team:finance"], "topic")
-    assert shown("intermediate", "int_carbon_factors") == ("carbon", ["team:sustainability"], None)
-    assert shown("staging", "stg_series") == ("staging", ["team:operations"], None)
+    assert shown("marts", "cost_forecast")[:2] == ("cost", ["team:finance"])
+    assert shown("marts", "efficiency_fit")[:2] == ("efficiency", ["team:operations"])
     assert shown("reference", "device_types") == ("reference", ["team:operations"], None)
 
 

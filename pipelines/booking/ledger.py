@@ -5,22 +5,14 @@ Add here what decides how dbt is run. Keep out what a model computes, and every 
 
 import json
 import logging
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster_dbt import (
-    DagsterDbtTranslator,
-    DagsterDbtTranslatorSettings,
-    DbtProject,
-    build_dbt_asset_specs,
-    dbt_assets,
-)
+from dagster_dbt import DbtProject, dbt_assets
 
 from pipelines.booking import checks, dbt_run, refused_series, upgrades
 from pipelines.booking.dbt_results import (
@@ -32,24 +24,19 @@ from pipelines.booking.dbt_results import (
     rows_found,
     selected_names,
 )
+from pipelines.booking.ledger_translator import LedgerTranslator
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing.telemetry_assets import POOL, daily
 from pipelines.publishing import history, restoring
 from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database, due_dates, settings
-from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
 SEED_TYPE = "resource_type:seed"
 SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
-# The models that are steps of the book, and those that readers see, as dbt selects them.
-STEPS, MARTS = "config.schema:staging config.schema:intermediate", "config.schema:marts"
-
-# By topic; all others are of operations.
-OWNERS = {"cost": "finance", "focus": "finance", "prices": "finance", "carbon": "sustainability"}
-# How a mart's description ends.
-RANK = re.compile(r" \[(start here|topic|evidence): \w+\]\s*$")
+# The models that readers see, as dbt selects them.
+MARTS = "config.schema:marts"
 
 logger = logging.getLogger(__name__)
 
@@ -60,53 +47,6 @@ class LedgerConfig(dg.Config):
 
     rebuild: bool = False
     adopt: bool = False
-
-
-def _topic(dbt_resource_props: Mapping[str, Any]) -> str | None:
-    """The folder of a model below `models`; None of anything else."""
-    if dbt_resource_props["resource_type"] != "model":
-        return None
-    return Path(dbt_resource_props["original_file_path"]).parts[1]
-
-
-class LedgerTranslator(DagsterDbtTranslator):
-    """Assets are called as their tables are (`asset_keys`)."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        super().__init__(DagsterDbtTranslatorSettings(enable_source_tests_as_checks=True))
-        self.fleet = fleet
-
-    def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
-        """The key of a model: fleet, schema, name."""
-        return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
-
-    def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        """A model is in the group of its topic, the folder below `models`; a seed in that of its schema."""
-        return _topic(dbt_resource_props) or str(dbt_resource_props["schema"])
-
-    def get_owners(self, dbt_resource_props: Mapping[str, Any]) -> Sequence[str]:
-        """The readers who would notice first that a table is wrong."""
-        return [f"team:{OWNERS.get(_topic(dbt_resource_props) or '', 'operations')}"]
-
-    def get_metadata(self, dbt_resource_props: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What dbt knows, and a mart's rank: whether a reader starts there."""
-        rank = RANK.search(dbt_resource_props.get("description") or "")
-        return {**super().get_metadata(dbt_resource_props), **({"rank": rank[1]} if rank else {})}
-
-
-def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
-    """The models between raw and the marts, and the list of refused series, as the asset graph shows them: made with
-    the marts, not materialized one by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
-    models = build_dbt_asset_specs(
-        manifest=project.manifest_path, select=STEPS, dagster_dbt_translator=LedgerTranslator(fleet)
-    )
-    refused = dg.AssetSpec(
-        asset_key(fleet, "raw", "refused_series"),
-        description="One row per series that the last booking left out, because a model cannot take a value of it.",
-        group_name="raw",
-        kinds={"duckdb"},
-    )
-    return [*models, refused]
 
 
 def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:

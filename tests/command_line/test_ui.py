@@ -55,7 +55,6 @@ def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path) -> None:
         "fleet",
         "raw",
         "reference",
-        "staging",
         "meters",
         "attribution",
         "usage",
