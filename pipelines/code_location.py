@@ -58,21 +58,22 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
-        partitions_def=telemetry_assets.daily(fleet),
         description=f"Land, book, check and publish the fleet {fleet.fleet}.",
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
-    definitions = dg.Definitions(
-        assets=[
-            *telemetry_assets.telemetry_assets(fleet),
-            *request_assets.request_assets(fleet),
-            bill_assets.bills_asset(fleet),
-            window_assets.run_windows_asset(fleet),
-            *tables,
-            publication.publication_asset(fleet, marts, telemetry_assets.POOL),
-            fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
-            *targets,
-        ],
+    assets = [
+        *telemetry_assets.telemetry_assets(fleet),
+        *request_assets.request_assets(fleet),
+        bill_assets.bills_asset(fleet),
+        window_assets.run_windows_asset(fleet),
+        *tables,
+        publication.publication_asset(fleet, marts, telemetry_assets.POOL),
+        fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
+        *targets,
+    ]
+    return dg.Definitions(
+        # A closed period has nothing to keep fresh.
+        assets=assets if fleet.period.end is not None else dg.map_asset_specs(_kept_fresh, assets),
         asset_checks=[
             invariants.invariant_checks(fleet, project.manifest_path),
             *checks.asset_checks(fleet),
@@ -95,7 +96,6 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )
-    return definitions if fleet.period.end is not None else definitions.map_asset_specs(func=_kept_fresh)
 
 
 def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
@@ -105,6 +105,6 @@ def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
 
 
 def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """A fleet without an end is booked every night; a closed period has nothing to keep fresh."""
+    """A fleet without an end is booked every night: its tables are new by 04:00 UTC."""
     policy = dg.FreshnessPolicy.cron(deadline_cron="0 4 * * *", lower_bound_delta=timedelta(hours=3))
-    return dg.apply_freshness_policy(spec, policy) if schema_of(spec.key) in ("marts", "published") else spec
+    return spec.replace_attributes(freshness_policy=policy) if schema_of(spec.key) in ("marts", "published") else spec

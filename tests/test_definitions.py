@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +17,7 @@ import yaml
 
 from pipelines.booking import invariants, project
 from pipelines.code_location import JOB, definitions_of
+from pipelines.command_line.instance import CONFIGURATION
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.landing.telemetry_assets import POOL
 
@@ -327,8 +329,8 @@ def test_everything_that_writes_is_in_the_pool_that_admits_one(definitions: dg.D
     graph = definitions.resolve_asset_graph()
     pools = {node.key.to_user_string(): node.pools for node in graph.asset_nodes if node.is_materializable}
     assert {key for key, found in pools.items() if found != {POOL}} == set()
-    instance = yaml.safe_load((PROJECT / "dagster.yaml").read_text())
-    assert instance["concurrency"]["pools"] == {"default_limit": 1, "granularity": "run"}
+    configuration = yaml.safe_load(CONFIGURATION.read_text())
+    assert configuration["concurrency"]["pools"] == {"default_limit": 1, "granularity": "run"}
 
 
 def test_partitioned_assets_are_backfilled_in_one_run(definitions: dg.Definitions) -> None:
@@ -396,13 +398,26 @@ def test_every_asset_has_a_description(definitions: dg.Definitions) -> None:
     assert [node.key.to_user_string() for node in nodes if not node.description] == []
 
 
+@pytest.mark.parametrize("period", ["{start: 2026-10-01}", "{start: 2026-10-01, end: 2026-10-02}"])
+def test_the_definitions_load_without_a_warning(tmp_path: Path, period: str) -> None:
+    """No part of Dagster that is deprecated, or may change in the next release."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        f"fleet: small\nsynthetic: true\nperiod: {period}\n"
+        "sources: [{name: synthetic, kind: synthetic, scenario: demo, interval_seconds: 60}]\n"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        definitions_of(load_fleet(path)).get_repository_def().load_all_definitions()
+
+
 @pytest.mark.slow
 def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     generated = shutil.ignore_patterns("target", "logs", "__pycache__", ".user.yml")
     for folder in ("collectors", "pipelines", "dbt_project", "fleets"):
         shutil.copytree(PROJECT / folder, checkout / folder, ignore=generated)
-    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
+    for name in ("pyproject.toml", "workspace.yaml"):
         shutil.copy(PROJECT / name, checkout / name)
     home = tmp_path / "home"
     home.mkdir()
@@ -412,7 +427,11 @@ def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
         "DAGSTER_HOME": str(home),
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }
+    shutil.copy(CONFIGURATION, home / "dagster.yaml")
+    advice = "Function `definitions_validate_command` is superseded"  # Dagster's, of its own command
     for command in (["dagster", "definitions", "validate", "-w", "workspace.yaml"], ["dg", "check", "defs"]):
         done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+        lines = (done.stdout + done.stderr).splitlines()
+        assert [line for line in lines if "warning" in line.lower() and advice not in line] == []
     assert (checkout / "dbt_project" / "target" / "manifest.json").exists()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -74,7 +75,7 @@ def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypa
 def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
     home = tmp_path / "team"
     home.mkdir()
-    theirs = "# set up by the team\n" + (PROJECT / "dagster.yaml").read_text()
+    theirs = "# set up by the team\n" + instance.CONFIGURATION.read_text()
     (home / "dagster.yaml").write_text(theirs)
     path = fleet_file(tmp_path, "9-one")
     done = later_command(path, tmp_path / "data", DAGSTER_HOME=str(home))
@@ -177,8 +178,33 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
         graphql(port, f'mutation {{stopRunningSchedule(id: "{stop}") {{__typename}}}}')
         with dg.DagsterInstance.from_config(str(tmp_path / "data" / instance.SHARED)) as history:
             assert instance.nightly(fleet, history).startswith("Not booked nightly: the schedule is switched off.")
+
+        # It ends with all that it started, before a supervisor would kill it.
+        (dagster,) = children(server.pid)
+        assert len(children(dagster)) >= 3  # webserver, daemon, code servers
+        began = time.monotonic()
+        server.terminate()
+        server.wait(timeout=20)
+        assert time.monotonic() - began < 10
+        assert living(group=dagster) == []
+    assert [line for line in log.read_text().splitlines() if "warning" in line.lower()] == []
     # Once it is closed, nothing keeps the fleet.
     instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")
+
+
+def children(process: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def living(group: int) -> list[str]:
+    """The processes of a group, without those that have ended and that nobody asked for their status."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text().rpartition(")")
+            state, _, of_group = rest.split()[:3]
+            found += [name] if int(of_group) == group and state != "Z" else []
+    return found
 
 
 def is_answering(port: int) -> bool:

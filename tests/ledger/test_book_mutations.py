@@ -58,8 +58,7 @@ def test_an_interval_that_is_dropped_stops_the_publication_of_a_run(tmp_path: Pa
     project = tmp_path / "project"
     for name in ("collectors", "pipelines", "dbt_project"):
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("target", "logs", "__pycache__"))
-    for name in ("dagster.yaml", "pyproject.toml"):
-        shutil.copyfile(PROJECT / name, project / name)
+    shutil.copyfile(PROJECT / "pyproject.toml", project / "pyproject.toml")
     step = project / "dbt_project" / model("int_energy_intervals")
     wrong = f"select * from final where not (interval_start_us = epoch_us({NOON}) and meter = '{BOARD['a100-01', 3]}')"
     right = step.read_text()
