@@ -398,6 +398,16 @@ def test_every_asset_has_a_description(definitions: dg.Definitions) -> None:
     assert [node.key.to_user_string() for node in nodes if not node.description] == []
 
 
+def test_every_check_has_a_description_and_a_dbt_test_what_it_expects(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert len(checks) > 50
+    short = {key.name: spec.description for key, spec in checks.items() if len((spec.description or "").split()) <= 5}
+    assert short == {}
+    dbt = {key.name: spec.metadata.get("expected") for key, spec in checks.items() if spec.metadata}
+    assert [name for name, expected in dbt.items() if not expected] == ["words_of_the_book_are_known"]
+
+
 @pytest.mark.parametrize("period", ["{start: 2026-10-01}", "{start: 2026-10-01, end: 2026-10-02}"])
 def test_the_definitions_load_without_a_warning(tmp_path: Path, period: str) -> None:
     """No part of Dagster that is deprecated, or may change in the next release."""

@@ -1,7 +1,5 @@
--- Readers filter by these words: a new one is a new meaning. The words of a column are in its mart's yml alone (`words`, with null where NULL is
--- allowed). This one test checks all of them, because a test for each column would cost a tenth of a second of dbt's own time. A warning: the
--- row with the word is still booked.
-{{ config(severity='warn', meta={'dagster': {'ref': {'name': 'energy_ledger'}}, 'remedy': 'report this word; the row is booked all the same'}) }}
+-- One test checks all words, because a test for each column would cost a tenth of a second of dbt's own time.
+{{ config(severity='warn', meta={'description': 'Every word in a column that readers filter by is in the list of its mart\'s yml: a new word is a new meaning. The row with the word is still booked.', 'dagster': {'ref': {'name': 'energy_ledger'}}, 'remedy': 'report this word; the row is booked all the same'}) }}
 
 {# dbt has to know the tables before it knows their columns. A test compares this list with the marts' yml files (tests/ledger/test_words.py). #}
 {% set tables = [

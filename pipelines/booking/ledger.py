@@ -19,6 +19,7 @@ from pipelines.booking.dbt_results import (
     FAILED,
     WARNED,
     errors_of,
+    facts_of,
     is_error,
     results_of,
     rows_found,
@@ -181,11 +182,15 @@ def _build(
             # dbt skips what is behind them. `words` end with what is excluded.
             results = [*build([*words, *(one.node.name for one in tests)]), *tests]
     rows = {one.node.unique_id: one.message for one in results if is_error(one)}
-    failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
-    if failed:
+    seconds = {one.node.unique_id: one.execution_time for one in results if str(one.status) == "success"}
+    facts: dict[str, dict[str, Any]] = {}
+    if kind is MODELS:
         with database.connect(fleet.warehouse, read_only=True) as connection:
-            rows |= {test.unique_id: rows_found(connection, test) for test in failed}
-    yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows)
+            facts = facts_of(connection, project_contracts().marts, seconds, first, end)
+            for one in results:
+                if str(one.status) in (FAILED, WARNED):
+                    rows[one.node.unique_id], facts[one.node.unique_id] = rows_found(connection, one.node)
+    yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows, facts)
     if errors := errors_of(results):
         raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
 

@@ -60,18 +60,20 @@ class LedgerTranslator(DagsterDbtTranslator):
     def get_asset_check_spec(
         self, asset_spec: dg.AssetSpec, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None
     ) -> dg.AssetCheckSpec | None:
-        """A data test reads tables through steps, too."""
+        """A data test reads tables through steps, too, and has what it expects."""
         spec = super().get_asset_check_spec(asset_spec, manifest, unique_id, project)
         if spec is None:
             return None
-        read = self._keys(manifest, lineage(manifest, self.get_resource_props(manifest, unique_id)).tables)
+        props = self.get_resource_props(manifest, unique_id)
+        read = self._keys(manifest, lineage(manifest, props).tables)
+        expected = props["config"]["meta"].get("expected")
         return dg.AssetCheckSpec(
             spec.name,
             asset=spec.asset_key,
             description=spec.description,
             additional_deps=[key for key in read if key != spec.asset_key],
             blocking=spec.blocking,
-            metadata=spec.metadata,
+            metadata={**spec.metadata, **({"expected": expected} if expected else {})},
         )
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:

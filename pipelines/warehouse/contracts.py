@@ -36,6 +36,11 @@ class Mart:
     grain: tuple[str, ...] = ()
     never_null: frozenset[str] = frozenset()
 
+    @property
+    def is_dated(self) -> bool:
+        """Whether a run replaces the rows of its dates, and no others."""
+        return self.replaces == "dates"
+
 
 @dataclass(frozen=True)
 class Contracts:
