@@ -24,7 +24,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -37,7 +37,13 @@ run: $(READY)  ## book FLEET (fleets/demo.yaml) and print its table; ARGS="--sta
 dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="fleets/demo.yaml fleets/mlperf.yaml"
 	@exec $(BIN)/python -m pipelines dev --fleet $(FLEET) $(ARGS)
 
-test: lint  ## lint, then every test; ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
+test: lint  ## lint, then the tests, without those of test-rest; of all of them ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
+	@$(BIN)/python -m pytest $(or $(ARGS),-m 'not rest')
+
+test-rest: $(READY)  ## the tests that `make test` leaves out: more cases that book for long
+	@$(BIN)/python -m pytest -m rest $(ARGS)
+
+test-whole: lint  ## lint, then every test but those of test-spark and test-bi
 	@$(BIN)/python -m pytest $(ARGS)
 
 drawn: $(READY)  ## odd files, odd labels and worlds of a fresh seed, booked: SEED=1 repeats one; ARGS='--cells 0 --files 0 --worlds 200 --reduce'

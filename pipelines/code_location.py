@@ -1,25 +1,30 @@
 """Every asset, check, job and schedule of one fleet, put together, with the policies that hold for all of them.
 
-Add an asset in the package that it belongs to, and list it here. Keep out what an asset does.
+Add an asset in the package that it belongs to, and list it here, in the order in which a run makes it. Only this module
+knows the optional parts (Spark, PostgreSQL, object stores); it imports them only for a fleet whose file names them.
+Keep out what an asset does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 
 import dagster as dg
+from dagster_dbt import DbtProject
 
 from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
-from pipelines.landing import bill_assets, request_assets, telemetry_assets, window_assets
-from pipelines.publishing import object_store_asset, postgresql_asset, publication, published_tables
+from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
+from pipelines.publishing import publication, published_tables
 from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
+from pipelines.warehouse.partitions import POOL
 
 JOB = "daily_ledger"
 SCHEDULE = f"{JOB}_schedule"
@@ -32,54 +37,54 @@ def fleet_of_environment() -> Fleet:
     return load_fleet(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
 
 
+def validate(fleet: Fleet) -> None:
+    """FleetError where a run could not land or book: before minutes of landing, not after."""
+    stores.validate(fleet)
+    if fleet.landing.engine == "spark":
+        from pipelines.spark import cluster  # noqa: PLC0415 (an optional part)
+
+        cluster.validate(fleet)
+
+
 def definitions_of(fleet: Fleet) -> dg.Definitions:
     """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
     project = prepared_project()
     manifest = json.loads(project.manifest_path.read_text(encoding="utf-8"))
-    books = ledger.ledger_assets(fleet, project)
+    landed = [
+        *telemetry_assets.telemetry_assets(fleet),
+        *request_assets.request_assets(fleet),
+        bill_assets.bills_asset(fleet),
+        window_assets.run_windows_asset(fleet),
+    ]
+    books = ledger.ledger_assets(fleet, project, _booking_of(fleet))
+    booked = [
+        invariants.invariant_checks(fleet, project.manifest_path),
+        *checks.asset_checks(fleet),
+        alarms.drift_alarms(fleet),
+        stale_settings.settings_check(fleet),
+    ]
     tables = [
         *books,
-        efficiency_fits.efficiency_fit_asset(fleet, telemetry_assets.POOL),
-        cost_forecasts.cost_forecast_assets(fleet, manifest, telemetry_assets.POOL),
-        right_sizing_table.right_sizing_asset(fleet, manifest, telemetry_assets.POOL),
-        consolidation_table.consolidation_asset(fleet, manifest, telemetry_assets.POOL),
+        efficiency_fits.efficiency_fit_asset(fleet, POOL),
+        cost_forecasts.cost_forecast_assets(fleet, manifest, POOL),
+        right_sizing_table.right_sizing_asset(fleet, manifest, POOL),
+        consolidation_table.consolidation_asset(fleet, manifest, POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
-    targets = []
-    if fleet.publication.postgresql is not None:
-        known = contracts.contracts_of(project.manifest_path, project.project_dir).marts
-        targets.append(
-            postgresql_asset.postgresql_asset(fleet, fleet.publication.postgresql, known, telemetry_assets.POOL)
-        )
-    if fleet.publication.object_store is not None:
-        targets.append(
-            object_store_asset.object_store_asset(fleet, fleet.publication.object_store, telemetry_assets.POOL)
-        )
+    published = publication.publication_asset(fleet, marts, POOL)
+    copies = _copies(fleet, project)
+    report = fleet_report.fleet_report_asset(fleet, POOL)
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
         description=f"Land, book, check and publish the fleet {fleet.fleet}.",
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
-    assets = [
-        *telemetry_assets.telemetry_assets(fleet),
-        *request_assets.request_assets(fleet),
-        bill_assets.bills_asset(fleet),
-        window_assets.run_windows_asset(fleet),
-        *tables,
-        publication.publication_asset(fleet, marts, telemetry_assets.POOL),
-        fleet_report.fleet_report_asset(fleet, telemetry_assets.POOL),
-        *targets,
-    ]
+    assets = [*landed, *tables, published, report, *copies]
     return dg.Definitions(
         # A closed period has nothing to keep fresh.
         assets=assets if fleet.period.end is not None else dg.map_asset_specs(_kept_fresh, assets),
-        asset_checks=[
-            invariants.invariant_checks(fleet, project.manifest_path),
-            *checks.asset_checks(fleet),
-            alarms.drift_alarms(fleet),
-            stale_settings.settings_check(fleet),
-        ],
+        asset_checks=booked,
         jobs=[job],
         schedules=[
             dg.build_schedule_from_partitioned_job(
@@ -96,6 +101,29 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )
+
+
+def _booking_of(fleet: Fleet) -> ledger.Book:
+    """What books the fleet's dates. Without a lake Spark has nothing to read, and has read nothing before."""
+    if fleet.landing.path is None:
+        return ledger.on_duckdb
+    from pipelines.spark import ledger_on_spark  # noqa: PLC0415 (an optional part)
+
+    return ledger_on_spark.booking_of(fleet)
+
+
+def _copies(fleet: Fleet, project: DbtProject) -> Iterator[dg.AssetsDefinition]:
+    """The publication in the other places that the fleet file names."""
+    targets = fleet.publication
+    if targets.postgresql is not None:
+        from pipelines.publishing.postgresql.asset import postgresql_asset  # noqa: PLC0415 (an optional part)
+
+        marts = contracts.contracts_of(project.manifest_path, project.project_dir).marts
+        yield postgresql_asset(fleet, targets.postgresql, marts, POOL)
+    if targets.object_store is not None:
+        from pipelines.publishing.object_store.asset import object_store_asset  # noqa: PLC0415 (an optional part)
+
+        yield object_store_asset(fleet, targets.object_store, POOL)
 
 
 def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:

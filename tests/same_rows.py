@@ -14,7 +14,7 @@ import duckdb
 
 # The tables that readers have; steps may change.
 SCHEMAS = ("marts", "published")
-# Columns that say when or by which code a row was made.
+# Columns that name when or by which code a row was made.
 OF_THE_RUN = frozenset({"code_version", "run_id", "refused_at", "landed_at", "booked_at", "published_at"})
 
 

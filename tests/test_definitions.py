@@ -19,7 +19,7 @@ from pipelines.booking import invariants, project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.command_line.instance import CONFIGURATION
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
-from pipelines.landing.telemetry_assets import POOL
+from pipelines.warehouse.partitions import POOL
 
 RAW = {
     "raw/benchmark_results",
@@ -421,6 +421,7 @@ def test_the_definitions_load_without_a_warning(tmp_path: Path, period: str) -> 
         definitions_of(load_fleet(path)).get_repository_def().load_all_definitions()
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"

@@ -68,12 +68,12 @@ PACKAGES = {
     "warehouse": {"fleet"},
     "landing": {"fleet", "warehouse"},
     "publishing": {"analysis", "fleet", "warehouse"},
-    "report": {"fleet", "warehouse", "publishing"},
-    "spark": {"fleet", "warehouse", "landing"},
-    "booking": {"fleet", "warehouse", "landing", "publishing", "spark"},
+    "booking": {"fleet", "warehouse", "publishing"},
+    "spark": {"fleet", "warehouse", "landing", "booking"},
     "advice": {"analysis", "fleet", "warehouse", "publishing"},
-    "code_location": {"fleet", "warehouse", "landing", "publishing", "report", "booking", "advice"},
-    "command_line": {"fleet", "warehouse", "landing", "publishing", "spark", "code_location"},
+    "report": {"fleet", "warehouse", "publishing"},
+    "code_location": {"fleet", "warehouse", "landing", "booking", "spark", "advice", "publishing", "report"},
+    "command_line": {"fleet", "warehouse", "publishing", "code_location"},
     "definitions": {"code_location"},
     "__main__": {"command_line"},
 }
@@ -100,9 +100,25 @@ def test_packages_import_in_one_direction() -> None:
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    names = [path.stem for path in COLLECTORS + PIPELINES if path.stem not in ("__init__", "__main__")]
+    """A folder of `publishing` is for one place or format: there it is a part of the name, as in `postgresql.asset`."""
+    publishing = PROJECT / "pipelines" / "publishing"
+    names = [
+        f"{path.parent.name}.{path.stem}" if path.parent.parent == publishing else path.stem
+        for path in COLLECTORS + PIPELINES
+        if path.stem not in ("__init__", "__main__")
+    ]
     names += [path.parent.name for path in COLLECTORS + PIPELINES if path.stem == "__init__"]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
+
+
+def test_folders_have_room() -> None:
+    """A folder with more files has more than one idea."""
+    folders = {path.parent for path in COLLECTORS + PIPELINES}
+    folders |= {path.parent for folder in folders for path in folder.rglob("*.sql")}
+    sizes = {
+        str(folder.relative_to(PROJECT)): sum(1 for one in folder.iterdir() if one.is_file()) for folder in folders
+    }
+    assert {folder: files for folder, files in sizes.items() if files > 25} == {}
 
 
 def test_no_import_goes_around_in_a_circle() -> None:
@@ -130,7 +146,6 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "booking/invariants.py",
         "booking/dbt_results.py",
         "booking/ledger.py",
-        "booking/ledger_on_spark.py",
         "booking/ledger_translator.py",
         "booking/stale_settings.py",
         "code_location.py",
@@ -140,20 +155,64 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "landing/window_assets.py",
         "landing/request_assets.py",
         "landing/telemetry_assets.py",
-        "publishing/object_store_asset.py",
+        "publishing/object_store/asset.py",
         "publishing/parts.py",
-        "publishing/postgresql_asset.py",
+        "publishing/postgresql/asset.py",
         "publishing/publication.py",
         "report/fleet_report.py",
+        "spark/ledger_on_spark.py",
         "warehouse/asset_keys.py",
+        "warehouse/partitions.py",
     }
 
 
-def test_a_fleet_without_spark_imports_nothing_of_it() -> None:
+# Each optional part is one folder, and who else may import it.
+OPTIONAL = {
+    "pipelines.spark": {"pipelines/code_location.py"},
+    "pipelines.publishing.postgresql": {"pipelines/code_location.py"},
+    "pipelines.publishing.object_store": {"pipelines/code_location.py"},
+    "pipelines.publishing.focus": {"pipelines/publishing/publication.py", "pipelines/publishing/restoring.py"},
+}
+# The packages that they need, and where alone these are imported.
+PACKAGES_OF_PARTS = {
+    "pyspark": "pipelines/spark",
+    "deltalake": "pipelines/publishing/object_store",
+    "xlsxwriter": "pipelines/publishing/workbook",
+    "adbc_driver_manager": "collectors/protocols/postgresql_driver.py",
+    "adbc_driver_postgresql": "collectors/protocols/postgresql_driver.py",
+}
+
+
+def importing(module: str) -> set[str]:
+    """The files that import a module, or anything in it."""
+    files = COLLECTORS + PIPELINES
+    return {str(p.relative_to(PROJECT)) for p in files if any(leads_to(m, module) for m in imports(p))}
+
+
+@pytest.mark.parametrize("part", OPTIONAL)
+def test_an_optional_part_is_a_folder_that_the_rest_does_not_know(part: str) -> None:
+    folder = f"{part.replace('.', '/')}/"
+    assert (PROJECT / folder).is_dir()
+    assert {path for path in importing(part) if not path.startswith(folder)} == OPTIONAL[part]
+
+
+def test_what_an_optional_part_needs_is_imported_there_alone() -> None:
+    found = {package: importing(package) for package in PACKAGES_OF_PARTS}
+    assert {package for package, files in found.items() if not files} == set()
+    assert {
+        (package, path) for package, files in found.items() for path in files
+        if not path.startswith(PACKAGES_OF_PARTS[package])
+    } == set()  # fmt: skip
+
+
+def test_a_fleet_without_optional_parts_loads_where_their_packages_are_missing() -> None:
     program = (
-        "import sys; from pipelines.code_location import definitions_of, fleet_of_environment;"
+        "import sys; packages = ('pyspark', 'deltalake', 'adbc_driver_manager', 'adbc_driver_postgresql');"
+        " sys.modules.update(dict.fromkeys(packages));"
+        " from pipelines.code_location import definitions_of, fleet_of_environment;"
         " definitions_of(fleet_of_environment());"
-        " print(sorted(name for name in sys.modules if name.startswith(('pipelines.spark', 'pyspark'))))"
+        f" parts = {tuple(part for part in OPTIONAL if part != 'pipelines.publishing.focus')};"
+        " print(sorted(name for name in sys.modules if name.startswith(parts)))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"

@@ -40,6 +40,7 @@ def contents(book: Book) -> dict[str, tuple[object, ...]]:
         }
 
 
+@pytest.mark.rest
 def test_every_table_is_what_dbt_makes(booked: Book) -> None:
     replayed = contents(booked)
     booked.dbt("run", dates=(DAY, DAY + timedelta(days=2)))
@@ -48,6 +49,7 @@ def test_every_table_is_what_dbt_makes(booked: Book) -> None:
     assert len(replayed) > 150 and replayed["marts.model_daily"][0] == 2
 
 
+@pytest.mark.rest
 def test_what_is_written_down_has_no_other_dates(booked: Book) -> None:
     """The second of two days alone."""
     second = (DAY + timedelta(days=1), DAY + timedelta(days=2))
@@ -58,6 +60,7 @@ def test_what_is_written_down_has_no_other_dates(booked: Book) -> None:
     assert contents(booked) == replayed
 
 
+@pytest.mark.rest
 def test_a_model_whose_queries_find_something_is_left_to_dbt(booked: Book, tmp_path: Path) -> None:
     book = booked.copy(tmp_path)
     variables = project.variables_of(book.fleet, DAY, DAY + timedelta(days=2))
@@ -68,6 +71,7 @@ def test_a_model_whose_queries_find_something_is_left_to_dbt(booked: Book, tmp_p
         assert replay(connection, variables, [], empty_warehouse()) == ["held_back_dates"]
 
 
+@pytest.mark.rest
 def test_a_model_that_fails_is_named(booked: Book, tmp_path: Path) -> None:
     book = booked.copy(tmp_path)
     variables = project.variables_of(book.fleet, DAY, DAY + timedelta(days=2))
@@ -78,6 +82,7 @@ def test_a_model_that_fails_is_named(booked: Book, tmp_path: Path) -> None:
         connection.execute("select 1")
 
 
+@pytest.mark.rest
 def test_tables_are_made_by_dbt_where_one_is_missing(booked: Book, tmp_path: Path) -> None:
     book = booked.copy(tmp_path)
     with duckdb.connect(str(book.fleet.warehouse)) as connection:

@@ -1,17 +1,15 @@
 """The one HTTP client: for Prometheus-compatible servers, `/metrics` pages and grid APIs.
 
-Add here what concerns the connection: authentication, retries, limits on answers. Keep out what an answer means: that
-is in `prometheus`, `exposition` and `grid_apis`.
+Add here what concerns the connection: retries, limits on answers. Keep out what logs in (`credentials`) and what an
+answer means: that is in `prometheus`, `exposition` and `grid_apis`.
 """
 
 from __future__ import annotations
 
-import os
-import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError
@@ -21,10 +19,10 @@ from collectors.cells import shown
 from collectors.limits import DEFAULTS, Limits
 from collectors.protocols import http_errors
 from collectors.protocols.answer_watch import AnswerWatch, Spent, watched_by
-from collectors.protocols.connections import pool_of, tls_context
+from collectors.protocols.connections import pool_of
+from collectors.protocols.credentials import Credentials
 from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
-from collectors.samples import SourceError, shown_variable, url_without_secrets
-from collectors.secret_texts import FEWEST_CHARACTERS, Secrets
+from collectors.samples import SourceError, url_without_secrets
 
 CONNECT_SECONDS = 10.0
 # The longest pause between two attempts, also where a server's Retry-After asks for more.
@@ -47,10 +45,9 @@ class HttpClient:
     `header_envs` maps a header, by which an API logs its users in, to the variable that holds its value.
 
     What may pass (connection errors, broken answers, 429, 5xx) is tried `attempts` times, `backoff_seconds` doubling
-    between them; of a server that could not be reached in that time, once from then on until it answers, as a source
-    that is down would cost each date of a run those seconds. A time-out is not tried again, because the server may be
-    overloaded. `limits` bounds each answer from the name of its server to its last byte, and all answers since
-    `start_window`; the time in which the consumer of a stream works does not count. Redirects are followed only within
+    between them; of a server that could not be reached in that time, once from then on until it answers. A time-out is
+    not tried again, because the server may be overloaded. `limits` bounds each answer to its last byte, and all answers
+    since `start_window`, without the time in which the consumer of a stream works. Redirects are followed only within
     the server, `redirects` times. Whatever fails is a SourceError.
     """
 
@@ -77,24 +74,21 @@ class HttpClient:
         if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
             raise SourceError(url, None, "not an http or https URL")
         self._fields = parse_qsl(self._parts.query, keep_blank_values=True)
-        self._envs = {"bearer_env": bearer_env, "username_env": username_env, "password_env": password_env}
-        self._envs |= {"ca_file_env": ca_file_env, "cert_file_env": cert_file_env, "key_file_env": key_file_env}
-        self._header_envs = dict(header_envs or {})
-        self._envs |= {f"header {header}": name for header, name in self._header_envs.items()}
+        envs = {
+            "bearer_env": bearer_env,
+            "username_env": username_env,
+            "password_env": password_env,
+            "ca_file_env": ca_file_env,
+            "cert_file_env": cert_file_env,
+            "key_file_env": key_file_env,
+        }
+        self._credentials = Credentials(self.url, self._parts, self._fields, envs, header_envs or {})
         self._headers = {"Accept": "application/json", **(headers or {})}
-        self._retries = urllib3.Retry(
-            total=attempts - 1, backoff_factor=backoff_seconds, backoff_max=LONGEST_PAUSE_SECONDS, allowed_methods=None
-        )
-        self._once = urllib3.Retry(total=0, allowed_methods=None)
-        self._is_away = False
+        self._retries = urllib3.Retry(attempts - 1, backoff_factor=backoff_seconds, allowed_methods=None)
+        self._retries.backoff_max = LONGEST_PAUSE_SECONDS
         self._redirects = redirects
-        self._method = "POST"
+        self._method, self._is_away = "POST", False
         self._spent = Spent()
-        # What a server may repeat in its answer and must not reach the audit; of the URL, what may be a token.
-        self._secrets = Secrets()
-        for _, text in self._fields:
-            self._secrets.add(text if len(text) >= FEWEST_CHARACTERS else None)
-        self._secrets.add(self._parts.password, user=self._parts.username)
         self._pool: urllib3.HTTPConnectionPool | None = None
 
     def start_window(self) -> None:
@@ -125,7 +119,7 @@ class HttpClient:
         A body over `limit_bytes` (the limit of an answer, where none is given) is an OverLimitError.
         """
         fields = list(fields)
-        retries = self._once if self._is_away else self._retries
+        retries = self._retries.new(total=0) if self._is_away else self._retries
         while True:
             try:
                 with self._answer(path, fields, method or self._method) as (response, watch):
@@ -145,7 +139,7 @@ class HttpClient:
         """
         fields = list(fields)
         came: set[bytes] = set()
-        retries = self._once if self._is_away else self._retries
+        retries = self._retries.new(total=0) if self._is_away else self._retries
         while True:
             before = frozenset(came)
             try:
@@ -163,11 +157,11 @@ class HttpClient:
 
     def masked(self, text: str) -> str:
         """A text, which may repeat what the server sent, without what this side has sent as a secret."""
-        return self._secrets.masked(text)
+        return self._credentials.secrets.masked(text)
 
     def log_in(self, token: str) -> None:
         """Send this token, which the server itself has given, with what follows."""
-        self._secrets.add(token)
+        self._credentials.secrets.add(token)
         pool = self._opened()
         headers = urllib3.HTTPHeaderDict(pool.headers)
         headers["Authorization"] = f"Bearer {token}"
@@ -187,44 +181,15 @@ class HttpClient:
         return self._pool
 
     def _connect(self) -> urllib3.HTTPConnectionPool:
-        username, password = self._secret("username_env"), self._secret("password_env")
-        if username is None and self._parts.username:
-            username, password = unquote(self._parts.username), unquote(self._parts.password or "")
-        self._secrets.add(password, user=username)
-        # make_headers encodes as Latin-1: these are the bytes of UTF-8, which servers expect.
-        basic = None if username is None else f"{username}:{password or ''}".encode().decode("latin-1")
         # Compressing costs the server more than the loopback saves.
         encoding = "identity" if self._parts.hostname in _LOOPBACK else "gzip"
-        made = make_headers(basic_auth=basic, accept_encoding=encoding, user_agent="wattledger")
+        made = make_headers(accept_encoding=encoding, user_agent="wattledger")
         headers = urllib3.HTTPHeaderDict(made | self._headers)
-        bearer = self._secret("bearer_env")
-        if bearer is not None:
-            headers["Authorization"] = f"Bearer {bearer}"
-        for header in self._header_envs:
-            headers[header] = self._secret(f"header {header}") or ""
+        headers.update(self._credentials.headers())
         timeout = urllib3.Timeout(
             connect=min(CONNECT_SECONDS, self.limits.answer_seconds), read=self.limits.answer_seconds
         )
-        return pool_of(self._parts, timeout, headers, self._tls())
-
-    def _tls(self) -> ssl.SSLContext | None:
-        if self._parts.scheme != "https":
-            return None
-        try:
-            return tls_context(*map(self._secret, ("ca_file_env", "cert_file_env", "key_file_env")))
-        except OSError as error:
-            raise SourceError(self.url, None, f"TLS files cannot be read: {error}") from error
-
-    def _secret(self, key: str) -> str | None:
-        name = self._envs[key]
-        if name is None:
-            return None
-        value = os.environ.get(name, "").strip()
-        if not value:
-            raise SourceError(self.url, None, f"environment variable {shown_variable(name)} ({key}) is not set")
-        if not key.endswith("_file_env"):
-            self._secrets.add(value)
-        return value
+        return pool_of(self._parts, timeout, headers, self._credentials.tls())
 
     # --- one attempt --------------------------------------------------------------------------------------------------
 

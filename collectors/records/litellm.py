@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from collectors.cells import shown
 from collectors.limits import RECORD_LIMITS, Limits
-from collectors.protocols import postgresql_uris
+from collectors.protocols import postgresql_driver, postgresql_uris
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.request_records import (
     Batches,
@@ -74,9 +74,10 @@ class LiteLLMPostgresCollector:
 
     def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Batches of the requests that began in the window. A database that refuses is a SourceError."""
-        from adbc_driver_manager import Error  # noqa: PLC0415 (a shared library that only this source needs)
-        from adbc_driver_postgresql import dbapi  # noqa: PLC0415
-
+        try:
+            dbapi, refusals = postgresql_driver.driver()
+        except postgresql_driver.DriverMissing as missing:
+            raise SourceError(self.url, None, str(missing)) from None
         batches = Batches(window, "litellm_postgres", self.constants)
         try:
             uri = postgresql_uris.with_parameters(os.environ[self.dsn_env])
@@ -92,7 +93,7 @@ class LiteLLMPostgresCollector:
                 )
                 for request in readable(rows, litellm_request, rejects):
                     yield from batches.add(request)
-        except Error as refusal:
+        except refusals as refusal:
             reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
             raise SourceError(self.url, None, reason) from None
         yield from batches.rest()

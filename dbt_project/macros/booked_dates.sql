@@ -8,7 +8,9 @@
 {% macro run_end_at() %}cast('{{ end_date() }} 00:00:00+00:00' as {{ timestamp_type() }}){% endmacro %}
 {% macro run_start_us() %}{{ epoch_us(run_start_at()) }}{% endmacro %}
 {% macro run_end_us() %}{{ epoch_us(run_end_at()) }}{% endmacro %}
-{% macro in_run(date_column) %}({{ date_column }} >= date '{{ start_date() }}' and {{ date_column }} < date '{{ end_date() }}'){% endmacro %}
+{% macro in_run(date_column) -%}
+    ({{ date_column }} >= date '{{ start_date() }}' and {{ date_column }} < date '{{ end_date() }}')
+{%- endmacro %}
 
 {# Months with a booked day; a site's month may begin up to 14 h before the UTC date does, or end 12 h after. #}
 {% macro in_run_months(month_column) %}
@@ -16,7 +18,8 @@
      and {{ month_column }} <= date_trunc('month', date '{{ end_date() }}'))
 {% endmacro %}
 
-{# The months of the dates whose lookback has one of the run's dates as well: what they were computed from has changed. #}
+{# The months of the dates whose lookback has one of the run's dates as well: what they were computed from has changed.
+   #}
 {% macro in_run_months_of_lookback(month_column) %}
     ({{ month_column }} >= date_trunc('month', date '{{ start_date() }}' - interval 1 day)
      and {{ month_column }} <= date_trunc('month', date '{{ end_date() }}' + interval {{ var('curve_lookback_days') }} day))

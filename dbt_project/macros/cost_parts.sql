@@ -3,23 +3,108 @@
 {# A part's own cost of a row and hour in USD (`usd`), and how the bases share it:
    - `by: energy`: usage and allocation take a row's own cost, marginal the productive share of it (`marginal`).
    - `by: peak`: the same, but nothing is marginal.
-   - `by: time`: allocation takes what was claimed, usage the active share of the claimed time (or `active`), marginal nothing.
-   `fee` is the site's amount of the hour that `usd` shares out among all rows (`among`); without any it is the remainder's. `charged` is NULL where a site
-   does not pay the part at all. `complete` holds where every price was known; of an unmetered accelerator no energy is. `is_exact`: `usd` is a decimal, not
-   a double. `is_cash` is false for what no invoice shows. To add a part: a line here and in focus_skus, and where its price is new
-   a charge of the fleet file (pipelines/fleet/site_charges.py). #}
+   - `by: time`: allocation takes what was claimed, usage the active share of the claimed time (or `active`), marginal
+     nothing.
+   `fee` is the site's amount of the hour that `usd` shares out among all rows (`among`); without any it is the
+   remainder's. `charged` is NULL where a site does not pay the part at all. `complete` holds where every price was
+   known; of an unmetered accelerator no energy is. `is_exact`: `usd` is a decimal, not a double. `is_cash` is false for
+   what no invoice shows. To add a part: a line here and in focus_skus, and where its price is new a charge of the fleet
+   file (pipelines/fleet/site_charges.py). #}
 {% macro cost_parts() %}
     {{ return([
-        {'name': 'capacity', 'by': 'time', 'usd': 'capacity_cost_usd', 'active': 'active_capacity_cost_usd', 'complete': 'unrated_gpu_seconds = 0', 'is_exact': true, 'is_cash': true},
-        {'name': 'cost_of_capital', 'by': 'time', 'usd': 'nullif(cost_of_capital_usd, 0)', 'complete': 'unrated_gpu_seconds = 0', 'is_exact': true, 'is_cash': false},
-        {'name': 'energy', 'by': 'energy', 'usd': 'energy_cost_usd - overhead_cost_usd', 'marginal': 'marginal_cost_usd - marginal_overhead_cost_usd', 'charged': '1', 'complete': 'untariffed_kwh = 0', 'is_exact': true, 'is_cash': true},
-        {'name': 'cooling', 'by': 'energy', 'usd': 'cooling_cost_usd', 'marginal': 'marginal_cooling_cost_usd', 'charged': 'cooling_share', 'complete': 'untariffed_kwh = 0', 'is_exact': true, 'is_cash': true},
-        {'name': 'overhead', 'by': 'energy', 'usd': 'case when overhead_cost_usd < coalesce(cooling_cost_usd, 0) then 0 else overhead_cost_usd - coalesce(cooling_cost_usd, 0) end', 'marginal': 'case when marginal_overhead_cost_usd < coalesce(marginal_cooling_cost_usd, 0) then 0 else marginal_overhead_cost_usd - coalesce(marginal_cooling_cost_usd, 0) end', 'charged': '1', 'complete': 'untariffed_kwh = 0', 'is_exact': true, 'is_cash': true},
-        {'name': 'demand_charge', 'by': 'peak', 'usd': 'demand_usd * kwh_share', 'fee': 'demand_usd', 'charged': 'usd_per_kw_month', 'among': 'site_facility_energy_kwh', 'is_cash': true},
-        {'name': 'hosting', 'by': 'time', 'usd': 'hosting_usd * watts_share', 'fee': 'hosting_usd', 'charged': 'hosting_usd', 'among': 'site_limit_joules', 'is_cash': true},
-        {'name': 'operations', 'by': 'time', 'usd': 'operations_usd * gpu_share', 'fee': 'operations_usd', 'charged': 'operations_usd', 'among': 'site_claimed_gpu_seconds', 'is_cash': true},
-        {'name': 'licences', 'by': 'time', 'usd': 'licence_usd_per_gpu_hour * claimed_gpu_seconds / 3600', 'is_cash': true},
-        {'name': 'carbon_price', 'by': 'energy', 'usd': 'location_gco2e / 1e6 * usd_per_tonne', 'marginal': 'productive_location_gco2e / 1e6 * usd_per_tonne', 'charged': 'usd_per_tonne', 'complete': 'carbon_unknown_joules = 0', 'is_cash': false}
+        {
+            'name': 'capacity',
+            'by': 'time',
+            'usd': 'capacity_cost_usd',
+            'active': 'active_capacity_cost_usd',
+            'complete': 'unrated_gpu_seconds = 0',
+            'is_exact': true,
+            'is_cash': true
+        },
+        {
+            'name': 'cost_of_capital',
+            'by': 'time',
+            'usd': 'nullif(cost_of_capital_usd, 0)',
+            'complete': 'unrated_gpu_seconds = 0',
+            'is_exact': true,
+            'is_cash': false
+        },
+        {
+            'name': 'energy',
+            'by': 'energy',
+            'usd': 'energy_cost_usd - overhead_cost_usd',
+            'marginal': 'marginal_cost_usd - marginal_overhead_cost_usd',
+            'charged': '1',
+            'complete': 'untariffed_kwh = 0',
+            'is_exact': true,
+            'is_cash': true
+        },
+        {
+            'name': 'cooling',
+            'by': 'energy',
+            'usd': 'cooling_cost_usd',
+            'marginal': 'marginal_cooling_cost_usd',
+            'charged': 'cooling_share',
+            'complete': 'untariffed_kwh = 0',
+            'is_exact': true,
+            'is_cash': true
+        },
+        {
+            'name': 'overhead',
+            'by': 'energy',
+            'usd':
+                'case when overhead_cost_usd < coalesce(cooling_cost_usd, 0) then 0'
+                ~ ' else overhead_cost_usd - coalesce(cooling_cost_usd, 0) end',
+            'marginal':
+                'case when marginal_overhead_cost_usd < coalesce(marginal_cooling_cost_usd, 0) then 0'
+                ~ ' else marginal_overhead_cost_usd - coalesce(marginal_cooling_cost_usd, 0) end',
+            'charged': '1',
+            'complete': 'untariffed_kwh = 0',
+            'is_exact': true,
+            'is_cash': true
+        },
+        {
+            'name': 'demand_charge',
+            'by': 'peak',
+            'usd': 'demand_usd * kwh_share',
+            'fee': 'demand_usd',
+            'charged': 'usd_per_kw_month',
+            'among': 'site_facility_energy_kwh',
+            'is_cash': true
+        },
+        {
+            'name': 'hosting',
+            'by': 'time',
+            'usd': 'hosting_usd * watts_share',
+            'fee': 'hosting_usd',
+            'charged': 'hosting_usd',
+            'among': 'site_limit_joules',
+            'is_cash': true
+        },
+        {
+            'name': 'operations',
+            'by': 'time',
+            'usd': 'operations_usd * gpu_share',
+            'fee': 'operations_usd',
+            'charged': 'operations_usd',
+            'among': 'site_claimed_gpu_seconds',
+            'is_cash': true
+        },
+        {
+            'name': 'licences',
+            'by': 'time',
+            'usd': 'licence_usd_per_gpu_hour * claimed_gpu_seconds / 3600',
+            'is_cash': true
+        },
+        {
+            'name': 'carbon_price',
+            'by': 'energy',
+            'usd': 'location_gco2e / 1e6 * usd_per_tonne',
+            'marginal': 'productive_location_gco2e / 1e6 * usd_per_tonne',
+            'charged': 'usd_per_tonne',
+            'complete': 'carbon_unknown_joules = 0',
+            'is_cash': false
+        }
     ]) }}
 {% endmacro %}
 

@@ -1,8 +1,8 @@
 -- How counters are read and differenced: the same for joules, tokens and the buckets of a histogram.
 
-{# Whether a sample is a dip that the next sample takes back: a glitch of the exporter, not a reset, for after a reset the counter could not
-   have come so far. Where no limit is known, an energy counter's dip is one too (it would have to draw its whole past in one step); a token
-   counter's is not. #}
+{# Whether a sample is a dip that the next sample takes back: a glitch of the exporter, not a reset, for after a reset
+   the counter could not have come so far. Where no limit is known, an energy counter's dip is one too (it would have to
+   draw its whole past in one step); a token counter's is not. #}
 {% macro is_dip(value, at_us, before, before_us, after, after_us, unlimited_dips_are_glitches, possible_watts='possible_watts') %}
     coalesce(
         {{ value }} < {{ before }}
@@ -16,10 +16,12 @@
     )
 {% endmacro %}
 
-{# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample, first_us, first_value,
-   last_us, last_value), `chosen_readings` (reading_id, possible_watts, and ceiling_watts where no limit is known) and `dated_limits` (reading_id, day_number, possible_watts, is_doubted) to `counter_readings` (reading_id, first_us, first_reading,
-   last_us, last_reading, possible_watts, is_doubted, ceiling_watts): first and last per series and interval ("aggregate first, difference second"), single samples
-   where a date needs every sample, and the neighbours before and after the run. #}
+{# CTEs from `counter_series_days` (series_id, reading_id, factor, day_number, date, is_in_run, needs_every_sample,
+   first_us, first_value, last_us, last_value), `chosen_readings` (reading_id, possible_watts, and ceiling_watts where
+   no limit is known) and `dated_limits` (reading_id, day_number, possible_watts, is_doubted) to `counter_readings`
+   (reading_id, first_us, first_reading, last_us, last_reading, possible_watts, is_doubted, ceiling_watts): first and
+   last per series and interval ("aggregate first, difference second"), single samples where a date needs every sample,
+   and the neighbours before and after the run. #}
 {% macro counter_reading_ctes(samples, unlimited_dips_are_glitches) %}
 fast_series_days as (
 
@@ -42,8 +44,8 @@ slow_span as (
 
 ),
 
--- Between falls a counter only rises: its first value of an interval is the least, its last the greatest. Samples are read here and below
--- each for itself: a common name for both would hold every sample in memory.
+-- Between falls a counter only rises: its first value of an interval is the least, its last the greatest. Samples are
+-- read here and below each for itself: a common name for both would hold every sample in memory.
 summaries as (
 
     select
@@ -179,9 +181,9 @@ counter_readings as (
 )
 {% endmacro %}
 
-{# CTEs from `readings` (as counter_readings) to `assessed_steps` (reading_id, start_us, end_us, risen, is_reset, is_impossible, most_watts):
-   the difference between consecutive readings. After a fall the counter began again at zero and its new value is the difference,
-   if a board can draw that much in the time. #}
+{# CTEs from `readings` (as counter_readings) to `assessed_steps` (reading_id, start_us, end_us, risen, is_reset,
+   is_impossible, most_watts): the difference between consecutive readings. After a fall the counter began again at zero
+   and its new value is the difference, if a board can draw that much in the time. #}
 {% macro counter_step_ctes(readings) %}
 ordered_readings as (
 
@@ -230,15 +232,19 @@ assessed_steps as (
         case when difference >= 0 then difference else new_reading end as risen,
         difference < 0 as is_reset,
         case when difference >= 0 then difference else new_reading end
-        > coalesce(coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) * (end_us - start_us) / 1e6, 1e300) as is_impossible,
+        > coalesce(
+            coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts)
+                * (end_us - start_us) / 1e6,
+            1e300
+        ) as is_impossible,
         coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) as most_watts
     from steps
 
 )
 {% endmacro %}
 
-{# CTEs from `assessed_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's possible steps cut at the edges of
-   cells of `cell_us` microseconds and shared by time. #}
+{# CTEs from `assessed_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's
+   possible steps cut at the edges of cells of `cell_us` microseconds and shared by time. #}
 {% macro counter_cell_ctes(cell_us) %}
 celled_steps as (
 

@@ -1,8 +1,8 @@
--- How an engine's own counters of tokens and of requests are read: no engine counts more than `limits.tokens_per_second` (their `ceiling_watts`), and
--- they start at zero with their process.
+-- How an engine's own counters of tokens and of requests are read: no engine counts more than
+-- `limits.tokens_per_second` (their `ceiling_watts`), and they start at zero with their process.
 
-{# CTEs from `series` and `series_days` to `process_spans` (engine, start_us, first_seen_us, last_seen_us): which process starts an engine
-   reported, and when. #}
+{# CTEs from `series` and `series_days` to `process_spans` (engine, start_us, first_seen_us, last_seen_us): which
+   process starts an engine reported, and when. #}
 {% macro process_span_ctes() %}
 start_days as (
 
@@ -61,11 +61,12 @@ process_spans as (
 )
 {% endmacro %}
 
-{# CTEs from `counters`, `series`, `series_days` and `glitches` to `started_readings`: the readings of an engine's counters, and a zero where the
-   first of them counts from the start of its process. `counters` has series_id, reading_id, engine, source, factor and copied_on (the one date of
-   a reading that copies share, else NULL).
-   A first sample counts from zero if the process started after the engine was last seen. If the engine was never seen before, the process must
-   have started after its source was first seen, or just before the sample. Any other first sample is a baseline: only what follows it counts. #}
+{# CTEs from `counters`, `series`, `series_days` and `glitches` to `started_readings`: the readings of an engine's
+   counters, and a zero where the first of them counts from the start of its process. `counters` has series_id,
+   reading_id, engine, source, factor and copied_on (the one date of a reading that copies share, else NULL). A first
+   sample counts from zero if the process started after the engine was last seen. If the engine was never seen before,
+   the process must have started after its source was first seen, or just before the sample. Any other first sample is a
+   baseline: only what follows it counts. #}
 {% macro engine_counter_ctes(counters) %}
 chosen_readings as (
 
@@ -139,8 +140,8 @@ sound_readings as (
 
 ),
 
--- Copies of a counter share a reading on one date alone. To join it to the other dates: the last value of any copy before that date, and the
--- first after it.
+-- Copies of a counter share a reading on one date alone. To join it to the other dates: the last value of any copy
+-- before that date, and the first after it.
 copy_ends as (
 
     {% for end, nearest, beyond in [('last', 'max', '<'), ('first', 'min', '>')] -%}

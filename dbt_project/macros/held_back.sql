@@ -1,34 +1,45 @@
--- What must hold for every date and every table. A date or table for which it does not hold is held back: its rows go to schema held_back, and the
--- rows that were published last take their place. So no sum over dates includes a wrong date.
+-- What must hold for every date and every table. A date or table for which it does not hold is held back: its rows go
+-- to schema held_back, and the rows that were published last take their place. So no sum over dates includes a wrong
+-- date.
 
-{# Marts whose rows belong to one date each, which a run replaces by date. A test compares this list with the marts' own `replaces`. #}
+{# Marts whose rows belong to one date each, which a run replaces by date. A test compares this list with the marts' own
+   `replaces`. #}
 {% macro dated_marts() %}
     {{ return([
-        'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power', 'mig_instances_daily', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
-        'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily', 'sci_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'site_footprint_daily',
-        'site_power_hourly', 'site_scope2_hourly', 'tenant_usage_daily', 'token_ledger', 'token_reconciliation_daily', 'unmetered_devices', 'unplaced_meters', 'unreadable_values'
+        'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power',
+        'mig_instances_daily', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
+        'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily',
+        'sci_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'site_footprint_daily',
+        'site_power_hourly', 'site_scope2_hourly', 'tenant_usage_daily', 'token_ledger', 'token_reconciliation_daily',
+        'unmetered_devices', 'unplaced_meters', 'unreadable_values'
     ]) }}
 {% endmacro %}
 
-{# Marts that a run makes from several dates: months, windows, and all that is read from the lookback or has no dates. #}
+{# Marts that a run makes from several dates: months, windows, and all that is read from the lookback or has no dates.
+   #}
 {% macro undated_marts() %}
     {{ return([
-        'accelerator_prices', 'benchmark_efficiency', 'configuration_history', 'cost_anomalies_daily', 'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily',
+        'accelerator_prices', 'benchmark_efficiency', 'configuration_history', 'cost_anomalies_daily',
+        'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily',
         'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
-        'efficiency_curve_daily', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases', 'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
+        'efficiency_curve_daily', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases',
+        'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
         'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_partial_load', 'platform_results',
-        'rack_economics_daily', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily', 'token_class_cost_daily'
+        'rack_economics_daily', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily',
+        'token_class_cost_daily'
     ]) }}
 {% endmacro %}
 
 {# The columns of a broken row by name and value, as one text: `meter GPU-1, interval_start_at …`. #}
 {% macro row_key(columns) %}
     {%- for column in columns -%}
-    '{{ column.split('.') | last }} ' || coalesce(cast({{ column }} as {{ dbt.type_string() }}), 'NULL'){{ " || ', ' || " if not loop.last }}
+    '{{ column.split('.') | last }} '
+        || coalesce(cast({{ column }} as {{ dbt.type_string() }}), 'NULL'){{ " || ', ' || " if not loop.last }}
     {%- endfor -%}
 {% endmacro %}
 
-{# Rows of these marts that break the grain in the mart's own YAML entry: `grain` names its columns, `never_null` those that must not be NULL. #}
+{# Rows of these marts that break the grain in the mart's own YAML entry: `grain` names its columns, `never_null` those
+   that must not be NULL. #}
 {% macro rows_off_their_grain(marts) %}
     {%- for mart in marts %}
     {%- set node = graph.nodes['model.wattledger.' ~ mart] if execute else none %}
@@ -53,8 +64,9 @@
     {%- endfor %}
 {% endmacro %}
 
-{# The rows that break one of several invariants. Those of one date, invariant and table are counted, and numbered in the order of their keys.
-   `invariants` has the name of a model in models/balance/invariants -> what a person should do. #}
+{# The rows that break one of several invariants. Those of one date, invariant and table are counted, and numbered in
+   the order of their keys. `invariants` has the name of a model in models/balance/invariants -> what a person should
+   do. #}
 {% macro broken_rows(invariants) %}
     select
         *,
@@ -77,9 +89,9 @@
     ) as gathered
 {% endmacro %}
 
-{# Runs after held_back_dates is made: in the dated marts, replaces the rows of its dates by those that were published last. The dates of an opening
-   balance, of which the sources have less than was published, also get their published rows. They are not held back, because no source will
-   have better ones. #}
+{# Runs after held_back_dates is made: in the dated marts, replaces the rows of its dates by those that were published
+   last. The dates of an opening balance, of which the sources have less than was published, also get their published
+   rows. They are not held back, because no source will have better ones. #}
 {% macro hold_back_dates() %}
     {%- if execute -%}
     {%- set opening = opening_dates() -%}
@@ -94,8 +106,8 @@
 
 {% macro of_dates(dates) %}date in (date '{{ dates | join("', date '") }}'){% endmacro %}
 
-{# Runs after held_back_tables is made: replaces the tables in it, and all tables computed from these, by what was published last, and adds the
-   computed ones to held_back_tables. #}
+{# Runs after held_back_tables is made: replaces the tables in it, and all tables computed from these, by what was
+   published last, and adds the computed ones to held_back_tables. #}
 {% macro hold_back_tables() %}
     {%- if execute -%}
     {%- set broken = run_query('select distinct table_name from ' ~ this).columns[0].values() | list -%}
@@ -104,7 +116,8 @@
         {%- elif stands_on(mart, broken) -%}
             {{ hold_back_table(mart) }}
             {%- do run_query(
-                'insert into ' ~ this ~ " select 'is_computed_from_another', '" ~ mart ~ "', 1, '" ~ broken | join(', ') ~ "', cast(null as double), 'rows',"
+                'insert into ' ~ this ~ " select 'is_computed_from_another', '" ~ mart ~ "', 1, '"
+                    ~ broken | join(', ') ~ "', cast(null as double), 'rows',"
                 ~ " 'a table that holds', 'See the rows of that table.', cast(1 as bigint)"
             ) -%}
         {%- endif -%}

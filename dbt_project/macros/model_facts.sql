@@ -1,28 +1,39 @@
--- The facts of a model at any grain: summed here, divided here, once. Used by model_hourly, model_daily and model_monthly.
+-- The facts of a model at any grain: summed here, divided here, once. Used by model_hourly, model_daily and
+-- model_monthly.
 
-{% macro model_keys() %}{{ return(['site', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role']) }}{% endmacro %}
+{% macro model_keys() -%}
+    {{ return(['site', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role']) }}
+{%- endmacro %}
 
 {% macro energy_facts() %}
     {{ return([
-        'gpu_seconds', 'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'covered_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
-        'asleep_joules', 'unallocated_joules', 'idle_joules', 'unknown_joules', 'host_overhead_joules', 'reference_idle_joules', 'error_joules',
-        'matched_joules', 'matched_productive_joules', 'carbon_unknown_joules', 'facility_energy_kwh', 'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e', 'water_litres',
-        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'usage_cost_usd', 'idle_cost_usd', 'unknown_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
+        'gpu_seconds', 'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'covered_seconds', 'known_seconds',
+        'active_seconds', 'energy_joules', 'productive_joules', 'idle_floor_joules', 'parked_joules',
+        'asleep_joules', 'unallocated_joules', 'idle_joules', 'unknown_joules', 'host_overhead_joules',
+        'reference_idle_joules', 'error_joules',
+        'matched_joules', 'matched_productive_joules', 'carbon_unknown_joules', 'facility_energy_kwh',
+        'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e',
+        'water_litres',
+        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'usage_cost_usd', 'idle_cost_usd',
+        'unknown_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd',
         'matched_location_gco2e', 'matched_marginal_cost_usd', 'matched_fully_loaded_cost_usd'
     ]) }}
 {% endmacro %}
 
 {% macro token_facts() %}
-    {{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens', 'total_tokens', 'shared_tokens',
-               'matched_output_tokens', 'matched_total_tokens', 'tariffed_output_tokens', 'priced_output_tokens', 'carbon_known_output_tokens']) }}
+    {{ return([
+        'input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens', 'total_tokens', 'shared_tokens',
+        'matched_output_tokens', 'matched_total_tokens', 'tariffed_output_tokens', 'priced_output_tokens',
+        'carbon_known_output_tokens'
+    ]) }}
 {% endmacro %}
 
 {# Money has its own type. #}
 {% macro fact_type(fact) %}{{ return(money_type() if fact.endswith('_usd') else exact_type()) }}{% endmacro %}
 {% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}
 
-{# Sums of all facts of a relation; an unknown fact stays NULL. Joules per total token have the joules of all rows above the line: where the total
-   tokens of one row are unknown, those of the sum are, too. #}
+{# Sums of all facts of a relation; an unknown fact stays NULL. Joules per total token have the joules of all rows above
+   the line: where the total tokens of one row are unknown, those of the sum are, too. #}
 {% macro summed_facts() %}
     {%- for fact in energy_facts() + token_facts() %}
     {% if fact == 'matched_total_tokens' -%}
@@ -33,9 +44,9 @@
     {%- endfor %}
 {% endmacro %}
 
-{# SUM/SUM over the intervals with both tokens and energy; costs only over what has a price. The tokens of an engine over several rows are shared by
-   joules: a row's joules per token are then the engine's, but its own dollars and CO2 per token are not, and are NULL. `is_of_rows` is false where the
-   rows are summed. #}
+{# SUM/SUM over the intervals with both tokens and energy; costs only over what has a price. The tokens of an engine
+   over several rows are shared by joules: a row's joules per token are then the engine's, but its own dollars and CO2
+   per token are not, and are NULL. `is_of_rows` is false where the rows are summed. #}
 {% macro model_ratios(is_of_rows=true) %}
     {%- set own_ratio = 'case when coalesce(shared_tokens, 0) = 0 then ' if is_of_rows else '' %}
     {%- if is_of_rows %}
@@ -44,16 +55,22 @@
     {{ ratio('matched_joules', 'energy_joules') }} as matched_ratio,
     {{ ratio('matched_joules', 'matched_output_tokens') }} as joules_per_output_token,
     {{ ratio('matched_joules', 'matched_total_tokens') }} as joules_per_total_token,
-    {{ own_ratio }}{{ ratio('matched_productive_joules', 'matched_output_tokens') }}{{ ' end' if is_of_rows }} as productive_joules_per_output_token,
+    {{ own_ratio }}{{ ratio(
+        'matched_productive_joules',
+        'matched_output_tokens'
+    ) }}{{ ' end' if is_of_rows }} as productive_joules_per_output_token,
     {{ ratio('matched_output_tokens', 'matched_joules') }} * 3.6e6 as output_tokens_per_kwh,
     {{ ratio('matched_output_tokens', 'matched_joules') }} * 1e6 as output_tokens_per_second_per_mw,
     {{ ratio('idle_joules', 'productive_joules + idle_joules') }} as idle_energy_ratio,
     1 - {{ ratio('active_seconds', 'known_seconds') }} as idle_time_ratio,
     {{ ratio('reference_idle_joules', 'energy_joules') }} as idle_static_ratio,
     {{ ratio('hourly_carbon_kwh', 'facility_energy_kwh') }} as hourly_carbon_ratio,
-    {{ own_ratio }}{{ ratio('matched_location_gco2e', 'carbon_known_output_tokens') }} * 1e6{{ ' end' if is_of_rows }} as location_gco2e_per_output_mtok,
-    {{ own_ratio }}{{ ratio('matched_fully_loaded_cost_usd', 'priced_output_tokens') }} * 1e6{{ ' end' if is_of_rows }} as fully_loaded_cost_usd_per_output_mtok,
-    {{ own_ratio }}{{ ratio('matched_marginal_cost_usd', 'tariffed_output_tokens') }} * 1e6{{ ' end' if is_of_rows }} as marginal_cost_usd_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_location_gco2e', 'carbon_known_output_tokens') }}
+        * 1e6{{ ' end' if is_of_rows }} as location_gco2e_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_fully_loaded_cost_usd', 'priced_output_tokens') }}
+        * 1e6{{ ' end' if is_of_rows }} as fully_loaded_cost_usd_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_marginal_cost_usd', 'tariffed_output_tokens') }}
+        * 1e6{{ ' end' if is_of_rows }} as marginal_cost_usd_per_output_mtok,
     {{ ratio('priced_output_tokens', 'matched_output_tokens') }} as cost_coverage_ratio,
     {{ ratio('carbon_known_output_tokens', 'matched_output_tokens') }} as carbon_coverage_ratio,
     unpriced_gpu_seconds = 0 as is_cost_complete,
@@ -64,7 +81,12 @@
 {% endmacro %}
 
 {# What tenants share of a model's hour: by the tokens of that class, and by all tokens weighted. #}
-{% macro tenant_token_facts() %}{{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens']) }}{% endmacro %}
+{% macro tenant_token_facts() -%}
+    {{ return(['input_tokens', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens']) }}
+{%- endmacro %}
 {% macro tenant_facts() %}
-    {{ return(['claimed_gpu_seconds', 'energy_joules', 'location_gco2e', 'marginal_cost_usd', 'usage_cost_usd', 'allocation_cost_usd', 'fully_loaded_cost_usd']) }}
+    {{ return([
+        'claimed_gpu_seconds', 'energy_joules', 'location_gco2e', 'marginal_cost_usd', 'usage_cost_usd',
+        'allocation_cost_usd', 'fully_loaded_cost_usd'
+    ]) }}
 {% endmacro %}

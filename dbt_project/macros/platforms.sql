@@ -1,9 +1,11 @@
--- What the tables of platforms share: stated assumptions, the ownerships that a GPU-hour is priced by, and who is compared with whom.
+-- What the tables of platforms share: stated assumptions, the ownerships that a GPU-hour is priced by, and who is
+-- compared with whom.
 
 {# Who owns the accelerators that a price per GPU-hour is for. #}
 {% macro ownerships() %}{{ return(['hyperscaler', 'neocloud', 'rental']) }}{% endmacro %}
 
-{# The loads that a platform's cost is computed at, as shares of capacity: above 0, where a token has no cost, up to 1. #}
+{# The loads that a platform's cost is computed at, as shares of capacity: above 0, where a token has no cost, up to 1.
+   #}
 {% macro platform_loads() %}{{ return([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]) }}{% endmacro %}
 
 {# The value of an assumption, as a scalar subquery on a CTE `assumptions`. #}
@@ -18,7 +20,8 @@
 {# The configuration of a result, beside its lengths: what stays the same while software changes. #}
 {% macro configuration_keys() %}
     {{- return([
-        'benchmark', 'accelerator', 'framework', 'model', 'precision', 'scenario', 'speculation', 'is_disaggregated', 'configuration', 'gpus', 'concurrency'
+        'benchmark', 'accelerator', 'framework', 'model', 'precision', 'scenario', 'speculation', 'is_disaggregated',
+        'configuration', 'gpus', 'concurrency'
     ]) -}}
 {% endmacro %}
 

@@ -11,14 +11,16 @@
 {% macro unattributed() %}'__unattributed__'{% endmacro %}
 {% macro no_requests() %}'__no_requests__'{% endmacro %}
 
-{# A name as a source uses it. Names that begin with two underscores are the book's own (above), so a source's are written in double quotes:
-   a model served as `__base__` is `"__base__"`. A name's entry in the fleet file is looked up before. #}
+{# A name as a source uses it. Names that begin with two underscores are the book's own (above), so a source's are
+   written in double quotes: a model served as `__base__` is `"__base__"`. A name's entry in the fleet file is looked up
+   before. #}
 {% macro name_of_source(name) %}case when substr({{ name }}, 1, 2) = '__' then '"' || {{ name }} || '"' else {{ name }} end{% endmacro %}
 
 {# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
 {% macro possible_power_factor() %}1.5{% endmacro %}
-{# A board's stated limit may be too low: on a date on which the board draws more nearly all the time, up to this many times the limit is accepted.
-   Steps over midnight always use the higher limit, because the book of one date must not depend on the verdict of the other. #}
+{# A board's stated limit may be too low: on a date on which the board draws more nearly all the time, up to this many
+   times the limit is accepted. Steps over midnight always use the higher limit, because the book of one date must not
+   depend on the verdict of the other. #}
 {% macro doubted_limit_factor() %}2{% endmacro %}
 {% macro accepted_watts(possible_watts, is_doubted, start_us, end_us) -%}
     {{ possible_watts }} * case
@@ -26,16 +28,21 @@
         else 1
     end
 {%- endmacro %}
-{# Watts above which a sample of this scope is rejected where no limit is known: a sentinel, or milliwatts read as watts. Far above what
-   existed in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one host), a rack of 140, a site of 1 GW. #}
-{% macro ceiling_watts(scope) %}case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end{% endmacro %}
-{# Tokens that one engine's counter can rise by in a second: a step above it is a broken counter, and is not booked. 2 million is ten times what the
-   largest racks of 2026 were measured to serve. #}
+{# Watts above which a sample of this scope is rejected where no limit is known: a sentinel, or milliwatts read as
+   watts. Far above what existed in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one
+   host), a rack of 140, a site of 1 GW. #}
+{% macro ceiling_watts(scope) -%}
+    case {{ scope }} when 'board' then 3e4 when 'module' then 5e3 when 'node' then 1e6 when 'rack' then 3e6 else 3e9 end
+{%- endmacro %}
+{# Tokens that one engine's counter can rise by in a second: a step above it is a broken counter, and is not booked. 2
+   million is ten times what the largest racks of 2026 were measured to serve. #}
 {% macro most_tokens_per_second() %}cast({{ var('most_tokens_per_second') }} as double){% endmacro %}
 {# Whether a counter rose by more between two moments than an engine can count. #}
-{% macro is_above_token_limit(risen, from_us, to_us) %}({{ risen }} > {{ most_tokens_per_second() }} * (({{ to_us }}) - ({{ from_us }})) / 1e6){% endmacro %}
-{# The most that a sample of a gauge can mean; above it, it is a sentinel. A ratio: twice the whole, for exporters round; requests and bytes: far
-   more than an engine or a board has. #}
+{% macro is_above_token_limit(risen, from_us, to_us) -%}
+    ({{ risen }} > {{ most_tokens_per_second() }} * (({{ to_us }}) - ({{ from_us }})) / 1e6)
+{%- endmacro %}
+{# The most that a sample of a gauge can mean; above it, it is a sentinel. A ratio: twice the whole, for exporters
+   round; requests and bytes: far more than an engine or a board has. #}
 {% macro is_believed_gauge(quantity, value) -%}
 ({{ value }} <= case
             when {{ quantity }} in ('activity', 'kv_cache_usage') then 2
@@ -44,14 +51,15 @@
         end)
 {%- endmacro %}
 {% macro gap_cap_intervals() %}3{% endmacro %}
-{# How long the samples of a reading may be apart before it is silent, in microseconds: three of its sampling intervals (the larger of the measured
-   and the stated one), but never less than 15 s, because a logger that writes five times a second pauses for a second or two and goes on.
-   `otherwise`: the interval in seconds where neither is known. #}
+{# How long the samples of a reading may be apart before it is silent, in microseconds: three of its sampling intervals
+   (the larger of the measured and the stated one), but never less than 15 s, because a logger that writes five times a
+   second pauses for a second or two and goes on. `otherwise`: the interval in seconds where neither is known. #}
 {% macro gap_cap_us(interval_seconds, otherwise=0) -%}
     greatest({{ gap_cap_intervals() }}e6 * coalesce({{ interval_seconds }}, {{ otherwise }}), 15e6)
 {%- endmacro %}
 
-{# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734 (2025). #}
+{# Host (CPU, DRAM) over accelerator energy where nothing is measured or stated: 0.06 Wh over 0.14 Wh, arXiv 2508.15734
+   (2025). #}
 {% macro host_energy_ratio() %}0.43{% endmacro %}
 
 {# Whether a name equals an entry of the fleet file, or begins with it where the entry is a prefix. #}
@@ -59,8 +67,11 @@
     case when {{ is_prefix }} then substring({{ name }}, 1, length({{ pattern }})) = {{ pattern }} else {{ name }} = {{ pattern }} end
 {% endmacro %}
 
-{# Pods of one DaemonSet have one name but for five characters at its end: `ops/dcgm-exporter` of dcgm-exporter-x7k2q. #}
-{% macro daemon_set(namespace, pod) %}coalesce({{ namespace }}, '') || '/' || regexp_extract({{ pod }}, '^(.*?)(-[a-z0-9]{5})?$', 1){% endmacro %}
+{# Pods of one DaemonSet have one name but for five characters at its end: `ops/dcgm-exporter` of dcgm-exporter-x7k2q.
+   #}
+{% macro daemon_set(namespace, pod) -%}
+    coalesce({{ namespace }}, '') || '/' || regexp_extract({{ pod }}, '^(.*?)(-[a-z0-9]{5})?$', 1)
+{%- endmacro %}
 
 {# `moonshotai/Kimi-K2.5` and `together_ai/moonshotai/kimi-k2.5` are one model: the prefixes name the provider. #}
 {% macro name_behind_prefixes(name) %}lower(regexp_extract({{ name }}, '([^/]+)$', 1)){% endmacro %}

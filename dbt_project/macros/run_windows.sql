@@ -1,6 +1,7 @@
 -- What a run window reads: the meters and engines that it names, and which of their readings.
 
-{# A window names a node, an engine or a model. The first of these that it names selects the rows of the ledger, and so the meters, that count. #}
+{# A window names a node, an engine or a model. The first of these that it names selects the rows of the ledger, and so
+   the meters, that count. #}
 {% macro is_of_window(ledger, windows) -%}
 case
             when {{ windows }}.node is not null then {{ ledger }}.node = {{ windows }}.node
@@ -9,9 +10,9 @@ case
         end
 {%- endmacro %}
 
-{# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope, purpose, reading_id, quantity,
-   possible_watts, sampling_interval_seconds, window_reading): of each meter the reading that books it (`energy`) and its best gauge (`watts`), of
-   each engine its counters of tokens (`tokens`). #}
+{# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope,
+   purpose, reading_id, quantity, possible_watts, sampling_interval_seconds, window_reading): of each meter the reading
+   that books it (`energy`) and its best gauge (`watts`), of each engine its counters of tokens (`tokens`). #}
 {% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days, engine_roles) %}
 window_meters as (
 

@@ -2,29 +2,59 @@
 
 {% macro scenario_classes() %}{{ return(['total', 'computed_input', 'cached_input', 'output']) }}{% endmacro %}
 
-{# Input -> the lowest and the highest value that has a meaning; none: no limit. Another value counts as unknown, with the reason. #}
+{# Input -> the lowest and the highest value that has a meaning; none: no limit. Another value counts as unknown, with
+   the reason. #}
 {% macro scenario_inputs() %}
     {%- set inputs = {
-        'gpus': [0, none], 'price_decay_ratio': [0, 1], 'sold_utilisation_ratio': [0, 1], 'years': [0, 100], 'capex_usd': [0, none], 'usd_per_gpu_hour': [0, none],
-        'other_usd_per_year': [0, none], 'stated_cost_usd_per_mtok': [0, none], 'power_kw_per_gpu': [0, none], 'pue': [1, none], 'usd_per_kwh': [none, none],
+        'gpus': [0, none],
+        'price_decay_ratio': [0, 1],
+        'sold_utilisation_ratio': [0, 1],
+        'years': [0, 100],
+        'capex_usd': [0, none],
+        'usd_per_gpu_hour': [0, none],
+        'other_usd_per_year': [0, none],
+        'stated_cost_usd_per_mtok': [0, none],
+        'power_kw_per_gpu': [0, none],
+        'pue': [1, none],
+        'usd_per_kwh': [none, none],
         'discount_ratio': [0, none],
-        'peak_tokens_per_second': [0, none], 'target_utilisation_ratio': [0, 1], 'gpus_per_replica': [1, none], 'min_replicas': [0, none], 'servers': [1, 1000],
+        'peak_tokens_per_second': [0, none],
+        'target_utilisation_ratio': [0, 1],
+        'gpus_per_replica': [1, none],
+        'min_replicas': [0, none],
+        'servers': [1, 1000],
         'offered_servers': [0, none],
-        'total_tokens_per_second_per_gpu': [0, none], 'computed_input_tokens_per_second_per_gpu': [0, none], 'cached_input_tokens_per_second_per_gpu': [0, none],
+        'total_tokens_per_second_per_gpu': [0, none],
+        'computed_input_tokens_per_second_per_gpu': [0, none],
+        'cached_input_tokens_per_second_per_gpu': [0, none],
         'output_tokens_per_second_per_gpu': [0, none],
-        'usd_per_total_mtok': [0, none], 'usd_per_computed_input_mtok': [0, none], 'usd_per_cached_input_mtok': [0, none], 'usd_per_output_mtok': [0, none]
+        'usd_per_total_mtok': [0, none],
+        'usd_per_computed_input_mtok': [0, none],
+        'usd_per_cached_input_mtok': [0, none],
+        'usd_per_output_mtok': [0, none]
     } -%}
     {{ return(inputs) }}
 {% endmacro %}
 
 {# Whether an input has a value that has no meaning. #}
 {% macro is_meaningless(input, limits) -%}
-    coalesce({% if limits[0] is not none %}{{ input }} < {{ limits[0] }}{% endif %}{% if limits[0] is not none and limits[1] is not none %} or {% endif %}{% if limits[1] is not none %}{{ input }} > {{ limits[1] }}{% endif %}{% if limits[0] is none and limits[1] is none %}false{% endif %}, false)
+    {%- set wrong = [] -%}
+    {%- if limits[0] is not none -%}{%- do wrong.append(input ~ ' < ' ~ limits[0]) -%}{%- endif -%}
+    {%- if limits[1] is not none -%}{%- do wrong.append(input ~ ' > ' ~ limits[1]) -%}{%- endif -%}
+    coalesce({{ wrong | join(' or ') if wrong else 'false' }}, false)
 {%- endmacro %}
 
 {# Texts that apply, joined by `; `; NULL where none does. `reasons` has a condition -> the text. #}
 {% macro joined_reasons(reasons) -%}
-    nullif(substring({% for condition, text in reasons %}case when {{ condition }} then '; {{ text }}' else '' end{{ ' || ' if not loop.last }}{% endfor %}, 3), '')
+    nullif(
+        substring(
+            {%- for condition, text in reasons %}
+            case when {{ condition }} then '; {{ text }}' else '' end{{ ' || ' if not loop.last }}
+            {%- endfor %},
+            3
+        ),
+        ''
+    )
 {%- endmacro %}
 
 {# Why columns of scenario_results are NULL: condition -> the first column that is, and the reason. #}
@@ -45,17 +75,28 @@
         ['investment_usd = 0', 'revenue_multiple: the investment is 0 USD'],
         ['cost_usd = 0', 'roi_ratio: the cost is 0 USD'],
         ['revenue_usd = 0', 'gross_margin_ratio: the revenue is 0 USD'],
-        ["cost_basis = 'stated_per_mtok' and sold_utilisation_ratio is not null", 'break_even_sold_ratio: the cost is stated per token, so it is the same part of revenue whatever is sold'],
+        [
+            "cost_basis = 'stated_per_mtok' and sold_utilisation_ratio is not null",
+            'break_even_sold_ratio: the cost is stated per token, so it is the same part of revenue whatever is sold'
+        ],
         ["investment_basis = 'yearly_cost'", 'payback_years: nothing is paid at the start'],
-        ["investment_basis = 'capex' and capex_usd > 0 and revenue_usd is not null and payback_years is null", 'payback_years: not within the years'],
+        [
+            "investment_basis = 'capex' and capex_usd > 0 and revenue_usd is not null and payback_years is null",
+            'payback_years: not within the years'
+        ],
         ['discount_ratio is null', 'npv_usd: no discount_ratio is stated'],
         ['offered_servers >= servers', 'waiting_ratio: the load keeps all servers busy, so the queue has no end'],
-        ['peak_tokens_per_second is not null and (tokens_per_second_per_gpu = 0 or target_utilisation_ratio = 0)', 'needed_gpus: a GPU serves nothing'],
+        [
+            'peak_tokens_per_second is not null and (tokens_per_second_per_gpu = 0 or target_utilisation_ratio = 0)',
+            'needed_gpus: a GPU serves nothing'
+        ],
         ['facility_kw_per_gpu = 0', 'tokens_per_second_per_mw: the power is 0 kW']
     ]) }}
 {% endmacro %}
 
 {# One scenario with the same input changed. #}
 {% macro same_variant(one, other) -%}
-    {{ one }}.scenario = {{ other }}.scenario and {{ one }}.varied_input = {{ other }}.varied_input and {{ one }}.varied_value is not distinct from {{ other }}.varied_value
+    {{ one }}.scenario = {{ other }}.scenario
+        and {{ one }}.varied_input = {{ other }}.varied_input
+        and {{ one }}.varied_value is not distinct from {{ other }}.varied_value
 {%- endmacro %}

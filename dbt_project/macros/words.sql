@@ -1,6 +1,7 @@
 -- Columns with a closed set of words: what of a table is not among the words that its yml allows.
 
-{# The columns of a table (a relation of the project) that have `words` in their yml -> the words; null among them allows NULL. #}
+{# The columns of a table (a relation of the project) that have `words` in their yml -> the words; null among them
+   allows NULL. #}
 {% macro columns_with_words(table) %}
     {%- set found = {} -%}
     {%- for node in graph.nodes.values() if node.resource_type == 'model' and node.name == table.identifier -%}
@@ -15,7 +16,11 @@
 {% macro row_keys(table) %}
     {%- set parts = [] -%}
     {%- for node in graph.nodes.values() if node.resource_type == 'model' and node.name == table.identifier -%}
-        {%- for key in ['date', 'month', 'interval_start_at', 'window_id', 'site', 'meter', 'engine', 'deployment', 'model', 'result_id', 'scenario', 'varied_input', 'rack', 'platform', 'basis'] if key in node.columns -%}
+        {%- set keys = [
+            'date', 'month', 'interval_start_at', 'window_id', 'site', 'meter', 'engine', 'deployment', 'model',
+            'result_id', 'scenario', 'varied_input', 'rack', 'platform', 'basis'
+        ] -%}
+        {%- for key in keys if key in node.columns -%}
             {%- do parts.append("'" ~ key ~ " ' || coalesce(cast(" ~ key ~ " as " ~ dbt.type_string() ~ "), '–')") -%}
         {%- endfor -%}
     {%- endfor -%}
@@ -28,8 +33,8 @@
     ({{ column }} not in ({{ quoted | join(', ') }}){% if none not in words %} or {{ column }} is null{% endif %})
 {%- endmacro %}
 
-{# Rows of (table_name, column_name, word, expected, found_in), of what the run replaced alone. The table is read once: only what is strange is
-   looked at column by column. #}
+{# Rows of (table_name, column_name, word, expected, found_in), of what the run replaced alone. The table is read once:
+   only what is strange is looked at column by column. #}
 {% macro strange_words(table) %}
     {%- set columns = columns_with_words(table) if execute else {} -%}
     {%- if not columns %}
@@ -51,7 +56,8 @@
         coalesce(case column_number {% for column in columns %}when {{ loop.index }} then {{ column }} {% endfor %}end, 'NULL') as word,
         case column_number
             {%- for column, words in columns.items() %}
-            when {{ loop.index }} then '{% for word in words %}{{ 'NULL' if word is none else word }}{{ ', ' if not loop.last }}{% endfor %}'
+            when {{ loop.index }}
+                then '{% for word in words %}{{ 'NULL' if word is none else word }}{{ ', ' if not loop.last }}{% endfor %}'
             {%- endfor %}
         end as expected,
         {{ row_keys(table) }} as found_in

@@ -1,4 +1,16 @@
-{{ config(severity='warn', meta={'description': 'Two meters of one device report the same energy within 5 %. Otherwise one of them is wrong; the book uses the better one.', 'dagster': {'ref': {'name': 'reconciliation_daily'}}, 'expected': 'at most 5 % between the two meters', 'remedy': 'compare both readings of this meter with what the board reports itself (nvidia-smi); a wrong one can be left out by the source\'s matchers'}) }}
+{{ config(
+    severity='warn',
+    meta={
+        'description':
+            'Two meters of one device report the same energy within 5 %. Otherwise one of them is wrong; the book'
+            ~ ' uses the better one.',
+        'dagster': {'ref': {'name': 'reconciliation_daily'}},
+        'expected': 'at most 5 % between the two meters',
+        'remedy':
+            'compare both readings of this meter with what the board reports itself (nvidia-smi); a wrong one can be '
+            ~ 'left out by the source\'s matchers'
+    }
+) }}
 
 with disagreeing as (
 

@@ -1,4 +1,16 @@
-{{ config(severity='warn', meta={'description': 'Every series of power and energy of a known metric has the name of a board or node. Without one it cannot be booked; the rest of the day is.', 'dagster': {'ref': {'name': 'series_daily'}}, 'expected': 'a label that names a board or a node', 'remedy': 'add the label to dbt_project/seeds/label_catalog.csv, or name the node in the fleet file (seeds/README.md)'}) }}
+{{ config(
+    severity='warn',
+    meta={
+        'description':
+            'Every series of power and energy of a known metric has the name of a board or node. Without one it '
+            ~ 'cannot be booked; the rest of the day is.',
+        'dagster': {'ref': {'name': 'series_daily'}},
+        'expected': 'a label that names a board or a node',
+        'remedy':
+            'add the label to dbt_project/seeds/label_catalog.csv, or name the node in the fleet file '
+            ~ '(seeds/README.md)'
+    }
+) }}
 -- depends_on: {{ ref('series_daily') }}, the mart whose check this is
 
 select

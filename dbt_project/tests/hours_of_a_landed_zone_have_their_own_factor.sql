@@ -1,4 +1,16 @@
-{{ config(severity='warn', meta={'description': 'A zone with an hourly series has the value of every hour. Where one is missing, the yearly factor is used instead.', 'dagster': {'ref': {'name': 'site_carbon_hourly'}}, 'expected': 'a value of the hour itself', 'remedy': 'land the missing hours of the zone (grid_intensity in the fleet file). Until then the yearly factor is used, where there is one'}) }}
+{{ config(
+    severity='warn',
+    meta={
+        'description':
+            'A zone with an hourly series has the value of every hour. Where one is missing, the yearly factor is'
+            ~ ' used instead.',
+        'dagster': {'ref': {'name': 'site_carbon_hourly'}},
+        'expected': 'a value of the hour itself',
+        'remedy':
+            'land the missing hours of the zone (grid_intensity in the fleet file). Until then the yearly factor '
+            ~ 'is used, where there is one'
+    }
+) }}
 
 select
     date,

@@ -1,4 +1,17 @@
-{{ config(severity='warn', meta={'description': 'Boards, sockets and the wall meter of a host have one name for it. Under several names its joules are booked twice or thrice. Compared are names that differ in case, domain or a mark of the BMC, and bare addresses beside named hosts with boards.', 'dagster': {'ref': {'name': 'energy_ledger'}}, 'expected': 'one name for all meters of a host', 'remedy': 'give the host its other names in the fleet file: nodes: [{name: <node>, aliases: [<other name>]}], then re-book the date'}) }}
+{{ config(
+    severity='warn',
+    meta={
+        'description':
+            'Boards, sockets and the wall meter of a host have one name for it. Under several names its joules '
+            ~ 'are booked twice or thrice. Compared are names that differ in case, domain or a mark of the BMC, and'
+            ~ ' bare addresses beside named hosts with boards.',
+        'dagster': {'ref': {'name': 'energy_ledger'}},
+        'expected': 'one name for all meters of a host',
+        'remedy':
+            'give the host its other names in the fleet file: nodes: [{name: <node>, aliases: [<other name>]}], '
+            ~ 'then re-book the date'
+    }
+) }}
 -- depends_on: {{ ref('energy_ledger') }}, the mart whose check this is
 
 with booked as (
@@ -21,7 +34,11 @@ named as (
     select
         *,
         case when is_address then node
-            else regexp_replace(lower(split_part(node, '.', 1)), '^(bmc|ipmi|idrac|ilo|oob|mgmt)[-_]|[-_](bmc|ipmi|idrac|ilo|oob|mgmt)$', '')
+            else regexp_replace(
+                lower(split_part(node, '.', 1)),
+                '^(bmc|ipmi|idrac|ilo|oob|mgmt)[-_]|[-_](bmc|ipmi|idrac|ilo|oob|mgmt)$',
+                ''
+            )
         end as short_name
     from booked
 

@@ -18,6 +18,7 @@ from pipelines.warehouse.contracts import Mart
 
 UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
 FAILED, WARNED = "fail", "warn"
+UNCHANGED = "unchanged"  # the first word of the message of a model that kept its rows
 ERRORS = ("error", "runtime error")
 # Models whose errors are shown; those that depend on them are only skipped.
 SHOWN_ERRORS = 3
@@ -93,6 +94,13 @@ def facts_of(
         }
         for (name, mart), rows in zip(built.items(), counted, strict=False)
     }
+
+
+def unchanged_digests(results: Sequence[Any]) -> dict[str, str]:
+    """Unique id of each model that kept its rows -> the digest of what they were made from. It is the model's message
+    (materializations.sql)."""
+    messages = {one.node.unique_id: str(one.message or "").partition(" ") for one in results}
+    return {name: digest for name, (word, _, digest) in messages.items() if word == UNCHANGED}
 
 
 def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> tuple[str, dict[str, Any]]:

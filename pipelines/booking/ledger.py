@@ -6,7 +6,7 @@ Add here what decides how dbt is run. Keep out what a model computes, and every 
 import json
 import logging
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
@@ -24,14 +24,14 @@ from pipelines.booking.dbt_results import (
     results_of,
     rows_found,
     selected_names,
+    unchanged_digests,
 )
 from pipelines.booking.ledger_translator import LedgerTranslator
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing.telemetry_assets import POOL, daily
 from pipelines.publishing import history, restoring
-from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database, due_dates, settings
+from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import create_tables
 
 SEED_TYPE = "resource_type:seed"
@@ -39,19 +39,26 @@ SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
 # The models that readers see, as dbt selects them.
 MARTS = "config.schema:marts"
 
+# What books the dates [first, end) of a fleet, within an asset that Dagster runs: one per engine. The last argument:
+# whether marts that are made only if their inputs changed may keep their rows.
+Book = Callable[[dg.AssetExecutionContext, Fleet, date, date, bool], Iterator[Any]]
+
 logger = logging.getLogger(__name__)
 
 
 class LedgerConfig(dg.Config):
     """`rebuild` books the run's dates, and again all dates that were booked before, from what has landed. `adopt` keeps
-    what is published of dates of which the sources hold less by now. Both allow a run whose warehouse was lost."""
+    what is published of dates of which the sources hold less by now. Both allow a run whose warehouse was lost. `anew`
+    makes the marts, too, whose inputs did not change, as `rebuild` does."""
 
     rebuild: bool = False
     adopt: bool = False
+    anew: bool = False
 
 
-def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition]:
-    """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily)."""
+def ledger_assets(fleet: Fleet, project: DbtProject, book: Book) -> list[dg.AssetsDefinition]:
+    """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily), which `book`
+    makes."""
     translator = LedgerTranslator(fleet)
 
     @dbt_assets(
@@ -90,15 +97,14 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
     def ledger(context: dg.AssetExecutionContext, config: LedgerConfig) -> Iterator[Any]:
         window = context.partition_time_window
         first, end = window.start.date(), window.end.date()
-        book = _on_duckdb
-        if fleet.landing.engine == "spark":
-            from pipelines.booking.ledger_on_spark import book  # noqa: PLC0415 (only where a fleet names it)
+        # Who selects marts wants them made.
+        keeps_unchanged = not (config.rebuild or config.anew or context.is_subset)
         with database.writing(fleet.warehouse, "ledger"):
             _check_history(fleet, config)
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
             try:
-                yield from book(context, fleet, first, end)
+                yield from book(context, fleet, first, end, keeps_unchanged)
             except upgrades.NeedsRebuild as refusal:
                 raise dg.Failure(str(refusal), allow_retries=False) from None
 
@@ -106,23 +112,11 @@ def ledger_assets(fleet: Fleet, project: DbtProject) -> list[dg.AssetsDefinition
 
 
 def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
-    """Refuse to publish a warehouse without a booked date in place of published dates; `adopt` takes these over.
-
-    A date that is held back gets its published rows, so the publication is compared with its manifest first.
-    """
+    """Refuse to book where what is published would be lost."""
     try:
-        folder = current(fleet)
-        if folder is not None:
-            restoring.checked(fleet.published, folder)
-        lost = history.lost_warehouse(fleet)
-    except restoring.PublicationDamaged as damage:
-        raise dg.Failure(str(damage), allow_retries=False) from None
-    if lost and not (config.rebuild or config.adopt):
-        raise dg.Failure(lost, allow_retries=False)
-    if config.adopt:
-        with database.connect(fleet.warehouse) as connection:
-            create_tables(connection)
-            history.adopt(connection, fleet)
+        history.before_booking(fleet, lands_again=config.rebuild or config.adopt, adopts=config.adopt)
+    except (history.WarehouseLost, restoring.PublicationDamaged) as refusal:
+        raise dg.Failure(str(refusal), allow_retries=False) from None
 
 
 def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
@@ -135,36 +129,35 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
     return first, end
 
 
-def _on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
+def on_duckdb(
+    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, keeps_unchanged: bool
+) -> Iterator[Any]:
+    """Book the dates [first, end) and those that are due, in the fleet's own warehouse."""
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
-        if _is_known_to_spark(fleet):
-            due_dates.missed_by_spark(connection, first, end)
         upgrades.prepare(connection, fleet, project_contracts(), first, end, is_whole=not context.is_subset)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
-    yield from _build(context, fleet, MODELS, first, end)
+    yield from _build(context, fleet, MODELS, first, end, keeps_unchanged=keeps_unchanged)
     if not context.is_subset:
         # A run of only some models leaves its dates due.
         with database.connect(fleet.warehouse) as connection:
             due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
 
 
-def _is_known_to_spark(fleet: Fleet) -> bool:
-    """Whether the fleet's lake holds marts that Spark built."""
-    if fleet.landing.path is None:
-        return False
-    from pipelines.spark.spark_ledger import has_built  # noqa: PLC0415 (only where a fleet has a lake)
-
-    return has_built(fleet)
-
-
 def _build(
-    context: dg.AssetExecutionContext, fleet: Fleet, kind: Sequence[str], first: date = date.min, end: date = date.min
+    context: dg.AssetExecutionContext,
+    fleet: Fleet,
+    kind: Sequence[str],
+    first: date = date.min,
+    end: date = date.min,
+    *,
+    keeps_unchanged: bool = False,
 ) -> Iterator[Any]:
     """Build what the context selects, of the dates [first, end); without dates, seeds. `kind` is dbt's selection of
-    all that the step could build. A model that fails ends the step, after the results of what was built."""
+    all that the step could build. With `keeps_unchanged`, marts that are made only if their inputs changed keep their
+    rows if these did not. A model that fails ends the step, after the results of what was built."""
     chosen = kind
     if context.is_subset:
         # With `+`, the steps that a mart reads are built too: those in the warehouse are of the previous run's dates.
@@ -172,7 +165,7 @@ def _build(
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
-    variables = variables_of(fleet, first, end)
+    variables = {**variables_of(fleet, first, end), "keeps_unchanged": keeps_unchanged}
     build = partial(dbt_run.run_dbt, variables=variables, environment=environment_of(fleet), target=fleet.root / "dbt")
     if kind is not MODELS:
         results = build(words)
@@ -190,6 +183,8 @@ def _build(
             for one in results:
                 if str(one.status) in (FAILED, WARNED):
                     rows[one.node.unique_id], facts[one.node.unique_id] = rows_found(connection, one.node)
+    for name, digest in unchanged_digests(results).items():
+        facts[name] = {**facts.get(name, {}), "unchanged_digest": digest}
     yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows, facts)
     if errors := errors_of(results):
         raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)

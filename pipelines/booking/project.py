@@ -15,8 +15,6 @@ from filelock import FileLock
 from pipelines.booking import dbt_run
 from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing import publication
-from pipelines.publishing.publication_manifest import DATABASE, current
 from pipelines.warehouse import contracts, settings
 
 
@@ -46,7 +44,7 @@ def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
 
 def constants_of(fleet: Fleet) -> settings.Constants:
     """What this code books a fleet's dates with."""
-    return settings.constants(fleet, project_contracts(), publication.code_version())
+    return settings.constants(fleet, project_contracts())
 
 
 def project_contracts() -> contracts.Contracts:
@@ -68,10 +66,10 @@ def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> 
 
 def environment_of(fleet: Fleet) -> dict[str, str]:
     """What dbt reads from the environment: the file that it writes, and the one that a held back date falls back to."""
-    published = current(fleet)
+    published = fleet.latest_publication
     return {
         "WATTLEDGER_WAREHOUSE": os.fspath(fleet.warehouse),
-        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / DATABASE) if published else "",
+        "WATTLEDGER_LAST_PUBLICATION": os.fspath(published / fleet.snapshot.name) if published else "",
     }
 
 

@@ -14,9 +14,9 @@ import dagster as dg
 
 from pipelines.booking import project, upgrades
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing.telemetry_assets import POOL
 from pipelines.warehouse import database, settings
 from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.partitions import POOL
 from pipelines.warehouse.raw_tables import create_tables
 
 CHECK = "dates_use_todays_settings"

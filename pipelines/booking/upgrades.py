@@ -1,20 +1,20 @@
 """Upgrades of a warehouse that older code has booked: what to do with its marts before dbt runs.
 
-A mart keeps the rows of dates that a run does not book. A new column is added, and is NULL in these rows. A new mart,
-another type or another method needs a run of all booked dates. A run of only some of them is refused, because it would
-publish half-empty marts. Add here what a change of the dbt project requires of a warehouse.
-Keep out schemas `raw` and `fleet` (`raw_tables`) and the project's definitions of its marts (`contracts`).
+A mart keeps the rows of dates that a run does not book. A new column is added, and is NULL in these rows; one with
+another name (`formerly` in its YAML) is renamed. A new mart, another type or another method needs a run of all booked
+dates. A run of only some of them is refused, because it would publish half-empty marts. Add here what a change of the
+dbt project requires of a warehouse. Keep out schemas `raw` and `fleet` (`raw_tables`) and the project's definitions of
+its marts (`contracts`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -23,13 +23,7 @@ from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.computed_tables import COMPUTED_MARTS
 from pipelines.warehouse.contracts import Contracts, Mart
 
-if TYPE_CHECKING:
-    from pipelines.spark.committed_marts import Committed
-
 Columns = Sequence[tuple[str, str]]
-Dates = tuple[date, date]  # half-open
-# Spark's names for the contracts' types, which are DuckDB's.
-SPARK_TYPES = {"integer": "int", "timestamptz": "timestamp"}
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +49,14 @@ def prepare(
     If they cover all booked dates and all models run (`is_whole`), drop the changed marts, so that dbt creates them
     again, and mark the dates as due. Otherwise add the new columns.
     """
+    _rename(connection, contracts)
     held = marts_of(connection)
     found = changes(connection, contracts, held)
     booked = settings.booked_dates(connection)
     covers = all(start <= on < end for on in booked)
     if not covers:
         why = [change.why for change in found if change.why]
-        _refuse(fleet, [*_other_methods(connection, contracts, start, end), *why], booked)
+        refuse(fleet, [*other_methods(connection, contracts, start, end), *why], booked)
     is_recreated = covers and is_whole
     dropped = [
         change.mart
@@ -86,6 +81,16 @@ def prepare(
         logger.info("marts.%s: removed, nothing makes it any more", mart)
 
 
+def _rename(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:
+    """Give columns the names that they have now."""
+    held = {mart: {name for name, _ in columns} for mart, columns in marts_of(connection).items()}
+    for mart, contract in contracts.marts.items():
+        for name, former in contract.formerly.items():
+            if mart in held and former in held[mart] and name not in held[mart]:
+                connection.execute(f'alter table marts."{mart}" rename column "{former}" to "{name}"')
+                logger.info("marts.%s: column %s is now called %s", mart, former, name)
+
+
 def _describe(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:
     """Write the comments of existing marts that differ; dbt comments a table only when it creates it."""
     held = connection.execute(
@@ -101,37 +106,7 @@ def _describe(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> No
             connection.execute(f"comment on {what} is {database.literal(wanted)}")
 
 
-def to_forget(
-    connection: duckdb.DuckDBPyConnection, fleet: Fleet, contracts: Contracts, committed: Committed, run: Dates
-) -> frozenset[str]:
-    """The marts of earlier runs to drop when Spark books the dates `run`: those that changed or are not made any more.
-
-    The files of a committed folder keep their columns, so even a new column needs a run of all booked dates. Raises
-    NeedsRebuild as `prepare` does.
-    """
-    held = marts_of(connection)
-    found = changes(connection, contracts, held)
-    if committed.run_id:
-        found += differing(contracts, committed.columns, SPARK_TYPES)
-    booked = {*settings.booked_dates(connection), *map(date.fromisoformat, committed.folders.get("fleet_daily", ()))}
-    lasting = [change for change in found if contracts.marts[change.mart].replaces != "all"]
-    if not all(run[0] <= on < run[1] for on in booked):
-        why = sorted({change.why or f"mart {change.mart} has other columns" for change in lasting})
-        _refuse(fleet, [*_other_methods(connection, contracts, *run), *why], sorted(booked))
-        return frozenset(change.mart for change in found)
-    leftover = (held.keys() | committed.columns.keys()) - contracts.marts.keys() - COMPUTED_MARTS
-    return frozenset({change.mart for change in found} | leftover)
-
-
-def forget(connection: duckdb.DuckDBPyConnection, marts: Iterable[str]) -> None:
-    """Drop these marts of the warehouse, so that Spark's rows go into tables with today's columns."""
-    for mart in sorted(marts):
-        connection.execute(f'drop table if exists marts."{mart}"')
-
-
-def _other_methods(
-    connection: duckdb.DuckDBPyConnection, contracts: Contracts, start: date, end: date
-) -> Iterator[str]:
+def other_methods(connection: duckdb.DuckDBPyConnection, contracts: Contracts, start: date, end: date) -> Iterator[str]:
     """The reason to refuse, where dates outside [start, end) were booked by another method."""
     stated = settings.methods(connection)
     others = sorted({method for on, method in stated.items() if not start <= on < end} - {contracts.method_version})
@@ -139,7 +114,7 @@ def _other_methods(
         yield f"method_version was {', '.join(others)} and is {contracts.method_version}"
 
 
-def _refuse(fleet: Fleet, why: Sequence[str], booked: Sequence[date]) -> None:
+def refuse(fleet: Fleet, why: Sequence[str], booked: Sequence[date]) -> None:
     """NeedsRebuild for these reasons, if there is one."""
     if why:
         more = f" and {len(why) - 5} more changes" if len(why) > 5 else ""

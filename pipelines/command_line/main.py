@@ -140,7 +140,7 @@ def _default_fleet() -> Path:
 
 
 def _table(fleet: Fleet) -> int:
-    from pipelines.publishing.headline import headline  # noqa: PLC0415
+    from pipelines.command_line.headline import headline  # noqa: PLC0415
     from pipelines.publishing.parts import Parts  # noqa: PLC0415
 
     parts = Parts()

@@ -21,14 +21,11 @@ import dagster as dg
 from sqlalchemy import Engine, event
 
 from collectors.samples import printable
-from pipelines.code_location import JOB, definitions_of, rebuilt_assets
+from pipelines.code_location import JOB, definitions_of, rebuilt_assets, validate
 from pipelines.command_line import instance, mistakes
-from pipelines.fleet.fleet_errors import FleetError
+from pipelines.command_line.headline import headline
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing import stores
-from pipelines.publishing.headline import headline
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.publication_manifest import current
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key, table_of
 
@@ -40,9 +37,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         # Wait for another writer here, once, and not in each of the run's first steps.
         with database.writing(fleet.warehouse, "run"):
             pass
-    stores.validate(fleet)
-    if fleet.landing.engine == "spark":
-        _validate_spark(fleet)
+    validate(fleet)
     home = instance.prepare([fleet])
     began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""
@@ -54,7 +49,11 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     is_whole = options.start is None and options.end is None
     config = {
         **{op: {"force": options.force} for op in forced},
-        "ledger": {"rebuild": options.rebuild and is_whole, "adopt": options.adopt},
+        "ledger": {
+            "rebuild": options.rebuild and is_whole,
+            "adopt": options.adopt,
+            "anew": options.rebuild or options.force,
+        },
         publication: {"force": options.force_publish},
     }
     # The progress handler holds the real console.
@@ -87,23 +86,13 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     failed = _report(result)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
     parts = Parts()
-    if result.success and current(fleet) is None:
+    if result.success and fleet.latest_publication is None:
         print("nothing is published: every date is held back")
     elif result.success:
         print(headline(fleet, parts))
     if schedule is not None:
         print(f"\n{schedule}")
     return 0 if result.success and not failed and not parts.failed else 1
-
-
-def _validate_spark(fleet: Fleet) -> None:
-    """Raise FleetError if a build on Spark cannot start: before minutes of landing, not after."""
-    from pipelines.spark.cluster import SparkError, check  # noqa: PLC0415 (only where a fleet names it)
-
-    try:
-        check(Path(fleet.landing.lake_path))
-    except SparkError as refusal:
-        raise FleetError(fleet.path, [f"landing.engine: {refusal}"]) from refusal
 
 
 @contextmanager

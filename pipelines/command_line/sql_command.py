@@ -1,7 +1,7 @@
 """The command `sql`: one query on the published snapshot, which no query can change.
 
 Add here what a query may do, and the message where it may not. Keep out how rows are written
-(`pipelines.publishing.query_results`). Nothing here imports Dagster: a query should answer at once.
+(`pipelines.command_line.query_results`). Nothing here imports Dagster: a query should answer at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import duckdb
 
 from collectors.samples import printable
+from pipelines.command_line import query_results
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing import query_results
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
 

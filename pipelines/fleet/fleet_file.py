@@ -18,7 +18,6 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.collector import Collector
-from collectors.samples import url_without_secrets
 from pipelines.fleet import fleet_yaml, grid_zones
 from pipelines.fleet.bills import Bills, bills_of_unknown_sites
 from pipelines.fleet.budgets import Budget, double_budgets, unknown_scopes
@@ -38,7 +37,7 @@ from pipelines.fleet.energy_contracts import (
 from pipelines.fleet.fleet_errors import FleetError, problems
 from pipelines.fleet.fleet_limits import FleetLimits
 from pipelines.fleet.grid_sources import GridIntensity
-from pipelines.fleet.landing_targets import LandingTarget
+from pipelines.fleet.landing_targets import LandingTarget, unbookable_landings
 from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
 from pipelines.fleet.price_files import Prices
 from pipelines.fleet.publication_targets import PublicationTargets
@@ -267,6 +266,12 @@ class Fleet(Part):
         """The DuckDB file that readers open; missing before the first publication."""
         return self.published / "wattledger.duckdb"
 
+    @property
+    def latest_publication(self) -> Path | None:
+        """The folder of the publication that readers see; None before the first one."""
+        latest = self.published / "latest"
+        return latest.resolve() if latest.is_symlink() and latest.is_dir() else None
+
     def days(self, today: date) -> list[date]:
         """The UTC dates of the period that are over on `today`, in order."""
         end = min(self.period.end or today, today)
@@ -327,8 +332,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     ):
         for name in sorted(name for name, count in Counter(names).items() if count > 1):
             yield f"{key}: {name!r} is there more than once, expected unique names"
-    if fleet.landing.engine == "spark":
-        yield from _what_spark_cannot_read(fleet.landing)
+    yield from unbookable_landings(fleet.landing)
     sites = {site.name for site in fleet.sites}
     for key, part in [("sources", s) for s in fleet.sources] + [("nodes", n) for n in fleet.nodes]:
         if part.site is not None and part.site not in sites:
@@ -352,14 +356,6 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
         yield from double_residual_mixes(site.name, site.residual_mixes)
     yield from double_rates(fleet.cost_rates, fleet.cost_rate_files)
     yield from _double_assignments(fleet)
-
-
-def _what_spark_cannot_read(landing: LandingTarget) -> Iterator[str]:
-    if landing.path is None:
-        yield f"landing.target: got {landing.target!r}, expected 'lake' because engine is spark, which reads files"
-    elif not Path(landing.path).is_absolute():  # every path on a file system is by now, and no URL is
-        shown = url_without_secrets(landing.path)
-        yield f"landing.path: got {shown!r}, expected a local or shared folder because engine is spark: marts are there"
 
 
 def _wrong_budgets(fleet: Fleet, sites: Collection[str]) -> Iterator[str]:

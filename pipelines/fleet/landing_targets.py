@@ -5,10 +5,13 @@ Add a limit of the landing here. Keep out how samples are written there (`pipeli
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from collectors.samples import url_without_secrets
 from pipelines.fleet.sources import Part, SpoolPath
 
 
@@ -41,3 +44,14 @@ class LandingTarget(Part):
         if (self.target == "lake") != (self.path is not None):
             raise ValueError("expected {target: lake, path: lake/}, or {target: duckdb} without a path")
         return self
+
+
+def unbookable_landings(landing: LandingTarget) -> Iterator[str]:
+    """What the engine that books cannot read from where samples land: one line each."""
+    if landing.engine == "duckdb":
+        return
+    if landing.path is None:
+        yield f"landing.target: got {landing.target!r}, expected 'lake' because engine is spark, which reads files"
+    elif not Path(landing.path).is_absolute():  # every path on a file system is by now, and no URL is
+        shown = url_without_secrets(landing.path)
+        yield f"landing.path: got {shown!r}, expected a local or shared folder because engine is spark: marts are there"

@@ -11,8 +11,9 @@ import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import benchmark_landing, request_landing
-from pipelines.landing.telemetry_assets import POOL, TelemetryConfig, answered, daily, opened
+from pipelines.landing.telemetry_assets import TelemetryConfig, answered, opened
 from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.partitions import POOL, daily
 
 REQUESTS = "One row per request, as a gateway, a log or a load test reported it, with its tokens counted in one way."
 

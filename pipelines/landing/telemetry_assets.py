@@ -26,9 +26,9 @@ from pipelines.landing.lake import LakeError
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
 
-POOL = "warehouse"
 TELEMETRY_TABLES = {
     "power_samples": "One row per sample of power, energy counters, activity and memory, as the source reported it.",
     "token_samples": "One row per sample of token counters, requests and latency buckets, as the source reported it.",
@@ -48,12 +48,6 @@ class TelemetryConfig(dg.Config):
     """`force` lets an answer with fewer rows replace what is held."""
 
     force: bool = False
-
-
-def daily(fleet: Fleet) -> dg.DailyPartitionsDefinition:
-    """The UTC dates of the fleet's period."""
-    end = fleet.period.end.isoformat() if fleet.period.end else None
-    return dg.DailyPartitionsDefinition(start_date=fleet.period.start.isoformat(), end_date=end, timezone="UTC")
 
 
 def check_name(source: str) -> str:

@@ -11,8 +11,9 @@ import dagster as dg
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import fleet_landing
-from pipelines.landing.telemetry_assets import POOL, opened
+from pipelines.landing.telemetry_assets import opened
 from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.partitions import POOL
 
 WINDOW_CHECK = "run_windows_are_sound"
 

@@ -15,8 +15,9 @@ import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import restoring
-from pipelines.publishing.publication_manifest import DATABASE, current
+from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import database, due_dates
+from pipelines.warehouse.raw_tables import create_tables
 
 SHOWN = 5
 # The columns that are compared, as far as both sides have them.
@@ -27,6 +28,10 @@ KEPT_COVERAGE_RATIO = 0.999
 
 class HistoryWouldShrink(Exception):
     """A publication would lose or change published figures; the message lists them and what to do."""
+
+
+class WarehouseLost(Exception):
+    """The warehouse lacks what is published; the message has the choices."""
 
 
 def losses(
@@ -126,7 +131,7 @@ def lost_warehouse(fleet: Fleet) -> str:
 
     A rebuild that was killed leaves a warehouse without a booked date: its dates are due, and their rows have landed.
     """
-    folder = current(fleet)
+    folder = fleet.latest_publication
     if folder is None or _dates(fleet.warehouse):
         return ""
     restoring.checked(fleet.published, folder)
@@ -141,6 +146,24 @@ def lost_warehouse(fleet: Fleet) -> str:
         " samples. `run --adopt` does the same, and keeps the published rows of dates for which they have less, as an"
         " opening balance."
     )
+
+
+def before_booking(fleet: Fleet, *, lands_again: bool, adopts: bool) -> None:
+    """WarehouseLost where a booking would end in a publication without the published dates, unless it `lands_again`
+    what they came from. `adopts` takes them over. PublicationDamaged as of `restoring.checked`.
+
+    A date that is held back gets its published rows, so the publication is compared with its manifest first.
+    """
+    folder = fleet.latest_publication
+    if folder is not None:
+        restoring.checked(fleet.published, folder)
+    lost = lost_warehouse(fleet)
+    if lost and not lands_again:
+        raise WarehouseLost(lost)
+    if adopts:
+        with database.connect(fleet.warehouse) as connection:
+            create_tables(connection)
+            adopt(connection, fleet)
 
 
 def adopt(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> int:

@@ -16,7 +16,6 @@ the warehouse.
 
 import hashlib
 import logging
-import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -27,7 +26,7 @@ import dagster as dg
 import duckdb
 
 from collectors.durable_files import sync_folder
-from pipelines.fleet.fleet_file import PROJECT, Fleet
+from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import (
     history,
     parts,
@@ -37,14 +36,16 @@ from pipelines.publishing import (
     published_tables,
     restoring,
     retention,
-    workbook,
 )
+from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.publication_manifest import DATABASE, Manifest, current
+from pipelines.publishing.publication_manifest import DATABASE, Manifest
 from pipelines.publishing.restoring import PublicationDamaged
+from pipelines.publishing.workbook import sheets
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
+from pipelines.warehouse.settings import code_version
 
 WORKBOOK = "wattledger.xlsx"
 REPORT = "report.html"
@@ -120,7 +121,7 @@ def _publish(
     published_at: datetime,
 ) -> Publication | None:
     folder = fleet.published
-    previous = current(fleet)
+    previous = fleet.latest_publication
     before = None if previous is None else restoring.restored(previous, now=published_at)
     identity = f"{fleet.fleet} {published_at.isoformat()} {start} {end} {previous and previous.name}"
     publication_id = f"{published_at:%Y%m%dT%H%M%S%f}Z-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}"
@@ -162,12 +163,12 @@ def _publish(
         labels = published_files.labels_of(fleet.fleet, fleet.synthetic, publication_id)
         carried = (previous, before) if previous is not None and before is not None else None
         files = published_files.write_parquet(connection, building, carried, (start, end), same, labels=labels)
-        focus = published_files.write_focus(connection, building, carried, (start, end), same, parts=publication.parts)
+        focus = cost_and_usage.write(connection, building, carried, (start, end), same, parts=publication.parts)
         tables = publication_manifest.listed(connection, "target", files)
         connection.execute("checkpoint target")
         connection.execute("detach target")
     (building / DATABASE).chmod(0o444)
-    workbook.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
+    sheets.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
     compared_at = before.hashes_compared_at if before is not None else published_at
     manifest = Manifest(publication_id, compared_at, publication_manifest.file_of(building, DATABASE), tables, focus)
     (building / publication_manifest.NAME).write_bytes(publication_manifest.to_json(manifest))
@@ -178,9 +179,9 @@ def _publish(
     for name in (DATABASE, WORKBOOK):
         if not (folder / name).is_symlink():
             _link(folder / name, f"latest/{name}")
-    retention.forget_old(folder, current(fleet), published_at)
+    retention.forget_old(folder, fleet.latest_publication, published_at)
     if compared_at == published_at:
-        restoring.older_ones_restored(folder, current(fleet), published_at)
+        restoring.older_ones_restored(folder, fleet.latest_publication, published_at)
     return publication
 
 
@@ -204,12 +205,6 @@ def held_back_dates(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date
         f" from {of}.marts.held_back_dates group by date order by date"
     )
     return dict(rows.fetchall())
-
-
-def code_version() -> str:
-    """The version of this checkout."""
-    version: str = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    return version
 
 
 class PublicationConfig(dg.Config):
@@ -250,7 +245,7 @@ def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any],
             due = due_dates.due(connection, due_dates.PUBLICATION)
             own = due_dates.due(connection, due_dates.PUBLISHED)
         try:
-            folder = current(fleet)
+            folder = fleet.latest_publication
             if start >= end and folder is not None:
                 restoring.checked(fleet.published, folder)
                 return {"unchanged": str(folder)}, Parts()

@@ -20,7 +20,6 @@ from typing import Any
 import duckdb
 
 from collectors.durable_files import write_whole
-from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import published_tables
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse import settings
@@ -106,12 +105,6 @@ class Manifest:
             },
             focus=tuple(changed.get(file.path, file) for file in self.focus),
         )
-
-
-def current(fleet: Fleet) -> Path | None:
-    """The folder of the publication that readers see; None before the first one."""
-    latest = fleet.published / "latest"
-    return latest.resolve() if latest.is_symlink() and latest.is_dir() else None
 
 
 def file_of(folder: Path, path: str, rows: int | None = None, on: date | None = None) -> File:

@@ -18,6 +18,7 @@ from pathlib import Path
 import duckdb
 
 from pipelines.publishing import publication_manifest, published_files, published_tables, retention
+from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE, File, ListedTable, Manifest, TableName
 from pipelines.publishing.published_tables import ROWS_HASHED, Table
 from pipelines.warehouse import database
@@ -184,11 +185,10 @@ def _exported(
     if table is not None:
         name = f"{published_files.parquet_path(table, on).name}{_FRESH}"
         return published_files.export(connection, "snapshot", table, folder, on=on, labels=labels, name=name)
-    focus = published_tables.tables(connection, "snapshot")[published_files.FOCUS]
     if on is None:
         raise ValueError("a FOCUS file is of a month")
-    name = f"{published_files.focus_path(on).name}{_FRESH}"
-    return published_files.export_focus(connection, "snapshot", focus, folder, on, name=name)
+    name = f"{cost_and_usage.path_of(on).name}{_FRESH}"
+    return cost_and_usage.export(connection, "snapshot", folder, on, name=name)
 
 
 def _put(folder: Path, fresh: File, path: str) -> File:
@@ -265,16 +265,13 @@ def _listed_anew(folder: Path, now: datetime) -> Manifest:
         with _snapshot(folder) as connection:
             labels = _labels(connection)
             tables = published_tables.tables(connection, "snapshot")
-            focus = tables.get(published_files.FOCUS)
             tables["published", "publication"] = published_tables.publication_table(connection, "snapshot")
             for name, table in tables.items():
                 files[name] = tuple(_sound_files(connection, folder, table, labels))
             months = []
-            if focus is not None:
-                rows = connection.execute(f"select distinct billing_month from snapshot.{focus} order by 1").fetchall()
-                for (month,) in rows:
-                    fresh = _exported(connection, folder, None, month, labels)
-                    months.append(_put(folder, fresh, published_files.focus_path(month).as_posix()))
+            for month in cost_and_usage.months(connection, "snapshot"):
+                fresh = _exported(connection, folder, None, month, labels)
+                months.append(_put(folder, fresh, cost_and_usage.path_of(month).as_posix()))
             listed = publication_manifest.listed(connection, "snapshot", files)
     except duckdb.Error as refusal:
         words = " ".join(str(refusal).split())[:300]

@@ -21,7 +21,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication import REPORT
-from pipelines.publishing.publication_manifest import DATABASE, current
+from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.publishing.published_files import share
 from pipelines.report.chart_images import images
 from pipelines.report.page import page
@@ -40,7 +40,7 @@ def write_report(fleet: Fleet, made_parts: Parts | None = None) -> Path | None:
     Both files are replaced in one step: a reader gets the whole old page or the whole new one. The latest one is the
     same file under a second name, so it stays when old publications are removed.
     """
-    folder = current(fleet)
+    folder = fleet.latest_publication
     if folder is None:
         return None
     made, latest = folder / REPORT, fleet.published / REPORT

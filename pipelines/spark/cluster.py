@@ -13,6 +13,9 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from pipelines.fleet.fleet_errors import FleetError
+from pipelines.fleet.fleet_file import Fleet
+
 JAVA_AT_LEAST = 17
 
 
@@ -30,6 +33,14 @@ class SparkError(Exception):
 def master() -> str:
     """Where Spark runs: WATTLEDGER_SPARK_MASTER, else all cores of this machine."""
     return os.environ.get("WATTLEDGER_SPARK_MASTER") or "local[*]"
+
+
+def validate(fleet: Fleet) -> None:
+    """FleetError where `check` refuses, as of the fleet file's key."""
+    try:
+        check(Path(fleet.landing.lake_path))
+    except SparkError as refusal:
+        raise FleetError(fleet.path, [f"landing.engine: {refusal}"]) from refusal
 
 
 def check(lake: Path) -> None:

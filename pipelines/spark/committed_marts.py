@@ -119,10 +119,11 @@ def bring_back(connection: duckdb.DuckDBPyConnection, lake: Path, start: date, e
     """Replace the marts of a warehouse by the committed ones, in one transaction; rows brought, by mart.
 
     Of a mart with a folder per date, only the dates [start, end) are replaced. These rows are then published like rows
-    that DuckDB booked.
+    that DuckDB booked; but DuckDB does not know what they were made from, and makes its own.
     """
     rows = {}
     with database.transaction(connection):
+        connection.execute("delete from raw.made_from").fetchall()
         for mart in Committed.of(lake).columns:
             query = committed_rows(lake, mart)
             where = f"where date >= date '{start}' and date < date '{end}'" if partition_column(mart) == "date" else ""

@@ -25,14 +25,18 @@ from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed, bring_back
 from pipelines.warehouse import database, due_dates, settings
 
+# What dates are due for, in raw.due_dates, that DuckDB booked of a fleet whose marts Spark had built.
+SPARK = "spark"
+
 
 def dates_to_book(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, end: date) -> tuple[date, date]:
-    """The run's dates [start, end), widened to include every due date: half-open.
+    """The run's dates [start, end), widened to include every due date and those that DuckDB booked since Spark did:
+    half-open.
 
     If Spark has committed no marts yet, every date that DuckDB has booked is among them: Spark sums months from hours
     that it has computed itself. The dates stay due until their marts are back in the warehouse.
     """
-    start, end = due_dates.dates_to_book(connection, start, end, on_spark=True)
+    start, end = due_dates.dates_to_book(connection, start, end, SPARK)
     if not has_built(fleet) and "fleet_daily" in database.tables(connection, "marts"):
         first, last = connection.execute("select min(date), max(date) from marts.fleet_daily").fetchall()[0]
         if first is not None:
@@ -44,6 +48,11 @@ def dates_to_book(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: da
 def has_built(fleet: Fleet) -> bool:
     """Whether the fleet's lake holds marts that Spark built."""
     return fleet.landing.path is not None and Committed.of(Path(fleet.landing.path)).run_id != ""
+
+
+def missed(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """Record that DuckDB books the dates [start, end): Spark's next run has to book them as well."""
+    due_dates.mark(connection, SPARK, start, end)
 
 
 def build(
@@ -72,7 +81,7 @@ def take(fleet: Fleet, start: date, end: date, run_id: str = "", constants: sett
     """Bring the committed marts of [start, end) into the warehouse, which has their tables; mark them as booked."""
     with database.connect(fleet.warehouse) as connection:
         bring_back(connection, Path(fleet.landing.lake_path), start, end)
-        due_dates.booked(connection, start, end, run_id=run_id, on_spark=True, constants=constants)
+        due_dates.booked(connection, start, end, run_id=run_id, also=SPARK, constants=constants)
 
 
 def in_a_process(

@@ -28,13 +28,14 @@ _MAXIMUM = re.compile(r"^max\((\w+)\)$")
 class Mart:
     """A public table of dbt: its contract, what of it a run replaces (the config `replaces`), and its
     description and its columns' (by the column's name, "" for the table). `grain` are the columns that identify a row,
-    `never_null` those that always have a value."""
+    `never_null` those that always have a value, `formerly` the old name of each column that was renamed."""
 
     columns: tuple[tuple[str, str], ...]
     replaces: str = "dates"
     descriptions: Mapping[str, str] = field(default_factory=dict, hash=False)
     grain: tuple[str, ...] = ()
     never_null: frozenset[str] = frozenset()
+    formerly: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_dated(self) -> bool:
@@ -55,8 +56,12 @@ class Contracts:
 
     @property
     def columns(self) -> str:
-        """A digest of the columns of the marts that keep rows from run to run."""
-        lasting = sorted((name, mart.columns) for name, mart in self.marts.items() if mart.replaces != "all")
+        """A digest of the columns of the marts that keep rows from run to run; another name makes no date old."""
+        lasting = sorted(
+            (name, [(mart.formerly.get(column, column), kind) for column, kind in mart.columns])
+            for name, mart in self.marts.items()
+            if mart.replaces != "all"
+        )
         return _digest(json.dumps(lasting))
 
 
@@ -81,6 +86,11 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
             {"": node.get("description", "")}
             | {name: column.get("description", "") for name, column in node["columns"].items()},
             *_grain(node["config"].get("meta", {})),
+            {
+                name: column["config"]["meta"]["formerly"]
+                for name, column in node["columns"].items()
+                if "formerly" in column.get("config", {}).get("meta", {})
+            },
         )
         for node in models.values()
     }

@@ -14,30 +14,25 @@ import duckdb
 
 from pipelines.warehouse import database, settings
 
-BOOKING, PUBLICATION, SPARK = "booking", "publication", "spark"
+BOOKING, PUBLICATION = "booking", "publication"
 HELD_BACK, PUBLISHED = "held_back", "published"  # each to be booked again alone; published by this warehouse before
 
 
 def dates_to_book(
-    connection: duckdb.DuckDBPyConnection, start: date, end: date, *, on_spark: bool = False
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, also: str | None = None
 ) -> tuple[date, date]:
     """The run's own dates [start, end), widened to include every due date: one contiguous half-open range.
 
-    On Spark it also includes the dates that DuckDB booked since: Spark's own marts lack them.
+    `also` is what dates may be due for beside the warehouse's own booking: the marts of another engine, which has
+    fewer dates.
     """
-    first, end = _hull(connection, BOOKING, start, end)
-    return _hull(connection, SPARK, first, end) if on_spark else (first, end)
+    start, end = _hull(connection, BOOKING, start, end)
+    return (start, end) if also is None else _hull(connection, also, start, end)
 
 
 def mark_due(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
     """Record that the dates [start, end) have to be booked. They stay due until `booked`, however this run ends."""
     mark(connection, BOOKING, start, end)
-
-
-def missed_by_spark(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """Record that DuckDB books the dates [start, end) of a fleet that Spark booked before: Spark's next run has to
-    book them as well."""
-    mark(connection, SPARK, start, end)
 
 
 def dates_to_publish(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> tuple[date, date]:
@@ -51,11 +46,11 @@ def booked(
     end: date,
     *,
     run_id: str = "",
-    on_spark: bool = False,
+    also: str | None = None,
     constants: settings.Constants | None = None,
 ) -> None:
     """Record that a run booked the dates [start, end): they now wait for publication. With `constants`, also record
-    today's settings for them.
+    today's settings for them. `also` as of `dates_to_book`.
 
     Dates that are held back (marts.held_back_dates) also wait to be booked again, each alone: they widen no run.
     """
@@ -64,8 +59,8 @@ def booked(
             settings.record(connection, start, end, constants)
         _clear(connection, BOOKING, start, end)
         _clear(connection, HELD_BACK, start, end)
-        if on_spark:
-            _clear(connection, SPARK, start, end)
+        if also is not None:
+            _clear(connection, also, start, end)
         mark(connection, PUBLICATION, start, end)
         for on in held_back(connection, start, end):
             mark(connection, HELD_BACK, on, on + timedelta(days=1))

@@ -11,7 +11,7 @@ import duckdb
 from pipelines.warehouse import database
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -70,6 +70,8 @@ RAW_TABLES = {
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.
     "seeds_loaded": "digest varchar",
+    # What a mart's rows were made from, of marts that are made again only if it changed. dbt writes it with the rows.
+    "made_from": "mart varchar, digest varchar",
     # What each date was booked with, and which nodes, models, … its book names: `settings`.
     "booked_with": "date date, setting varchar, value varchar",
     "booked_names": "date date, kind varchar, name varchar",

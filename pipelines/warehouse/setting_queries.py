@@ -10,7 +10,7 @@ from __future__ import annotations
 
 # Seeds of which a row counts where and when it is valid; the others count whole, on every date.
 DATED_SEEDS = frozenset({"cost_rates", "grid_factors", "grid_zones"})
-# No date is booked with these: scenario_results is of no fleet, and every run makes it anew.
+# No date is booked with these: scenario_results is of no fleet, and a run makes it anew when they change.
 UNDATED_SEEDS = frozenset({"scenarios", "scenario_sensitivities"})
 
 

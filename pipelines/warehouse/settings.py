@@ -12,18 +12,16 @@ about a date that uses old ones (`pipelines.booking.stale_settings`).
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 import duckdb
 
+from pipelines.fleet.fleet_file import PROJECT, Fleet
 from pipelines.warehouse import database, setting_queries
 from pipelines.warehouse.contracts import Contracts
-
-if TYPE_CHECKING:
-    from pipelines.fleet.fleet_file import Fleet
 
 # Recorded for a date and never compared: newer code alone does not make a date's book old.
 UNCOMPARED = frozenset({"code_version"})
@@ -41,11 +39,11 @@ class Constants:
     same_formulas: frozenset[str] = frozenset()
 
 
-def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constants:
+def constants(fleet: Fleet, contracts: Contracts) -> Constants:
     """The constants of a run of this fleet by this code."""
     return Constants(
         {
-            "code_version": code_version,
+            "code_version": code_version(),
             "columns": contracts.columns,
             "formulas": contracts.formulas,
             "grid_seconds": str(fleet.grid_seconds),
@@ -56,6 +54,12 @@ def constants(fleet: Fleet, contracts: Contracts, code_version: str) -> Constant
         contracts.seeds,
         contracts.same_formulas,
     )
+
+
+def code_version() -> str:
+    """The version of this checkout."""
+    version: str = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    return version
 
 
 def booked_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:

@@ -27,7 +27,8 @@ from bi.superset import bundle
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT
 from pipelines.fleet.publication_targets import PostgresqlTarget
-from pipelines.publishing import postgresql, publication
+from pipelines.publishing import publication
+from pipelines.publishing.postgresql import loading as postgresql
 from pipelines.warehouse import contracts
 from tests import browser
 from tests.bi import dashboards, superset_server

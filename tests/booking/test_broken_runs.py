@@ -13,9 +13,11 @@ from pathlib import Path
 
 import duckdb
 import openpyxl
+import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
 from tests.books import arguments, environment
+from tests.models import model
 from tests.planted import DAY, ENERGY, OUTPUT, WATTS, board, plant, pod, rising, steady, vllm
 
 NEXT = DAY + timedelta(days=1)
@@ -59,12 +61,12 @@ CONTAINER = "        described.container,\n"
 BROKEN = (
     ("pipelines/report/sql/alarms.sql", "{} measured {:,.1f} % {} than", "{} measured {:+,.1f} % {} than"),
     (
-        "pipelines/publishing/workbook_questions.py",
+        "pipelines/publishing/workbook/questions.py",
         "            sum(rejected_samples)\n",
         "            sum(case when error('no such meter') is null then 1 end)\n",
     ),
     (
-        "pipelines/publishing/model_headline.py",
+        "pipelines/command_line/model_headline.py",
         "select null, null, null, null, sum(facility_energy_kwh)",
         "select error('no total'), null, null, null, sum(facility_energy_kwh)",
     ),
@@ -81,6 +83,7 @@ BROKEN = (
 )
 
 
+@pytest.mark.rest
 def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Path) -> None:
     book = plant(tmp_path, [*SOUND, (OUTPUT, vllm("odd", "odd", container="tp0"), rising(5))], days=2)
     fleet, published = book.fleet.path, book.fleet.published
@@ -93,7 +96,7 @@ def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Pat
         " Error: missing '}' in format string"
     )
     sheet = (
-        "sheet Meters of the workbook (query in pipelines/publishing/workbook_questions.py) could not be made:"
+        "sheet Meters of the workbook (query in pipelines/publishing/workbook/questions.py) could not be made:"
         " InvalidInputException: Invalid Input Error: no such meter"
     )
     table = "The table of models could not be made: InvalidInputException: Invalid Input Error: no total"
@@ -132,6 +135,18 @@ def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Pat
         f" WATTLEDGER_WAREHOUSE={book.fleet.warehouse} .venv/bin/dbt build --project-dir dbt_project --profiles-dir"
         " dbt_project --select stg_series --vars '{"
     ) in done.stderr
+    assert read(published) == [("chat", 864_000, 25_920_000)]
+
+    # A day that does not balance reaches no reader: it is booked again without five minutes.
+    shutil.copyfile(PROJECT / STAGING, project / STAGING)
+    intervals = project / "dbt_project" / model("int_energy_intervals")
+    right, noon = intervals.read_text(encoding="utf-8"), f"epoch_us(timestamptz '{DAY} 12:00:00+00')"
+    assert right.count("select * from final") == 1
+    dropped = f"select * from final where not (interval_start_us = {noon} and meter = 'GPU-a')"
+    intervals.write_text(right.replace("select * from final", dropped), encoding="utf-8")
+    done = run(project, fleet, tmp_path / "data", "--rebuild", "--start", DAY, "--end", NEXT)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED marts/reconciliation_daily every_metered_joule_is_booked_once" in done.stdout, done.stdout
     assert read(published) == [("chat", 864_000, 25_920_000)]
 
 

@@ -78,6 +78,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("odd", "plan", "refused"),
     [

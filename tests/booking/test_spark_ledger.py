@@ -14,13 +14,13 @@ import duckdb
 import pytest
 import yaml
 
-from pipelines.booking import dbt_run, ledger_on_spark, upgrades
+from pipelines.booking import dbt_run, upgrades
 from pipelines.booking.alarms import ALARMS
 from pipelines.booking.invariants import invariants
 from pipelines.booking.project import prepared_project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.spark import driver, spark_ledger
+from pipelines.spark import changed_marts, driver, ledger_on_spark, spark_ledger
 from pipelines.spark.committed_marts import LOOKBACK_DAYS, OF_LOOKBACK, Committed
 from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
@@ -95,7 +95,7 @@ def committed(**columns: list[tuple[str, str]]) -> Committed:
 def test_marts_that_match_their_contracts_are_kept(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fleet = spark_fleet(tmp_path)
     for run in (dates(3, 4), dates(0, 3)):
-        assert upgrades.to_forget(held, fleet, CONTRACTS, committed(), (run[0], run[1])) == frozenset()
+        assert changed_marts.to_forget(held, fleet, CONTRACTS, committed(), (run[0], run[1])) == frozenset()
 
 
 def test_a_build_of_all_dates_forgets_marts_of_other_columns(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_a_build_of_all_dates_forgets_marts_of_other_columns(held: duckdb.DuckDB
     older = committed(fleet_daily=COLUMNS["fleet_daily"][:3], dropped=[("one", "int")])
     # A committed folder keeps its columns: there even an added one needs all dates, 1 to 3 October.
     with pytest.raises(upgrades.NeedsRebuild, match="mart fleet_daily has other columns"):
-        upgrades.to_forget(held, fleet, CONTRACTS, older, (date(2026, 10, 2), date(2026, 10, 5)))
+        changed_marts.to_forget(held, fleet, CONTRACTS, older, (date(2026, 10, 2), date(2026, 10, 5)))
     whole = (date(2026, 10, 1), date(2026, 10, 4))
-    assert upgrades.to_forget(held, fleet, CONTRACTS, older, whole) == {"fleet_daily", "dropped"}
+    assert changed_marts.to_forget(held, fleet, CONTRACTS, older, whole) == {"fleet_daily", "dropped"}
 
 
 def test_what_every_build_makes_anew_is_forgotten_for_any_dates(
@@ -113,7 +113,7 @@ def test_what_every_build_makes_anew_is_forgotten_for_any_dates(
 ) -> None:
     older = committed(curve=[("load", "double")])
     run = (date(2026, 10, 3), date(2026, 10, 5))
-    assert upgrades.to_forget(held, spark_fleet(tmp_path), CONTRACTS, older, run) == {"curve"}
+    assert changed_marts.to_forget(held, spark_fleet(tmp_path), CONTRACTS, older, run) == {"curve"}
 
 
 # --- what Dagster hears -----------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def test_a_gzip_bomb_costs_little_more_than_the_limits(tmp_path):
     assert seconds < 60
 
 
+@pytest.mark.rest
 def test_a_million_series_are_refused_before_they_fill_the_memory(tmp_path):
     def line(spelled):
         before, _, after = spelled.partition(b"GPU-0000000")

@@ -10,7 +10,7 @@ import pytest
 
 from collectors import file_systems
 from pipelines.landing.lake import Lake, LakeError
-from pipelines.publishing.object_store_place import ObjectStoreError, Place
+from pipelines.publishing.object_store.place import ObjectStoreError, Place
 
 KEY = "wJalr/XUtn+EMI"
 

@@ -61,6 +61,7 @@ def graphql(port: int, query: str) -> dict:
         return json.load(answer)["data"]
 
 
+@pytest.mark.rest
 def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     booked, never = (load_fleet(fleet_file(tmp_path, name)) for name in ("booked", "never"))
     done = later_command(booked.path, tmp_path / "data")
@@ -165,6 +166,7 @@ def test_a_run_reports_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> No
             assert instance.nightly(fleet, history).startswith(words)
 
 
+@pytest.mark.rest
 def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
     fleet, closed = open_fleet(tmp_path), load_fleet(fleet_file(tmp_path, "closed"))
     port, log = free_port(), tmp_path / "dev.log"
@@ -230,7 +232,7 @@ def children(process: int) -> list[int]:
 
 
 def living(group: int) -> list[str]:
-    """The processes of a group, without those that have ended and that nobody asked for their status."""
+    """The processes of a group, without those that have ended and wait to be asked for their status."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

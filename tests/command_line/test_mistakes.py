@@ -281,6 +281,7 @@ def test_a_full_disk(tiny: Path, small_disk: Callable[[int], Path], mebibytes: i
     assert "Traceback" in log_of(line)
 
 
+@pytest.mark.rest
 def test_a_file_that_may_not_grow(tiny: Path) -> None:
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20));"
@@ -349,6 +350,7 @@ def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: P
     assert "in planted" in log_of(details)
 
 
+@pytest.mark.rest
 def test_a_refusal_in_our_own_words_needs_no_traceback(tiny: Path) -> None:
     missing = "run_windows: {files: [{path: windows.csv}]}\n"
     done = command(written(tiny.parent, TINY + missing), tiny.parent / "data")
@@ -374,6 +376,7 @@ def test_logs_do_not_pile_up(tmp_path: Path) -> None:
     assert sorted(path for path in (tmp_path / "tiny" / "logs").iterdir()) == sorted(paths[3:])
 
 
+@pytest.mark.rest
 def test_a_run_that_is_stopped_reports_it(tiny: Path) -> None:
     process = subprocess.Popen(
         arguments(tiny),

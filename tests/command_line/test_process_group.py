@@ -29,7 +29,7 @@ def started(*command: str, grace_seconds: float = 8) -> subprocess.Popen[str]:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody asked for its status does not."""
+    """Whether a process runs; one that has ended and waits to be asked for its status does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

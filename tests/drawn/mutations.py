@@ -61,7 +61,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a meter whose node is not known stands apart",
-        model("int_attributed_energy"),
+        model("int_claimed_energy"),
         "coalesce(choices.is_unplaced, false) as is_unplaced",
         "false as is_unplaced",
     ),

@@ -14,11 +14,11 @@ from collectors.records import price_lists
 from collectors.records.price_lists import read_price_list
 from collectors.rows import Rejects
 from collectors.samples import SourceError
+from pipelines.command_line.headline import headline
+from pipelines.command_line.model_headline import seeded_rates
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.cost_rates import CostRate, CostRateFile
 from pipelines.landing.price_landing import PriceFile, land_prices
-from pipelines.publishing.headline import headline
-from pipelines.publishing.model_headline import seeded_rates
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising
 from tests.publishing.test_held_back import published

@@ -77,6 +77,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 # --- never an answer --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "talk", [silence, dripping(b"<", b"Content-Length: 99999\r\n\r\n")], ids=["silence", "a byte now and then"]
 )
@@ -103,6 +104,7 @@ def test_a_run_on_a_lake_that_never_answers_ends_with_one_line(tmp_path, monkeyp
     assert "landing.path: s3://wattledger/lake: no answer within 3 s" in done.stderr
 
 
+@pytest.mark.rest
 def test_a_spool_that_never_answers_fails_alone(tmp_path, monkeypatch):
     agents = f"  - {{name: agents, kind: spool, path: '{SPOOL}', limits: {{answer_seconds: 3}}}}"
     fleet = fleet_of(tmp_path, sources=f"{agents}{WALL}")
@@ -136,6 +138,7 @@ def test_an_agent_whose_spool_never_answers_ends(monkeypatch):
 # --- an answer at first -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_a_lake_that_dies_meanwhile_ends_the_landing_and_keeps_what_was_landed(tmp_path, monkeypatch):
     fleet = fleet_of(tmp_path, landing=f"{{target: lake, path: '{LAKE}', limits: {{window_seconds: 20}}}}")
     with s3_bucket(monkeypatch):
@@ -160,6 +163,7 @@ def test_a_lake_that_dies_meanwhile_ends_the_landing_and_keeps_what_was_landed(t
         ]
 
 
+@pytest.mark.rest
 def test_a_slow_store_lands(tmp_path, monkeypatch):
     agents = f"  - {{name: agents, kind: spool, path: '{SPOOL}'}}"
     with s3_bucket(monkeypatch):

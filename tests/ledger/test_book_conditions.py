@@ -140,6 +140,7 @@ def samples(metric: str, labels: dict[str, str], values: list[float]) -> pa.Tabl
 # --- what comes of it -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_everything_is_published_and_only_the_unreadable_file_fails_its_check(
     run: tuple[CompletedProcess[str], Book],
 ) -> None:
@@ -153,6 +154,7 @@ def test_everything_is_published_and_only_the_unreadable_file_fails_its_check(
     assert "v$1_$2" in done.stdout  # in the table of models
 
 
+@pytest.mark.rest
 def test_a_device_type_without_reference_has_no_idle_floor(book: Book) -> None:
     # 900 W for a day, all of it productive: the board's idle watts are unknown.
     columns = "productive_joules::double, idle_floor_joules::double, idle_joules::double"
@@ -167,6 +169,7 @@ def test_a_device_type_without_reference_has_no_idle_floor(book: Book) -> None:
     assert rows["v$1_$2"] == 93 * DAY_SECONDS
 
 
+@pytest.mark.rest
 def test_models_that_share_a_board_are_covered_as_well_as_the_board(book: Book) -> None:
     # 7/15 and 8/15 of the time and of 93 W, and 1.5 to 3 of the other 267 W: 132.4 and 227.6 W. 100 to 300 tokens: 90
     # and 270 W. No sample is missing.
@@ -183,6 +186,7 @@ def test_models_that_share_a_board_are_covered_as_well_as_the_board(book: Book) 
     ]
 
 
+@pytest.mark.rest
 def test_joules_of_unknown_time_leave_coverage_a_ratio(book: Book) -> None:
     # The counter of `outage` is silent for four days, more than max_spread: its joules are real, and who used them is
     # unknown. They join the board without a claimant, and both are covered. The model held its board all the time.
@@ -212,6 +216,7 @@ def test_joules_of_unknown_time_leave_coverage_a_ratio(book: Book) -> None:
     assert book.query(f"{day} {where}", [on("10-22")]) == [(7 * own, 7 * own, 0)]
 
 
+@pytest.mark.rest
 def test_a_leap_of_a_counter_marks_the_windows_that_contain_it(book: Book) -> None:
     # 1 GJ in 300 s; a board of 400 W draws 0.18 MJ at most (1.5 × its limit).
     rows = book.query("select window_id, is_valid, reason_code from marts.run_windows order by 1")
@@ -219,6 +224,7 @@ def test_a_leap_of_a_counter_marks_the_windows_that_contain_it(book: Book) -> No
     assert book.query("select energy_joules::double from marts.run_windows where window_id = 'calm'") == [(250 * 3600,)]
 
 
+@pytest.mark.rest
 def test_names_of_a_source_are_never_names_of_the_book(book: Book) -> None:
     held = "select distinct model, engine, deployment from marts.energy_ledger where device_uuid = ?"
     assert book.query(held, ["GPU-base"]) == [('"__base__"', "llm/base-0", 'llm/"__base__"')]
@@ -234,6 +240,7 @@ def test_names_of_a_source_are_never_names_of_the_book(book: Book) -> None:
     assert book.query(fitted) == [(1,)]
 
 
+@pytest.mark.rest
 def test_every_picture_of_such_names_is_drawn(book: Book) -> None:
     with book.connection() as connection:
         levels, fits = efficiency_fits.write_fits(connection)
@@ -244,5 +251,6 @@ def test_every_picture_of_such_names_is_drawn(book: Book) -> None:
     assert pictures.energy_accounts(models, "energy").startswith("![energy](data:image/png;base64,")
 
 
+@pytest.mark.rest
 def test_no_other_data_test_than_the_conditions_own_finds_anything(book: Book) -> None:
     assert book.failed_tests() == set()

@@ -16,7 +16,7 @@ from collectors.synthetic import demo_truth
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES, minute
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing import publication
-from pipelines.publishing.workbook_questions import QUESTIONS
+from pipelines.publishing.workbook.questions import QUESTIONS
 from pipelines.warehouse import database
 from tests.books import Book, at, day, on
 

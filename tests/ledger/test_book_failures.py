@@ -28,6 +28,7 @@ def of_nodes(*nodes: str):
 # --- sources that do not answer ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_path: Path) -> None:
     record(recorded(day(DAY), of_nodes("a100-03")), tmp_path / "recorded")
     port = free_port()
@@ -99,6 +100,7 @@ def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_
     ]
 
 
+@pytest.mark.rest
 def test_an_answer_with_fewer_rows_erases_nothing(tmp_path: Path) -> None:
     samples = recorded(day(DAY), of_nodes("a100-03"))
     record(samples, tmp_path / "recorded")
@@ -193,6 +195,7 @@ def test_what_is_no_measurement_never_becomes_energy_and_is_counted(
     ) == [("output", 9)]
 
 
+@pytest.mark.rest
 def test_a_meter_with_only_wrong_samples_is_still_listed(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
     """Where a counter has sentinels only, its board's gauge books it; a board with no second meter has no joules."""
     device, silent = BOARD["a100-03", 0], BOARD["a6000-01", 0]
@@ -216,6 +219,7 @@ def test_a_meter_with_only_wrong_samples_is_still_listed(samples: pa.Table, clea
     assert gauge == pytest.approx(counter, rel=0.001)
 
 
+@pytest.mark.rest
 def test_order_of_arrival_and_repeats_change_nothing(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
     """Every row at a random place, a thousand of them twice, and a hundred counter values repeated lower."""
     chance = np.random.default_rng(20261020)
@@ -264,6 +268,7 @@ def test_a_clock_that_jumps_makes_no_energy_from_a_counter(
     assert book.query(by_day) == [(device, pytest.approx(value, rel=1e-4)) for device, value in clean.query(by_day)]
 
 
+@pytest.mark.rest
 def test_samples_of_other_years_stay_out_of_the_day(samples: pa.Table, clean: Book, tmp_path: Path) -> None:
     counter = series_of(samples, JOULES, BOARD["a100-03", 3])
     years = [at("10-20 12:00").replace(year=year) for year in (2001, 2019, 2038, 2099)]
@@ -272,6 +277,7 @@ def test_samples_of_other_years_stay_out_of_the_day(samples: pa.Table, clean: Bo
     assert book.hashes() == clean.hashes()
 
 
+@pytest.mark.rest
 def test_samples_of_no_possible_year_are_listed_and_change_nothing(
     samples: pa.Table, clean: Book, tmp_path: Path
 ) -> None:

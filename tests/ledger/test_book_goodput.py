@@ -286,7 +286,7 @@ GOOD = ("requests", "good_requests_low", "good_requests_high", "good_output_toke
 
 
 def test_requests_are_assessed_one_by_one(book: Book) -> None:
-    assert at_ten(book, "logged", "goodput_basis", "requests_source", "failed_requests", "told_output_tokens") == (
+    assert at_ten(book, "logged", "goodput_basis", "requests_source", "failed_requests", "logged_output_tokens") == (
         "requests",
         "edge",
         1,

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
 from tests.books import Book, arguments, command, day, demo_fleet, environment, files_source, on, record, recorded
 
 
+@pytest.mark.rest
 def test_a_run_that_was_killed_anywhere_is_healed_by_the_next(tmp_path: Path) -> None:
     start, end = on("10-16"), on("10-19")
     fleet = demo_fleet(tmp_path, start, end)
@@ -41,6 +43,7 @@ def test_a_run_that_was_killed_anywhere_is_healed_by_the_next(tmp_path: Path) ->
     assert book.hashes() == clean.hashes()
 
 
+@pytest.mark.rest
 def test_a_rebuild_that_was_killed_is_finished_from_what_has_landed(tmp_path: Path) -> None:
     """A mart got another type, so the rebuild drops it; it is killed before it makes it anew. The source is gone."""
     first, end = on("10-20"), on("10-22")

@@ -33,11 +33,13 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return Book.of(fleet, Path(data))
 
 
+@pytest.mark.rest
 def test_the_six_official_watts_are_reproduced_to_a_millionth(book: Book) -> None:
     found = dict(book.query("select window_id, mean_watts from marts.run_windows where window_id like '%run_1'"))
     assert found == {window: pytest.approx(watts, rel=1e-6) for window, (watts, *_) in WINDOWS.items()}
 
 
+@pytest.mark.rest
 def test_the_six_joules_per_token_are_reproduced_to_a_thousandth(book: Book) -> None:
     found = dict(
         book.query(
@@ -48,6 +50,7 @@ def test_the_six_joules_per_token_are_reproduced_to_a_thousandth(book: Book) -> 
     assert found == {window: pytest.approx(joules, rel=1e-3) for window, (_, joules, *_) in WINDOWS.items()}
 
 
+@pytest.mark.rest
 def test_energy_by_trapezoid_is_the_mean_times_the_duration(book: Book) -> None:
     rows = book.query(
         "select energy_joules::double, mean_watts * (epoch(end_at) - epoch(start_at)) from marts.run_windows"
@@ -56,6 +59,7 @@ def test_energy_by_trapezoid_is_the_mean_times_the_duration(book: Book) -> None:
     assert [joules for joules, _ in rows] == [pytest.approx(expected, rel=1e-3) for _, expected in rows]
 
 
+@pytest.mark.rest
 def test_the_book_balances_and_the_two_sentinels_are_rejected(book: Book) -> None:
     rows = book.query(
         "select date::varchar, metered_joules > 0, abs(difference_joules::double) / metered_joules::double < 1e-6,"
@@ -65,6 +69,7 @@ def test_the_book_balances_and_the_two_sentinels_are_rejected(book: Book) -> Non
     assert book.query("select count(*) from raw.power_samples where value = -1") == [(2,)]
 
 
+@pytest.mark.rest
 def test_the_token_ledger_holds_every_token_of_both_windows_of_each_engine(book: Book) -> None:
     booked = book.query("select engine, sum(tokens)::double from marts.token_ledger group by 1")
     assert dict(booked) == {
@@ -76,6 +81,7 @@ def test_the_token_ledger_holds_every_token_of_both_windows_of_each_engine(book:
     ]
 
 
+@pytest.mark.rest
 def test_between_the_windows_the_node_is_parked_or_unallocated_and_never_unknown(book: Book) -> None:
     assert book.query("select distinct state from marts.energy_ledger order by 1") == [
         ("active",),

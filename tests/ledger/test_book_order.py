@@ -36,6 +36,7 @@ def spans(start: date, end: date, chance: random.Random, longest: int) -> list[t
     return found
 
 
+@pytest.mark.rest
 # The pod's move, a negative watt, the gap over midnight; an engine's restart and eight energy counters that begin anew.
 @pytest.mark.parametrize(
     ("start", "end", "marts"),
@@ -62,6 +63,7 @@ def test_any_order_of_days_gives_the_same_book(tmp_path: Path, start: str, end: 
     assert shuffled.hashes() == expected, f"in the order {order}"
 
 
+@pytest.mark.rest
 def test_an_engine_that_starts_before_midnight_is_booked_alike_in_any_order(tmp_path: Path) -> None:
     """It starts at 23:50 and loads until 00:10: which day comes first must not decide what its 700 tokens are."""
     labels = '{"Hostname":"n1","model_name":"m","engine":"0","pod":"p1","namespace":"llm","container":"c"}'

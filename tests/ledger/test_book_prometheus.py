@@ -54,6 +54,7 @@ def series_of(samples: pa.Table) -> Iterator[tuple[str, dict[str, str], Iterator
         yield metric, json.loads(labels), ((us / 1e6, value) for _, _, us, value in held)
 
 
+@pytest.mark.rest
 @pytest.mark.needs("prometheus", "victoria-metrics")
 def test_servers_with_recorded_weeks_give_the_same_book_as_files(tmp_path: Path) -> None:
     days = Window(datetime.combine(START, datetime.min.time(), UTC), datetime.combine(END, datetime.min.time(), UTC))

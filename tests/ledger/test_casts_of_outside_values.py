@@ -22,11 +22,11 @@ INTEGERS = re.compile(r"(tinyint|smallint|integer|int|bigint|hugeint)$")
 EXPRESSION_BEFORE_THE_CAST = ("nullif(regexp_extract(", "regexp_extract(concat(")
 GUARDS = (*EXPRESSION_BEFORE_THE_CAST, "case when")
 # Models that parse labels: staging, its second parsing, and the table of what neither could read.
-PARSERS = {"staging.stg_series", "intermediate.int_label_identities", "marts.unreadable_values"}
+PARSERS = {"staging.stg_series", "intermediate.int_label_names", "marts.unreadable_values"}
 # What a source sent as a number, under the names that it has from raw up to the differences of counters.
 SAMPLE = re.compile(r"(?<!\w)(\w*value|watts|start_seconds)(?!\w)")
 # The balances' own road: it parses times for itself.
-SECOND_ROAD = re.compile(r"intermediate\.int_(metered_\w+|series_amounts|label_identities)$")
+SECOND_ROAD = re.compile(r"intermediate\.int_(metered_\w+|series_amounts|label_\w+)$")
 
 
 def casts(sql: str) -> Iterator[tuple[int, int, str, str]]:
@@ -112,14 +112,15 @@ def test_no_model_casts_in_another_way(models: dict[str, str]) -> None:
     }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "model"),
     [
         (
-            "models/attribution/steps/int_attributed_energy.sql",
+            "models/attribution/steps/int_claimed_energy.sql",
             "member_activity.activity_ratio * claims.mig_slices",
             "member_activity.activity_ratio * cast(split_part(claims.mig_instance, 'g', 1) as double)",
-            "intermediate.int_attributed_energy",
+            "intermediate.int_claimed_energy",
         ),
         (
             "models/staging/stg_series.sql",
@@ -134,6 +135,7 @@ def test_a_cast_of_text_is_found(tmp_path: Path, file: str, right: str, wrong: s
     assert set(casts_of_text(compiled_models(model.partition(".")[2], project), empty_warehouse())) == {model}
 
 
+@pytest.mark.rest
 def test_a_cast_of_a_sample_is_found(tmp_path: Path) -> None:
     project = broken_project(
         tmp_path,

@@ -303,6 +303,7 @@ def test_only_unknown_joules_have_a_reason(book: Book) -> None:
     assert rows == [(0,)]
 
 
+@pytest.mark.rest
 def test_no_order_of_landing_changes_a_claim(book: Book, tmp_path: Path) -> None:
     later_first = fleet(tmp_path)
     for n in (2, 0, 1):

@@ -424,6 +424,7 @@ def test_the_price_of_a_sku_is_that_of_the_fleet_file_or_stated_as_blended(book:
     assert rented["energy/included"] == (0.0, pytest.approx(8.64, abs=1e-3), "Standard")
 
 
+@pytest.mark.rest
 def test_months_of_every_length_charge_all_of_a_monthly_fee(tmp_path: Path) -> None:
     # Hourly readings from 15 October to 2 March in Los Angeles; the board is gone on 20 November, its site is not.
     days = 138

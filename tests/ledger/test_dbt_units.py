@@ -13,6 +13,7 @@ from tests.books import empty_warehouse
 DATES = {"start_date": "1970-01-01", "end_date": "1970-01-02"}
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_every_rule_holds_on_its_few_rows(tmp_path: Path) -> None:
     path = tmp_path / "warehouse.duckdb"

@@ -193,6 +193,7 @@ def test_midnight_is_treated_the_same_from_both_sides(book: Book) -> None:
     assert second["sentinel"] == pytest.approx(250 * (86400 - 30) / 86400, abs=1e-6)
 
 
+@pytest.mark.rest
 def test_it_balances_in_any_order(book: Book, tmp_path: Path) -> None:
     assert book.broken() == {}
     expected = book.hashes()
@@ -204,6 +205,7 @@ def test_it_balances_in_any_order(book: Book, tmp_path: Path) -> None:
         assert other.hashes() == expected, name
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [

@@ -7,7 +7,7 @@ import re
 
 from pipelines.booking import project
 from pipelines.fleet.fleet_file import PROJECT
-from pipelines.publishing.workbook_questions import QUESTIONS
+from pipelines.publishing.workbook.questions import QUESTIONS
 
 PIPELINES = PROJECT / "pipelines"
 BI = PROJECT / "bi"
@@ -31,7 +31,7 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
     } == {
         name: sorted(tables & dbt_marts)
         for name, tables in {
-            "printed_page": named_in("publishing/*headline.py"),
+            "printed_page": named_in("command_line/*headline.py"),
             "fleet_report": named_in("report/**/*"),
             "workbook": {table for one in QUESTIONS for table in re.findall(r"\bmarts\.(\w+)", one.query)},
             "focus_files": {"focus_cost_and_usage"},

@@ -180,6 +180,7 @@ def near(joules: float) -> object:
 # --- within a meter ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_a_gauge_takes_over_from_a_counter_that_died(book: Book) -> None:
     assert day_joules(book, "GPU-dead") == near(200 * DAY_SECONDS)  # 4.8 kWh; 2.64 were reported
     assert words(book, "GPU-dead", 0, 13) == {"counter"}
@@ -344,6 +345,7 @@ def test_the_balance_holds(book: Book) -> None:
     assert rows == []
 
 
+@pytest.mark.rest
 def test_a_sum_of_a_gap_that_is_lost_turns_the_balance_red(book: Book, tmp_path: Path) -> None:
     project = broken_project(
         tmp_path,
@@ -380,6 +382,7 @@ def apart(folder: Path) -> Book:
     return plant(folder, {"counters": counters, "gauges": gauges}, days=2, marts=LEDGER, max_spread_days=0.25)
 
 
+@pytest.mark.rest
 def test_day_by_day_gives_the_same_book(at_once: Book, tmp_path: Path) -> None:
     book = apart(tmp_path)
     book.run(DAY, DAY + timedelta(days=1))
@@ -390,6 +393,7 @@ def test_day_by_day_gives_the_same_book(at_once: Book, tmp_path: Path) -> None:
     assert book.hashes() == at_once.hashes()
 
 
+@pytest.mark.rest
 def test_a_gauge_that_lands_last_gives_the_same_book(at_once: Book, tmp_path: Path) -> None:
     book = apart(tmp_path)
     recorded, away = tmp_path / "recorded" / "gauges", tmp_path / "away"

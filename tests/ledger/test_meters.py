@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipelines.booking import checks
-from pipelines.publishing.headline import headline
-from pipelines.publishing.model_headline import UNMATCHED
+from pipelines.command_line.headline import headline
+from pipelines.command_line.model_headline import UNMATCHED
 from tests.books import LEDGER, Book, later_command
 from tests.planted import (
     A100,
@@ -286,6 +286,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book
 
 
+@pytest.mark.rest
 def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book) -> None:
     printed = headline(scopes.fleet)
     lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}

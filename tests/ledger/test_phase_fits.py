@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from tests.books import Book
 from tests.planted import DAY, DAY_SECONDS, ENERGY, INPUT, OUTPUT, Samples, Series, board, moment, plant, pod, vllm
 
@@ -50,6 +52,7 @@ def book_of(folder: Path) -> Book:
     )
 
 
+@pytest.mark.rest
 def test_a_dates_classes_are_priced_by_its_own_lookback_in_any_order(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     whole = book_of(tmp_path / "a")

@@ -290,6 +290,7 @@ def changing() -> list[Series]:
     ]
 
 
+@pytest.mark.rest
 def test_any_order_of_booking_gives_the_same_book(tmp_path: Path) -> None:
     at_once = plant(tmp_path / "at_once", changing(), days=3, marts=LEDGER)
     at_once.run()

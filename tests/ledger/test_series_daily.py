@@ -97,6 +97,7 @@ def test_outcomes_of_the_composed_cluster(composed_book: Book) -> None:
     assert composed_book.failed_tests(LISTED) == set()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("right", "wrong", "seen"),
     [

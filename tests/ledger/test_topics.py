@@ -36,6 +36,11 @@ TOPICS = (
 )
 # What a table of several dates asks of the balance: which dates count. Every topic may read them.
 GATE = {"held_back_dates", "int_lookback", "int_lookback_dates"}
+# What the topic of platforms reads of other topics: its declared door. Its README has the reason of each.
+PLATFORMS = "platforms"
+DOOR = {"load_test_phases", "model_footprints", "int_benchmark_results", "int_cost_rates", "stg_device_types"}
+# What asks the same of every table, and so of those of platforms: one row per key, and only known words.
+OF_ALL_TABLES = {"tables_have_one_row_per_key", "words_of_the_book_are_known"}
 PLACES = ("steps", "inputs")  # folders of a topic for what readers do not see
 MOST_FILES = 25
 # Steps whose file has a config of its own: read once on DuckDB, so a view costs nothing.
@@ -43,11 +48,19 @@ OWN = {
     "int_advised_deployments": "ephemeral",
     "int_advised_intervals": "table",
     "int_bucket_readings": "view",
+    "int_claimed_energy": "view",
     "int_costed_energy": "view",
     "int_energy_readings": "view",
     "int_energy_segments": "view",
     "int_engine_steps": "view",
     "int_handover_segments": "view",
+    "int_label_names": "view",
+    "int_metered_cross_checks": "view",
+    "int_metered_troubled_days": "view",
+    "int_scenario_inputs": "view",
+    "int_scenario_terms": "view",
+    "int_scenario_waits": "view",
+    "int_stated_claims": "view",
     "int_token_readings": "view",
 }
 
@@ -117,6 +130,35 @@ def test_a_topic_reads_only_topics_before_it(models: Mapping[str, Mapping[str, A
             and TOPICS.index(topic_of(models[one])) > TOPICS.index(topic_of(node))
         ]
     assert back == []
+
+
+def test_platforms_are_behind_a_door(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """They read of other topics what the door names, and nothing that books a date or gives advice reads them."""
+    parsed = json.loads(prepared_project().manifest_path.read_text(encoding="utf-8"))
+    own = {name for name, node in models.items() if topic_of(node) == PLATFORMS}
+    reads = {
+        node["name"]: {unique_id.split(".")[-1] for unique_id in node["depends_on"].get("nodes", ())}
+        for node in parsed["nodes"].values()
+    }
+    through = {one for name in own for one in reads[name] if one in models} - own
+    assert through == DOOR
+    assert {name for name, read in reads.items() if read & own and name not in own} == OF_ALL_TABLES
+    page = (MODELS / PLATFORMS / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`([\w.]+)`", page)) == DOOR
+
+
+def test_platforms_are_made_from_rows_alone(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """They are made again only if a row or their SQL changed, so nothing else may make a difference: no clock, no part
+    of a table, no model that cannot be queried."""
+    seldom = {name: node for name, node in models.items() if node["config"].get("made") == "if_inputs_changed"}
+    assert seldom.keys() == {name for name, node in models.items() if topic_of(node) == PLATFORMS}
+    # A step has no rows that a run would keep: it is made by each.
+    marts = [node for node in seldom.values() if node["schema"] == "marts"]
+    assert {node["config"]["replaces"] for node in marts} == {"all"}
+    read = {unique_id.split(".")[-1] for node in seldom.values() for unique_id in node["depends_on"]["nodes"]}
+    assert {models[name]["config"]["materialized"] for name in read & models.keys()} <= {"table", "incremental", "view"}
+    clocks = re.compile(r"\b(now|today|random|uuid|current_\w+)\b(?!_)|env_var")
+    assert {name: found[0] for name, node in seldom.items() if (found := clocks.search(node["raw_code"]))} == {}
 
 
 def test_a_folder_of_models_is_read_at_a_glance() -> None:

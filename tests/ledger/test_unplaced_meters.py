@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.publishing import model_headline
+from pipelines.command_line import model_headline
 from tests.books import Book, files_source
 from tests.planted import DAY, DAY_SECONDS, HOURS, WATTS, Samples, Series, board, plant, steady
 

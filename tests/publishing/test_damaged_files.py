@@ -18,7 +18,8 @@ from adbc_driver_postgresql import dbapi
 from deltalake import DeltaTable
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.publishing import object_store, postgresql
+from pipelines.publishing.object_store import storing as object_store
+from pipelines.publishing.postgresql import loading as postgresql
 from pipelines.warehouse import contracts
 from tests.publishing.damage import KINDS, damage, differing_files
 from tests.servers import Postgresql, s3_bucket

@@ -12,8 +12,8 @@ import pytest
 
 from collectors.synthetic.demo_fleet import BOARDS
 from pipelines.booking import invariants
+from pipelines.command_line.headline import headline
 from pipelines.publishing import publication
-from pipelines.publishing.headline import headline
 from pipelines.warehouse import due_dates
 from tests.books import Book, broken_project, on
 
@@ -77,6 +77,7 @@ def test_only_the_date_that_fails_is_held_back_and_its_rows_can_be_read(sound: B
     assert joules(broken, "held_back.energy_ledger") == {BAD: pytest.approx(joules(sound)[BAD] - lost, abs=0.001)}
 
 
+@pytest.mark.rest
 def test_what_readers_had_stays_in_every_mart_and_in_what_adds_dates_up(sound: Book, broken: Book) -> None:
     flagged = ("held_back_dates", "is_complete")
     for mart, (rows, *_) in sound.hashes().items():
@@ -148,6 +149,7 @@ def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: P
         assert invariants.broken(connection, "later") == {}
 
 
+@pytest.mark.rest
 def test_a_date_that_was_never_published_is_absent_and_months_leave_it_out(sound: Book, tmp_path: Path) -> None:
     book = sound.copy(tmp_path / "data", dropped_interval(tmp_path), is_published=False)
     book.write(FIRST, END)
@@ -161,6 +163,7 @@ def test_a_date_that_was_never_published_is_absent_and_months_leave_it_out(sound
     ) == [(2, "2026-10-07")]
 
 
+@pytest.mark.rest
 def test_a_date_of_another_method_is_left_out_of_months_and_stays_as_published(sound: Book, tmp_path: Path) -> None:
     project = dropped_interval(tmp_path)
     settings = project / "dbt_project.yml"
@@ -198,6 +201,7 @@ def test_booked_again_by_right_sql_it_is_as_if_nothing_had_been(sound: Book, bro
         assert due_dates.due(connection, due_dates.HELD_BACK) == []
 
 
+@pytest.mark.rest
 def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: Path) -> None:
     doubled = f"select * from final union all select * from final where date = date '{BAD}' and account = 'parked'"
     project = broken_project(tmp_path, "models/usage/idle_power.sql", "select * from final", doubled)
@@ -211,6 +215,7 @@ def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: P
     assert joules(book) == joules(sound)
 
 
+@pytest.mark.rest
 def test_a_table_over_several_dates_keeps_what_was_published(sound: Book, tmp_path: Path) -> None:
     """The month doubles its joules; curves, which do not read it, are made anew."""
     project = broken_project(

@@ -23,14 +23,12 @@ from deltalake import DeltaTable
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import (
-    delta_tables,
-    object_store,
-    object_store_asset,
-    object_store_place,
-    publication,
-)
-from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn
+from pipelines.publishing import publication
+from pipelines.publishing.object_store import delta_tables
+from pipelines.publishing.object_store import place as object_store_place
+from pipelines.publishing.object_store import storing as object_store
+from pipelines.publishing.object_store.asset import object_store_asset
+from pipelines.publishing.object_store.place import ObjectStoreError, Place, Turn
 from tests.books import Book, on
 from tests.servers import free_port, s3_bucket
 from tests.tiny_marts import NEXT_VERSION, book, publish
@@ -378,11 +376,12 @@ def test_a_crash_half_way_leaves_the_old_publication_and_the_next_run_mends_it(
     assert not list(local(fleet).glob("publishers/*"))
 
 
+@pytest.mark.rest
 def test_a_store_that_is_away_fails_the_asset_with_its_reason_and_the_next_run_catches_up(
     tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = tiny(tmp_path, f"{bucket}/ledger")
-    asset = object_store_asset.object_store_asset(fleet, target(fleet), "pool")
+    asset = object_store_asset(fleet, target(fleet), "pool")
     assets = [asset, dg.AssetSpec(["published", "publication"])]
     book(fleet, {"2026-10-01": 1})
     old = publish(fleet)

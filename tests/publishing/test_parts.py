@@ -11,9 +11,9 @@ import dagster as dg
 import duckdb
 import pytest
 
+from pipelines.command_line.headline import headline
 from pipelines.fleet.fleet_file import load_fleet
-from pipelines.publishing import published_files
-from pipelines.publishing.headline import headline
+from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.parts import Parts
 from tests.report import every_branch
 
@@ -69,7 +69,7 @@ def test_a_month_that_focus_cannot_state_has_no_file_and_the_others_have(tmp_pat
             """
         )
         dates = (date(2026, 9, 1), date(2026, 11, 1))
-        published_files.write_focus(connection, tmp_path, None, dates, set(), parts=parts)
+        cost_and_usage.write(connection, tmp_path, None, dates, set(), parts=parts)
     assert [path.name for path in (tmp_path / "focus").iterdir()] == ["cost_and_usage_2026-09.csv"]
     assert (tmp_path / "focus" / "cost_and_usage_2026-09.csv").read_text() == "BillingAccountId,BilledCost\nUSD,5\n"
     assert parts.failed == [

@@ -21,8 +21,11 @@ from adbc_driver_postgresql import dbapi
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
-from pipelines.publishing import postgresql, postgresql_asset, postgresql_server, publication
-from pipelines.publishing.postgresql_server import PostgresqlError, Server, quoted
+from pipelines.publishing import publication
+from pipelines.publishing.postgresql import loading as postgresql
+from pipelines.publishing.postgresql import server as postgresql_server
+from pipelines.publishing.postgresql.asset import postgresql_asset
+from pipelines.publishing.postgresql.server import PostgresqlError, Server, quoted
 from pipelines.warehouse import contracts, database
 from tests.books import Book, on
 from tests.servers import Postgresql, free_port
@@ -411,7 +414,7 @@ def test_a_server_that_is_killed_half_way_keeps_the_old_publication(
         assert "\n" not in message
         assert "s3cret" not in message
         # It is down: the asset fails with the reason, whatever the run did before.
-        asset = postgresql_asset.postgresql_asset(fleet, target(fleet), MARTS, "pool")
+        asset = postgresql_asset(fleet, target(fleet), MARTS, "pool")
         failed = dg.materialize([asset, dg.AssetSpec(["published", "publication"])], raise_on_error=False)
         (event,) = failed.get_step_failure_events()
         assert "Connection refused" in event.step_failure_data.error.to_string()

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.publishing import history, publication, publication_manifest
+from pipelines.publishing import history, publication
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
 from tests import optional
@@ -222,7 +222,7 @@ def test_a_published_date_that_the_warehouse_lost_is_not_published_away(fleet: F
         ) as refusal:
             publish(fleet, start, "2026-10-04", 1)
         assert "--force-publish" in str(refusal.value)
-        assert publication_manifest.current(fleet).name == first.publication_id
+        assert fleet.latest_publication.name == first.publication_id
     assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 2.0, "2026-10-03": 3.0}
     assert [path for path in fleet.published.iterdir() if path.name.startswith(".")] == []
 
@@ -333,7 +333,7 @@ def test_nothing_is_published_while_every_date_is_held_back(fleet: Fleet) -> Non
     book(fleet, {})
     hold_back(fleet, "2026-10-01")
     assert publish(fleet, "2026-10-01", "2026-10-02") is None
-    assert publication_manifest.current(fleet) is None
+    assert fleet.latest_publication is None
     assert list(fleet.published.iterdir()) == []
 
 
@@ -371,7 +371,7 @@ def test_a_crash_leaves_the_old_publication_current_and_the_next_one_cleans_up(
             patch.setattr(module, step, crash)
             with pytest.raises(KeyboardInterrupt):
                 publish(fleet, "2026-10-01", "2026-10-02", 1)
-        assert publication_manifest.current(fleet).name == first.publication_id
+        assert fleet.latest_publication.name == first.publication_id
         assert daily(fleet) == {"2026-10-01": 1.0}
     publish(fleet, "2026-10-01", "2026-10-02", 2)
     assert daily(fleet) == {"2026-10-01": 2.0}
@@ -499,6 +499,7 @@ print(len(seen), len(set(seen)), seen[0], seen == sorted(seen))
 """
 
 
+@pytest.mark.rest
 def test_readers_in_a_loop_see_one_publication_or_the_next_and_never_two_at_once(fleet: Fleet) -> None:
     """Each publication has one number, in its ledger and in its day. Readers open the snapshot again and again, in
     processes of their own as BI tools do, until they have seen the last of five more; the publisher waits for none."""
@@ -556,7 +557,7 @@ def test_a_full_disk_leaves_the_old_publication_and_the_space_that_the_new_one_t
             )
         with pytest.raises((OSError, duckdb.Error), match="No space left on device"):
             publish(fleet, "2026-10-01", "2026-10-02", 1)
-        assert publication_manifest.current(fleet).name == first.publication_id
+        assert fleet.latest_publication.name == first.publication_id
         assert daily(fleet) == {"2026-10-01": 1.0}
         assert sorted(path.name for path in fleet.published.iterdir()) == [
             first.publication_id,

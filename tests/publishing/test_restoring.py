@@ -15,8 +15,9 @@ import duckdb
 import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.publishing import object_store, publication, publication_manifest, restoring
-from pipelines.publishing.object_store_place import ObjectStoreError
+from pipelines.publishing import publication, publication_manifest, restoring
+from pipelines.publishing.object_store import storing as object_store
+from pipelines.publishing.object_store.place import ObjectStoreError
 from pipelines.publishing.restoring import PublicationDamaged
 from tests.publishing.damage import corrupted, damage, differing_files
 from tests.tiny_marts import NEXT_VERSION, book, publish

@@ -16,9 +16,10 @@ import pytest
 
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
-from pipelines.publishing import object_store, postgresql
-from pipelines.publishing.object_store_place import ObjectStoreError
-from pipelines.publishing.postgresql_server import PostgresqlError
+from pipelines.publishing.object_store import storing as object_store
+from pipelines.publishing.object_store.place import ObjectStoreError
+from pipelines.publishing.postgresql import loading as postgresql
+from pipelines.publishing.postgresql.server import PostgresqlError
 from pipelines.warehouse import step_deadline
 from tests.servers import s3_bucket
 from tests.talking_servers import dripping, logged_in_and_silent, silence, talking_server
@@ -47,6 +48,7 @@ def tiny(folder: Path, target: str) -> Fleet:
     return made
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "talk",
     [silence, dripping(b"X-More: 1\r\n"), dripping(b"<", b"Content-Length: 99999\r\n\r\n")],
@@ -71,6 +73,7 @@ def test_a_store_that_never_answers_ends_with_its_step(tmp_path, monkeypatch, ta
     )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("talk", [silence, logged_in_and_silent], ids=["silence", "silence after the login"])
 def test_a_database_that_never_answers_ends_with_its_step(tmp_path, monkeypatch, talk):
     with talking_server(talk) as place:
@@ -137,6 +140,7 @@ def in_parts(path: str) -> str:
     return path
 
 
+@pytest.mark.rest
 def test_a_process_that_gets_on_is_not_late():
     """The first part has the start of the process before it: seconds, on a busy machine."""
     assert step_deadline.within(16, in_parts, "20 s in parts") == "20 s in parts"
@@ -154,6 +158,7 @@ def test_what_the_process_returns_logs_and_raises_arrives(caplog):
         step_deadline.within(60, killed)
 
 
+@pytest.mark.rest
 def test_a_process_that_is_late_is_gone(tmp_path):
     with pytest.raises(step_deadline.StepTookTooLong):
         step_deadline.within(3, asleep, str(tmp_path / "late"))

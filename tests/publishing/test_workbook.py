@@ -13,9 +13,9 @@ import openpyxl
 import pytest
 from openpyxl.worksheet.worksheet import Worksheet
 
-from pipelines.publishing import workbook
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.workbook_questions import QUESTIONS
+from pipelines.publishing.workbook import sheets as workbook
+from pipelines.publishing.workbook.questions import QUESTIONS
 
 MARTS = """
 set TimeZone = 'UTC';
@@ -182,7 +182,7 @@ def test_a_sheet_that_fails_has_the_reason_and_the_others_are_complete(tmp_path:
     workbook.write(snapshot, path, "tiny", True, parts)
     sheets = openpyxl.load_workbook(path, data_only=True)
     line = (
-        "sheet Who pays of the workbook (query in pipelines/publishing/workbook_questions.py) could not be made:"
+        "sheet Who pays of the workbook (query in pipelines/publishing/workbook/questions.py) could not be made:"
         " InvalidInputException: Invalid Input Error: broken page"
     )
     assert parts.failed == [line]

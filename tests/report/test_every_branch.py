@@ -10,8 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.publishing import advice_headline, headline, model_headline
-from pipelines.publishing.workbook_questions import QUESTIONS
+from pipelines.command_line import advice_headline, headline, model_headline
+from pipelines.publishing.workbook.questions import QUESTIONS
 from pipelines.report import figures, page
 from pipelines.warehouse import database
 from tests.query_branches import without_rows

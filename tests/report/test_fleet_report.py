@@ -11,10 +11,10 @@ import dagster as dg
 import duckdb
 import pytest
 
+from pipelines.command_line.headline import _ways_in
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.landing.telemetry_assets import POOL
-from pipelines.publishing.headline import _ways_in
 from pipelines.report.fleet_report import fleet_report_asset, write_report
+from pipelines.warehouse.partitions import POOL
 from tests.report import publications
 from tests.report.publications import NEWEST, fleet_day
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.publishing import advice_headline
+from pipelines.command_line import advice_headline
 from pipelines.report import advice_figures, figures, page
 from tests.report import publications
 from tests.report.publications import NEWEST, advice, cost, fleet_day, model_day

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 
 import duckdb
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collectors.samples import Window
 from pipelines.landing import telemetry_landing
+from pipelines.spark import spark_ledger
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests.given import CATALOGUE, ENERGY, WATTS, Samples, at, day
@@ -211,6 +213,7 @@ def test_dates_wait_until_they_are_booked_and_then_published(held: duckdb.DuckDB
     assert due(held, "publication") == []
 
 
+@pytest.mark.rest
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 23), min_size=1, max_size=3, unique=True), min_size=1),
@@ -252,10 +255,10 @@ def _segments(connection: duckdb.DuckDBPyConnection, on: date) -> list[tuple[dat
 
 def test_what_duckdb_booked_in_between_is_due_on_spark_alone(held: duckdb.DuckDBPyConnection) -> None:
     start, end = dates(4, 5)
-    due_dates.missed_by_spark(held, *dates(1, 3))
+    spark_ledger.missed(held, *dates(1, 3))
     assert due_dates.dates_to_book(held, start, end) == (start, end)
-    assert due_dates.dates_to_book(held, start, end, on_spark=True) == tuple(dates(1, 5))
+    assert due_dates.dates_to_book(held, start, end, spark_ledger.SPARK) == tuple(dates(1, 5))
     due_dates.booked(held, *dates(1, 5))
     assert due(held, "spark") == dates(1, 2)
-    due_dates.booked(held, *dates(1, 5), on_spark=True)
+    due_dates.booked(held, *dates(1, 5), also=spark_ledger.SPARK)
     assert due(held, "spark") == []

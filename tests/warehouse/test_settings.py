@@ -132,7 +132,7 @@ def write(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
 
 
 def constants(folder: Path, **more: object) -> settings.Constants:
-    return settings.constants(fleet_of(folder, copied() | more), CONTRACTS, "0.1.0")
+    return settings.constants(fleet_of(folder, copied() | more), CONTRACTS)
 
 
 def stale(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, list[int]]:

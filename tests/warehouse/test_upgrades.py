@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
     return fleet, book
 
 
+@pytest.mark.rest
 def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tuple[Path, Book], tmp_path: Path) -> None:
     fleet, book = upgraded
     fresh = Book.of(fleet, tmp_path / "fresh")
@@ -121,6 +123,7 @@ def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tupl
     assert dates == [(on,) for on in october(1, 4)]
 
 
+@pytest.mark.rest
 def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     upgraded: tuple[Path, Book], tmp_path: Path
 ) -> None:
@@ -318,6 +321,20 @@ def test_columns_in_another_order_wait_for_a_run_of_all_dates(booked: duckdb.Duc
     booked.execute("create or replace table marts.run_windows (start_at timestamptz, window_id varchar)")
     assert prepare(booked, fleet, 4, 4)["run_windows"] == ["start_at", "window_id"]
     assert "run_windows" not in prepare(booked, fleet, 1, 4)
+
+
+def test_a_column_with_another_name_keeps_its_rows_and_makes_no_date_old(
+    booked: duckdb.DuckDBPyConnection, fleet: Fleet
+) -> None:
+    columns = (("date", "date"), ("booked_joules", "decimal(28,6)"), ("method_version", "string"))
+    renamed = Mart(columns, formerly={"booked_joules": "energy_joules"})
+    contracts = replace(TODAY, marts={**TODAY.marts, "fleet_daily": renamed})
+    assert contracts.columns == TODAY.columns
+    for _ in range(2):  # a second run finds nothing to do
+        upgrades.prepare(booked, fleet, contracts, date(2026, 10, 3), date(2026, 10, 4), is_whole=True)
+        assert booked.execute("select date, booked_joules from marts.fleet_daily order by 1").fetchall() == [
+            (on, 7) for on in october(1, 3)
+        ]
 
 
 def test_a_part_of_the_models_drops_nothing(booked: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:

@@ -34,5 +34,8 @@
 {% macro default__json_text(value) %}coalesce(cast(to_json({{ value }}) as varchar), 'null'){% endmacro %}
 {# Spark writes objects alone: what is between `{"t":` and `}`. #}
 {% macro spark__json_text(value) -%}
-case when {{ value }} is null then 'null' else substr(to_json(named_struct('t', {{ value }})), 6, length(to_json(named_struct('t', {{ value }}))) - 6) end
+case
+    when {{ value }} is null then 'null'
+    else substr(to_json(named_struct('t', {{ value }})), 6, length(to_json(named_struct('t', {{ value }}))) - 6)
+end
 {%- endmacro %}

@@ -1,5 +1,6 @@
--- How DuckDB stores a model: in as few statements as it takes. dbt-duckdb's own materializations rename, describe and comment with some
--- fifteen statements per model, which cost more than the SQL of a usual day (docs/bench.md). Spark keeps those of its adapter.
+-- How DuckDB stores a model: in as few statements as it takes. dbt-duckdb's own materializations rename, describe and
+-- comment with some fifteen statements per model, which cost more than the SQL of a usual day (docs/bench.md). Spark
+-- keeps those of its adapter.
 
 {% materialization table, adapter='duckdb' %}
     {{ return(made_anew('table', 'view')) }}
@@ -9,7 +10,8 @@
     {{ return(made_anew('view', 'table')) }}
 {% endmaterialization %}
 
-{# A model as a table or view, in place of what has its name: of the other type too, where the project has changed it. #}
+{# A model as a table or view, in place of what has its name: of the other type too, where the project has changed it.
+   #}
 {% macro made_anew(type, other_type) %}
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type=type) -%}
@@ -28,16 +30,25 @@
     {{ return({'relations': [target]}) }}
 {% endmacro %}
 
-{# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows loses them in the mart
-   too (delete+insert by key would keep them). `replaces` states what a run owns: its dates, months or windows, or all of the mart, where that
-   is a function of all that is booked.
-
-   The contract is proven where the table is created: in every new warehouse, and once in each process of tests (tests/books.py). To a table
-   that exists `on_schema_change` applies, unless a run of Wattledger has given it today's columns (pipelines/booking/upgrades.py). #}
+{# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows
+   loses them in the mart too (delete+insert by key would keep them). `replaces` states what a run owns: its dates,
+   months or windows, or all of the mart, where that is a function of all that is booked. With `made: if_inputs_changed`
+   the mart keeps its rows where these would be the same (unchanged.sql). The contract is proven where the table is
+   created: in every new warehouse, and once in each process of tests (tests/books.py). To a table that
+   exists `on_schema_change` applies, unless a run of Wattledger has given it today's columns
+   (pipelines/booking/upgrades.py). #}
 {% materialization incremental, adapter='duckdb' %}
     {%- set existing = load_cached_relation(this) -%}
     {%- set target = this.incorporate(type='table') -%}
     {%- set columns = get_quoted_csv(model.columns) -%}
+    {%- set is_seldom_made = config.get('made') == 'if_inputs_changed' -%}
+    {%- if is_seldom_made and existing and var('keeps_unchanged') and not should_full_refresh() -%}
+        {%- set unchanged = digest_if_unchanged() -%}
+        {%- if unchanged -%}
+            {%- do store_result('main', response='unchanged ' ~ unchanged) -%}
+            {{ return({'relations': [target]}) }}
+        {%- endif -%}
+    {%- endif -%}
     {%- if not existing or should_full_refresh() -%}
         {%- do get_assert_columns_equivalent(compiled_code) -%}
     {%- elif not var('has_todays_columns') -%}
@@ -58,14 +69,18 @@
         select {{ columns }} from (
             {{ compiled_code }}
         ) as found;
+        {%- if is_seldom_made %}
+        {{ remember_inputs() }}
+        {%- endif %}
     {%- endcall %}
     {{ run_hooks(post_hooks) }}
     {%- do adapter.commit() -%}
     {{ return({'relations': [target]}) }}
 {% endmaterialization %}
 
-{# The model's columns that its table does not have, by the model's `on_schema_change`: to be added (`append_new_columns`), else an error that
-   names them. A column of the table that the model has no more stays, and new rows have no value in it. #}
+{# The model's columns that its table does not have, by the model's `on_schema_change`: to be added
+   (`append_new_columns`), else an error that names them. A column of the table that the model has no more stays, and
+   new rows have no value in it. #}
 {% macro columns_that_lack(target) %}
     {%- set query = "select name from pragma_table_info('" ~ target.schema ~ '.' ~ target.identifier ~ "')" -%}
     {%- set held = run_query(query).columns[0].values() -%}
@@ -86,7 +101,12 @@
     {%- call statement('main') %}
         create or replace table {{ target }} as
         select * from read_csv(
-            '{{ adapter.get_seed_file_path(model) | replace("'", "''") }}', header = true, delim = ',', quote = '"', escape = '"', nullstr = '',
+            '{{ adapter.get_seed_file_path(model) | replace("'", "''") }}',
+            header = true,
+            delim = ',',
+            quote = '"',
+            escape = '"',
+            nullstr = '',
             types = { {%- for name in types %}'{{ name }}': '{{ types[name] }}'{{ ', ' if not loop.last }}{% endfor -%} }
         );
         {{ comments_on(target) }}

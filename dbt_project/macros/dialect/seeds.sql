@@ -1,6 +1,7 @@
 -- Where DuckDB and Spark differ about loading seeds.
 
-{# dbt-spark's session method binds NULL as the text 'None' and does not escape quotes; literals written here do both. #}
+{# dbt-spark's session method binds NULL as the text 'None' and does not escape quotes; literals written here do both.
+   #}
 {% macro spark__load_csv_rows(model, agate_table) %}
     {%- set types = model['config'].get('column_types', {}) -%}
     {%- for chunk in agate_table.rows | batch(get_batch_size()) %}

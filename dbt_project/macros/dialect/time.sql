@@ -24,14 +24,26 @@
 {% macro spark__local_date(at, time_zone) %}to_date(from_utc_timestamp({{ at }}, {{ time_zone }})){% endmacro %}
 
 {# The UTC date of a moment on the wall clock of a time zone. #}
-{% macro utc_date_of_local(local_at, time_zone) %}{{ return(adapter.dispatch('utc_date_of_local', 'wattledger')(local_at, time_zone)) }}{% endmacro %}
-{% macro default__utc_date_of_local(local_at, time_zone) %}cast(cast({{ local_at }} as timestamp) at time zone {{ time_zone }} as date){% endmacro %}
-{% macro spark__utc_date_of_local(local_at, time_zone) %}to_date(to_utc_timestamp(cast({{ local_at }} as timestamp), {{ time_zone }})){% endmacro %}
+{% macro utc_date_of_local(local_at, time_zone) -%}
+    {{ return(adapter.dispatch('utc_date_of_local', 'wattledger')(local_at, time_zone)) }}
+{%- endmacro %}
+{% macro default__utc_date_of_local(local_at, time_zone) -%}
+    cast(cast({{ local_at }} as timestamp) at time zone {{ time_zone }} as date)
+{%- endmacro %}
+{% macro spark__utc_date_of_local(local_at, time_zone) -%}
+    to_date(to_utc_timestamp(cast({{ local_at }} as timestamp), {{ time_zone }}))
+{%- endmacro %}
 
 {# Contracts: Spark's TIMESTAMP is an instant, DuckDB's instant is TIMESTAMPTZ. #}
 {% macro timestamp_type() %}{{ return('timestamp' if target.type == 'spark' else 'timestamptz') }}{% endmacro %}
 
 {# The UTC microseconds of a site's local time. #}
-{% macro utc_us_of_local(local_at, time_zone) %}{{ return(adapter.dispatch('utc_us_of_local', 'wattledger')(local_at, time_zone)) }}{% endmacro %}
-{% macro default__utc_us_of_local(local_at, time_zone) %}epoch_us(cast({{ local_at }} as timestamp) at time zone {{ time_zone }}){% endmacro %}
-{% macro spark__utc_us_of_local(local_at, time_zone) %}unix_micros(to_utc_timestamp(cast({{ local_at }} as timestamp), {{ time_zone }})){% endmacro %}
+{% macro utc_us_of_local(local_at, time_zone) -%}
+    {{ return(adapter.dispatch('utc_us_of_local', 'wattledger')(local_at, time_zone)) }}
+{%- endmacro %}
+{% macro default__utc_us_of_local(local_at, time_zone) -%}
+    epoch_us(cast({{ local_at }} as timestamp) at time zone {{ time_zone }})
+{%- endmacro %}
+{% macro spark__utc_us_of_local(local_at, time_zone) -%}
+    unix_micros(to_utc_timestamp(cast({{ local_at }} as timestamp), {{ time_zone }}))
+{%- endmacro %}

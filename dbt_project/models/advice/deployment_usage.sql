@@ -1,4 +1,5 @@
--- How a deployment used what it held over the lookback, and what a month of it takes: what every recommendation is computed from.
+-- How a deployment used what it held over the lookback, and what a month of it takes: what every recommendation is
+-- computed from.
 {{ config(replaces='all') }}
 {% set day_facts = [
     'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd',
@@ -294,7 +295,9 @@ metered_loads as (
         {{ exact_sum('intervals.matched_gpu_seconds') }} as matched_gpu_seconds,
         {{ exact_sum(curve_tokens()) }} as tokens,
         max({{ ratio(curve_tokens(), 'intervals.interval_seconds') }}) as demand_tokens_per_second_max,
-        percentile_cont(0.99) within group (order by {{ ratio(curve_tokens(), 'intervals.interval_seconds') }}) as demand_tokens_per_second_p99,
+        percentile_cont(0.99) within group (
+            order by {{ ratio(curve_tokens(), 'intervals.interval_seconds') }}
+        ) as demand_tokens_per_second_p99,
         sum(case when {{ moved_tokens() }} = 0 then intervals.interval_seconds else 0 end) as parked_seconds,
         {{ exact_sum('case when ' ~ moved_tokens() ~ ' = 0 then matched_gpu_seconds end') }} as parked_gpu_seconds,
         {{ exact_sum('case when ' ~ moved_tokens() ~ ' = 0 then matched_joules end') }} as parked_joules
@@ -343,7 +346,9 @@ joined as (
         slo_capacity.capacity_basis,
         slo_capacity.is_lower_bound as is_capacity_lower_bound,
         {{ ratio('held.energy_joules', 'held.gpu_seconds') }} as watts_per_gpu,
-        case when loads.parked_seconds >= 3600 then {{ ratio('loads.parked_joules', 'loads.parked_gpu_seconds') }} end as measured_parked_watts,
+        case
+            when loads.parked_seconds >= 3600 then {{ ratio('loads.parked_joules', 'loads.parked_gpu_seconds') }}
+        end as measured_parked_watts,
         device_types.idle_watts_loaded
     from held
     left join whole_sizes on {{ equal_keys('held', 'whole_sizes', curve_keys()) }}
@@ -366,7 +371,8 @@ final as (
         last_date as last_seen_date,
         cast(days as integer) as days,
         cast({{ dbt.datediff('joined.first_date', 'joined.as_of_date', 'day') }} + 1 as integer) as span_days,
-        -- Of the accelerator time held, dates without any row included, the share of which power and use are both known.
+        -- Of the accelerator time held, dates without any row included, the share of which power and use are both
+        -- known.
         least(
             {{ ratio('coalesce(matched_gpu_seconds, 0)', 'claimed_gpu_seconds') }}
             * {{ ratio('days', dbt.datediff('joined.first_date', 'joined.as_of_date', 'day') ~ ' + 1') }}, 1.0

@@ -1,4 +1,5 @@
--- Unallocated boards: how many, since when, what a month of them costs, which deployment fits on them, and what giving them up saves.
+-- Unallocated boards: how many, since when, what a month of them costs, which deployment fits on them, and what giving
+-- them up saves.
 {{ config(replaces='all') }}
 {%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare', 'reason_code'] %}
 
@@ -211,7 +212,9 @@ candidates as (
         end as capacity_used_ratio
     from deployments
     cross join newest
-    where deployments.last_seen_date = newest.newest_date and deployments.gpus_per_replica > 0 and deployments.demand_tokens_per_second_max > 0
+    where deployments.last_seen_date = newest.newest_date
+        and deployments.gpus_per_replica > 0
+        and deployments.demand_tokens_per_second_max > 0
 
 ),
 

@@ -1,4 +1,5 @@
--- Load and energy in the book's own intervals: the source of the curves, and of every question of how hard a model worked and when.
+-- Load and energy in the book's own intervals: the source of the curves, and of every question of how hard a model
+-- worked and when.
 with ledger as (
 
     select * from {{ ref('energy_ledger') }} where {{ in_run('date') }} and is_matched
@@ -11,7 +12,8 @@ tokens as (
 
 ),
 
--- An engine that spans two types of device, sites or meter scopes has one load and no type to book it under: it has no point.
+-- An engine that spans two types of device, sites or meter scopes has one load and no type to book it under: it has no
+-- point.
 engine_types as (
 
     select
@@ -66,8 +68,8 @@ engine_tokens as (
 
 ),
 
--- Some engines report what they computed, some what they took from the cache; a decoder computes no input, and what a prefill engine generates
--- is counted by the decoder.
+-- Some engines report what they computed, some what they took from the cache; a decoder computes no input, and what a
+-- prefill engine generates is counted by the decoder.
 completed_tokens as (
 
     select

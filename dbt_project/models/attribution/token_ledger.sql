@@ -48,8 +48,9 @@ teams as (
 
 ),
 
--- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names. Behind a frontend that
--- alone counts tokens, prefill and decode pods are one engine: its tokens are in the rows of the decoders.
+-- An engine that holds a device is described as its claim is, so that energy and tokens meet under the same names.
+-- Behind a frontend that alone counts tokens, prefill and decode pods are one engine: its tokens are in the rows of the
+-- decoders.
 claimed_models as (
 
     select
@@ -64,7 +65,8 @@ claimed_models as (
 
 ),
 
--- For a model that no claim names: the names of its engine's claims, except a deployment that is only named after another model.
+-- For a model that no claim names: the names of its engine's claims, except a deployment that is only named after
+-- another model.
 claimed_engines as (
 
     select
@@ -102,7 +104,10 @@ final as (
         cast({{ var('grid_seconds') }} as integer) as interval_seconds,
         cast({{ exact('token_intervals.covered_us / 1e6') }} as {{ exact_type() }}) as covered_seconds,
         coalesce(token_shares.site, engine_days.site, {{ unknown() }}) as site,
-        case when token_shares.tokens_basis = 'shared' then token_shares.node else coalesce(token_shares.node, engine_days.node) end as node,
+        case
+            when token_shares.tokens_basis = 'shared' then token_shares.node
+            else coalesce(token_shares.node, engine_days.node)
+        end as node,
         coalesce(token_shares.device_type, 'none') as device_type,
         coalesce(token_shares.meter_scope, 'none') as meter_scope,
         token_intervals.engine,
@@ -119,7 +124,10 @@ final as (
         engine_days.namespace,
         coalesce(claimed_models.team, claimed_engines.team, engine_days.team, teams.team) as team,
         -- An engine whose labels name no model serves the one of its claims, if they name one alone.
-        case when token_intervals.model = {{ unknown() }} then coalesce(claimed_engines.model, {{ unknown() }}) else token_intervals.model end as model,
+        case
+            when token_intervals.model = {{ unknown() }} then coalesce(claimed_engines.model, {{ unknown() }})
+            else token_intervals.model
+        end as model,
         coalesce(claimed_models.role, claimed_engines.role, engine_roles.role, engine_days.role, 'unified') as role,
         coalesce(engine_roles.role_basis, engine_days.role_basis, 'none') as role_basis,
         token_intervals.token_class,

@@ -1,5 +1,6 @@
--- Wall meters that no host is known for, beside boards without a wall meter: what they measured, which host they may belong to, and the line of the
--- fleet file that places it there. A host is proposed where the watts of both move together, or where one of each is left. More than 50 are only listed.
+-- Wall meters that no host is known for, beside boards without a wall meter: what they measured, which host they may
+-- belong to, and the line of the fleet file that places it there. A host is proposed where the watts of both move
+-- together, or where one of each is left. More than 50 are only listed.
 {% set compared_meters = 50 %}
 {% set least_correlation = 0.8 %}
 
@@ -207,7 +208,8 @@ final as (
         proposed_node,
         proposal_basis,
         watts_correlation,
-        'nodes: [{name: ' || coalesce(proposed_node, '<node>') || ', site: ' || coalesce(site, '<site>') || ', aliases: ["' || meter || '"]}]' as fleet_file_line
+        'nodes: [{name: ' || coalesce(proposed_node, '<node>') || ', site: ' || coalesce(site, '<site>')
+            || ', aliases: ["' || meter || '"]}]' as fleet_file_line
     from proposed
 
 )

@@ -1,19 +1,30 @@
--- Dates of the run that break an invariant, with the evidence. Built after all marts by date, and before the models that sum over dates.
+-- Dates of the run that break an invariant, with the evidence. Built after all marts by date, and before the models
+-- that sum over dates.
 {{ config(post_hook='{{ hold_back_dates() }}') }}
 
 with broken as (
 
     {{ broken_rows({
-        'every_metered_joule_is_booked_once': 'The book lost or doubled joules of this meter: keep the warehouse and report it with these rows.',
-        'tokens_are_booked_once': 'The token book lost or doubled tokens of this engine: keep the warehouse and report it with these rows.',
-        'accounts_add_up_to_energy': 'A formula lost joules between accounts: keep the warehouse and report it with these rows.',
-        'tokens_are_where_their_energy_is': 'The tokens of this engine were shared wrongly over its boards: keep the warehouse and report it with these rows.',
-        'matched_intervals_are_whole': 'Joules per token count an interval that lacks a board or tokens: keep the warehouse and report it with these rows.',
-        'shares_add_up_to_the_meter': 'A meter was shared wrongly between its claimants: keep the warehouse and report it with these rows.',
-        'hours_add_up_to_days': 'A step from the book to the fleet lost or doubled rows: keep the warehouse and report it with these rows.',
-        'idle_power_adds_up_to_the_ledger': 'idle_power lost or doubled joules: keep the warehouse and report it with these rows.',
-        'fully_loaded_costs_add_up_to_the_fleet': 'Dollars were lost or charged twice: keep the warehouse and report it with these rows.',
-        'dates_have_one_row_per_key': 'A join doubled or lost rows: keep the warehouse and report it with these rows.'
+        'every_metered_joule_is_booked_once':
+            'The book lost or doubled joules of this meter: keep the warehouse and report it with these rows.',
+        'tokens_are_booked_once':
+            'The token book lost or doubled tokens of this engine: keep the warehouse and report it with these rows.',
+        'accounts_add_up_to_energy':
+            'A formula lost joules between accounts: keep the warehouse and report it with these rows.',
+        'tokens_are_where_their_energy_is':
+            'The tokens of this engine were shared wrongly over its boards: keep the warehouse and report it with these rows.',
+        'matched_intervals_are_whole':
+            'Joules per token count an interval that lacks a board or tokens: keep the warehouse and report it with these rows.',
+        'shares_add_up_to_the_meter':
+            'A meter was shared wrongly between its claimants: keep the warehouse and report it with these rows.',
+        'hours_add_up_to_days':
+            'A step from the book to the fleet lost or doubled rows: keep the warehouse and report it with these rows.',
+        'idle_power_adds_up_to_the_ledger':
+            'idle_power lost or doubled joules: keep the warehouse and report it with these rows.',
+        'fully_loaded_costs_add_up_to_the_fleet':
+            'Dollars were lost or charged twice: keep the warehouse and report it with these rows.',
+        'dates_have_one_row_per_key':
+            'A join doubled or lost rows: keep the warehouse and report it with these rows.'
     }) }}
 
 ),

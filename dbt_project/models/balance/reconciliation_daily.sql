@@ -1,5 +1,6 @@
--- The balance: what each meter measured according to raw, compared with the book. The metered side reads raw and the catalogues alone, in
--- another way than the book: counters telescope (last − first + the value before each fall), gauges are weighted sample by sample.
+-- The balance: what each meter measured according to raw, compared with the book. The metered side reads raw and the
+-- catalogues alone, in another way than the book: counters telescope (last − first + the value before each fall),
+-- gauges are weighted sample by sample.
 with booked_meters as (
 
     select
@@ -89,7 +90,8 @@ final as (
         cast(metered.metered_joules as {{ exact_type() }}) as metered_joules,
         cast(booked_meters.booked_joules as {{ exact_type() }}) as booked_joules,
         cast(
-            coalesce(booked_meters.booked_joules, {{ exact('0') }}) - coalesce(metered.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
+            coalesce(booked_meters.booked_joules, {{ exact('0') }})
+                - coalesce(metered.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
         ) as difference_joules,
         cast(coalesce(not_booked.rejected_samples, 0) as bigint) as rejected_samples,
         cast(coalesce(not_booked.out_of_order_samples, 0) as bigint) as out_of_order_samples,

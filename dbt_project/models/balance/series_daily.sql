@@ -1,5 +1,6 @@
--- What became of each landed series: booked, and for which meter or engine, or why not. Its entity and its amount come from a second parsing of raw,
--- independent of the book's: joules and tokens that no booked row accounts for are in the unaccounted columns.
+-- What became of each landed series: booked, and for which meter or engine, or why not. Its entity and its amount come
+-- from a second parsing of raw, independent of the book's: joules and tokens that no booked row accounts for are in the
+-- unaccounted columns.
 with identities as (
 
     select * from {{ ref('int_label_identities') }}
@@ -74,7 +75,8 @@ token_ledger as (
 
 ),
 
--- What the book made of each reading. Of a meter that is handed over within the date, the seconds that each reading covers.
+-- What the book made of each reading. Of a meter that is handed over within the date, the seconds that each reading
+-- covers.
 reading_purposes as (
 
     select
@@ -124,7 +126,8 @@ power_choices as (
 
 ),
 
--- Several series of one reading follow each other (a pod moves) or repeat each other (MIG rows): each moment is the first one's.
+-- Several series of one reading follow each other (a pod moves) or repeat each other (MIG rows): each moment is the
+-- first one's.
 power_spans as (
 
     select

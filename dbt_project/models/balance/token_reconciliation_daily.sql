@@ -1,5 +1,5 @@
--- The balance of tokens: what each engine moved according to raw, compared with the token book. The metered side reads raw and the catalogues
--- alone, without grid or readings, in another way than the book.
+-- The balance of tokens: what each engine moved according to raw, compared with the token book. The metered side reads
+-- raw and the catalogues alone, without grid or readings, in another way than the book.
 with booked_engines as (
 
     select
@@ -90,7 +90,8 @@ final as (
         cast(metered.metered_tokens as {{ exact_type() }}) as metered_tokens,
         cast(booked_engines.booked_tokens as {{ exact_type() }}) as booked_tokens,
         cast(
-            coalesce(booked_engines.booked_tokens, {{ exact('0') }}) - coalesce(metered.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
+            coalesce(booked_engines.booked_tokens, {{ exact('0') }})
+                - coalesce(metered.metered_tokens, {{ exact('0') }}) as {{ exact_type() }}
         ) as difference_tokens,
         cast(coalesce(refused.rejected_samples, 0) + coalesce(refused_steps.refused_samples, 0) as bigint) as rejected_samples,
         cast(coalesce(refused.out_of_order_samples, 0) as bigint) as out_of_order_samples,

@@ -1,5 +1,5 @@
--- Labels and samples that are not what they should be, and what the book made of them; the grammar is in macros/outside_values.sql. What they were
--- before they were read is in raw alone.
+-- Labels and samples that are not what they should be, and what the book made of them; the grammar is in
+-- macros/outside_values.sql. What they were before they were read is in raw alone.
 with raw_series as (
 
     select * from {{ source('raw', 'series') }}

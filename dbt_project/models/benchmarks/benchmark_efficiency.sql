@@ -1,4 +1,5 @@
--- The curves of other people's benchmarks: what a token took in each published configuration, which one was the cheapest, and which at its speed.
+-- The curves of other people's benchmarks: what a token took in each published configuration, which one was the
+-- cheapest, and which at its speed.
 {{ config(replaces='all') }}
 
 with results as (
@@ -37,7 +38,13 @@ compared as (
         *,
         row_number() over (
             partition by source, model, scenario, accelerator, watts_basis
-            order by joules_per_output_token, output_tokens_per_second desc, result_id, run_url nulls last, measured_on nulls last, repetition
+            order by
+                joules_per_output_token,
+                output_tokens_per_second desc,
+                result_id,
+                run_url nulls last,
+                measured_on nulls last,
+                repetition
         ) as cost_rank,
         min(joules_per_output_token) over (
             partition by source, model, scenario, accelerator, watts_basis, inter_token_latency_seconds is null

@@ -1,4 +1,5 @@
--- What a phase of a load test gave and what it cost: the requests of a run window beside the window's exact energy and its price.
+-- What a phase of a load test gave and what it cost: the requests of a run window beside the window's exact energy and
+-- its price.
 {{ config(replaces='windows') }}
 {% set latencies = [
     'ttft_p50_seconds', 'ttft_p90_seconds', 'ttft_p99_seconds', 'end_to_end_p50_seconds', 'end_to_end_p90_seconds', 'end_to_end_p99_seconds'
@@ -70,7 +71,8 @@ ledger as (
 
 ),
 
--- A load generator names the window of its requests; requests of a log belong to the windows of an engine or a model by time.
+-- A load generator names the window of its requests; requests of a log belong to the windows of an engine or a model by
+-- time.
 window_requests as (
 
     select
@@ -211,7 +213,12 @@ costed as (
         phases.input_tokens,
         phases.cached_input_tokens,
         coalesce(phases.output_tokens, {{ exact('windows.output_tokens') }}) as known_output_tokens,
-        cast(coalesce(phases.input_tokens + phases.output_tokens, {{ exact('windows.total_tokens') }}) as {{ exact_type() }}) as known_total_tokens,
+        cast(
+            coalesce(
+                phases.input_tokens + phases.output_tokens,
+                {{ exact('windows.total_tokens') }}
+            ) as {{ exact_type() }}
+        ) as known_total_tokens,
         case when phases.output_tokens is not null then 'requests' else windows.tokens_basis end as output_tokens_basis,
         {{ columns_of('phases', latencies) }},
         phases.output_tokens_per_second_per_user,
@@ -219,7 +226,9 @@ costed as (
         prices.device_type,
         {{ ratio('prices.gpu_seconds', 'priced_seconds.priced_seconds') }} as gpus,
         {{ money('windows.energy_joules * ' ~ ratio('prices.energy_cost_usd', 'prices.priced_joules')) }} as energy_cost_usd,
-        {{ money('windows.energy_joules * ' ~ ratio('prices.charged_energy_cost_usd', 'prices.priced_joules')) }} as charged_energy_cost_usd,
+        {{ money(
+            'windows.energy_joules * ' ~ ratio('prices.charged_energy_cost_usd', 'prices.priced_joules')
+        ) }} as charged_energy_cost_usd,
         {{ money('(windows.end_us - windows.start_us) / 1e6 * ' ~ ratio('prices.capacity_cost_usd', 'priced_seconds.priced_seconds')) }}
         as capacity_cost_usd
     from windows

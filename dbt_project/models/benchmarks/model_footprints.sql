@@ -1,5 +1,12 @@
--- What a model needs of memory: its weights and what each token of context adds, from the fleet file, else from the published model that it is served as.
+-- What a model needs of memory: its weights and what each token of context adds, from the fleet file, else from the
+-- published model that it is served as.
 {{ config(replaces='all') }}
+{# Words behind a model's name that change neither its layers nor its parameters. #}
+{% set endings = [
+    'instruct', 'it', 'chat', 'base', 'hf', 'thinking', 'reasoning', 'exp', 'terminus', 'speciale', 'preview', 'qat',
+    '[0-9]{4}', 'v[0-9][.][0-9]', 'bf16', 'fp16', 'fp8', 'int8', 'w8a8', 'w8a16', 'int4', 'w4a16', 'awq', 'gptq',
+    'mxfp4', 'nvfp4', 'fp4', 'dynamic', 'block', 'quantized', 'autoround', 'marlin', 'g128'
+] %}
 
 with stated as (
 
@@ -50,7 +57,7 @@ names as (
 
 ),
 
--- A name is a published model's if what follows the model's own name are words that change neither its layers nor its parameters.
+-- A name is a published model's if what follows the model's own name are such words.
 candidates as (
 
     select
@@ -63,7 +70,7 @@ candidates as (
         on substring(names.name, 1, length(published.model)) = lower(published.model)
     where regexp_replace(
         substring(names.name, length(published.model) + 1),
-        '^([-._](instruct|it|chat|base|hf|thinking|reasoning|exp|terminus|speciale|preview|qat|[0-9]{4}|v[0-9][.][0-9]|bf16|fp16|fp8|int8|w8a8|w8a16|int4|w4a16|awq|gptq|mxfp4|nvfp4|fp4|dynamic|block|quantized|autoround|marlin|g128))*$',
+        '^([-._]({{ endings | join('|') }}))*$',
         ''
     ) = ''
 
@@ -112,14 +119,17 @@ described as (
         facts.attention_heads,
         -- A latent cache has no heads to be cut by.
         case when facts.kv_latent_elements is null then facts.kv_heads else 1 end as kv_heads,
-        coalesce(cast(facts.kv_latent_elements as double), 2.0 * facts.kv_heads * facts.head_dim) * facts.kv_layers * facts.kv_bytes_per_element
-        as kv_bytes_per_token,
+        coalesce(cast(facts.kv_latent_elements as double), 2.0 * facts.kv_heads * facts.head_dim) * facts.kv_layers
+            * facts.kv_bytes_per_element as kv_bytes_per_token,
         facts.source
     from chosen
     inner join published as facts on chosen.published_model = facts.model
     qualify row_number() over (
         partition by chosen.model
-        order by case when facts.precision = chosen.named_precision then 0 else 1 end, case when facts.is_default then 0 else 1 end, facts.precision
+        order by
+            case when facts.precision = chosen.named_precision then 0 else 1 end,
+            case when facts.is_default then 0 else 1 end,
+            facts.precision
     ) = 1
 
 ),
@@ -139,7 +149,11 @@ final as (
         coalesce(stated.weights_gib, described.parameters * described.weight_bytes_per_parameter / 1073741824.0) as weights_gib,
         coalesce(stated.weights_gib, described.parameters * described.weight_bytes_per_parameter / 1073741824.0)
         * {{ ratio('described.active_parameters', 'described.parameters') }} as active_weights_gib,
-        case when stated.weights_gib is not null then 'fleet_file' when described.model is not null then 'seed' else 'unknown' end as weights_basis,
+        case
+            when stated.weights_gib is not null then 'fleet_file'
+            when described.model is not null then 'seed'
+            else 'unknown'
+        end as weights_basis,
         coalesce(stated.kv_bytes_per_token, described.kv_bytes_per_token) as kv_bytes_per_token,
         case
             when stated.kv_bytes_per_token is not null then 'fleet_file' when described.model is not null then 'seed' else 'unknown'

@@ -1,4 +1,5 @@
--- Named windows, exactly: read from the raw samples, not from the grid. Windows that touch the run's dates are computed again.
+-- Named windows, exactly: read from the raw samples, not from the grid. Windows that touch the run's dates are computed
+-- again.
 {{ config(replaces='windows') }}
 
 with windows as (
@@ -140,7 +141,10 @@ clipped_steps as (
 
     select
         readings.*,
-        case when readings.purpose = 'energy' or not steps.is_impossible then {{ clipped_joules('steps', 'readings.start_us', 'readings.end_us') }} end as total,
+        case
+            when readings.purpose = 'energy' or not steps.is_impossible
+                then {{ clipped_joules('steps', 'readings.start_us', 'readings.end_us') }}
+        end as total,
         least(steps.end_us, readings.end_us) - greatest(steps.start_us, readings.start_us) as covered_us,
         case when steps.is_gap then 1 else 0 end as gaps,
         case when steps.is_impossible then 1 else 0 end as impossible_steps
@@ -179,7 +183,8 @@ held_back as (
         {{ joined_in_order('cast(held.date as ' ~ dbt.type_string() ~ ')') }} as held_back_dates
     from windows
     inner join held_back_dates as held
-        on windows.start_at < cast(held.date + interval 1 day as {{ timestamp_type() }}) and windows.end_at > cast(held.date as {{ timestamp_type() }})
+        on windows.start_at < cast(held.date + interval 1 day as {{ timestamp_type() }})
+        and windows.end_at > cast(held.date as {{ timestamp_type() }})
     group by windows.window_id
 
 ),

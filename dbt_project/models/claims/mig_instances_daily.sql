@@ -102,7 +102,10 @@ held as (
         mig_instance,
         {{ exact_sum(exact('case when is_free then 0 else held_us end / 1e6')) }} as held_seconds,
         {{ exact_sum(exact('case when is_free then held_us else 0 end / 1e6')) }} as free_seconds,
-        {{ ratio(exact_sum(exact('cast(share as double) * held_us / 86400e6')), exact_sum(exact('1e6 * held_us / 86400e6'))) }} as board_ratio
+        {{ ratio(
+            exact_sum(exact('cast(share as double) * held_us / 86400e6')),
+            exact_sum(exact('1e6 * held_us / 86400e6'))
+        ) }} as board_ratio
     from slices
     group by date, meter, mig_instance
 

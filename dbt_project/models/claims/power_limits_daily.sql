@@ -1,4 +1,5 @@
--- Under which power limit a deployment worked, from its boards' own telemetry. The effect of another limit shows only where there were two.
+-- Under which power limit a deployment worked, from its boards' own telemetry. The effect of another limit shows only
+-- where there were two.
 with claims as (
 
     select * from {{ ref('int_claims') }} where model not in ({{ unallocated() }}, {{ unknown() }})

@@ -1,5 +1,5 @@
--- Who held the accelerators whose power no meter measures, and what they report of themselves. The ledger has no row of them: its
--- joules are metered.
+-- Who held the accelerators whose power no meter measures, and what they report of themselves. The ledger has no row of
+-- them: its joules are metered.
 with boards as (
 
     select * from {{ ref('int_unmetered_boards') }}
@@ -18,7 +18,8 @@ series as (
 
 ),
 
--- The first reading of each quantity, by rank. A MIG instance's values are not its board's, but they show that the board exists.
+-- The first reading of each quantity, by rank. A MIG instance's values are not its board's, but they show that the
+-- board exists.
 chosen_series as (
 
     select
@@ -123,7 +124,15 @@ final as (
     from named
     inner join boards on named.date = boards.date and named.meter = boards.meter
     group by
-        named.date, named.interval_number, boards.site, boards.rack, boards.node, boards.meter, boards.device_type, boards.source, named.engine,
+        named.date,
+        named.interval_number,
+        boards.site,
+        boards.rack,
+        boards.node,
+        boards.meter,
+        boards.device_type,
+        boards.source,
+        named.engine,
         named.deployment, named.namespace, named.team, named.model, named.role
 
 )

@@ -1,5 +1,6 @@
--- Which cost is unusual: each date of the lookback against the 28 dates before it, the fleet's and that of each model and part, with the model and part
--- that moved most. A cost is compared with its own weekday, so a dip of every weekend is usual. It warns; no date is held back for it.
+-- Which cost is unusual: each date of the lookback against the 28 dates before it, the fleet's and that of each model
+-- and part, with the model and part that moved most. A cost is compared with its own weekday, so a dip of every weekend
+-- is usual. It warns; no date is held back for it.
 {{ config(replaces='all') }}
 {% set keys = ['scope', 'site', 'model', 'part'] %}
 
@@ -82,7 +83,8 @@ weekday_medians as (
 
 ),
 
--- Each weekday has its own median, which follows its few dates: n dates less the number of weekdays are free to deviate.
+-- Each weekday has its own median, which follows its few dates: n dates less the number of weekdays are free to
+-- deviate.
 histories as (
 
     select
@@ -168,7 +170,8 @@ final as (
             else
                 abs(cast(compared.cost_usd as double) - compared.usual_usd) > {{ least_difference_ratio() }} * abs(compared.usual_usd)
                 and abs(cast(compared.cost_usd as double) - compared.usual_usd) > {{ least_robust_z() }} * coalesce(compared.spread_usd, 0)
-                and abs(cast(compared.cost_usd as double) - compared.usual_usd) >= {{ least_fleet_ratio() }} * coalesce(abs(fleet_days.usual_usd), 0)
+                and abs(cast(compared.cost_usd as double) - compared.usual_usd)
+                    >= {{ least_fleet_ratio() }} * coalesce(abs(fleet_days.usual_usd), 0)
         end as is_anomaly,
         case when compared.scope = 'fleet' then movers.site end as moved_site,
         case when compared.scope = 'fleet' then movers.model end as moved_model,

@@ -1,5 +1,6 @@
--- Why a date's cost differs from the day before and from the same weekday of the week before: price, efficiency, volume and idle add up to the change
--- to the last digit. Every run makes the lookback anew: a date changes with an earlier one that is booked again.
+-- Why a date's cost differs from the day before and from the same weekday of the week before: price, efficiency, volume
+-- and idle add up to the change to the last digit. Every run makes the lookback anew: a date changes with an earlier
+-- one that is booked again.
 {{ config(replaces='all') }}
 
 with days as (
@@ -119,8 +120,8 @@ paired as (
 
 ),
 
--- With W for the cost of work, q for its quantity and v for tokens: price is (W1/q1 - W0/q0)*q1, efficiency W0/q0*(q1/v1 - q0/v0)*v1. Work without
--- tokens has no efficiency: more of it is volume.
+-- With W for the cost of work, q for its quantity and v for tokens: price is (W1/q1 - W0/q0)*q1, efficiency
+-- W0/q0*(q1/v1 - q0/v0)*v1. Work without tokens has no efficiency: more of it is volume.
 effects as (
 
     select
@@ -159,8 +160,18 @@ final as (
         cast(change_usd as {{ money_type() }}) as change_usd,
         cast(case when change_usd is not null then price_usd end as {{ money_type() }}) as price_effect_usd,
         cast(case when change_usd is not null then efficiency_usd end as {{ money_type() }}) as efficiency_effect_usd,
-        cast(case when is_on_both then active_change_usd - price_usd - efficiency_usd else change_usd end as {{ money_type() }}) as volume_effect_usd,
-        cast(case when is_on_both then change_usd - active_change_usd when change_usd is not null then 0 end as {{ money_type() }}) as idle_effect_usd,
+        cast(
+            case
+                when is_on_both then active_change_usd - price_usd - efficiency_usd
+                else change_usd
+            end as {{ money_type() }}
+        ) as volume_effect_usd,
+        cast(
+            case
+                when is_on_both then change_usd - active_change_usd
+                when change_usd is not null then 0
+            end as {{ money_type() }}
+        ) as idle_effect_usd,
         unit as quantity_unit,
         quantity,
         compared_quantity,

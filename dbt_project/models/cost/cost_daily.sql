@@ -1,5 +1,6 @@
--- The full cost of each model and date, by basis and part, and what of the fleet's cost a basis gives to no model. Whole billing months that the run
--- touched: a demand charge follows the highest load of its month, so earlier dates of the month change with it.
+-- The full cost of each model and date, by basis and part, and what of the fleet's cost a basis gives to no model.
+-- Whole billing months that the run touched: a demand charge follows the highest load of its month, so earlier dates of
+-- the month change with it.
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set remainder_keys = ['date', 'billing_month', 'site', 'part'] %}
@@ -55,7 +56,12 @@ part_days as (
         case when parts.part = 'cooling' then days.cooling_basis end as cooling_basis,
         parts.part,
         parts.is_cash,
-        {%- for what, column in {'own_usd': '_usd', 'memo_usd': '_memo_usd', 'carried_usd': '_carried_usd', 'is_complete': '_is_complete'}.items() %}
+        {%- for what, column in {
+            'own_usd': '_usd',
+            'memo_usd': '_memo_usd',
+            'carried_usd': '_carried_usd',
+            'is_complete': '_is_complete'
+        }.items() %}
         case parts.part
             {%- for part in cost_parts() %}
             when '{{ part.name }}' then days.{{ part.name }}{{ column }}
@@ -78,15 +84,21 @@ part_days as (
 
 ),
 
--- A part that a site does not have is no row. Electricity and capacity every model has: NULL where their price is unknown. A model without a part
--- of its own may carry what is not held of it: the licences of free boards of another type. An unmetered accelerator draws an unknown share of each
--- part that its site pays by energy.
+-- A part that a site does not have is no row. Electricity and capacity every model has: NULL where their price is
+-- unknown. A model without a part of its own may carry what is not held of it: the licences of free boards of another
+-- type. An unmetered accelerator draws an unknown share of each part that its site pays by energy.
 present as (
 
     select
-        {{ (keys + ['is_held', 'rate_source', 'cooling_basis', 'part', 'is_cash', 'memo_usd', 'carried_usd', 'marginal_usd', 'is_complete']) | join(',\n        ') }},
+        {{ (keys + [
+            'is_held', 'rate_source', 'cooling_basis', 'part', 'is_cash', 'memo_usd', 'carried_usd', 'marginal_usd',
+            'is_complete'
+        ]) | join(',\n        ') }},
         case when part in ('capacity', 'energy', 'overhead') or carried_usd is null then own_usd else coalesce(own_usd, 0) end as own_usd,
-        case when part in ('capacity', 'energy', 'overhead') or carried_usd is null then usage_usd else coalesce(usage_usd, 0) end as usage_usd
+        case
+            when part in ('capacity', 'energy', 'overhead') or carried_usd is null then usage_usd
+            else coalesce(usage_usd, 0)
+        end as usage_usd
     from part_days
     where own_usd is not null
         or memo_usd is not null
@@ -121,7 +133,8 @@ model_rows as (
 
 ),
 
--- Committed GPUs that are not there cost their capacity; those that are there without a meter also energy, of which nothing is known.
+-- Committed GPUs that are not there cost their capacity; those that are there without a meter also energy, of which
+-- nothing is known.
 beside_the_models as (
 
     select

@@ -1,4 +1,5 @@
--- The same by date: a bill is spread evenly over its time, so a day of low load costs less than its share and a busy one more.
+-- The same by date: a bill is spread evenly over its time, so a day of low load costs less than its share and a busy
+-- one more.
 {{ config(replaces='billing_months') }}
 
 with site_power as (
@@ -88,7 +89,10 @@ final as (
         cast(billed.billed_usd as {{ money_type() }}) as billed_usd,
         cast(computed.computed_cost_usd as {{ money_type() }}) as computed_cost_usd,
         cast(
-            case when billed.billed_us = spans.end_us - spans.start_us then billed.billed_usd - computed.computed_cost_usd end as {{ money_type() }}
+            case
+                when billed.billed_us = spans.end_us - spans.start_us
+                    then billed.billed_usd - computed.computed_cost_usd
+            end as {{ money_type() }}
         ) as difference_usd,
         cast(billed.billed_us / 3.6e9 as double) as billed_hours,
         cast(spans.booked_hours as double) as booked_hours,

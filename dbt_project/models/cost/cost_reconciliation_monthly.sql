@@ -1,4 +1,5 @@
--- Does the cost add up to the invoice: per billing month, site and kind of bill, what was billed beside what is computed of the parts that it pays for.
+-- Does the cost add up to the invoice: per billing month, site and kind of bill, what was billed beside what is
+-- computed of the parts that it pays for.
 {{ config(replaces='billing_months') }}
 
 with bill_months as (

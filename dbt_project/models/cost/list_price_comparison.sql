@@ -1,5 +1,5 @@
--- Is the fleet cheaper than a price list: its own price of a token beside the list's, at the utilisation of the lookback and with full accelerators,
--- and the utilisation at which both are equal.
+-- Is the fleet cheaper than a price list: its own price of a token beside the list's, at the utilisation of the
+-- lookback and with full accelerators, and the utilisation at which both are equal.
 {{ config(replaces='all') }}
 {% set day_keys = ['date'] + model_keys() %}
 
@@ -58,7 +58,9 @@ class_days as (
         'all' as token_class,
         sum(tokens) as tokens,
         sum(cost_usd) as cost_usd,
-        case when count(list_cost_usd) = count(*) then cast(sum({{ money('cast(list_cost_usd as double)') }}) as double) end as list_cost_usd,
+        case
+            when count(list_cost_usd) = count(*) then cast(sum({{ money('cast(list_cost_usd as double)') }}) as double)
+        end as list_cost_usd,
         min(case when is_complete then 1 else 0 end) = 1 as is_complete
     from listed_costs
     group by {{ day_keys | join(', ') }}, basis
@@ -111,7 +113,8 @@ loads as (
         {{ columns_of('held', curve_keys()) }},
         capacities.capacity_basis,
         capacities.is_lower_bound as is_capacity_lower_bound,
-        {{ ratio('held.load_tokens', 'held.claimed_gpu_seconds') }} / nullif(capacities.capacity_tokens_per_second_per_gpu, 0) as utilisation_ratio
+        {{ ratio('held.load_tokens', 'held.claimed_gpu_seconds') }}
+            / nullif(capacities.capacity_tokens_per_second_per_gpu, 0) as utilisation_ratio
     from held
     left join capacities on {{ equal_keys('held', 'capacities', curve_keys()) }}
 
@@ -147,7 +150,8 @@ scaled as (
     select
         *,
         marginal_share_ratio + (1 - marginal_share_ratio) * utilisation_ratio as full_price_ratio,
-        utilisation_ratio * (1 - marginal_share_ratio) / nullif(greatest(1 / nullif(list_price_ratio, 0) - marginal_share_ratio, 0), 0) as break_even_ratio
+        utilisation_ratio * (1 - marginal_share_ratio)
+            / nullif(greatest(1 / nullif(list_price_ratio, 0) - marginal_share_ratio, 0), 0) as break_even_ratio
     from compared
 
 ),

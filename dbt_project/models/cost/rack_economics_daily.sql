@@ -1,5 +1,5 @@
--- What a rack earns: its tokens at their price against its cost on each basis, per accelerator-hour and per MW. Every run makes the lookback anew,
--- because the capacity that sold utilisation refers to is of the lookback.
+-- What a rack earns: its tokens at their price against its cost on each basis, per accelerator-hour and per MW. Every
+-- run makes the lookback anew, because the capacity that sold utilisation refers to is of the lookback.
 {{ config(replaces='all') }}
 {% set classes = {'cached_input': 'cached_input', 'computed_input': 'input', 'output': 'output'} %}
 
@@ -69,7 +69,8 @@ cost_rates as (
 
 ),
 
--- Which part of a model's row is in which rack: what is paid by time by accelerator-seconds, what is paid by energy by joules.
+-- Which part of a model's row is in which rack: what is paid by time by accelerator-seconds, what is paid by energy by
+-- joules.
 shares as (
 
     select
@@ -122,7 +123,14 @@ placed_costs as (
         and costs.{{ key }} is not distinct from shares.{{ key }}
         {% endfor -%}
     left join purchase_prices on costs.date = purchase_prices.date and costs.device_type = purchase_prices.device_type
-    window cost_row as (partition by costs.date, costs.billing_month, costs.basis, costs.part{% for key in model_keys() %}, costs.{{ key }}{% endfor %})
+    window cost_row as (
+        partition by
+            costs.date,
+            costs.billing_month,
+            costs.basis,
+            costs.part,
+            {{ columns_of('costs', model_keys()) }}
+    )
 
 ),
 
@@ -208,7 +216,10 @@ sold as (
         rack_days.rack,
         rack_days.{{ class }}_tokens as tokens,
         case when contracts.model is not null then 'contract' when named_lists.model is not null then 'list' else 'none' end as price_basis,
-        case when contracts.model is not null then contracts.{{ price }}_usd_per_mtok else named_lists.{{ price }}_usd_per_mtok end as usd_per_mtok
+        case
+            when contracts.model is not null then contracts.{{ price }}_usd_per_mtok
+            else named_lists.{{ price }}_usd_per_mtok
+        end as usd_per_mtok
     from rack_days
     left join contracts on rack_days.date = contracts.date and rack_days.model = contracts.model
     left join named_lists on rack_days.date = named_lists.date and rack_days.model = named_lists.model
@@ -242,8 +253,14 @@ used_rows as (
         rack_days.site,
         rack_days.rack,
         rack_days.gpu_seconds,
-        case when rack_days.role = 'prefill' then coalesce(rack_days.cached_input_tokens, 0) + rack_days.computed_input_tokens else rack_days.output_tokens end as load_tokens,
-        coalesce(rack_days.cached_input_tokens, 0) + coalesce(rack_days.computed_input_tokens, 0) + coalesce(rack_days.output_tokens, 0) as served_tokens,
+        case
+            when rack_days.role = 'prefill'
+                then coalesce(rack_days.cached_input_tokens, 0) + rack_days.computed_input_tokens
+            else rack_days.output_tokens
+        end as load_tokens,
+        coalesce(rack_days.cached_input_tokens, 0)
+            + coalesce(rack_days.computed_input_tokens, 0)
+            + coalesce(rack_days.output_tokens, 0) as served_tokens,
         rack_days.deployment not in ({{ unallocated() }}, {{ unknown() }})
         and rack_days.gpu_seconds > 0
         and coalesce(rack_days.cached_input_tokens, rack_days.computed_input_tokens, rack_days.output_tokens) is null as is_unreported,
@@ -264,8 +281,20 @@ rack_use as (
         {{ exact_sum('gpu_seconds') }} as gpu_seconds,
         max(case when is_unreported then 1 else 0 end) = 0 as are_tokens_known,
         case
-            when max(case when is_unreported or (served_tokens > 0 and coalesce(capacity_tokens_per_second_per_gpu, 0) = 0) then 1 else 0 end) = 0
-                then {{ exact_sum(exact('case when load_tokens > 0 then cast(load_tokens as double) / nullif(capacity_tokens_per_second_per_gpu, 0) else 0 end')) }}
+            when max(
+                case
+                    when is_unreported or (served_tokens > 0 and coalesce(capacity_tokens_per_second_per_gpu, 0) = 0)
+                        then 1
+                    else 0
+                end
+            ) = 0
+                then {{ exact_sum(
+                    exact(
+                        'case when load_tokens > 0'
+                        ~ ' then cast(load_tokens as double) / nullif(capacity_tokens_per_second_per_gpu, 0)'
+                        ~ ' else 0 end'
+                    )
+                ) }}
         end as sold_gpu_seconds,
         case
             when max(case when gpu_seconds > 0 and price_usd_per_gpu is null then 1 else 0 end) = 0
@@ -367,7 +396,9 @@ final as (
         balanced.sold_utilisation_ratio,
         case when balanced.break_even_sold_ratio <= 1 then balanced.break_even_sold_ratio end as break_even_sold_ratio,
         balanced.capex_usd,
-        case when balanced.cash_margin_usd > 0 then {{ ratio('balanced.capex_usd', 'balanced.cash_margin_usd') }} / 365 end as payback_years,
+        case
+            when balanced.cash_margin_usd > 0 then {{ ratio('balanced.capex_usd', 'balanced.cash_margin_usd') }} / 365
+        end as payback_years,
         case
             when balanced.gpu_seconds is null then 'no_accelerators'
             when balanced.capex_usd is null then 'rented'

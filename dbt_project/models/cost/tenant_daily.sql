@@ -1,5 +1,5 @@
--- Who pays: the full cost of each model and date by the team and tenant whose requests it served, on each basis, and what no request explains. Whole
--- billing months that the run touched, as cost_daily.
+-- Who pays: the full cost of each model and date by the team and tenant whose requests it served, on each basis, and
+-- what no request explains. Whole billing months that the run touched, as cost_daily.
 -- depends_on: {{ ref('held_back_dates') }}
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
@@ -44,7 +44,8 @@ based as (
 
 ),
 
--- By what model_hourly's hours cost on that basis; without a price there, by claimed time; without any, it is explained by no request.
+-- By what model_hourly's hours cost on that basis; without a price there, by claimed time; without any, it is explained
+-- by no request.
 weighed as (
 
     select
@@ -82,9 +83,14 @@ running as (
 final as (
 
     select
-        {{ columns_of('running', keys + ['request_team', 'tenant', 'requests'] + tenant_token_facts() + ['claimed_gpu_seconds', 'energy_joules', 'location_gco2e']) }},
+        {{ columns_of('running', keys) }},
+        {{ columns_of('running', ['request_team', 'tenant', 'requests']) }},
+        {{ columns_of('running', tenant_token_facts()) }},
+        {{ columns_of('running', ['claimed_gpu_seconds', 'energy_joules', 'location_gco2e']) }},
         {% for basis in cost_bases() -%}
-        {% set usd, weight, weight_to = 'costs.' ~ basis ~ '_cost_usd', 'running.' ~ basis ~ '_weight', 'running.' ~ basis ~ '_weight_to' -%}
+        {% set usd = 'costs.' ~ basis ~ '_cost_usd' -%}
+        {% set weight = 'running.' ~ basis ~ '_weight' -%}
+        {% set weight_to = 'running.' ~ basis ~ '_weight_to' -%}
         cast(
             {{ shared_up_to(usd, weight_to, 'running.all_' ~ basis ~ '_weight') }}
             - {{ shared_up_to(usd, '(' ~ weight_to ~ ' - ' ~ weight ~ ')', 'running.all_' ~ basis ~ '_weight') }} as {{ money_type() }}

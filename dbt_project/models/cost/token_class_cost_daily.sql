@@ -1,5 +1,6 @@
--- What a million tokens of each class cost, beside the list price that the fleet file names for the model. Whole billing months that the run touched,
--- as cost_daily, and those of the lookback after it: a fit of joules per token is of the dates before.
+-- What a million tokens of each class cost, beside the list price that the fleet file names for the model. Whole
+-- billing months that the run touched, as cost_daily, and those of the lookback after it: a fit of joules per token is
+-- of the dates before.
 {{ config(replaces='billing_months_of_lookback') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set classes = ['cached_input', 'computed_input', 'output'] %}
@@ -62,8 +63,9 @@ tokens as (
 
 ),
 
--- The accelerators of a role serve its tokens alone. Others are shared by the joules that a token of each class takes, where a fit has separated them,
--- else by what a token of each class weighs. No fit has a coefficient of cached input: it weighs the same part of a computed one as without.
+-- The accelerators of a role serve its tokens alone. Others are shared by the joules that a token of each class takes,
+-- where a fit has separated them, else by what a token of each class weighs. No fit has a coefficient of cached input:
+-- it weighs the same part of a computed one as without.
 methods as (
 
     select
@@ -110,7 +112,8 @@ weighed as (
 
     select
         *,
-        input_weight * ({{ cached_input_token_weight() }} / {{ input_token_weight() }}) * coalesce(cast(cached_input_tokens as double), 0) as cached_weight,
+        input_weight * ({{ cached_input_token_weight() }} / {{ input_token_weight() }})
+            * coalesce(cast(cached_input_tokens as double), 0) as cached_weight,
         input_weight * coalesce(cast(computed_input_tokens as double), 0) as computed_weight,
         case when role = 'prefill' then 0 else 1 end * coalesce(cast(output_tokens as double), 0) as output_weight
     from input_weights
@@ -122,8 +125,13 @@ shared as (
 
     select
         *,
-        {{ money('cast(cost_usd as double) * ' ~ ratio('cached_weight', 'cached_weight + computed_weight + output_weight')) }} as cached_usd,
-        {{ money('cast(cost_usd as double) * ' ~ ratio('cached_weight + computed_weight', 'cached_weight + computed_weight + output_weight')) }} as input_usd
+        {{ money(
+            'cast(cost_usd as double) * ' ~ ratio('cached_weight', 'cached_weight + computed_weight + output_weight')
+        ) }} as cached_usd,
+        {{ money(
+            'cast(cost_usd as double) * '
+                ~ ratio('cached_weight + computed_weight', 'cached_weight + computed_weight + output_weight')
+        ) }} as input_usd
     from weighed
 
 ),
@@ -137,7 +145,11 @@ by_class as (
         '{{ class }}' as token_class,
         {{ class }}_tokens as tokens,
         tokens_basis,
-        {{ {'cached_input': 'cached_usd', 'computed_input': 'input_usd - cached_usd', 'output': 'cost_usd - input_usd'}[class] }} as cost_usd,
+        {{ {
+            'cached_input': 'cached_usd',
+            'computed_input': 'input_usd - cached_usd',
+            'output': 'cost_usd - input_usd'
+        }[class] }} as cost_usd,
         price_method,
         is_complete
     from shared

@@ -1,4 +1,5 @@
--- J/token against tok/s, as observed: the intervals of the lookback, sorted into half octaves of load. Nothing here is fitted.
+-- J/token against tok/s, as observed: the intervals of the lookback, sorted into half octaves of load. Nothing here is
+-- fitted.
 {{ config(replaces='all') }}
 
 with lookback as (

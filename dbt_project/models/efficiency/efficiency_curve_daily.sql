@@ -1,4 +1,5 @@
--- What each date of the lookback gave to each load level of its curve: sums, so that dates can be left out or drawn again.
+-- What each date of the lookback gave to each load level of its curve: sums, so that dates can be left out or drawn
+-- again.
 {{ config(replaces='all') }}
 
 with points as (

@@ -1,4 +1,5 @@
--- How much of each hour's work kept its model's SLO, beside what it took: one by one where requests are known, else as bounds from histograms.
+-- How much of each hour's work kept its model's SLO, beside what it took: one by one where requests are known, else as
+-- bounds from histograms.
 {% set good = ['good_requests', 'good_output_tokens'] %}
 
 with engine_hours as (
@@ -43,7 +44,8 @@ hours as (
         {{ exact_sum('engine_hours.busy_gpu_seconds') }} as busy_gpu_seconds,
         {{ exact_sum('engine_hours.observed_gpu_seconds') }} as observed_gpu_seconds,
         count(histograms.engine) > 0
-        and max(case when histograms.engine is null and coalesce(engine_hours.output_tokens, 1) > 0 then 1 else 0 end) = 0 as has_histograms,
+        and max(case when histograms.engine is null and coalesce(engine_hours.output_tokens, 1) > 0 then 1 else 0 end)
+            = 0 as has_histograms,
         max(histograms.tpot_basis) as tpot_basis,
         {%- for sum in ['requests', 'good_requests_low', 'good_requests_high', 'good_output_tokens_low', 'good_output_tokens_high'] %}
         {{ exact_sum('histograms.' ~ sum) }} as {{ sum }}{{ ',' if not loop.last }}
@@ -70,7 +72,7 @@ assessed as (
         end as tpot_basis,
         requests.requests_source,
         requests.failed_requests,
-        requests.output_tokens as told_output_tokens,
+        requests.output_tokens as logged_output_tokens,
         {%- for sum in ['requests', 'good_requests_low', 'good_requests_high', 'good_output_tokens_low', 'good_output_tokens_high'] %}
         case
             when requests.date is not null then requests.{{ sum }}
@@ -118,7 +120,7 @@ final as (
         failed_requests,
         good_requests_low,
         good_requests_high,
-        told_output_tokens,
+        logged_output_tokens,
         good_output_tokens_low,
         good_output_tokens_high,
         output_tokens,

@@ -1,4 +1,5 @@
--- What a token costs at a part of the load that its accelerators could carry, part of cost by part of cost: how much of a price is emptiness.
+-- What a token costs at a part of the load that its accelerators could carry, part of cost by part of cost: how much of
+-- a price is emptiness.
 {{ config(replaces='all') }}
 
 with days as (
@@ -43,7 +44,8 @@ device_types as (
 
 ),
 
--- A rate that holds the electricity is not charged with it again: what allocation adds to capacity is what energy is charged with.
+-- A rate that holds the electricity is not charged with it again: what allocation adds to capacity is what energy is
+-- charged with.
 held_days as (
 
     select
@@ -67,9 +69,18 @@ held as (
         count(distinct date) as days,
         {{ ratio('sum(gpu_seconds)', 'sum(claimed_gpu_seconds)') }} as coverage_ratio,
         {{ ratio('sum(matched_joules)', 'sum(energy_joules)') }} as matched_ratio,
-        {{ ratio('sum(capacity_cost_usd) * 3.6e3', 'sum(case when capacity_cost_usd is not null then claimed_gpu_seconds end)') }} as capacity_usd_per_gpu_hour,
-        {{ ratio('sum(facility_energy_kwh) * 3.6e6', 'sum(case when facility_energy_kwh is not null then energy_joules end)') }} as facility_per_device_ratio,
-        {{ ratio('sum(charged_energy_usd)', 'sum(case when charged_energy_usd is not null then facility_energy_kwh end)') }} as charged_usd_per_kwh
+        {{ ratio(
+            'sum(capacity_cost_usd) * 3.6e3',
+            'sum(case when capacity_cost_usd is not null then claimed_gpu_seconds end)'
+        ) }} as capacity_usd_per_gpu_hour,
+        {{ ratio(
+            'sum(facility_energy_kwh) * 3.6e6',
+            'sum(case when facility_energy_kwh is not null then energy_joules end)'
+        ) }} as facility_per_device_ratio,
+        {{ ratio(
+            'sum(charged_energy_usd)',
+            'sum(case when charged_energy_usd is not null then facility_energy_kwh end)'
+        ) }} as charged_usd_per_kwh
     from held_days
     where model not in ({{ unallocated() }}, {{ unknown() }})
     group by as_of_date, {{ curve_keys() | join(', ') }}
@@ -236,7 +247,9 @@ summed as (
 
     select
         *,
-        case when count(cost_usd_per_mtok) over point = count(*) over point then sum(cost_usd_per_mtok) over point end as effective_cost_usd_per_mtok
+        case
+            when count(cost_usd_per_mtok) over point = count(*) over point then sum(cost_usd_per_mtok) over point
+        end as effective_cost_usd_per_mtok
     from priced
     window point as (
         partition by {{ curve_keys() | join(', ') }}, is_actual, capacity_ratio
@@ -266,7 +279,9 @@ final as (
         effective_cost_usd_per_mtok,
         {{ ratio(
             'effective_cost_usd_per_mtok',
-            'max(case when not is_actual and capacity_ratio = 1 then effective_cost_usd_per_mtok end) over (partition by ' ~ curve_keys() | join(', ') ~ ')'
+            'max(case when not is_actual and capacity_ratio = 1 then effective_cost_usd_per_mtok end) over (partition by '
+                ~ curve_keys() | join(', ')
+                ~ ')'
         ) }} as price_ratio,
         cast(days as integer) as days,
         coverage_ratio,

@@ -1,4 +1,6 @@
--- Whether a deployment had too little already: requests that waited, requests that were thrown out of the batch, a full KV cache.{% set keys = ['date', 'site', 'deployment', 'model', 'role'] %}
+-- Whether a deployment had too little already: requests that waited, requests that were thrown out of the batch, a full
+-- KV cache.
+{% set keys = ['date', 'site', 'deployment', 'model', 'role'] %}
 
 with hours as (
 
@@ -55,13 +57,14 @@ engines as (
 
 ),
 
--- A frontend's queue is that of all engines of its model behind it; one that names no model is that of all models of its engine. What a process
--- throws out is counted once, however often it is scraped.
+-- A frontend's queue is that of all engines of its model behind it; one that names no model is that of all models of
+-- its engine. What a process throws out is counted once, however often it is scraped.
 watched as (
 
     {% for matches in [
         'series.engine = engines.engine and coalesce(series.model, engines.model) = engines.model',
-        "series.level = 'frontend' and series.engine <> engines.engine and series.model = engines.model and series.namespace is not distinct from engines.namespace"
+        "series.level = 'frontend' and series.engine <> engines.engine and series.model = engines.model"
+        ~ " and series.namespace is not distinct from engines.namespace"
     ] -%}
     select
         {{ columns_of('engines', keys) }},
@@ -98,7 +101,8 @@ samples as (
 
 ),
 
--- Requests wait in an interval if they waited at half of its scrapes or more: a single one may have met a request on its way in.
+-- Requests wait in an interval if they waited at half of its scrapes or more: a single one may have met a request on
+-- its way in.
 waiting_intervals as (
 
     select

@@ -68,7 +68,8 @@ final as (
         cast(case recoverable_basis
             when 'no_tokens_served' then matched_joules
             -- A day may do better than a whole level did on average.
-            when 'best_observed_load' then greatest(matched_joules - {{ exact('cast(matched_tokens as double) * best_joules_per_token') }}, 0)
+            when 'best_observed_load'
+                then greatest(matched_joules - {{ exact('cast(matched_tokens as double) * best_joules_per_token') }}, 0)
         end as {{ exact_type() }}) as recoverable_joules,
         recoverable_basis,
         lookback.held_back_dates,

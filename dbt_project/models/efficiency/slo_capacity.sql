@@ -1,4 +1,5 @@
--- How much load one accelerator of a deployment carries within its model's SLO, as far as anybody has seen: what a share of capacity is a share of.
+-- How much load one accelerator of a deployment carries within its model's SLO, as far as anybody has seen: what a
+-- share of capacity is a share of.
 {{ config(replaces='all') }}
 
 with curve_levels as (
@@ -75,8 +76,8 @@ levels as (
 
 ),
 
--- Fewer requests than one bad one may spoil are no evidence. The first level that is not seen to keep the SLO is the last one considered: a higher
--- one that kept it did so by chance.
+-- Fewer requests than one bad one may spoil are no evidence. The first level that is not seen to keep the SLO is the
+-- last one considered: a higher one that kept it did so by chance.
 assessed_levels as (
 
     select
@@ -110,7 +111,8 @@ breaches as (
 
 ),
 
--- A model that broke its SLO at the lowest load has no capacity; where no level could be assessed the highest one is taken.
+-- A model that broke its SLO at the lowest load has no capacity; where no level could be assessed the highest one is
+-- taken.
 compared as (
 
     select

@@ -1,5 +1,5 @@
--- The cost of basis `allocation` as FOCUS 1.2 writes it: what cost_daily has per model and part, by the prices that made it. Whole billing months that the
--- run touched, as cost_daily; where that is held back, this is too.
+-- The cost of basis `allocation` as FOCUS 1.2 writes it: what cost_daily has per model and part, by the prices that
+-- made it. Whole billing months that the run touched, as cost_daily; where that is held back, this is too.
 -- depends_on: {{ ref('cost_daily') }}
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
@@ -75,7 +75,14 @@ allocated as (
         case when is_held then role else 'unified' end as role,
         part,
         is_cash,
-        case when part in ({% for part, sku in focus_skus().items() if sku.by == 'gpu_hours' %}'{{ part }}'{{ ', ' if not loop.last }}{% endfor %}) then device_type end as sku_device_type,
+        case
+            when part in (
+                {%- for part, sku in focus_skus().items() if sku.by == 'gpu_hours' -%}
+                '{{ part }}'{{ ', ' if not loop.last }}
+                {%- endfor -%}
+            )
+                then device_type
+        end as sku_device_type,
         cost_usd,
         memo_usd,
         unit_price,
@@ -149,7 +156,8 @@ sku_days as (
 
 ),
 
--- kWh of a part are the facility's by its share of their price. Where electricity is free all of them are the part `energy`.
+-- kWh of a part are the facility's by its share of their price. Where electricity is free all of them are the part
+-- `energy`.
 consumed as (
 
     select
@@ -161,7 +169,11 @@ consumed as (
                 {% if sku.by == 'gpu_hours' -%}
                 cast(gpu_seconds as double) / 3600
                 {%- elif sku.by == 'kwh' -%}
-                case when facility_usd <> 0 then cast(facility_energy_kwh as double) * {{ ratio('worth_usd', 'facility_usd') }} else {{ 'cast(facility_energy_kwh as double)' if part == 'energy' else '0' }} end
+                case
+                    when facility_usd <> 0
+                        then cast(facility_energy_kwh as double) * {{ ratio('worth_usd', 'facility_usd') }}
+                    else {{ 'cast(facility_energy_kwh as double)' if part == 'energy' else '0' }}
+                end
                 {%- else -%}
                 case when unit_price <> 0 then cast(worth_usd as double) / unit_price else 0 end
                 {%- endif %}
@@ -171,7 +183,8 @@ consumed as (
 
 ),
 
--- What is paid for is cost ÷ price, so that price × quantity is the cost to the last digit. Without one price for all of it the price is the mean.
+-- What is paid for is cost ÷ price, so that price × quantity is the cost to the last digit. Without one price for all
+-- of it the price is the mean.
 quantified as (
 
     select
@@ -270,7 +283,8 @@ described as (
         {% endfor -%}
         {{ money('split.allocated_ratio') }} as allocated_ratio,
         case when split.deployment not in ({{ beside_the_models() }}) then split.deployment end as allocated_name,
-        '{"model":' || {{ json_text('split.model') }} || ',"namespace":' || {{ json_text('split.namespace') }} || ',"team":' || {{ json_text('split.team') }} || '}' as tags_json,
+        '{"model":' || {{ json_text('split.model') }} || ',"namespace":' || {{ json_text('split.namespace') }}
+            || ',"team":' || {{ json_text('split.team') }} || '}' as tags_json,
         {{ utc_us_of_local('split.billing_month', "coalesce(sites.time_zone, 'UTC')") }} as month_start_us,
         {{ utc_us_of_local("(split.billing_month + interval '1' month)", "coalesce(sites.time_zone, 'UTC')") }} as month_end_us,
         {{ epoch_us('cast(split.date as ' ~ timestamp_type() ~ ')') }} as date_start_us
@@ -353,7 +367,8 @@ final as (
         tags_json as Tags,
         case
             when allocated_ratio is not null
-                then '{"Elements":[{"AllocatedRatio":' || {{ number_text('allocated_ratio') }} || ',"UsageUnit":"' || sku_unit || '","UsageQuantity":'
+                then '{"Elements":[{"AllocatedRatio":' || {{ number_text('allocated_ratio') }} || ',"UsageUnit":"'
+                    || sku_unit || '","UsageQuantity":'
                 || {{ number_text(money('cast(consumed_quantity as double)')) }} || '}]}'
         end as x_AllocatedMethodDetails,
         sku_method as x_AllocatedMethodId,

@@ -151,7 +151,9 @@ final as (
         phase_tokens_basis as tokens_basis,
         {{ ratio('phase_matched_joules', 'phase_tokens') }} as productive_joules_per_token,
         case when phase <> 'unknown' then phase_basis end as phase_basis,
-        case when phase <> 'unknown' and phase_basis <> 'measured_role' then input_weight / nullif(output_weight, 0) end as input_token_weight,
+        case
+            when phase <> 'unknown' and phase_basis <> 'measured_role' then input_weight / nullif(output_weight, 0)
+        end as input_token_weight,
         case when phase <> 'unknown' and phase_basis = 'regression' then error_ratio end as basis_error_ratio
     from phases
 

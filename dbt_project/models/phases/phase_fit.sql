@@ -1,4 +1,5 @@
--- Joules of a computed input token and of an output token, by least squares over the intervals of the lookback, or why the fit is rejected.
+-- Joules of a computed input token and of an output token, by least squares over the intervals of the lookback, or why
+-- the fit is rejected.
 {{ config(replaces='all') }}
 
 with lookback as (
@@ -140,7 +141,10 @@ final as (
         {% for side in ['input', 'output'] -%}
         {%- set name = 'joules_per_computed_input_token' if side == 'input' else 'joules_per_output_token' -%}
         case when reason_code = 'ok' then {{ side }}_joules end as {{ name }},
-        case when reason_code = 'ok' and {{ side }}_spread_ratio is not null then greatest({{ side }}_joules * (1 - {{ side }}_spread_ratio), 0) end as {{ name }}_low,
+        case
+            when reason_code = 'ok' and {{ side }}_spread_ratio is not null
+                then greatest({{ side }}_joules * (1 - {{ side }}_spread_ratio), 0)
+        end as {{ name }}_low,
         case when reason_code = 'ok' then {{ side }}_joules * (1 + {{ side }}_spread_ratio) end as {{ name }}_high,
         {% endfor -%}
         reason_code,

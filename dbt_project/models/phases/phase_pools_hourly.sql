@@ -35,7 +35,11 @@ device_hours as (
     from intervals
     cross join lookback
     where {{ in_lookback('intervals.date', 'lookback.as_of_date') }}
-    group by lookback.as_of_date, intervals.date, date_trunc('hour', intervals.interval_start_at), {{ columns_of('intervals', curve_keys()) }}
+    group by
+        lookback.as_of_date,
+        intervals.date,
+        date_trunc('hour', intervals.interval_start_at),
+        {{ columns_of('intervals', curve_keys()) }}
 
 ),
 
@@ -56,7 +60,11 @@ pools as (
     select
         {{ keys | join(', ') }}
         {%- for pool in ['prefill', 'decode'] %},
-        cast({{ exact_sum("case when role = '" ~ pool ~ "' then " ~ exact(ratio('gpu_seconds', 'seen_seconds')) ~ " end") }} as double) as {{ pool }}_gpus,
+        cast(
+            {{ exact_sum(
+                "case when role = '" ~ pool ~ "' then " ~ exact(ratio('gpu_seconds', 'seen_seconds')) ~ " end"
+            ) }} as double
+        ) as {{ pool }}_gpus,
         {%- for fact in ['gpu_seconds', 'productive_joules'] %}
         {{ exact_sum("case when role = '" ~ pool ~ "' then " ~ fact ~ " end") }} as {{ pool }}_{{ fact }},
         {%- endfor %}
@@ -86,14 +94,16 @@ rated as (
 
 ),
 
--- The fuller pool runs out first. What it runs out of is known only where more load was seen to break the SLO: the highest load that was ever seen is
--- reached by every pool at some hour, and proves nothing.
+-- The fuller pool runs out first. What it runs out of is known only where more load was seen to break the SLO: the
+-- highest load that was ever seen is reached by every pool at some hour, and proves nothing.
 compared as (
 
     select
         *,
         case
-            when coalesce(prefill_capacity_ratio, 0) < {{ full_pool_ratio() }} and coalesce(decode_capacity_ratio, 0) < {{ full_pool_ratio() }} then null
+            when coalesce(prefill_capacity_ratio, 0) < {{ full_pool_ratio() }}
+                and coalesce(decode_capacity_ratio, 0) < {{ full_pool_ratio() }}
+                then null
             when coalesce(prefill_capacity_ratio, 0) > coalesce(decode_capacity_ratio, 0) then 'prefill'
             else 'decode'
         end as fuller_pool

@@ -1,4 +1,5 @@
--- What a date adds to the fits of joules per token: sums of products of tokens and joules. A fit over any dates follows from them.
+-- What a date adds to the fits of joules per token: sums of products of tokens and joules. A fit over any dates follows
+-- from them.
 with intervals as (
 
     select * from {{ ref('model_intervals') }} where {{ in_run('date') }} and role = 'unified'

@@ -52,7 +52,10 @@ numbered as (
     select
         *,
         count(*) over (partition by {{ keys | join(', ') }}) as measurements,
-        row_number() over (partition by {{ keys | join(', ') }} order by measured_on, run_url nulls last, result_id, source, repetition) as measurement_number
+        row_number() over (
+            partition by {{ keys | join(', ') }}
+            order by measured_on, run_url nulls last, result_id, source, repetition
+        ) as measurement_number
     from measured
 
 ),
@@ -63,14 +66,17 @@ repeated as (
 
 ),
 
--- Boards and whole servers are never compared, nor an own cost and a list price: the first measurement with watts or a price is one of the row's own
--- power_basis or cost_basis.
+-- Boards and whole servers are never compared, nor an own cost and a list price: the first measurement with watts or a
+-- price is one of the row's own power_basis or cost_basis.
 followed as (
 
     select
         *,
         first_value(measured_on) over (partition by {{ keys | join(', ') }} order by measurement_number) as first_measured_on,
-        first_value(total_tokens_per_second_per_gpu) over (partition by {{ keys | join(', ') }} order by measurement_number) as first_tokens_per_second_per_gpu,
+        first_value(total_tokens_per_second_per_gpu) over (
+            partition by {{ keys | join(', ') }}
+            order by measurement_number
+        ) as first_tokens_per_second_per_gpu,
         first_value(output_tokens_per_second_per_user) over (partition by {{ keys | join(', ') }} order by measurement_number)
         as first_output_tokens_per_second_per_user,
         first_value(usd_per_mtok) over (partition by {{ keys | join(', ') }}, cost_basis order by measurement_number) as first_usd_per_mtok,
@@ -96,7 +102,10 @@ final as (
         total_tokens_per_second_per_gpu,
         first_tokens_per_second_per_gpu,
         {{ ratio('total_tokens_per_second_per_gpu', 'first_tokens_per_second_per_gpu') }} as throughput_multiple,
-        greatest(total_tokens_per_second_per_gpu, coalesce(best_before_tokens_per_second_per_gpu, 0)) as best_so_far_tokens_per_second_per_gpu,
+        greatest(
+            total_tokens_per_second_per_gpu,
+            coalesce(best_before_tokens_per_second_per_gpu, 0)
+        ) as best_so_far_tokens_per_second_per_gpu,
         total_tokens_per_second_per_gpu >= coalesce(best_before_tokens_per_second_per_gpu, 0) as is_best_so_far,
         coalesce(
             total_tokens_per_second_per_gpu < best_before_tokens_per_second_per_gpu * (1 - {{ assumed('regression_ratio') }}),

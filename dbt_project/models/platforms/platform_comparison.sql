@@ -1,5 +1,5 @@
--- Which platform serves a model cheapest at a speed for its users: the best published or own configuration of each, under each selection of results,
--- at each ownership's price.
+-- Which platform serves a model cheapest at a speed for its users: the best published or own configuration of each,
+-- under each selection of results, at each ownership's price.
 {{ config(replaces='all') }}
 {% set keys = work_keys() + ['selection', 'target_output_tokens_per_second_per_user'] %}
 

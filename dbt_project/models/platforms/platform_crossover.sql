@@ -1,4 +1,5 @@
--- Where the cheapest platform changes: as users want more speed, as accelerators are less than full, as electricity becomes dearer.
+-- Where the cheapest platform changes: as users want more speed, as accelerators are less than full, as electricity
+-- becomes dearer.
 {{ config(replaces='all') }}
 {% set groups = work_keys() + ['selection', 'ownership'] %}
 {% set compared_groups = groups + ['target_output_tokens_per_second_per_user'] %}
@@ -65,8 +66,8 @@ priced_points as (
 
 ),
 
--- The cheapest price at a speed is that of the cheapest point which is as fast or faster: a staircase, whose steps end at the points that no faster
--- one undercuts.
+-- The cheapest price at a speed is that of the cheapest point which is as fast or faster: a staircase, whose steps end
+-- at the points that no faster one undercuts.
 steps as (
 
     select *
@@ -107,7 +108,8 @@ changes_of_leader as (
 
 ),
 
--- The speed of the former leader's next faster point. If it has none nearby, it might still be the cheapest where it was not measured.
+-- The speed of the former leader's next faster point. If it has none nearby, it might still be the cheapest where it
+-- was not measured.
 next_points as (
 
     select
@@ -163,7 +165,10 @@ pairs as (
         {{ side }}.{{ column }} as {{ side }}_{{ column }},
         {%- endfor %}
         {{ side }}.total_tokens_per_second_per_gpu as {{ side }}_tokens_per_second,
-        {{ ratio(side ~ '.provisioned_kw_per_gpu', side ~ '.total_tokens_per_second_per_gpu') }} as {{ side }}_kw_per_token{{ ',' if not loop.last }}
+        {{ ratio(
+            side ~ '.provisioned_kw_per_gpu',
+            side ~ '.total_tokens_per_second_per_gpu'
+        ) }} as {{ side }}_kw_per_token{{ ',' if not loop.last }}
         {%- endfor %}
     from comparison as cheaper
     inner join comparison as dearer
@@ -194,7 +199,8 @@ by_utilisation as (
 
 ),
 
--- As electricity becomes dearer, the platform with less power per token becomes the cheaper one: `to_platform` of the two.
+-- As electricity becomes dearer, the platform with less power per token becomes the cheaper one: `to_platform` of the
+-- two.
 powered_pairs as (
 
     select
@@ -210,15 +216,22 @@ turned_pairs as (
     select
         {{ columns_of('powered_pairs', compared_groups) }},
         cheaper_kw_per_token = dearer_kw_per_token as is_power_equal,
-        {%- for column in ['platform', 'usd_per_mtok', 'result_id', 'run_url', 'usd_per_gpu_hour', 'provisioned_kw_per_gpu', 'tokens_per_second'] %}
+        {%- for column in [
+            'platform', 'usd_per_mtok', 'result_id', 'run_url', 'usd_per_gpu_hour', 'provisioned_kw_per_gpu',
+            'tokens_per_second'
+        ] %}
         case when is_cheaper_the_thirstier then cheaper_{{ column }} else dearer_{{ column }} end as from_{{ column }},
-        case when is_cheaper_the_thirstier then dearer_{{ column }} else cheaper_{{ column }} end as to_{{ column }}{{ ',' if not loop.last }}
+        case
+            when is_cheaper_the_thirstier then dearer_{{ column }}
+            else cheaper_{{ column }}
+        end as to_{{ column }}{{ ',' if not loop.last }}
         {%- endfor %}
     from powered_pairs
 
 ),
 
--- The price per hour holds the electricity at the assumed price; the rest of it is fixed. The provisioned kW contain the overhead, so no PUE.
+-- The price per hour holds the electricity at the assumed price; the rest of it is fixed. The provisioned kW contain
+-- the overhead, so no PUE.
 equal_prices as (
 
     select
@@ -237,7 +250,8 @@ equal_costs as (
 
     select
         *,
-        (from_usd_per_gpu_hour + from_provisioned_kw_per_gpu * above_assumed_usd_per_kwh) / (from_tokens_per_second * 0.0036) as equal_usd_per_mtok,
+        (from_usd_per_gpu_hour + from_provisioned_kw_per_gpu * above_assumed_usd_per_kwh)
+            / (from_tokens_per_second * 0.0036) as equal_usd_per_mtok,
         coalesce(assumed_usd_per_kwh + above_assumed_usd_per_kwh >= 0, false) as is_crossing
     from equal_prices
 
@@ -275,7 +289,9 @@ by_electricity as (
         case when equal_costs.is_crossing then 'crosses' else 'never' end as outcome,
         cast(null as double) as at_output_tokens_per_second_per_user,
         cast(null as double) as at_utilisation_ratio,
-        case when equal_costs.is_crossing then equal_costs.assumed_usd_per_kwh + equal_costs.above_assumed_usd_per_kwh end as at_usd_per_kwh,
+        case
+            when equal_costs.is_crossing then equal_costs.assumed_usd_per_kwh + equal_costs.above_assumed_usd_per_kwh
+        end as at_usd_per_kwh,
         case when equal_costs.is_crossing then equal_costs.above_assumed_usd_per_kwh end as above_assumed_usd_per_kwh,
         equal_costs.is_crossing and equal_costs.equal_usd_per_mtok <= coalesce(others.usd_per_mtok, equal_costs.equal_usd_per_mtok)
         as is_change_of_leader,

@@ -1,9 +1,11 @@
--- What a token costs on each platform when its accelerators are partly used: at prices that hold the electricity, and by a stack of its own, where
--- electricity follows the load.
+-- What a token costs on each platform when its accelerators are partly used: at prices that hold the electricity, and
+-- by a stack of its own, where electricity follows the load.
 {{ config(replaces='all') }}
 {% set keys = work_keys() + ['target_output_tokens_per_second_per_user', 'platform'] %}
 {# Measured at other concurrencies, a configuration is the same if nothing else differs. #}
-{% set curve = configuration_keys() | reject('equalto', 'concurrency') | list + ['software', 'input_length_tokens', 'output_length_tokens', 'power_basis'] %}
+{% set curve = configuration_keys() | reject('equalto', 'concurrency') | list + [
+    'software', 'input_length_tokens', 'output_length_tokens', 'power_basis'
+] %}
 
 with assumptions as (
 
@@ -66,7 +68,11 @@ best as (
     qualify row_number() over (
         partition by {{ columns_of('results', work_keys()) }}, targets.target_output_tokens_per_second_per_user, results.platform
         order by
-            results.total_tokens_per_second_per_gpu desc, results.output_tokens_per_second_per_user desc, results.source, results.result_id, results.run_url,
+            results.total_tokens_per_second_per_gpu desc,
+            results.output_tokens_per_second_per_user desc,
+            results.source,
+            results.result_id,
+            results.run_url,
             results.repetition
     ) = 1
 
@@ -78,14 +84,18 @@ known_types as (
         platforms.platform,
         platforms.device_type,
         platforms.provisioned_kw_per_gpu,
-        case when device_types.power_limit_watts > 0 then {{ ratio('device_types.power_limit_watts', 'device_types.gpus') }} end as power_limit_watts,
+        case
+            when device_types.power_limit_watts > 0
+                then {{ ratio('device_types.power_limit_watts', 'device_types.gpus') }}
+        end as power_limit_watts,
         {{ ratio('device_types.idle_watts_loaded', 'device_types.gpus') }} as idle_watts_loaded
     from platforms
     left join device_types on platforms.device_type = device_types.device_type
 
 ),
 
--- Without measured watts, a full accelerator is taken to draw its limit. What is known of a board is not what a wall meter shows.
+-- Without measured watts, a full accelerator is taken to draw its limit. What is known of a board is not what a wall
+-- meter shows.
 full_loads as (
 
     select
@@ -97,7 +107,9 @@ full_loads as (
             when best.measured_watts_per_gpu is not null then best.power_basis
             when known_types.power_limit_watts is not null then 'power_limit'
         end as full_watts_basis,
-        case when coalesce(best.power_basis, 'measured_board') = 'measured_board' then known_types.idle_watts_loaded end as idle_watts_per_gpu,
+        case
+            when coalesce(best.power_basis, 'measured_board') = 'measured_board' then known_types.idle_watts_loaded
+        end as idle_watts_per_gpu,
         case when coalesce(best.power_basis, 'measured_board') = 'measured_board'
                 then {{ ratio('known_types.provisioned_kw_per_gpu * 1000', 'known_types.power_limit_watts') }}
         end as facility_per_device_ratio,
@@ -138,7 +150,8 @@ lowest_ends as (
 
 ),
 
--- From idle to the load at which an accelerator is always at work, and on to the lowest measured point or, without one, to full load.
+-- From idle to the load at which an accelerator is always at work, and on to the lowest measured point or, without one,
+-- to full load.
 ends as (
 
     select
@@ -161,8 +174,10 @@ ends as (
     select
         full_loads.best_number,
         {{ assumed('partial_load_knee_ratio') }} as load_ratio,
-        least(full_loads.full_watts_per_gpu * {{ assumed('partial_load_knee_watts_ratio') }}, coalesce(lowest_ends.watts_per_gpu, full_loads.full_watts_per_gpu))
-        as watts_per_gpu,
+        least(
+            full_loads.full_watts_per_gpu * {{ assumed('partial_load_knee_watts_ratio') }},
+            coalesce(lowest_ends.watts_per_gpu, full_loads.full_watts_per_gpu)
+        ) as watts_per_gpu,
         case when lowest_ends.best_number is null then 'assumed_curve' else 'assumed_to_lowest_point' end as watts_basis
     from full_loads
     left join lowest_ends on full_loads.best_number = lowest_ends.best_number
@@ -216,7 +231,17 @@ demands as (
         asked.capacity_ratio,
         full_loads.largest_tokens_per_second as full_tokens_per_second,
         -- Rounded: a demand that fills its replicas takes no further one for the last digit of a quotient.
-        cast(ceil(round({{ ratio('asked.capacity_ratio * full_loads.largest_tokens_per_second', 'full_loads.replica_tokens_per_second') }}, 9)) as double) as replicas
+        cast(
+            ceil(
+                round(
+                    {{ ratio(
+                        'asked.capacity_ratio * full_loads.largest_tokens_per_second',
+                        'full_loads.replica_tokens_per_second'
+                    ) }},
+                    9
+                )
+            ) as double
+        ) as replicas
     from full_loads
     cross join asked
 
@@ -286,13 +311,17 @@ offers as (
         platforms.platform,
         '{{ cost_basis }}' as cost_basis,
         '{{ ownership }}' as ownership,
-        prices.usd_per_gpu_hour{% if cost_basis == 'own_stack' %} - platforms.provisioned_kw_per_gpu * {{ assumed('electricity_usd_per_kwh') }}{% endif %} as offered_usd_per_gpu_hour,
+        prices.usd_per_gpu_hour
+            {%- if cost_basis == 'own_stack' %}
+            - platforms.provisioned_kw_per_gpu * {{ assumed('electricity_usd_per_kwh') }}
+            {%- endif %} as offered_usd_per_gpu_hour,
         case
             when prices.usd_per_gpu_hour is null then 'price_missing'
             when prices.usd_per_gpu_hour <= 0 then 'price_not_positive'
             {%- if cost_basis == 'own_stack' %}
             when platforms.provisioned_kw_per_gpu is null then 'provisioned_power_unknown'
-            when prices.usd_per_gpu_hour <= platforms.provisioned_kw_per_gpu * {{ assumed('electricity_usd_per_kwh') }} then 'capacity_not_positive'
+            when prices.usd_per_gpu_hour <= platforms.provisioned_kw_per_gpu * {{ assumed('electricity_usd_per_kwh') }}
+                then 'capacity_not_positive'
             {%- endif %}
         end as reason
     from platforms
@@ -323,10 +352,13 @@ priced as (
         powered.*,
         offers.cost_basis,
         offers.ownership,
-        case when offers.cost_basis = 'own_stack' and offers.reason is null then offers.offered_usd_per_gpu_hour end as capacity_usd_per_gpu_hour,
+        case
+            when offers.cost_basis = 'own_stack' and offers.reason is null then offers.offered_usd_per_gpu_hour
+        end as capacity_usd_per_gpu_hour,
         case when offers.cost_basis = 'own_stack' then powered.electricity_usd_per_gpu_hour end as energy_usd_per_gpu_hour,
         case
-            when offers.reason is null and offers.cost_basis = 'own_stack' then offers.offered_usd_per_gpu_hour + powered.electricity_usd_per_gpu_hour
+            when offers.reason is null and offers.cost_basis = 'own_stack'
+                then offers.offered_usd_per_gpu_hour + powered.electricity_usd_per_gpu_hour
             when offers.reason is null then offers.offered_usd_per_gpu_hour
         end as cost_usd_per_gpu_hour,
         case
@@ -385,7 +417,8 @@ final as (
         {{ ratio('energy_usd_per_gpu_hour', 'cost_usd_per_gpu_hour') }} as energy_cost_ratio,
         {{ ratio(
             'effective_cost_usd_per_mtok',
-            'max(case when capacity_ratio = 1 then effective_cost_usd_per_mtok end) over (partition by best_number, replicas_basis, cost_basis, ownership)'
+            'max(case when capacity_ratio = 1 then effective_cost_usd_per_mtok end)'
+            ~ ' over (partition by best_number, replicas_basis, cost_basis, ownership)'
         ) }} as price_ratio,
         source,
         benchmark,

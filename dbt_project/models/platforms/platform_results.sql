@@ -1,5 +1,5 @@
--- What accelerators were measured to do, by whoever published it and by the fleet's own load tests, in one vocabulary: what a token cost there, and
--- whether the row may be compared with others.
+-- What accelerators were measured to do, by whoever published it and by the fleet's own load tests, in one vocabulary:
+-- what a token cost there, and whether the row may be compared with others.
 {{ config(replaces='all') }}
 
 with assumptions as (
@@ -96,7 +96,10 @@ published as (
         concurrency,
         input_length_tokens,
         output_length_tokens,
-        coalesce(total_tokens_per_second_per_gpu, {{ ratio('total_tokens_per_second', 'accelerators') }}) as total_tokens_per_second_per_gpu,
+        coalesce(
+            total_tokens_per_second_per_gpu,
+            {{ ratio('total_tokens_per_second', 'accelerators') }}
+        ) as total_tokens_per_second_per_gpu,
         {{ ratio('output_tokens_per_second', 'accelerators') }} as output_tokens_per_second_per_gpu,
         output_tokens_per_second_per_user,
         ttft_p99_seconds,
@@ -265,14 +268,22 @@ assessed as (
 
     select
         described.*,
-        case when described.is_own then near_work.compared_input_length_tokens else described.input_length_tokens end as compared_input_length_tokens,
-        case when described.is_own then near_work.compared_output_length_tokens else described.output_length_tokens end as compared_output_length_tokens,
+        case
+            when described.is_own then near_work.compared_input_length_tokens
+            else described.input_length_tokens
+        end as compared_input_length_tokens,
+        case
+            when described.is_own then near_work.compared_output_length_tokens
+            else described.output_length_tokens
+        end as compared_output_length_tokens,
         case
             when described.platform is null then 'unknown_platform'
             when described.gpus is null or described.gpus <= 0 then 'gpus_unknown'
-            when greatest(described.implied_gpus / described.gpus, described.gpus / described.implied_gpus) > {{ assumed('gpus_misfit_ratio') }}
+            when greatest(described.implied_gpus / described.gpus, described.gpus / described.implied_gpus)
+                > {{ assumed('gpus_misfit_ratio') }}
                 then 'gpus_do_not_fit'
-            when described.total_tokens_per_second_per_gpu is null or described.total_tokens_per_second_per_gpu <= 0 then 'no_total_throughput'
+            when described.total_tokens_per_second_per_gpu is null or described.total_tokens_per_second_per_gpu <= 0
+                then 'no_total_throughput'
             when described.output_tokens_per_second_per_user is null then 'no_interactivity'
             when described.model is null or described.precision is null then 'model_or_precision_unknown'
             when described.input_length_tokens is null or described.output_length_tokens is null then 'lengths_unknown'
@@ -310,12 +321,20 @@ fronted as (
         not_comparable_reason is null and is_latest as is_ranked,
         max(case when not_comparable_reason is null and is_latest then total_tokens_per_second_per_gpu end) over (
             partition by {{ work_keys() | join(', ') }}
-            order by output_tokens_per_second_per_user desc nulls last, total_tokens_per_second_per_gpu desc nulls last, result_id, run_url nulls last
+            order by
+                output_tokens_per_second_per_user desc nulls last,
+                total_tokens_per_second_per_gpu desc nulls last,
+                result_id,
+                run_url nulls last
             rows between unbounded preceding and 1 preceding
         ) as faster_tokens_per_second_per_gpu,
         max(case when not_comparable_reason is null and is_latest then total_tokens_per_second_per_gpu end) over (
             partition by platform, {{ work_keys() | join(', ') }}
-            order by output_tokens_per_second_per_user desc nulls last, total_tokens_per_second_per_gpu desc nulls last, result_id, run_url nulls last
+            order by
+                output_tokens_per_second_per_user desc nulls last,
+                total_tokens_per_second_per_gpu desc nulls last,
+                result_id,
+                run_url nulls last
             rows between unbounded preceding and 1 preceding
         ) as faster_tokens_per_second_per_gpu_of_platform
     from dated
@@ -363,7 +382,10 @@ final as (
         {{ ratio('fronted.watts_per_gpu', 'fronted.total_tokens_per_second_per_gpu') }} as measured_joules_per_token,
         {{ ratio('fronted.watts_per_gpu', 'fronted.output_tokens_per_second_per_gpu') }} as measured_joules_per_output_token,
         fronted.measured_power_basis as power_basis,
-        {{ ratio('fronted.total_tokens_per_second_per_gpu * 1000', 'fronted.provisioned_kw_per_gpu') }} as tokens_per_second_per_provisioned_mw,
+        {{ ratio(
+            'fronted.total_tokens_per_second_per_gpu * 1000',
+            'fronted.provisioned_kw_per_gpu'
+        ) }} as tokens_per_second_per_provisioned_mw,
         {%- for ownership in ownerships() %}
         case when prices.{{ ownership }}_usd_per_gpu_hour > 0
                 then {{ ratio('prices.' ~ ownership ~ '_usd_per_gpu_hour', 'fronted.total_tokens_per_second_per_gpu * 3600') }} * 1e6
@@ -380,8 +402,11 @@ final as (
         fronted.is_latest,
         fronted.not_comparable_reason is null as is_comparable,
         coalesce(fronted.not_comparable_reason, 'ok') as comparable_reason,
-        case when fronted.is_ranked then fronted.total_tokens_per_second_per_gpu > coalesce(fronted.faster_tokens_per_second_per_gpu_of_platform, 0) end
-        as is_on_platform_frontier,
+        case
+            when fronted.is_ranked
+                then fronted.total_tokens_per_second_per_gpu
+                    > coalesce(fronted.faster_tokens_per_second_per_gpu_of_platform, 0)
+        end as is_on_platform_frontier,
         case when fronted.is_ranked then fronted.total_tokens_per_second_per_gpu > coalesce(fronted.faster_tokens_per_second_per_gpu, 0) end
         as is_on_frontier
     from fronted

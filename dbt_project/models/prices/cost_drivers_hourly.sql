@@ -1,7 +1,10 @@
--- What the cost of an hour is computed from: energy at its tariff, capacity at its price, claimed and active time. cost_daily turns them into parts.
+-- What the cost of an hour is computed from: energy at its tariff, capacity at its price, claimed and active time.
+-- cost_daily turns them into parts.
 {% set facts = [
-    'claimed_gpu_seconds', 'active_gpu_seconds', 'unrated_gpu_seconds', 'facility_energy_kwh', 'untariffed_kwh', 'energy_cost_usd', 'overhead_cost_usd',
-    'marginal_cost_usd', 'marginal_overhead_cost_usd', 'location_gco2e', 'productive_location_gco2e', 'carbon_unknown_joules', 'capacity_cost_usd',
+    'claimed_gpu_seconds', 'active_gpu_seconds', 'unrated_gpu_seconds', 'facility_energy_kwh', 'untariffed_kwh',
+    'energy_cost_usd', 'overhead_cost_usd',
+    'marginal_cost_usd', 'marginal_overhead_cost_usd', 'location_gco2e', 'productive_location_gco2e',
+    'carbon_unknown_joules', 'capacity_cost_usd',
     'active_capacity_cost_usd', 'cost_of_capital_usd', 'measured_cooling_cost_usd', 'measured_marginal_cooling_cost_usd'
 ] %}
 with pieces as (
@@ -78,8 +81,8 @@ it_hours as (
 
 ),
 
--- The measured kWh of cooling at what the hour's IT energy costs per kWh, shared by IT kWh: the row's IT energy is what its energy costs without
--- the PUE.
+-- The measured kWh of cooling at what the hour's IT energy costs per kWh, shared by IT kWh: the row's IT energy is what
+-- its energy costs without the PUE.
 cooled as (
 
     select
@@ -87,7 +90,9 @@ cooled as (
         {{ ratio('cooling_hours.cooling_kwh', 'it_hours.it_joules') }} * 3.6e6 as cooling_per_it_ratio
     from driven
     left join it_hours on {{ equal_keys('driven', 'it_hours', ['site', 'hour_start_at', 'local_date']) }}
-    left join cooling_hours on {{ equal_keys('driven', 'cooling_hours', ['site', 'hour_start_at', 'local_date']) }} and driven.meter_scope <> 'facility'
+    left join cooling_hours
+        on {{ equal_keys('driven', 'cooling_hours', ['site', 'hour_start_at', 'local_date']) }}
+        and driven.meter_scope <> 'facility'
 
 ),
 
@@ -128,7 +133,9 @@ unmetered as (
         unmetered_hours.device_type,
         case when prices.usd_per_gpu_hour is null then unmetered_hours.unmetered_gpu_seconds else 0 end as unrated_gpu_seconds,
         {{ money('cast(unmetered_hours.unmetered_gpu_seconds as double) / 3600 * prices.usd_per_gpu_hour') }} as capacity_cost_usd,
-        {{ money('cast(unmetered_hours.unmetered_gpu_seconds as double) / 3600 * prices.capital_usd_per_gpu_hour') }} as cost_of_capital_usd,
+        {{ money(
+            'cast(unmetered_hours.unmetered_gpu_seconds as double) / 3600 * prices.capital_usd_per_gpu_hour'
+        ) }} as cost_of_capital_usd,
         cast(null as double) as tariff_usd_per_kwh,
         prices.rate_usd_per_gpu_hour,
         prices.capital_rate_usd_per_gpu_hour,
@@ -159,7 +166,9 @@ all_drivers as (
         {{ fact }},
         {% endfor -%}
         {{ money('cast(energy_cost_usd - overhead_cost_usd as double) * cooling_per_it_ratio') }} as measured_cooling_cost_usd,
-        {{ money('cast(marginal_cost_usd - marginal_overhead_cost_usd as double) * cooling_per_it_ratio') }} as measured_marginal_cooling_cost_usd,
+        {{ money(
+            'cast(marginal_cost_usd - marginal_overhead_cost_usd as double) * cooling_per_it_ratio'
+        ) }} as measured_marginal_cooling_cost_usd,
         tariff_usd_per_kwh,
         rate_usd_per_gpu_hour,
         capital_rate_usd_per_gpu_hour,

@@ -1,5 +1,6 @@
--- The metrics that Wattledger understands, by each name that a source may write: the catalogue's own, those of seed metric_spellings, and those that
--- begin with the `metric_prefix` of a source. One row per row of metric_catalog and name.
+-- The metrics that Wattledger understands, by each name that a source may write: the catalogue's own, those of seed
+-- metric_spellings, and those that begin with the `metric_prefix` of a source. One row per row of metric_catalog and
+-- name.
 {% set meaning = [
     'stream', 'quantity', 'kind', 'unit', 'factor', 'token_class', 'level', 'meter_scope', 'rank', 'match_label', 'match_value'
 ] %}

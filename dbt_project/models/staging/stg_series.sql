@@ -1,5 +1,6 @@
--- Meaning enters here, once: a series gets its quantity, unit and entity from the two catalogues, and what its labels lack from the
--- fleet file. A counter of several token classes (a prompt token is input, and computed or cached) has a row for each.
+-- Meaning enters here, once: a series gets its quantity, unit and entity from the two catalogues, and what its labels
+-- lack from the fleet file. A counter of several token classes (a prompt token is input, and computed or cached) has a
+-- row for each.
 with series as (
 
     select * from {{ source('raw', 'series') }}
@@ -102,7 +103,10 @@ named_labels as (
         end as attribute,
         label_catalog.rank,
         labels.label,
-        case when label_catalog.attribute = 'device_uuid' then {{ whole_uuid('series.source_kind', 'labels.value') }} else labels.value end as value
+        case
+            when label_catalog.attribute = 'device_uuid' then {{ whole_uuid('series.source_kind', 'labels.value') }}
+            else labels.value
+        end as value
     from labels
     inner join series on labels.series_id = series.series_id
     inner join label_catalog
@@ -127,7 +131,8 @@ attributes as (
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'model', 'deployment', 'role', 'role_hint',
+            'device_uuid', 'device_index', 'device_type', 'node', 'namespace', 'pod', 'container', 'job', 'engine',
+            'instance', 'model', 'deployment', 'role', 'role_hint',
             'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile', 'module', 'rack', 'pdu', 'pdu_input', 'facility',
             'bucket_le', 'workload_namespace', 'workload_pod', 'workload_container', 'scrape_job',
             'cluster', 'pod_group', 'pod_group_index', 'work'
@@ -147,7 +152,9 @@ own_labels as (
         metric_catalog.needs_labels
     from series
     inner join metric_catalog
-        on series.source_kind = metric_catalog.source_kind and series.metric = metric_catalog.metric and metric_catalog.needs_labels is not null
+        on series.source_kind = metric_catalog.source_kind
+        and series.metric = metric_catalog.metric
+        and metric_catalog.needs_labels is not null
     inner join labels
         on series.series_id = labels.series_id
         and labels.value <> ''
@@ -188,19 +195,22 @@ catalogued as (
 
 ),
 
--- A bare engine or a node's meter is often known by its address alone. Model and device type are escaped below, after their aliases.
+-- A bare engine or a node's meter is often known by its address alone. Model and device type are escaped below, after
+-- their aliases.
 located as (
 
     select
         series_id,
         {% for attribute in [
-            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'role_hint', 'tensor_rank', 'pipeline_rank', 'data_rank', 'mig_instance', 'mig_profile',
+            'device_uuid', 'device_index', 'device_type', 'model', 'role', 'role_hint', 'tensor_rank', 'pipeline_rank',
+            'data_rank', 'mig_instance', 'mig_profile',
             'module', 'pdu', 'pdu_input', 'bucket_le', 'scrape_job', 'cluster', 'work'
         ] -%}
         {{ attribute }},
         {% endfor -%}
         {% for attribute in [
-            'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'deployment', 'rack', 'facility', 'workload_namespace', 'workload_pod',
+            'namespace', 'pod', 'container', 'job', 'engine', 'instance', 'deployment', 'rack', 'facility',
+            'workload_namespace', 'workload_pod',
             'workload_container'
         ] -%}
         {{ name_of_source(attribute) }} as {{ attribute }},
@@ -245,7 +255,11 @@ placed as (
         catalogued.*,
         located.device as device_uuid,
         coalesce(devices.node, located.own_node) as node_by_labels,
-        coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('coalesce(located.device_type, device_infos.device_type)') }}) as device_type,
+        coalesce(
+            devices.device_type,
+            device_type_aliases.device_type,
+            {{ name_of_source('coalesce(located.device_type, device_infos.device_type)') }}
+        ) as device_type,
         located.namespace,
         -- A batch job holds its boards as a pod does.
         coalesce(located.pod, located.job) as pod,
@@ -268,7 +282,8 @@ placed as (
         located.rack,
         {{ bucket_bound('located.bucket_le') }} as bucket_bound_seconds,
         case when located.role in ('prefill', 'decode') then located.role end as role_by_labels,
-        -- A name that is no role of ours, such as Dynamo's `backend`, shows one only beside other engines: int_engine_roles.
+        -- A name that is no role of ours, such as Dynamo's `backend`, shows one only beside other engines:
+        -- int_engine_roles.
         coalesce(located.role_hint, located.role) as role_hint,
         coalesce(located.data_rank, '0') as data_rank,
         {% for rank in ['pipeline_rank', 'tensor_rank'] -%}
@@ -282,7 +297,14 @@ placed as (
             when catalogued.level in ('frontend', 'gateway')
                 then catalogued.level || ':' || coalesce(located.namespace || '/', '')
                     || coalesce(model_aliases.model, {{ name_of_source('located.model') }}, {{ unknown() }})
-            else coalesce(engine_targets.engine, located.engine, located.namespace || '/' || located.pod, located.pod, located.instance, catalogued.source)
+            else coalesce(
+                engine_targets.engine,
+                located.engine,
+                located.namespace || '/' || located.pod,
+                located.pod,
+                located.instance,
+                catalogued.source
+            )
         end as engine,
         case
             when not catalogued.is_understood then null
@@ -332,8 +354,9 @@ other_labels as (
 
 ),
 
--- Ranks of one engine that all report the same tokens: only the first of each data-parallel group counts. Series that differ only in ranks without
--- digits repeat the same tokens, too: the first by text counts, and a numbered one comes before it.
+-- Ranks of one engine that all report the same tokens: only the first of each data-parallel group counts. Series that
+-- differ only in ranks without digits repeat the same tokens, too: the first by text counts, and a numbered one comes
+-- before it.
 counted_series as (
 
     select placed.*
@@ -349,7 +372,8 @@ counted_series as (
     qualify case
         when pipeline_rank_word || tensor_rank_word = ''
             then rank() over (
-                partition by source, metric, engine, data_rank, pipeline_rank_word || tensor_rank_word = '' order by pipeline_rank, tensor_rank
+                partition by source, metric, engine, data_rank, pipeline_rank_word || tensor_rank_word = ''
+                order by pipeline_rank, tensor_rank
             ) = 1
         else rank() over (
             partition by source, metric, engine, data_rank, other_labels
@@ -383,7 +407,10 @@ described as (
         coalesce(described_engines.deployment, counted_series.deployment_by_labels) as deployment,
         coalesce(described_engines.model, counted_series.model_by_labels) as model,
         coalesce(described_engines.role, counted_series.role_by_labels) as role,
-        case when described_engines.role is not null then 'fleet_file' when counted_series.role_by_labels is not null then 'labels' end as role_basis,
+        case
+            when described_engines.role is not null then 'fleet_file'
+            when counted_series.role_by_labels is not null then 'labels'
+        end as role_basis,
         described_engines.team
     from counted_series
     left join described_engines on counted_series.engine = described_engines.engine
@@ -437,7 +464,8 @@ final as (
         coalesce(nodes.rack, described.rack) as rack,
         coalesce(described.device_type, nodes.device_type) as meter_device_type,
         coalesce(sources.tokens_complete, false) as is_tokens_complete,
-        -- A counter belongs to its board, whatever labels it carries at the moment; an engine's counters live and die with their series.
+        -- A counter belongs to its board, whatever labels it carries at the moment; an engine's counters live and die
+        -- with their series.
         case when described.stream = 'power'
             then min(described.series_id) over (partition by described.stream, described.source, described.metric, described.meter)
             else described.series_id

@@ -1,4 +1,5 @@
--- Chunk facts of the run's dates, and of each reading's neighbours: the last day with samples before, the first after, however far.
+-- Chunk facts of the run's dates, and of each reading's neighbours: the last day with samples before, the first after,
+-- however far.
 with chunks as (
 
     select * from {{ source('raw', 'series_chunks') }} where samples > 0

@@ -1,4 +1,5 @@
--- Which processes were scraped more than once, and the evidence: the redundant target beside the one that gives the engine its name.
+-- Which processes were scraped more than once, and the evidence: the redundant target beside the one that gives the
+-- engine its name.
 with copies as (
 
     select * from {{ ref('int_scrape_copies') }}

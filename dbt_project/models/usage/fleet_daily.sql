@@ -44,7 +44,11 @@ placed as (
         coalesce(unplaced.unplaced_joules, {{ exact('0') }}) as unplaced_joules,
         {% for fact in energy_facts() + token_facts() -%}
         {% if fact in ['energy_joules', 'unknown_joules', 'error_joules', 'covered_seconds'] -%}
-        summed.{{ fact }} - coalesce(unplaced.{{ 'unplaced_joules' if fact in ['energy_joules', 'unknown_joules'] else fact }}, {{ exact('0') }}) as {{ fact }}
+        summed.{{ fact }}
+            - coalesce(
+                unplaced.{{ 'unplaced_joules' if fact in ['energy_joules', 'unknown_joules'] else fact }},
+                {{ exact('0') }}
+            ) as {{ fact }}
         {%- else -%}
         summed.{{ fact }}
         {%- endif %}{{ ',' if not loop.last }}

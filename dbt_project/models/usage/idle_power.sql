@@ -1,4 +1,5 @@
--- Whose idle joules: per day, holder and account (floor under active time, parked, asleep, unallocated), with their CO2 and money.
+-- Whose idle joules: per day, holder and account (floor under active time, parked, asleep, unallocated), with their CO2
+-- and money.
 with costed_energy as (
 
     select * from {{ ref('int_costed_energy') }}

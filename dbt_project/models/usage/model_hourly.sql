@@ -44,8 +44,8 @@ energy_hours as (
 
 ),
 
--- Unallocated capacity of a site and hour is charged, by GPU-seconds, to whoever claims accelerators there at a known cost. A pod that holds its
--- board keeps its own cost, also where its activity is unknown.
+-- Unallocated capacity of a site and hour is charged, by GPU-seconds, to whoever claims accelerators there at a known
+-- cost. A pod that holds its board keeps its own cost, also where its activity is unknown.
 site_hours as (
 
     select
@@ -70,7 +70,8 @@ carried_hours as (
         *,
         case
             when own_gpu_seconds > 0
-                then {{ carried_up_to('site_remainder_cost_usd', 'gpu_seconds_to') }} - {{ carried_up_to('site_remainder_cost_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
+                then {{ carried_up_to('site_remainder_cost_usd', 'gpu_seconds_to') }}
+                    - {{ carried_up_to('site_remainder_cost_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
             else cast(0 as {{ money_type() }})
         end as carried_cost_usd
     from site_hours
@@ -110,15 +111,21 @@ token_hours as (
         {{ exact_sum("case when token_class = 'computed_input' then tokens end") }} as computed_input_tokens,
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') then tokens end") }} as total_tokens,
-        {{ exact_sum("case when token_class in ('input', 'output') then case when engine_prices.is_of_several_rows then tokens else 0 end end") }}
-        as shared_tokens,
+        {{ exact_sum(
+            "case when token_class in ('input', 'output') then case when engine_prices.is_of_several_rows then tokens else 0 end end"
+        ) }} as shared_tokens,
         {{ exact_sum("case when token_class = 'output' and is_matched then tokens end") }} as matched_output_tokens,
         {{ exact_sum("case when token_class in ('input', 'output') and is_matched then tokens end") }} as matched_total_tokens,
         {% for flag in ['priced', 'tariffed', 'carbon_known'] -%}
-        {{ exact_sum("case when token_class = 'output' and is_matched then case when engine_prices.is_" ~ flag ~ " then tokens else 0 end end") }}
+        {{ exact_sum(
+            "case when token_class = 'output' and is_matched then case when engine_prices.is_" ~ flag
+                ~ " then tokens else 0 end end"
+        ) }}
         as {{ flag }}_output_tokens,
         {% endfor -%}
-        {{ exact_sum("case when token_class in ('cached_input', 'computed_input') and is_matched then tokens end") }} as matched_parts_tokens,
+        {{ exact_sum(
+            "case when token_class in ('cached_input', 'computed_input') and is_matched then tokens end"
+        ) }} as matched_parts_tokens,
         -- A decoder's input tokens are in the row of its prefill engine.
         max(case when token_class = 'input' or tokens.role = 'decode' then 1 else 0 end) as has_input,
         -- A prompt may be counted twice, and by how much is unknown.

@@ -1,4 +1,5 @@
--- The headline per model and billing month, on the site's own calendar: whole months that the run touched, from the hours.
+-- The headline per model and billing month, on the site's own calendar: whole months that the run touched, from the
+-- hours.
 {{ config(replaces='months') }}
 
 with hours as (
@@ -33,7 +34,10 @@ site_months as (
         summed.month,
         summed.site,
         {{ utc_date_of_local('summed.month', "coalesce(sites.time_zone, 'UTC')") }} as first_date,
-        {{ utc_date_of_local("cast(summed.month + interval 1 month as timestamp) - interval 1 second", "coalesce(sites.time_zone, 'UTC')") }} as last_date
+        {{ utc_date_of_local(
+            "cast(summed.month + interval 1 month as timestamp) - interval 1 second",
+            "coalesce(sites.time_zone, 'UTC')"
+        ) }} as last_date
     from summed
     left join sites on summed.site = sites.site
 
@@ -72,7 +76,8 @@ final as (
         {{ model_ratios() }},
         summed.is_opening_balance,
         held_back.held_back_dates,
-        held_back.held_back_dates is null and booked.booked_dates = {{ dbt.datediff('site_months.first_date', 'site_months.last_date', 'day') }} + 1
+        held_back.held_back_dates is null
+            and booked.booked_dates = {{ dbt.datediff('site_months.first_date', 'site_months.last_date', 'day') }} + 1
         as is_complete
     from summed
     inner join site_months on summed.month = site_months.month and summed.site = site_months.site

@@ -1,5 +1,5 @@
--- What each rack held, drew and served: accelerators and energy of the ledger by the rack of their node, and each engine's tokens by the racks of its
--- accelerators.
+-- What each rack held, drew and served: accelerators and energy of the ledger by the rack of their node, and each
+-- engine's tokens by the racks of its accelerators.
 {% set keys = ['site', 'rack', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role'] %}
 {% set amounts = ['gpu_seconds', 'energy_joules', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens'] %}
 
@@ -77,7 +77,10 @@ engine_shares as (
 
     select
         *,
-        coalesce({{ ratio('gpu_seconds', 'sum(gpu_seconds) over (partition by date, engine)') }}, 1.0 / count(*) over (partition by date, engine)) as rack_share
+        coalesce(
+            {{ ratio('gpu_seconds', 'sum(gpu_seconds) over (partition by date, engine)') }},
+            1.0 / count(*) over (partition by date, engine)
+        ) as rack_share
     from engine_racks
 
 ),
@@ -120,7 +123,10 @@ served as (
         case when engine_tokens.role <> 'decode' then engine_tokens.cached_input_tokens end as cached_input_tokens,
         case
             when engine_tokens.role <> 'decode'
-                then coalesce(engine_tokens.computed_input_tokens, engine_tokens.input_tokens - coalesce(engine_tokens.cached_input_tokens, 0))
+                then coalesce(
+                    engine_tokens.computed_input_tokens,
+                    engine_tokens.input_tokens - coalesce(engine_tokens.cached_input_tokens, 0)
+                )
         end as computed_input_tokens,
         case when engine_tokens.role <> 'prefill' then engine_tokens.output_tokens end as output_tokens
     from engine_tokens

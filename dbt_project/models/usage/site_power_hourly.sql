@@ -1,4 +1,5 @@
--- The load of each site: its energy per hour and the highest mean power over its demand interval. Hours without a meter are rows, too.
+-- The load of each site: its energy per hour and the highest mean power over its demand interval. Hours without a meter
+-- are rows, too.
 with site_hours as (
 
     select * from {{ ref('int_site_hours') }}

@@ -1,4 +1,5 @@
--- What each tenant used of each model, and what no logged request explains: shares of each hour, summed to dates. tenant_daily adds the full cost.
+-- What each tenant used of each model, and what no logged request explains: shares of each hour, summed to dates.
+-- tenant_daily adds the full cost.
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set classes = tenant_token_facts() %}
 {% set facts = tenant_facts() %}
@@ -32,11 +33,23 @@ asked as (
         tenant_hours.request_team,
         tenant_hours.tenant,
         tenant_hours.requests,
-        {{ columns_of('tenant_hours', ['logged_input_tokens', 'logged_cached_input_tokens', 'logged_computed_input_tokens', 'logged_output_tokens']) }},
+        {{ columns_of(
+            'tenant_hours',
+            [
+                'logged_input_tokens',
+                'logged_cached_input_tokens',
+                'logged_computed_input_tokens',
+                'logged_output_tokens'
+            ]
+        ) }},
         case
             when model_hours.cached_input_tokens is null
                 then {{ weighted_tokens('tenant_hours.logged_input_tokens', '0', 'tenant_hours.logged_output_tokens') }}
-            else {{ weighted_tokens('tenant_hours.logged_computed_input_tokens', 'tenant_hours.logged_cached_input_tokens', 'tenant_hours.logged_output_tokens') }}
+            else {{ weighted_tokens(
+                'tenant_hours.logged_computed_input_tokens',
+                'tenant_hours.logged_cached_input_tokens',
+                'tenant_hours.logged_output_tokens'
+            ) }}
         end as asked_tokens
     from tenant_hours
     inner join model_hours
@@ -74,12 +87,30 @@ running as (
 shares as (
 
     select
-        {{ (keys + ['request_team', 'tenant', 'requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens']) | join(', ') }},
+        {{ keys | join(', ') }},
+        request_team,
+        tenant,
+        requests,
+        logged_input_tokens,
+        logged_cached_input_tokens,
+        logged_output_tokens,
         {% for class in classes -%}
-        {{ shared_up_to(class, class ~ '_to', 'all_' ~ class, class) }} - {{ shared_up_to(class, '(' ~ class ~ '_to - logged_' ~ class ~ ')', 'all_' ~ class, class) }} as {{ class }},
+        {{ shared_up_to(class, class ~ '_to', 'all_' ~ class, class) }}
+            - {{ shared_up_to(
+                class,
+                '(' ~ class ~ '_to - logged_' ~ class ~ ')',
+                'all_' ~ class,
+                class
+            ) }} as {{ class }},
         {% endfor -%}
         {% for fact in facts -%}
-        {{ shared_up_to(fact, 'asked_tokens_to', 'all_tokens', fact) }} - {{ shared_up_to(fact, '(asked_tokens_to - asked_tokens)', 'all_tokens', fact) }} as {{ fact }}{{ ',' if not loop.last }}
+        {{ shared_up_to(fact, 'asked_tokens_to', 'all_tokens', fact) }}
+            - {{ shared_up_to(
+                fact,
+                '(asked_tokens_to - asked_tokens)',
+                'all_tokens',
+                fact
+            ) }} as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from running
 

@@ -1,5 +1,5 @@
--- One row per model and device type: what a published run of the model did there at a pace that its users bear, its SLO or else 20 tokens a
--- second.
+-- One row per model and device type: what a published run of the model did there at a pace that its users bear, its SLO
+-- or else 20 tokens a second.
 with results as (
 
     select * from {{ ref('benchmark_efficiency') }}

@@ -1,4 +1,5 @@
--- The budget of each billing month that has a cost: one row per billing month and budget. Of the entries of one name, the newest that is valid counts.
+-- The budget of each billing month that has a cost: one row per billing month and budget. Of the entries of one name,
+-- the newest that is valid counts.
 
 with budgets as (
 

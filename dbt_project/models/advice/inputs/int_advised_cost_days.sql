@@ -1,5 +1,5 @@
--- What each site, team and model costs, on the basis allocation and on those that a budget names: one row per scope, name, basis, date, billing month
--- and site.
+-- What each site, team and model costs, on the basis allocation and on those that a budget names: one row per scope,
+-- name, basis, date, billing month and site.
 
 with costs as (
 

@@ -1,4 +1,5 @@
--- One row per deployment and date of its lookback: watts, demand, and the power limit of its boards. A date may have only one of the two.
+-- One row per deployment and date of its lookback: watts, demand, and the power limit of its boards. A date may have
+-- only one of the two.
 with deployments as (
 
     select * from {{ ref('int_advised_deployments') }}

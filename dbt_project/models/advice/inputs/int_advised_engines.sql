@@ -19,7 +19,8 @@ unmetered_devices as (
 
 ),
 
--- Nodes of which it is unknown what switching them off saves: the model of a board is unknown, or a device in use has no power meter.
+-- Nodes of which it is unknown what switching them off saves: the model of a board is unknown, or a device in use has
+-- no power meter.
 unknown_nodes as (
 
     select coalesce(node, '') as node from ledger where model = {{ unknown() }}
@@ -49,7 +50,8 @@ engines as (
         count(distinct newest.meter) as gpus
     from newest
     inner join deployments
-        on {% for key in curve_keys() if key != 'device_type' %}newest.{{ key }} = deployments.{{ key }} and {% endfor %}newest.known_device_type = deployments.device_type
+        on {% for key in curve_keys() if key != 'device_type' %}newest.{{ key }} = deployments.{{ key }}
+        and {% endfor %}newest.known_device_type = deployments.device_type
     left join unknown_nodes on coalesce(newest.node, '') = unknown_nodes.node
     group by deployments.usage, newest.engine
 

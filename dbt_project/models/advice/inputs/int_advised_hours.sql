@@ -22,7 +22,8 @@ hours as (
 
 ),
 
--- An hour with missing intervals counts as busy if another of its intervals was busy; otherwise it is unknown, and counts as not seen.
+-- An hour with missing intervals counts as busy if another of its intervals was busy; otherwise it is unknown, and
+-- counts as not seen.
 final as (
 
     select

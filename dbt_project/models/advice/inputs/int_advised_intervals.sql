@@ -53,7 +53,8 @@ final as (
         intervals.interval_seconds as seconds,
         {{ curve_tokens() | replace('role', 'intervals.role') }} as tokens,
         cast(tokens as double) / intervals.interval_seconds as tokens_per_second,
-        tokens_per_second * intervals.interval_seconds / nullif(cast(intervals.matched_gpu_seconds as double), 0) as tokens_per_second_per_gpu,
+        tokens_per_second * intervals.interval_seconds
+            / nullif(cast(intervals.matched_gpu_seconds as double), 0) as tokens_per_second_per_gpu,
         {{ ratio('tokens', 'intervals.matched_gpu_seconds') }} / deployments.capacity_tokens_per_second_per_gpu as load_ratio,
         -- What is not known is not parked.
         coalesce({{ moved_tokens() | replace('role', 'intervals.role') }} = 0, false) as is_parked,

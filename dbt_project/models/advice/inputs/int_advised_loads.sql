@@ -1,5 +1,5 @@
--- One row per deployment, date of its lookback and half octave of load: what it drew there, and the requests that met their SLO. A row may
--- have only one of the two.
+-- One row per deployment, date of its lookback and half octave of load: what it drew there, and the requests that met
+-- their SLO. A row may have only one of the two.
 with deployments as (
 
     select * from {{ ref('int_advised_deployments') }}

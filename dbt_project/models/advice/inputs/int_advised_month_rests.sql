@@ -1,5 +1,6 @@
--- What is not booked of the months in progress: one row per site, billing month and UTC date, with the share of the date's hours that are of the month.
--- Dates after the newest booked one, and dates before it that are missing since the site's first one.
+-- What is not booked of the months in progress: one row per site, billing month and UTC date, with the share of the
+-- date's hours that are of the month. Dates after the newest booked one, and dates before it that are missing since the
+-- site's first one.
 
 with site_power as (
 
@@ -55,7 +56,8 @@ months as (
 
 ),
 
--- A site may have months before the fleet's newest one that are over; its newest one is in progress, unless it ends with the newest booked date.
+-- A site may have months before the fleet's newest one that are over; its newest one is in progress, unless it ends
+-- with the newest booked date.
 days as (
 
     select

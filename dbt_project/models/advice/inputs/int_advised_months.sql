@@ -1,5 +1,6 @@
--- What each site, team and model has cost in a billing month, and what the rest of it costs whatever runs: one row per scope, name, basis and billing
--- month. Contracts run on as on the newest booked date: what is claimed then stays claimed, and the demand charge is that of the peak so far.
+-- What each site, team and model has cost in a billing month, and what the rest of it costs whatever runs: one row per
+-- scope, name, basis and billing month. Contracts run on as on the newest booked date: what is claimed then stays
+-- claimed, and the demand charge is that of the peak so far.
 
 with days as (
 

@@ -1,4 +1,5 @@
--- Unallocated boards at the end of the lookback: since when, what each has drawn since, and whether it is really free. One row per board.
+-- Unallocated boards at the end of the lookback: since when, what each has drawn since, and whether it is really free.
+-- One row per board.
 {%- set keys = ['site', 'device_type', 'meter_scope', 'is_spare'] %}
 
 with dates as (
@@ -34,7 +35,8 @@ newest as (
 
 ),
 
--- The ledger is large: each step selects the boards it needs. The whole lookback of boards that are always held is never read.
+-- The ledger is large: each step selects the boards it needs. The whole lookback of boards that are always held is
+-- never read.
 free_rows as (
 
     select
@@ -202,7 +204,8 @@ final as (
             ratio(
                 exact_sum('case when free_rows.meter_scope = free_boards.meter_scope then free_rows.energy_joules end'),
                 exact_sum(
-                    'case when free_rows.meter_scope = free_boards.meter_scope and free_rows.energy_joules is not null then free_rows.gpu_seconds end'
+                    'case when free_rows.meter_scope = free_boards.meter_scope and free_rows.energy_joules is not null'
+                    ~ ' then free_rows.gpu_seconds end'
                 )
             ) ~ ' * free_boards.gpus'
         ) }} as mean_watts

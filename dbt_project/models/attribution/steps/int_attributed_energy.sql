@@ -1,145 +1,33 @@
--- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a slice share it by the activity
--- of their processes, else by the tokens they moved, else evenly. MIG instances share time, and the board's idle floor, by their parts of it; what it
--- draws above the floor they share by activity × slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far
--- to trust a share is `attribution_confidence`.
-{% set energy_columns = [
-    'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules', 'overspread_joules', 'covered_us',
-    'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'is_unplaced'
+-- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a
+-- slice share it by the activity of their processes, else by the tokens they moved, else evenly. MIG instances share
+-- time, and the board's idle floor, by their parts of it; what it draws above the floor they share by activity ×
+-- slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far to trust a share
+-- is `attribution_confidence`.
+{% set claimed_columns = [
+    'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules',
+    'overspread_joules', 'covered_us', 'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'is_unplaced', 'engine',
+    'model', 'namespace', 'deployment', 'team', 'role', 'members', 'place_node', 'place_rack', 'place_site',
+    'claim_basis', 'held_by', 'is_tokens_complete', 'has_token_telemetry', 'is_active', 'is_asleep', 'active_us',
+    'silent_us'
 ] %}
-{% set claim_columns = [
-    'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'members', 'place_node', 'place_rack', 'place_site', 'claim_basis', 'held_by',
-    'is_tokens_complete'
-] %}
-{% set claimed_columns = energy_columns + claim_columns + ['has_token_telemetry', 'is_active', 'is_asleep', 'active_us', 'silent_us'] %}
 {% set row_columns = [
-    'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source', 'has_reset', 'has_glitch',
-    'has_gap', 'place_node', 'place_rack', 'place_site'
+    'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_source',
+    'has_reset', 'has_glitch', 'has_gap', 'place_node', 'place_rack', 'place_site'
 ] %}
 {% set claimant_columns = row_columns + [
-    'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence', 'has_token_telemetry', 'state'
+    'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence',
+    'has_token_telemetry', 'state'
 ] %}
 
-with energy as (
+with claimed as (
 
-    select
-        intervals.*,
-        coalesce(choices.is_unplaced, false) as is_unplaced
-    from {{ ref('int_energy_intervals') }} as intervals
-    left join {{ ref('int_meter_choices') }} as choices
-        on {{ equal_keys('intervals', 'choices', ['date', 'meter_scope', 'meter', 'purpose']) }} and choices.is_unplaced
-    where intervals.purpose = 'booked'
-
-),
-
-claims as (
-
-    select * from {{ ref('int_claims') }}
-
-),
-
-engine_intervals as (
-
-    select * from {{ ref('int_engine_intervals') }}
-
-),
-
-model_intervals as (
-
-    select * from {{ ref('int_model_tokens') }}
-
-),
-
-member_activity as (
-
-    select * from {{ ref('int_member_activity') }}
-
-),
-
-mig_floors as (
-
-    select * from {{ ref('int_mig_floors') }}
+    select * from {{ ref('int_claimed_energy') }}
 
 ),
 
 meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
-
-),
-
-model_days as (
-
-    select distinct
-        date,
-        engine,
-        model,
-        moved_tokens_of_date
-    from model_intervals
-
-),
-
-claimed as (
-
-    select
-        {{ columns_of('energy', energy_columns) }},
-        {{ columns_of('claims', claim_columns) }},
-        claims.models_of_engine,
-        claims.claims_of_day,
-        claims.mig_instance,
-        claims.mig_share,
-        coalesce(claims.is_mig_share_known, true) as is_mig_share_known,
-        engine_intervals.engine is not null as has_token_telemetry,
-        -- Work that serves no LLM has no tokens: whoever holds the board uses it.
-        coalesce(engine_intervals.is_active, case when claims.work is not null then true end) as is_active,
-        engine_intervals.is_asleep,
-        case when engine_intervals.engine is null and claims.work is not null then energy.covered_us else engine_intervals.active_us end
-            as active_us,
-        engine_intervals.unknown_us as silent_us,
-        case
-            when claims.models_of_engine > 1 and engine_intervals.moved_tokens is not null
-                then coalesce(model_intervals.moved_tokens, {{ exact('0') }})
-            else engine_intervals.moved_tokens
-        end as moved_tokens,
-        coalesce(model_days.moved_tokens_of_date, {{ exact('0') }}) as moved_tokens_of_date,
-        -- An instance's activity is a part of itself: 3g.40gb is three slices. What no instance has does not work.
-        case
-            when claims.mig_share is null then {{ exact('member_activity.activity_ratio') }}
-            else coalesce(
-                {{ exact("member_activity.activity_ratio * claims.mig_slices") }},
-                case when claims.engine = {{ unallocated() }} then {{ exact('0') }} end
-            )
-        end as activity,
-        least(cast(energy.energy_joules as double), coalesce(mig_floors.floor_watts, 0) * energy.covered_us / 1e6) as floor_joules
-    from energy
-    inner join claims
-        on {{ equal_keys('energy', 'claims', ['date', 'meter_scope', 'meter']) }}
-        and (energy.slice_start_us is null or energy.slice_start_us = claims.slice_start_us)
-    left join engine_intervals
-        on claims.engine = engine_intervals.engine
-        and energy.interval_number = engine_intervals.interval_number
-        -- What was drawn before and after the engine's samples of the interval is unknown.
-        and claims.slice_start_us < engine_intervals.seen_to_us
-        and claims.slice_end_us > engine_intervals.seen_from_us
-    left join model_intervals
-        on claims.models_of_engine > 1
-        and energy.date = model_intervals.date
-        and claims.engine = model_intervals.engine
-        and claims.model = model_intervals.model
-        and energy.interval_number = model_intervals.interval_number
-    left join model_days
-        on claims.models_of_engine > 1
-        and energy.date = model_days.date
-        and claims.engine = model_days.engine
-        and claims.model = model_days.model
-    left join member_activity
-        on claims.members > 1
-        and energy.date = member_activity.date
-        and energy.meter = member_activity.meter
-        and case when claims.mig_share is null then claims.pod else claims.mig_instance end = member_activity.member
-        and energy.interval_number = member_activity.interval_number
-    left join mig_floors
-        on claims.mig_share is not null
-        and {{ equal_keys('energy', 'mig_floors', ['date', 'meter_scope', 'meter']) }}
 
 ),
 
@@ -177,7 +65,15 @@ modelled as (
     from claimed
     where claims_of_day > 1
     window engine_window as (
-        partition by date, meter_scope, meter, interval_number, slice_start_us, engine, coalesce(namespace, ''), coalesce(mig_instance, '')
+        partition by
+            date,
+            meter_scope,
+            meter,
+            interval_number,
+            slice_start_us,
+            engine,
+            coalesce(namespace, ''),
+            coalesce(mig_instance, '')
     )
 
 ),
@@ -188,11 +84,13 @@ compared as (
     select
         *,
         sum(moved_tokens) over slice_window as moved_tokens_of_all,
-        count(moved_tokens) over slice_window = count(case when engine <> {{ unallocated() }} then 1 end) over slice_window as are_tokens_known,
+        count(moved_tokens) over slice_window
+            = count(case when engine <> {{ unallocated() }} then 1 end) over slice_window as are_tokens_known,
         sum(activity) over slice_window as activity_of_all,
         count(activity) over slice_window = members as is_activity_known,
         -- Whoever is not known to wait.
-        engine <> {{ unallocated() }} and coalesce(is_active, not (has_token_telemetry or is_tokens_complete)) as may_work
+        engine <> {{ unallocated() }}
+            and coalesce(is_active, not (has_token_telemetry or is_tokens_complete)) as may_work
     from modelled
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
 
@@ -205,22 +103,28 @@ weighed as (
         case
             when members = 1 then {{ exact('1') }}
             when mig_share is not null then {{ exact('1e6 * mig_share * model_share') }}
-            when activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(activity as double) * model_share') }}
+            when activity_of_all > 0 and is_activity_known
+                then {{ exact('1e6 * cast(activity as double) * model_share') }}
             when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
             else {{ exact('model_share') }}
         end as weight,
         -- Of what a board in instances draws above its floor.
         case
             when members = 1 or mig_share is null then null
-            when activity_of_all > 0 and is_activity_known then {{ exact('1e6 * cast(activity as double) * model_share') }}
+            when activity_of_all > 0 and is_activity_known
+                then {{ exact('1e6 * cast(activity as double) * model_share') }}
             when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
-            when max(case when may_work then 1 else 0 end) over slice_window = 0 then {{ exact('1e6 * mig_share * model_share') }}
+            when max(case when may_work then 1 else 0 end) over slice_window = 0
+                then {{ exact('1e6 * mig_share * model_share') }}
             when may_work then {{ exact('1e6 * mig_share * model_share') }}
             else {{ exact('0') }}
         end as work_weight,
         case
             when members = 1 then 'alone'
-            when mig_share is not null and is_activity_known and (activity_of_all > 0 or coalesce(moved_tokens_of_all, 0) = 0) then 'mig_activity'
+            when mig_share is not null
+                and is_activity_known
+                and (activity_of_all > 0 or coalesce(moved_tokens_of_all, 0) = 0)
+                then 'mig_activity'
             when mig_share is null and is_activity_known and activity_of_all > 0 then 'process_activity'
             -- Tokens of all members are known, and some moved; else the split is even or favours whoever reports.
             when are_tokens_known and (moved_tokens_of_all > 0 or mig_share is not null) then 'tokens_of_all'
@@ -239,7 +143,8 @@ worked as (
             when mig_share is null or energy_joules = 0 then weight
             else {{ exact(
                 'floor_joules * ' ~ ratio('weight', 'sum(weight) over slice_window')
-                ~ ' + (cast(energy_joules as double) - floor_joules) * ' ~ ratio('work_weight', 'sum(work_weight) over slice_window')
+                ~ ' + (cast(energy_joules as double) - floor_joules) * '
+                ~ ratio('work_weight', 'sum(work_weight) over slice_window')
             ) }}
         end as energy_weight
     from weighed
@@ -251,16 +156,32 @@ shares as (
 
     select
         *,
-        {{ ratio('(sum(weight) over member_window) - weight', 'sum(weight) over slice_window') }} as share_from,
+        {{ ratio(
+            '(sum(weight) over member_window) - weight',
+            'sum(weight) over slice_window'
+        ) }} as share_from,
         {{ ratio('sum(weight) over member_window', 'sum(weight) over slice_window') }} as share_to,
-        {{ ratio('(sum(energy_weight) over member_window) - energy_weight', 'sum(energy_weight) over slice_window') }} as energy_share_from,
-        {{ ratio('sum(energy_weight) over member_window', 'sum(energy_weight) over slice_window') }} as energy_share_to
+        {{ ratio(
+            '(sum(energy_weight) over member_window) - energy_weight',
+            'sum(energy_weight) over slice_window'
+        ) }} as energy_share_from,
+        {{ ratio(
+            'sum(energy_weight) over member_window',
+            'sum(energy_weight) over slice_window'
+        ) }} as energy_share_to
     from worked
     window
         slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
         member_window as (
             partition by date, meter_scope, meter, interval_number, slice_start_us
-            order by engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, model, coalesce(mig_instance, '')
+            order by
+                engine,
+                deployment,
+                coalesce(namespace, ''),
+                coalesce(team, ''),
+                role,
+                model,
+                coalesce(mig_instance, '')
             rows unbounded preceding
         )
 
@@ -275,7 +196,8 @@ covered_shares as (
 
 ),
 
--- A row's position in the covered time of its meter and interval: what belongs to the whole interval (its host) is shared along that time.
+-- A row's position in the covered time of its meter and interval: what belongs to the whole interval (its host) is
+-- shared along that time.
 contended as (
 
     select
@@ -286,15 +208,27 @@ contended as (
         share_to,
         energy_share_from,
         energy_share_to,
-        {{ ratio('(sum(covered_share) over row_window) - covered_share', 'sum(covered_share) over interval_window') }} as interval_share_from,
-        {{ ratio('sum(covered_share) over row_window', 'sum(covered_share) over interval_window') }} as interval_share_to
+        {{ ratio(
+            '(sum(covered_share) over row_window) - covered_share',
+            'sum(covered_share) over interval_window'
+        ) }} as interval_share_from,
+        {{ ratio(
+            'sum(covered_share) over row_window',
+            'sum(covered_share) over interval_window'
+        ) }} as interval_share_to
     from covered_shares
     window
         interval_window as (partition by date, meter_scope, meter, interval_number),
         row_window as (
             partition by date, meter_scope, meter, interval_number
             order by
-                coalesce(slice_start_us, 0), engine, deployment, coalesce(namespace, ''), coalesce(team, ''), role, model,
+                coalesce(slice_start_us, 0),
+                engine,
+                deployment,
+                coalesce(namespace, ''),
+                coalesce(team, ''),
+                role,
+                model,
                 coalesce(mig_instance, '')
             rows unbounded preceding
         )
@@ -320,14 +254,20 @@ rows_of_members as (
         team,
         role,
         case
-            when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'unattributed'
+            when overspread_joules > 0
+                or is_unplaced
+                or engine in ({{ unallocated() }}, {{ unknown() }})
+                then 'unattributed'
             when claim_basis = 'node' then 'node_share'
             when split_basis = 'alone' then 'exclusive'
             when split_basis in ('mig_activity', 'process_activity') then split_basis
             else 'token_share'
         end as attribution_method,
         case
-            when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then 'none'
+            when overspread_joules > 0
+                or is_unplaced
+                or engine in ({{ unallocated() }}, {{ unknown() }})
+                then 'none'
             when claim_basis in ('node', 'group_name') then 'low'
             when not is_mig_share_known then 'low'
             when split_basis = 'alone' then 'high'
@@ -354,19 +294,26 @@ rows_of_members as (
             else 'token_telemetry_missing'
         end as possible_reason,
         held_by,
-        case when members = 1 then energy_joules
-            else {{ exact('cast(energy_joules as double) * energy_share_to') }} - {{ exact('cast(energy_joules as double) * energy_share_from') }}
+        case
+            when members = 1 then energy_joules
+            else
+                {{ exact('cast(energy_joules as double) * energy_share_to') }}
+                - {{ exact('cast(energy_joules as double) * energy_share_from') }}
         end as energy_joules,
-        case when members = 1 then {{ exact('covered_us / 1e6') }}
+        case
+            when members = 1 then {{ exact('covered_us / 1e6') }}
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
         end as covered_seconds,
         -- The claimant was active, but which of these joules it used is unknown.
-        case when overspread_joules > 0 or is_unplaced then {{ exact('0') }}
+        case
+            when overspread_joules > 0 or is_unplaced then {{ exact('0') }}
             else {{ exact('least(coalesce(active_us, 0), covered_us) / 1e6 * (share_to - share_from)') }}
         end as active_seconds,
-        case when overspread_joules > 0 or is_unplaced then {{ exact('0') }}
+        case
+            when overspread_joules > 0 or is_unplaced then {{ exact('0') }}
             else {{ exact(
-                'least(coalesce(silent_us, 0), covered_us - least(coalesce(active_us, 0), covered_us)) / 1e6 * (share_to - share_from)'
+                'least(coalesce(silent_us, 0), covered_us - least(coalesce(active_us, 0), covered_us))'
+                ~ ' / 1e6 * (share_to - share_from)'
             ) }}
         end as silent_seconds,
         interval_share_from,

@@ -146,7 +146,9 @@ intervals as (
         interval_number,
         slice_start_us,
         {{ exact_sum('energy_joules') }} as energy_joules,
-        {{ exact_sum("case when segment_us > " ~ (var('max_spread_seconds') | int * 1000000) ~ " then energy_joules else 0 end") }} as overspread_joules,
+        {{ exact_sum(
+            "case when segment_us > " ~ (var('max_spread_seconds') | int * 1000000) ~ " then energy_joules else 0 end"
+        ) }} as overspread_joules,
         sum(covered_us) as covered_us,
         min(energy_source) as first_energy_source,
         max(energy_source) as last_energy_source,
@@ -184,7 +186,8 @@ final as (
     inner join meters
         on intervals.reading_id = meters.reading_id
         and case when meters.is_handover then meters.purpose else 'not' end = coalesce(intervals.handed_over_as, 'not')
-        and {{ int_div('intervals.interval_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(meters.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and {{ int_div('intervals.interval_number * ' ~ grid_us(), day_us()) }}
+            = {{ int_div(epoch_us('cast(meters.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
 
 )
 

@@ -1,6 +1,7 @@
--- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first, difference second").
--- Days with a fall, a leap, a duplicate, overlapping series or a change of claimant are listed sample by sample instead.
--- The last reading before the run and the first one after it complete the first and the last segment.
+-- Counter readings of the booked and host meters, in joules: first and last per series and interval ("aggregate first,
+-- difference second"). Days with a fall, a leap, a duplicate, overlapping series or a change of claimant are listed
+-- sample by sample instead. The last reading before the run and the first one after it complete the first and the last
+-- segment.
 {# Only int_energy_segments reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 

@@ -1,6 +1,7 @@
--- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments are differences,
--- gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules: unknown energy. On dates of a handover the
--- meter's own segments (int_handover_segments) replace those of its readings.
+-- Energy between consecutive readings of a meter: one row per reading and segment [start_us, end_us). Counter segments
+-- are differences, gauge segments trapezoids (`slope_watts` = watts at the end − watts at the start). NULL joules:
+-- unknown energy. On dates of a handover the meter's own segments (int_handover_segments) replace those of its
+-- readings.
 {# Only int_energy_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 
@@ -141,7 +142,12 @@ gauge_series as (
         max(case when gauge_reading_days.has_repeats then 1 else 0 end) = 1 as has_repeats,
         max(gauge_reading_days.possible_watts) as possible_watts,
         -- Of the first and the last sample of a date.
-        max(coalesce(gauge_reading_days.type_possible_watts * {{ doubted_limit_factor() }}, gauge_reading_days.possible_watts)) as midnight_watts
+        max(
+            coalesce(
+                gauge_reading_days.type_possible_watts * {{ doubted_limit_factor() }},
+                gauge_reading_days.possible_watts
+            )
+        ) as midnight_watts
     from series
     inner join gauge_reading_days on series.reading_id = gauge_reading_days.reading_id
     group by series.series_id, series.reading_id, series.factor
@@ -193,10 +199,28 @@ doubted_dates as (
 -- The first and the last sample of each date: the two ends of the steps over midnight.
 edge_samples as (
 
-    select reading_id, date, day_number, has_repeats, first_us as observed_us, first_watts as watts, possible_watts, midnight_watts, true as is_first
+    select
+        reading_id,
+        date,
+        day_number,
+        has_repeats,
+        first_us as observed_us,
+        first_watts as watts,
+        possible_watts,
+        midnight_watts,
+        true as is_first
     from dates_of_gauges
     union all
-    select reading_id, date, day_number, has_repeats, last_us as observed_us, last_watts as watts, possible_watts, midnight_watts, false as is_first
+    select
+        reading_id,
+        date,
+        day_number,
+        has_repeats,
+        last_us as observed_us,
+        last_watts as watts,
+        possible_watts,
+        midnight_watts,
+        false as is_first
     from dates_of_gauges
     where last_us > first_us or date < date '{{ start_date() }}'
 
@@ -272,8 +296,9 @@ gauge_steps as (
 
 ),
 
--- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends. A step over midnight goes from the
--- last sample of one date to the first of the next date; if these are not neighbours, there is no step.
+-- A gauge's silence longer than its cap is not filled; the cap is that of the date on which the step ends. A step over
+-- midnight goes from the last sample of one date to the first of the next date; if these are not neighbours, there is
+-- no step.
 gauge_segments as (
 
     select

@@ -1,10 +1,11 @@
--- The idle floor of an active device, in watts of its meter: the p10 of the date's parked intervals. A board's own come first, of the model that it
--- serves, else of whatever was parked on it; so no other board moves its floor. A board that was not parked for an hour has the median over boards:
--- of its device type and model, of its type on the node, of its type in the fleet. Else it has the type's reference. A function of the day's raw
--- alone.
+-- The idle floor of an active device, in watts of its meter: the p10 of the date's parked intervals. A board's own come
+-- first, of the model that it serves, else of whatever was parked on it; so no other board moves its floor. A board
+-- that was not parked for an hour has the median over boards: of its device type and model, of its type on the node, of
+-- its type in the fleet. Else it has the type's reference. A function of the day's raw alone.
 --
--- In a pool each board counts once, with its own p10, if it was parked for five minutes, and all of them together for an hour. A board that draws
--- under half or over twice its type's reference watts counts for itself alone: a median of one or two boards does not show which is odd.
+-- In a pool each board counts once, with its own p10, if it was parked for five minutes, and all of them together for
+-- an hour. A board that draws under half or over twice its type's reference watts counts for itself alone: a median of
+-- one or two boards does not show which is odd.
 {% set enough_seconds = 3600 %}
 {% set enough_seconds_of_a_member = 300 %}
 {% set pools = ['date', 'meter_scope', 'device_type', 'pooled_by', 'pooled'] %}

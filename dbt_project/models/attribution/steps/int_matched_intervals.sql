@@ -1,6 +1,7 @@
--- Engine intervals with energy and token telemetry, and whether ratios may use them. An interval is matched if it is whole on both sides: every board
--- that the engine holds, metered or not, has power over (nearly) all the time for which tokens are known, and the reverse. Of pools that hand tokens
--- over, one's energy and the other's tokens are compared, so both pools are whole in it.
+-- Engine intervals with energy and token telemetry, and whether ratios may use them. An interval is matched if it is
+-- whole on both sides: every board that the engine holds, metered or not, has power over (nearly) all the time for
+-- which tokens are known, and the reverse. Of pools that hand tokens over, one's energy and the other's tokens are
+-- compared, so both pools are whole in it.
 {% set engine_keys = ['date', 'engine', 'interval_number'] %}
 
 with attributed as (
@@ -77,8 +78,8 @@ powered as (
 
 ),
 
--- An engine of one board has its energy or has none. A meter without accelerators of its own (a node's that books while its boards are silent) is
--- no board.
+-- An engine of one board has its energy or has none. A meter without accelerators of its own (a node's that books while
+-- its boards are silent) is no board.
 held_boards as (
 
     select
@@ -106,8 +107,8 @@ held_intervals as (
 
 ),
 
--- A board that is held for less than a tenth of the interval may be seen in the next one. The meter of a node has the energy of its boards while none
--- of them reports.
+-- A board that is held for less than a tenth of the interval may be seen in the next one. The meter of a node has the
+-- energy of its boards while none of them reports.
 unpowered as (
 
     select distinct {{ columns_of('held_intervals', engine_keys) }}
@@ -140,7 +141,8 @@ reasons as (
     select
         {{ columns_of('powered', engine_keys) }},
         case
-            -- A complete source that reports nothing in an interval moved no tokens; one that reports requests alone may have moved some.
+            -- A complete source that reports nothing in an interval moved no tokens; one that reports requests alone
+            -- may have moved some.
             when not coalesce(engine_intervals.is_countable, true) then 'tokens_not_counted'
             when unpowered.engine is not null or powered.least_covered_seconds * 1000000 < 0.9 * coalesce(engine_intervals.covered_us, 0)
                 then 'board_without_energy'

@@ -1,5 +1,5 @@
--- How busy those are that share a board: one row per date, board, member (a MIG instance, else a pod) and interval. An instance's activity is a part
--- of the instance, a pod's one of the board. Memory is no sign of work.
+-- How busy those are that share a board: one row per date, board, member (a MIG instance, else a pod) and interval. An
+-- instance's activity is a part of the instance, a pod's one of the board. Memory is no sign of work.
 with claims as (
 
     select * from {{ ref('int_claims') }}
@@ -58,7 +58,8 @@ final as (
         and power_samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('power_samples.value') }}
         and {{ is_believed_gauge("'activity'", 'power_samples.value * activity_series.factor') }}
-        and {{ int_div(epoch_us('power_samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(activity_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and {{ int_div(epoch_us('power_samples.observed_at'), day_us()) }}
+            = {{ int_div(epoch_us('cast(activity_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
     group by all
 
 )

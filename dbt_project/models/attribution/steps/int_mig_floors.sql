@@ -1,6 +1,6 @@
--- What a board in MIG instances draws while none of them works: one row per date and board. The p10 of the date's intervals in which every instance
--- waits, if there is an hour of them, else its device type's reference. Its claimants share this by their parts of the board; whose work draws the
--- rest is another question (int_attributed_energy).
+-- What a board in MIG instances draws while none of them works: one row per date and board. The p10 of the date's
+-- intervals in which every instance waits, if there is an hour of them, else its device type's reference. Its claimants
+-- share this by their parts of the board; whose work draws the rest is another question (int_attributed_energy).
 {% set enough_seconds = 3600 %}
 
 with energy as (
@@ -76,7 +76,11 @@ waiting as (
         date,
         meter_scope,
         meter,
-        cast({{ exact('percentile_cont(0.1) within group (order by cast(energy_joules as double) * 1e6 / covered_us)') }} as double) as watts
+        cast(
+            {{ exact(
+                'percentile_cont(0.1) within group (order by cast(energy_joules as double) * 1e6 / covered_us)'
+            ) }} as double
+        ) as watts
     from intervals
     where not may_work
     group by date, meter_scope, meter

@@ -1,5 +1,6 @@
--- What each model of an engine moved that serves several at once: one row per date, engine, model and interval with tokens. Without tokens in an
--- interval, models share it as they share the date: a LoRA that is seldom asked for is not charged half of the waiting.
+-- What each model of an engine moved that serves several at once: one row per date, engine, model and interval with
+-- tokens. Without tokens in an interval, models share it as they share the date: a LoRA that is seldom asked for is not
+-- charged half of the waiting.
 with claims as (
 
     select * from {{ ref('int_claims') }}

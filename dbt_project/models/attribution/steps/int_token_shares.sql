@@ -1,6 +1,7 @@
--- Where an engine's tokens of an interval are booked: one row per date, engine, interval and place of its energy (site, node, device type, meter
--- scope). Scopes share by their GPU-seconds, so that no ratio adds up joules of two scopes; the places of a scope by their joules, else by
--- their GPU-seconds. `share_from` and `share_to` bound the place's part of the engine's tokens, from 0 to 1.
+-- Where an engine's tokens of an interval are booked: one row per date, engine, interval and place of its energy (site,
+-- node, device type, meter scope). Scopes share by their GPU-seconds, so that no ratio adds up joules of two scopes;
+-- the places of a scope by their joules, else by their GPU-seconds. `share_from` and `share_to` bound the place's part
+-- of the engine's tokens, from 0 to 1.
 {% set engine_keys = ['date', 'engine', 'interval_number'] %}
 {% set places = ['site', 'node', 'device_type', 'meter_scope'] %}
 
@@ -55,7 +56,8 @@ weighed as (
 
     select
         counted.*,
-        -- A meter of a node or module is of as many accelerators as its device type has; an unknown type has an unknown number.
+        -- A meter of a node or module is of as many accelerators as its device type has; an unknown type has an unknown
+        -- number.
         case
             when has_scopes and meter_scope <> 'board' and device_types.device_type is null then 1
             when has_scopes and engine_gpu_seconds = 0 then 1

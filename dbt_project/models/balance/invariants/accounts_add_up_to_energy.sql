@@ -1,5 +1,6 @@
--- energy = productive + idle + unknown and idle = floor + parked + asleep + unallocated at every grain, none of them negative; and in the book only an
--- active row has two accounts. Exact: not a millionth of a joule may be missing. A row without a meter has no accounts.
+-- energy = productive + idle + unknown and idle = floor + parked + asleep + unallocated at every grain, none of them
+-- negative; and in the book only an active row has two accounts. Exact: not a millionth of a joule may be missing. A
+-- row without a meter has no accounts.
 select
     date,
     'energy_ledger' as table_name,
@@ -13,7 +14,14 @@ where {{ in_run('date') }}
         energy_joules = productive_joules + idle_joules + unknown_joules
         and idle_joules = idle_floor_joules + parked_joules + asleep_joules + unallocated_joules
         and least(
-            energy_joules, productive_joules, idle_floor_joules, parked_joules, asleep_joules, unallocated_joules, unknown_joules, host_overhead_joules
+            energy_joules,
+            productive_joules,
+            idle_floor_joules,
+            parked_joules,
+            asleep_joules,
+            unallocated_joules,
+            unknown_joules,
+            host_overhead_joules
         ) >= 0
         and case state
             when 'active' then productive_joules + idle_floor_joules
@@ -42,7 +50,14 @@ where {{ in_run('date') }}
         energy_joules = productive_joules + idle_joules + unknown_joules
         and idle_joules = idle_floor_joules + parked_joules + asleep_joules + unallocated_joules
         and least(
-            energy_joules, productive_joules, idle_floor_joules, parked_joules, asleep_joules, unallocated_joules, unknown_joules, host_overhead_joules
+            energy_joules,
+            productive_joules,
+            idle_floor_joules,
+            parked_joules,
+            asleep_joules,
+            unallocated_joules,
+            unknown_joules,
+            host_overhead_joules
         ) >= 0,
         false
     )

@@ -1,5 +1,6 @@
--- The balance: the book has what each meter measured on a date according to raw, to a millionth (a thousandth of a joule is rounding).
--- A meter that is missing on one side counts with 0 there, so a lost meter fails as a lost interval does.
+-- The balance: the book has what each meter measured on a date according to raw, to a millionth (a thousandth of a
+-- joule is rounding). A meter that is missing on one side counts with 0 there, so a lost meter fails as a lost interval
+-- does.
 select
     date,
     'reconciliation_daily' as table_name,

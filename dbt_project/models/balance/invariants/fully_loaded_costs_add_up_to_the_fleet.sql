@@ -1,5 +1,5 @@
--- Unallocated capacity is charged exactly once: per date and site the fully loaded cost is the allocation cost of all GPU-hours and energy that
--- have a price. Exact: not a millionth of a millionth of a dollar may be missing.
+-- Unallocated capacity is charged exactly once: per date and site the fully loaded cost is the allocation cost of all
+-- GPU-hours and energy that have a price. Exact: not a millionth of a millionth of a dollar may be missing.
 select
     date,
     'model_hourly' as table_name,

@@ -1,5 +1,6 @@
--- Energy, host energy and tokens are the same from the books through hours and days to the fleet, per date and site; what a join doubled or
--- dropped on the way shows here. Exact. The fleet's joules of unplaced meters have a column of their own.
+-- Energy, host energy and tokens are the same from the books through hours and days to the fleet, per date and site;
+-- what a join doubled or dropped on the way shows here. Exact. The fleet's joules of unplaced meters have a column of
+-- their own.
 {% set steps = ['model_hourly', 'model_daily', 'fleet_daily'] %}
 
 with books as (

@@ -1,5 +1,6 @@
--- Every idle joule of the book has a holder: per date, site and account, exactly. A holder may have 0 joules of an account: the idle floor of a device
--- type without reference watts is not known, and its row still has the dollars of inactive GPU-hours.
+-- Every idle joule of the book has a holder: per date, site and account, exactly. A holder may have 0 joules of an
+-- account: the idle floor of a device type without reference watts is not known, and its row still has the dollars of
+-- inactive GPU-hours.
 with held as (
 
     select

@@ -1,5 +1,5 @@
--- An interval that counts in joules per token is whole on both sides: every board that the engine held all through it has energy in it, and tokens are
--- known for at least 0.9 of the seconds that each of its meters covers.
+-- An interval that counts in joules per token is whole on both sides: every board that the engine held all through it
+-- has energy in it, and tokens are known for at least 0.9 of the seconds that each of its meters covers.
 {% set engine_keys = ['date', 'engine', 'interval_start_at'] %}
 
 with ledger as (

@@ -1,4 +1,5 @@
--- Prefill + decode + unknown = productive, per date and curve, over the whole lookback. Exact; and none of them is negative.
+-- Prefill + decode + unknown = productive, per date and curve, over the whole lookback. Exact; and none of them is
+-- negative.
 with lookback as (
 
     select * from {{ ref('int_lookback') }}

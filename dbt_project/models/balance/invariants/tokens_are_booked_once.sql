@@ -1,4 +1,5 @@
--- The balance of tokens: the token book has what an engine moved on a date according to raw, to a millionth (a thousandth of a token is rounding).
+-- The balance of tokens: the token book has what an engine moved on a date according to raw, to a millionth (a
+-- thousandth of a token is rounding).
 select
     date,
     'token_reconciliation_daily' as table_name,

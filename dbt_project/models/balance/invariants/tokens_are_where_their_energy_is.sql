@@ -1,5 +1,6 @@
--- The rows of an engine's interval in the token book add up to what the engine moved, to the last digit; and where the interval is matched, each place
--- of its energy has its part of the tokens: of a meter scope by GPU-seconds, of the places of a scope by joules.
+-- The rows of an engine's interval in the token book add up to what the engine moved, to the last digit; and where the
+-- interval is matched, each place of its energy has its part of the tokens: of a meter scope by GPU-seconds, of the
+-- places of a scope by joules.
 {% set engine_keys = ['date', 'engine', 'interval_start_at'] %}
 {% set places = ['site', 'node', 'device_type', 'meter_scope'] %}
 

@@ -1,5 +1,6 @@
--- Which entity each landed series of power, energy or tokens is about, by a second, independent parsing of its raw labels. The balances and
--- series_daily use this model and the book uses stg_series, so that a mistake in either shows. One row per series and token class.
+-- Which entity each landed series of power, energy or tokens is about, by a second, independent parsing of its raw
+-- labels (int_label_names). The balances and series_daily use this model and the book uses stg_series, so that a
+-- mistake in either shows. One row per series and token class.
 with series as (
 
     select * from {{ source('raw', 'series') }}
@@ -38,12 +39,6 @@ nodes as (
 
 ),
 
-node_aliases as (
-
-    select * from {{ source('fleet', 'node_aliases') }}
-
-),
-
 devices as (
 
     select * from {{ source('fleet', 'devices') }}
@@ -74,6 +69,12 @@ only_site as (
 
 ),
 
+names as (
+
+    select * from {{ ref('int_label_names') }}
+
+),
+
 known_series as (
 
     select
@@ -96,7 +97,8 @@ known_series as (
         on metric_catalog.source_kind = series.source_kind
         and metric_catalog.metric = series.metric
         and (metric_catalog.source is null or metric_catalog.source = series.source)
-        and coalesce({{ label_value('series.labels', 'metric_catalog.match_label') }}, '') = coalesce(metric_catalog.match_value, '')
+        and coalesce({{ label_value('series.labels', 'metric_catalog.match_label') }}, '')
+            = coalesce(metric_catalog.match_value, '')
 
 ),
 
@@ -106,88 +108,17 @@ strangers as (
     select
         asked.series_id,
         asked.metric
-    from (select distinct series_id, metric, needs_labels from known_series where needs_labels is not null) as asked
+    from (
+        select distinct series_id, metric, needs_labels from known_series where needs_labels is not null
+    ) as asked
     inner join ({{ label_rows(source('raw', 'series')) }}) as own on asked.series_id = own.series_id
     group by asked.series_id, asked.metric
-    having max(case when own.value <> '' and ' ' || asked.needs_labels || ' ' like '% ' || own.label || ' %' then 1 else 0 end) = 0
-
-),
-
--- What the labels name, alias by alias. An identifier that should be globally unique and is a bare number is unique on its host alone.
-label_values as (
-
-    select
-        known_series.series_id,
-        label_catalog.rank,
-        label_catalog.label,
-        {{ label_value('known_series.labels', 'label_catalog.label') }} as name,
+    having max(
         case
-            when label_catalog.attribute = 'device_uuid'
-                and {{ is_bare_index(label_value('known_series.labels', 'label_catalog.label')) }}
-                then 'device_index'
-            else label_catalog.attribute
-        end as attribute
-    from (select distinct series_id, source_kind, labels from known_series) as known_series
-    inner join label_catalog on known_series.source_kind = label_catalog.source_kind
-
-),
-
--- Of the aliases with a value, the one of the lowest rank is used; of equal ranks, the first by the label's name.
-attribute_values as (
-
-    select
-        series_id,
-        attribute,
-        min_by(name, lpad(cast(rank as {{ dbt.type_string() }}), 6, '0') || label) as name
-    from label_values
-    where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
-    group by series_id, attribute
-
-),
-
-names as (
-
-    select
-        series_id,
-        max(
-            case
-                when attribute = 'device_uuid' and source_kind = 'nvidia_gpu_exporter' and substr(name, 1, 4) <> 'GPU-' and name like '%-%-%-%-%'
-                    then 'GPU-' || name
-                when attribute = 'device_uuid' then name
-            end
-        ) as device_uuid,
-        {% for attribute in ['node', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'data_rank'] -%}
-        max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
-        {% endfor -%}
-        {% for attribute in ['instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
-        max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
-        {% endfor -%}
-        -- Ranks that report the same tokens: only the first of them is counted, pipeline before tensor. One without digits has no place.
-        {% for rank in ['pipeline', 'tensor'] -%}
-        max(case when attribute = '{{ rank }}_rank' then {{ metered_rank('name') }} end) as {{ rank }}_number,
-        max(case when attribute = '{{ rank }}_rank' and {{ metered_rank('name') }} is null then name end) as {{ rank }}_name{{ ',' if not loop.last }}
-        {% endfor %}
-    from attribute_values
-    inner join (select distinct series_id, source_kind from known_series) as kinds using (series_id)
-    group by series_id
-
-),
-
--- A bare engine, a node's meter or a board without a host's name is often known by its address alone.
-addressed as (
-
-    select
-        names.*,
-        coalesce(node_aliases.node, hosts.host) as own_node
-    from names
-    inner join (
-        select
-            series_id,
-            split_part(coalesce(node, case when workload_pod is null and pod is null then instance end), ':', 1) as host
-        from names
-    ) as hosts
-        on names.series_id = hosts.series_id
-    left join node_aliases on hosts.host = node_aliases.alias
+            when own.value <> '' and ' ' || asked.needs_labels || ' ' like '% ' || own.label || ' %' then 1
+            else 0
+        end
+    ) = 0
 
 ),
 
@@ -205,12 +136,19 @@ named as (
         coalesce(names.data_rank, '0') as data_rank,
         -- Eleven digits for each: in the order of this text a number comes before a name.
         {% for rank in ['pipeline', 'tensor'] -%}
-        coalesce(':' || names.{{ rank }}_name, lpad(cast(coalesce(names.{{ rank }}_number, 0) as {{ dbt.type_string() }}), 11, '0'))
+        coalesce(
+            ':' || names.{{ rank }}_name,
+            lpad(cast(coalesce(names.{{ rank }}_number, 0) as {{ dbt.type_string() }}), 11, '0')
+        )
         {{ "|| ' ' ||" if not loop.last }}
         {%- endfor %} as place_among_ranks,
         coalesce(names.pipeline_name, names.tensor_name) is null as has_numbered_ranks,
         coalesce(devices.node, names.own_node) as named_node,
-        coalesce(devices.device_type, device_type_aliases.device_type, {{ name_of_source('names.device_type') }}) as named_device_type,
+        coalesce(
+            devices.device_type,
+            device_type_aliases.device_type,
+            {{ name_of_source('names.device_type') }}
+        ) as named_device_type,
         coalesce(model_aliases.model, {{ name_of_source('names.model') }}) as named_model,
         coalesce(
             engine_targets.engine,
@@ -221,9 +159,10 @@ named as (
             known_series.source
         ) as engine_by_labels
     from known_series
-    left join addressed as names on known_series.series_id = names.series_id
+    left join names on known_series.series_id = names.series_id
     left join devices
-        on coalesce(names.device_uuid, coalesce(names.own_node, known_series.source) || '/' || names.device_index) = devices.device_uuid
+        on coalesce(names.device_uuid, coalesce(names.own_node, known_series.source) || '/' || names.device_index)
+            = devices.device_uuid
     left join engine_targets on names.instance = engine_targets.target
     left join device_type_aliases on names.device_type = device_type_aliases.alias
     left join model_aliases on names.model = model_aliases.alias
@@ -246,7 +185,10 @@ described as (
 
     select
         named.*,
-        case when named.stream = 'tokens' then coalesce(engines.node, named.named_node) else named.named_node end as node,
+        case
+            when named.stream = 'tokens' then coalesce(engines.node, named.named_node)
+            else named.named_node
+        end as node,
         case when named.stream = 'tokens' then coalesce(engines.model, named.named_model) end as model
     from named
     left join engine_entries on named.engine_by_labels = engine_entries.engine_by_labels
@@ -282,12 +224,14 @@ placed as (
             when described.meter_scope = 'rack'
                 then coalesce(described.named_rack, {{ unknown() }})
                     || coalesce('/' || described.pdu, '') || coalesce('/' || described.pdu_input, '')
-            when described.meter_scope = 'facility' then coalesce(described.facility, sources.site, {{ unknown() }})
+            when described.meter_scope = 'facility'
+                then coalesce(described.facility, sources.site, {{ unknown() }})
         end as meter,
         case
             when described.stream = 'power' then null
             when described.level = 'engine' then described.engine_by_labels
-            else described.level || ':' || coalesce(described.namespace || '/', '') || coalesce(described.named_model, {{ unknown() }})
+            else described.level || ':'
+                || coalesce(described.namespace || '/', '') || coalesce(described.named_model, {{ unknown() }})
         end as engine
     from described
     left join strangers on described.series_id = strangers.series_id and described.metric = strangers.metric
@@ -312,7 +256,8 @@ first_ranks as (
 
 ),
 
--- A series whose rank has no digits repeats another one, of a number or a lesser name, whose labels are the same but for the ranks.
+-- A series whose rank has no digits repeats another one, of a number or a lesser name, whose labels are the same but
+-- for the ranks.
 named_groups as (
 
     select distinct
@@ -325,7 +270,10 @@ named_groups as (
         one.engine,
         one.data_rank
     from placed as one
-    inner join (select distinct engine from placed where stream = 'tokens' and not has_numbered_ranks) as odd on one.engine = odd.engine
+    inner join (
+        select distinct engine from placed where stream = 'tokens' and not has_numbered_ranks
+    ) as odd
+        on one.engine = odd.engine
 
 ),
 
@@ -417,7 +365,8 @@ final as (
         case
             when placed.stream <> 'tokens' then true
             when placed.is_stranger then false
-            when placed.has_numbered_ranks then coalesce(placed.place_among_ranks = first_ranks.first_place, true)
+            when placed.has_numbered_ranks
+                then coalesce(placed.place_among_ranks = first_ranks.first_place, true)
             else repeated_series.series_id is null
         end as is_counted,
         coalesce(meter_readings.reading_id, placed.series_id) as reading_id

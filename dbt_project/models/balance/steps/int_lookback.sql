@@ -1,4 +1,5 @@
--- The lookback of everything that is read from several dates at once: which date it ends with, and which of its dates are held back.
+-- The lookback of everything that is read from several dates at once: which date it ends with, and which of its dates
+-- are held back.
 with days as (
 
     select max(date) as as_of_date

@@ -1,4 +1,5 @@
--- The booked dates of the lookback that are evidence: one row per date, without those that are held back. A held-back date counts as one without telemetry.
+-- The booked dates of the lookback that are evidence: one row per date, without those that are held back. A held-back
+-- date counts as one without telemetry.
 
 with lookback as (
 

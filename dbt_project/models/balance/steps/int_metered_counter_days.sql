@@ -1,5 +1,6 @@
--- What raw has of each token counter and each reported process start on each date, by the second parsing of labels: none of the book's
--- steps. A date whose chunk facts do not add up by themselves is troubled. One row per series and date with samples.
+-- What raw has of each token counter and each reported process start on each date, by the second parsing of labels:
+-- none of the book's steps. A date whose chunk facts do not add up by themselves is troubled. One row per series and
+-- date with samples.
 with series as (
 
     select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_counted

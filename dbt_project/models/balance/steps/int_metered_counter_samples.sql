@@ -1,5 +1,5 @@
--- All samples of token counters on dates that int_metered_counter_days marks as troubled, with a flag for the samples of a bad scrape. Reads raw,
--- none of the book's steps. One row per series and time of a sample.
+-- All samples of token counters on dates that int_metered_counter_days marks as troubled, with a flag for the samples
+-- of a bad scrape. Reads raw, none of the book's steps. One row per series and time of a sample.
 with counter_days as (
 
     select * from {{ ref('int_metered_counter_days') }}

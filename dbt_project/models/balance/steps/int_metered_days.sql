@@ -1,6 +1,7 @@
--- What each meter measured on each date according to raw: the other side of the balance. Reads raw and the catalogues, none of the book's steps.
--- Days of a counter without trouble are telescoped from the chunk facts, others are added up sample by sample. Gauges are weighted by the time
--- that each sample covers. One row per date and meter that ought to be booked.
+-- What each meter measured on each date according to raw: the other side of the balance. Reads raw, the catalogues and
+-- int_metered_readings alone, none of the book's steps. Days of a counter without trouble are telescoped from the chunk
+-- facts; others are added up sample by sample (int_metered_troubled_days). One row per date and meter that ought to be
+-- booked.
 with readings as (
 
     select * from {{ ref('int_metered_readings') }}
@@ -13,31 +14,25 @@ handovers as (
 
 ),
 
-series as (
+troubled_days as (
 
-    select * from {{ ref('int_label_identities') }}
-    where stream = 'power' and quantity in ('energy', 'power') and meter is not null
+    select * from {{ ref('int_metered_troubled_days') }}
+
+),
+
+cross_checks as (
+
+    select * from {{ ref('int_metered_cross_checks') }}
 
 ),
 
 chosen as (
 
-    select
-        *,
-        -- Nothing fell, repeated or leapt, on the date or over its edges: the counter's difference is its energy.
-        kind = 'counter'
-        and troubles = 0
-        and coalesce(steepest_rise_per_second <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}), true)
-        and coalesce(first_value >= previous_value, true)
-        and coalesce(next_value >= coalesce(last_value, previous_value), true)
-        and coalesce(first_value - previous_value <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}) * (first_us - previous_us) / 1e6, true)
-        and coalesce(next_value - coalesce(last_value, previous_value) <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}) * (next_us - coalesce(last_us, previous_us)) / 1e6, true)
-        and coalesce(last_value - first_value <= coalesce(possible_watts, {{ ceiling_watts('meter_scope') }}) * (last_us - first_us) / 1e6, true) as is_calm
-    from readings
-    where preference = 1
+    select * from readings where preference = 1
 
 ),
 
+-- The counter's difference, and of the steps over midnight the part within the date.
 calm as (
 
     select
@@ -46,296 +41,16 @@ calm as (
         meter,
         {{ exact(
             'coalesce(last_value - first_value, 0)'
-            ~ ' + coalesce((first_value - previous_value) * ((first_us - greatest(start_us, previous_us)) / cast(first_us - previous_us as double)), 0)'
-            ~ ' + coalesce((next_value - last_value) * ((least(end_us, next_us) - last_us) / cast(next_us - last_us as double)), 0)'
-            ~ ' + case when first_us is null then (next_value - previous_value) * ((end_us - start_us) / cast(next_us - previous_us as double)) else 0 end'
+            ~ ' + coalesce((first_value - previous_value)'
+            ~ ' * ((first_us - greatest(start_us, previous_us)) / cast(first_us - previous_us as double)), 0)'
+            ~ ' + coalesce((next_value - last_value)'
+            ~ ' * ((least(end_us, next_us) - last_us) / cast(next_us - last_us as double)), 0)'
+            ~ ' + case when first_us is null then (next_value - previous_value)'
+            ~ ' * ((end_us - start_us) / cast(next_us - previous_us as double)) else 0 end'
         ) }} as metered_joules
     from chosen
-    where is_calm and not is_shared
-
-),
-
--- `place` is a short key for date, scope and meter while millions of samples are sorted by it.
-troubled as (
-
-    select
-        *,
-        row_number() over (order by date, meter_scope, meter) as place,
-        {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }} as cap_us
-    from chosen
-    where not is_calm and not is_shared
-
-),
-
--- Whether the neighbour's first or last sample is a dip is seen only from the sample behind it.
-{% for neighbour, beyond, nearest in [('previous', '<', 'max'), ('next', '>', 'min')] -%}
-{{ neighbour }}_dips as (
-
-    select
-        *,
-        {{ int_div(neighbour ~ '_us', day_us()) }} as day_number
-    from troubled
-    where kind = 'counter'
-        and {{ 'previous_value < coalesce(first_value, next_value) and troubles > 0' if neighbour == 'previous' else 'next_value < coalesce(last_value, previous_value)' }}
-
-),
-
-beyond_{{ neighbour }} as (
-
-    select
-        place,
-        start_us,
-        cap_us,
-        {{ nearest }}(observed_us) as observed_us,
-        {{ nearest }}_by(value, observed_us) as value
-    from (
-        select
-            dips.place,
-            dips.start_us,
-            dips.cap_us,
-            {{ epoch_us('samples.observed_at') }} as observed_us,
-            max(samples.value * series.factor) as value
-        from {{ source('raw', 'power_samples') }} as samples
-        inner join series on samples.series_id = series.series_id
-        inner join {{ neighbour }}_dips as dips
-            on series.reading_id = dips.reading_id
-            and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = dips.day_number
-            and {{ epoch_us('samples.observed_at') }} {{ beyond }} dips.{{ neighbour }}_us
-        where samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from {{ neighbour }}_dips)
-            and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from {{ neighbour }}_dips)
-            and {{ is_valid_sample('samples.value') }}
-        group by dips.place, dips.start_us, dips.cap_us, samples.observed_at
-    ) as timed
-    group by place, start_us, cap_us
-
-),
-
-{% endfor -%}
-troubled_span as (
-
-    select
-        {{ from_epoch_us('min(least(troubled.start_us, coalesce(beyond_previous.observed_us, previous_us, troubled.start_us)))') }} as start_at,
-        {{ from_epoch_us('max(greatest(end_us, coalesce(beyond_next.observed_us, next_us, end_us)))') }} as end_at
-    from troubled
-    left join beyond_previous on troubled.place = beyond_previous.place
-    left join beyond_next on troubled.place = beyond_next.place
-
-),
-
-gauge_series as (
-
-    select
-        meter,
-        meter_scope,
-        series_id,
-        factor
-    from series
-    where quantity = 'power'
-
-),
-
-samples_of_troubled as (
-
-    select
-        troubled.place,
-        troubled.kind = 'counter' as is_counter,
-        troubled.has_repeats,
-        troubled.start_us,
-        troubled.cap_us,
-        {{ epoch_us('samples.observed_at') }} as observed_us,
-        samples.value * series.factor as value
-    from {{ source('raw', 'power_samples') }} as samples
-    inner join series on samples.series_id = series.series_id
-    inner join troubled
-        on series.reading_id = troubled.reading_id
-        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} * {{ day_us() }} = troubled.start_us
-    where samples.observed_at >= {{ run_start_at() }}
-        and samples.observed_at < {{ run_end_at() }}
-        and {{ is_valid_sample('samples.value') }}
-        and (
-            troubled.kind = 'counter'
-            or samples.value * series.factor <= coalesce(troubled.possible_watts, {{ ceiling_watts('troubled.meter_scope') }})
-            or (
-                samples.value * series.factor <= troubled.midnight_watts
-                and {{ epoch_us('samples.observed_at') }} in (troubled.first_us, troubled.last_us)
-            )
-        )
-
-),
-
--- The date's own samples, the last one before the date and the first one after it.
-troubled_points as (
-
-    select place, is_counter, start_us, cap_us, observed_us, value from samples_of_troubled where not has_repeats
-    union all
-    select place, is_counter, start_us, cap_us, observed_us, max(value) as value from samples_of_troubled where has_repeats
-    group by place, is_counter, start_us, cap_us, observed_us
-    {%- for neighbour, own in [('previous', 'first'), ('next', 'last')] %}
-    union all
-    select place, kind = 'counter' as is_counter, start_us, cap_us, {{ neighbour }}_us as observed_us, {{ neighbour }}_value as value
-    from troubled
-    where {{ neighbour }}_us is not null
-        -- Where one of the two samples beside a midnight is refused, the energy between them is unknown.
-        and (kind = 'counter' or greatest({{ neighbour }}_value, {{ own }}_value) <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }}))
-    union all
-    select place, true as is_counter, start_us, cap_us, observed_us, value from beyond_{{ neighbour }}
-    {%- endfor %}
-
-),
-
-seen_counts as (
-
-    select
-        place,
-        observed_us,
-        value,
-        lag(value) over point_window as before_value,
-        lag(observed_us) over point_window as before_us,
-        lead(value) over point_window as after_value,
-        lead(observed_us) over point_window as after_us
-    from troubled_points
-    where is_counter
-    window point_window as (partition by place order by observed_us)
-
-),
-
-kept_counts as (
-
-    select
-        seen_counts.place,
-        seen_counts.observed_us,
-        seen_counts.value,
-        lag(seen_counts.value) over point_window as before_value,
-        lag(seen_counts.observed_us) over point_window as before_us
-    from seen_counts
-    inner join troubled on seen_counts.place = troubled.place
-    where not coalesce(
-        value < before_value
-        and after_value >= before_value
-        and case
-            when possible_watts is null then true
-            when before_us < start_us or after_us >= end_us
-                then after_value - value > midnight_watts * (after_us - observed_us) / 1e6
-                and after_value - before_value <= midnight_watts * (after_us - before_us) / 1e6
-            else after_value - value > possible_watts * (after_us - observed_us) / 1e6
-                and after_value - before_value <= possible_watts * (after_us - before_us) / 1e6
-        end,
-        false
-    )
-    window point_window as (partition by seen_counts.place order by seen_counts.observed_us)
-
-),
-
-gauge_points as (
-
-    select
-        place,
-        start_us,
-        cap_us,
-        observed_us,
-        value,
-        lag(value) over point_window as before_value,
-        lag(observed_us) over point_window as before_us
-    from troubled_points
-    where not is_counter
-    window point_window as (partition by place order by observed_us)
-
-),
-
-differences as (
-
-    select
-        kept_counts.*,
-        troubled.meter_scope,
-        troubled.meter,
-        case when before_us < start_us or observed_us >= end_us then troubled.midnight_watts else troubled.possible_watts end as possible_watts,
-        case when value >= before_value then value - before_value else value end as risen,
-        greatest(before_us, start_us) as from_us,
-        least(observed_us, end_us) as to_us
-    from kept_counts
-    inner join troubled on kept_counts.place = troubled.place
-    where before_us < observed_us and before_us < end_us and observed_us > start_us
-
-),
-
-gauge_means as (
-
-    select
-        differences.place,
-        differences.before_us,
-        {{ ratio(exact_sum('samples.value * gauge_series.factor'), 'count(*)') }} as mean_watts
-    from differences
-    inner join gauge_series on differences.meter = gauge_series.meter and differences.meter_scope = gauge_series.meter_scope
-    inner join {{ source('raw', 'power_samples') }} as samples
-        on gauge_series.series_id = samples.series_id
-        and {{ epoch_us('samples.observed_at') }} between differences.before_us and differences.observed_us
-        and {{ is_valid_sample('samples.value') }}
-        and samples.value * gauge_series.factor <= coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }})
-    where differences.risen
-        > coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }}) * (differences.observed_us - differences.before_us) / 1e6
-        and samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at <= (select end_at from troubled_span)
-    group by differences.place, differences.before_us
-
-),
-
-counted as (
-
-    select
-        differences.place,
-        sum({{ exact(
-            "case"
-            ~ " when risen > coalesce(possible_watts, " ~ ceiling_watts("meter_scope") ~ ") * (observed_us - differences.before_us) / 1e6"
-            ~ " then coalesce(mean_watts, 0) * (to_us - from_us) / 1e6"
-            ~ " else risen * ((to_us - from_us) / cast(observed_us - differences.before_us as double))"
-            ~ " end"
-        ) }}) as metered_joules
-    from differences
-    left join gauge_means
-        on differences.place = gauge_means.place and differences.before_us = gauge_means.before_us
-    group by differences.place
-
-),
-
-gauged_steps as (
-
-    select
-        *,
-        greatest(before_us, start_us) as from_us,
-        least(observed_us, start_us + {{ day_us() }}) as to_us
-    from gauge_points
-    where before_us < observed_us and before_us < start_us + {{ day_us() }} and observed_us > start_us
-
-),
-
-gauged as (
-
-    select
-        place,
-        sum({{ exact(
-            "case"
-            ~ " when observed_us - before_us > cap_us then 0"
-            ~ " else"
-            ~ " ((before_value + (value - before_value) * ((from_us - before_us) / cast(observed_us - before_us as double)))"
-            ~ " + (before_value + (value - before_value) * ((to_us - before_us) / cast(observed_us - before_us as double))))"
-            ~ " / 2 * (to_us - from_us) / 1e6"
-            ~ " end"
-        ) }}) as metered_joules
-    from gauged_steps
-    group by place
-
-),
-
-added_up as (
-
-    select
-        troubled.date,
-        troubled.meter_scope,
-        troubled.meter,
-        coalesce(counted.metered_joules, gauged.metered_joules) as metered_joules
-    from troubled
-    left join counted on troubled.place = counted.place
-    left join gauged on troubled.place = gauged.place
+    where not is_shared
+        and {{ is_calm_reading() }}
 
 ),
 
@@ -343,86 +58,20 @@ totals as (
 
     select date, meter_scope, meter, metered_joules from calm
     union all
-    select date, meter_scope, meter, metered_joules from added_up
+    select date, meter_scope, meter, metered_joules from troubled_days
     union all
     -- Where all of them are refused, the seconds are unknown: 0 J, as elsewhere.
     select
         chosen.date,
         chosen.meter_scope,
         chosen.meter,
-        coalesce(handovers.metered_joules, case when not chosen.is_node_shared then {{ exact('0') }} end) as metered_joules
+        coalesce(
+            handovers.metered_joules,
+            case when not chosen.is_node_shared then {{ exact('0') }} end
+        ) as metered_joules
     from chosen
     left join handovers on {{ equal_keys('chosen', 'handovers', ['date', 'meter_scope', 'meter']) }}
     where chosen.is_shared
-
-),
-
--- The runner-up, roughly: a counter by its day's difference, a gauge by its mean over the time that the booked reading covers.
-runners_up as (
-
-    select
-        readings.date,
-        readings.meter_scope,
-        readings.meter,
-        readings.reading_id,
-        readings.source,
-        readings.kind,
-        readings.last_value - readings.first_value as counted_joules,
-        readings.last_us - readings.first_us as span_us,
-        chosen.coverage_us as booked_coverage_us
-    from readings
-    inner join chosen on {{ equal_keys('readings', 'chosen', ['date', 'meter_scope', 'meter']) }}
-    where readings.preference = 2 and readings.first_us is not null
-
-),
-
--- MIG instances report the same watts of their board, and there can be more of them in one hour than in another: a moment counts once.
-runner_up_moments as (
-
-    select
-        runners_up.date,
-        runners_up.meter_scope,
-        runners_up.meter,
-        max(samples.value * series.factor) as watts
-    from {{ source('raw', 'power_samples') }} as samples
-    inner join series on samples.series_id = series.series_id
-    inner join runners_up
-        on series.reading_id = runners_up.reading_id
-        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(runners_up.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
-    where runners_up.kind = 'gauge'
-        and samples.observed_at >= {{ run_start_at() }}
-        and samples.observed_at < {{ run_end_at() }}
-        and {{ is_valid_sample('samples.value') }}
-        and samples.value * series.factor <= {{ ceiling_watts('runners_up.meter_scope') }}
-    group by runners_up.date, runners_up.meter_scope, runners_up.meter, samples.observed_at
-
-),
-
-runner_up_means as (
-
-    select
-        date,
-        meter_scope,
-        meter,
-        {{ ratio(exact_sum('watts'), 'count(*)') }} as mean_watts
-    from runner_up_moments
-    group by date, meter_scope, meter
-
-),
-
-cross_checks as (
-
-    select
-        runners_up.date,
-        runners_up.meter_scope,
-        runners_up.meter,
-        runners_up.source,
-        case
-            when runners_up.kind = 'gauge' then runner_up_means.mean_watts * runners_up.booked_coverage_us / 1e6
-            else runners_up.counted_joules * (runners_up.booked_coverage_us / nullif(cast(runners_up.span_us as double), 0))
-        end as cross_check_joules
-    from runners_up
-    left join runner_up_means on {{ equal_keys('runners_up', 'runner_up_means', ['date', 'meter_scope', 'meter']) }}
 
 ),
 

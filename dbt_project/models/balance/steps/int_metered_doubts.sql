@@ -1,5 +1,5 @@
--- Boards whose stated limit raw contradicts on a date, found without the book's steps: int_metered_readings accepts up to twice as much of them.
--- One row per date and board.
+-- Boards whose stated limit raw contradicts on a date, found without the book's steps: int_metered_readings accepts up
+-- to twice as much of them. One row per date and board.
 {# As a constant the least limit is looked at while samples are read: see int_impossible_samples. #}
 {{ config(pre_hook="set variable least_doubtful = (
     select min({{ possible_power_factor() }} * device_types.power_limit_watts / series.factor)
@@ -48,8 +48,15 @@ board_days as (
         boards.meter,
         max(boards.limit_watts) as limit_watts,
         sum(case when boards.kind = 'gauge' then chunks.samples else 0 end) as gauge_samples,
-        {{ exact_sum("case when boards.kind = 'counter' and chunks.falls = 0 then (chunks.last_value - chunks.first_value) * boards.factor end") }} as joules,
-        sum(case when boards.kind = 'counter' and chunks.falls = 0 then {{ epoch_us('chunks.last_at') }} - {{ epoch_us('chunks.first_at') }} end) / 1e6 as seconds
+        {{ exact_sum(
+            "case when boards.kind = 'counter' and chunks.falls = 0 then (chunks.last_value - chunks.first_value) * boards.factor end"
+        ) }} as joules,
+        sum(
+            case
+                when boards.kind = 'counter' and chunks.falls = 0
+                    then {{ epoch_us('chunks.last_at') }} - {{ epoch_us('chunks.first_at') }}
+            end
+        ) / 1e6 as seconds
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join boards on chunks.series_id = boards.series_id
     where chunks.samples > 0

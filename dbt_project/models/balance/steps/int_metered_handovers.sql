@@ -1,6 +1,6 @@
--- What a meter measured, according to raw, on a date on which several of its readings, or the node's meter and its boards, take turns. Each
--- moment has the joules of the best reading that steps over it; then the counter's difference fixes the sum of its gap. Reads int_metered_moments,
--- none of the book's steps. One row per date and meter.
+-- What a meter measured, according to raw, on a date on which several of its readings, or the node's meter and its
+-- boards, take turns. Each moment has the joules of the best reading that steps over it; then the counter's difference
+-- fixes the sum of its gap. Reads int_metered_moments, none of the book's steps. One row per date and meter.
 with shared_days as (
 
     select * from {{ ref('int_shared_meter_days') }}
@@ -54,7 +54,11 @@ gaps as (
         cast(sum(case when valued.open_place is null then valued.joules end) as double) as better_joules,
         sum(case when valued.open_place < ranked.place then valued.to_us - valued.at_us end) as elsewhere_us,
         cast(sum(case when valued.open_place = ranked.place then valued.joules end) as double) as measured_joules,
-        sum(case when valued.open_place = ranked.place and valued.best_place is not null then valued.to_us - valued.at_us end) as measured_us,
+        sum(
+            case
+                when valued.open_place = ranked.place and valued.best_place is not null then valued.to_us - valued.at_us
+            end
+        ) as measured_us,
         sum(case when valued.open_place = ranked.place and valued.best_place is null then valued.to_us - valued.at_us end) as unmeasured_us
     from ranked
     inner join valued on {{ equal_keys('ranked', 'valued', ['meter_scope', 'meter', 'at_us']) }}
@@ -97,7 +101,10 @@ settled as (
 
     select
         *,
-        case when is_leap or has_fallen or is_too_long then measured_joules else due_joules - coalesce(unmeasured_joules, 0) end as measured_total
+        case
+            when is_leap or has_fallen or is_too_long then measured_joules
+            else due_joules - coalesce(unmeasured_joules, 0)
+        end as measured_total
     from completed
 
 ),
@@ -125,7 +132,10 @@ totalled as (
         valued.from_watts,
         valued.to_watts,
         valued.best_place is not null
-        or (settled.unmeasured_joules is not null and not (settled.is_too_long and settled.measured_us is not null and settled.unmeasured_joules = 0)) as is_known
+        or (
+            settled.unmeasured_joules is not null
+            and not (settled.is_too_long and settled.measured_us is not null and settled.unmeasured_joules = 0)
+        ) as is_known
     from valued
     left join settled
         on valued.meter_scope = settled.meter_scope
@@ -195,7 +205,8 @@ metered as (
         dated.meter,
         (
             dated.start_watts + (dated.end_watts - dated.start_watts)
-            * ((greatest(dated.at_us, silences.from_us) + least(dated.to_us, silences.to_us)) / 2.0 - dated.at_us) / (dated.to_us - dated.at_us)
+            * ((greatest(dated.at_us, silences.from_us) + least(dated.to_us, silences.to_us)) / 2.0 - dated.at_us)
+                / (dated.to_us - dated.at_us)
         ) * (least(dated.to_us, silences.to_us) - greatest(dated.at_us, silences.from_us)) / 1e6 as joules
     from dated
     inner join silences

@@ -1,5 +1,6 @@
--- The watts that each reading reports of each moment, for meters whose readings take turns: the sample times cut the meter's time into moments. Reads
--- int_metered_steps, none of the book's steps. One row per moment of a meter and reading that steps over it.
+-- The watts that each reading reports of each moment, for meters whose readings take turns: the sample times cut the
+-- meter's time into moments. Reads int_metered_steps, none of the book's steps. One row per moment of a meter and
+-- reading that steps over it.
 with shared_days as (
 
     select * from {{ ref('int_shared_meter_days') }}

@@ -1,5 +1,6 @@
--- What raw has of each reading of power or energy on each date: its ends, its neighbours, its silences and its defects. Reads raw, the catalogues
--- and its own parsing of labels, none of the book's steps. One row per reading and date with samples.
+-- What raw has of each reading of power or energy on each date: its ends, its neighbours, its silences and its defects.
+-- Reads raw, the catalogues and its own parsing of labels, none of the book's steps. One row per reading and date with
+-- samples.
 with series as (
 
     select

@@ -1,5 +1,6 @@
--- What each reading knows of each meter and date, according to raw, best first: int_metered_days adds up the first and checks it with the second.
--- Reads raw, the catalogues and its own parsing of labels, none of the book's steps. One row per date and reading of a meter that ought to be booked.
+-- What each reading knows of each meter and date, according to raw, best first: int_metered_days adds up the first and
+-- checks it with the second. Reads raw, the catalogues and its own parsing of labels, none of the book's steps. One row
+-- per date and reading of a meter that ought to be booked.
 {% set reading = [
     'reading_id', 'source', 'metric', 'kind', 'rank', 'meter', 'meter_scope', 'coarseness', 'node', 'rack', 'site', 'device_type',
     'interval_seconds'
@@ -29,7 +30,12 @@ limits as (
     select
         cast(chunks.chunk_start_at as date) as date,
         power_limits.meter,
-        max(case when chunks.last_value * power_limits.factor <= {{ ceiling_watts('power_limits.meter_scope') }} then chunks.last_value * power_limits.factor end) as power_limit_watts
+        max(
+            case
+                when chunks.last_value * power_limits.factor <= {{ ceiling_watts('power_limits.meter_scope') }}
+                    then chunks.last_value * power_limits.factor
+            end
+        ) as power_limit_watts
     from {{ source('raw', 'series_chunks') }} as chunks
     inner join {{ ref('int_label_identities') }} as power_limits on chunks.series_id = power_limits.series_id
     where power_limits.quantity = 'power_limit'
@@ -51,7 +57,8 @@ doubts as (
 
 ),
 
--- Each date of the run, with the last sample before it and the first one after it. A counter also has the dates without samples.
+-- Each date of the run, with the last sample before it and the first one after it. A counter also has the dates without
+-- samples.
 day_facts as (
 
     select
@@ -111,12 +118,14 @@ coverage as (
     select
         day_facts.*,
         case when day_facts.meter_scope = 'board'
-            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
+            then {{ possible_power_factor() }}
+                * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
                 * case when doubts.meter is null then 1 else {{ doubted_limit_factor() }} end
         end as possible_watts,
         -- Over midnight a limit is doubted on all dates.
         case when day_facts.meter_scope = 'board'
-            then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
+            then {{ possible_power_factor() }}
+                * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
                 * {{ doubted_limit_factor() }}
         end as midnight_watts,
         case
@@ -129,7 +138,10 @@ coverage as (
         or coalesce(
             greatest(longest_silence_us, coalesce(first_us - previous_us, 0))
             > {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }}
-            or next_us - last_us > {{ gap_cap_us('greatest(coalesce(next_interval_seconds, typical_interval_seconds), interval_seconds)') }},
+            or next_us - last_us
+                > {{ gap_cap_us(
+                    'greatest(coalesce(next_interval_seconds, typical_interval_seconds), interval_seconds)'
+                ) }},
             false
         ) as is_silent_once,
         greatest(start_us, coalesce(previous_us, first_us, next_us)) as knows_from_us,
@@ -185,7 +197,8 @@ preferred as (
         shared_nodes.node is not null as is_node_shared,
         shared_nodes.node_cap_us,
         row_number() over (
-            partition by best.date, meter_scope, meter order by rank, case when is_silent_once then 1 else 0 end, coverage_us desc, source, metric
+            partition by best.date, meter_scope, meter
+            order by rank, case when is_silent_once then 1 else 0 end, coverage_us desc, source, metric
         ) as preference,
         min(knows_from_us) over (partition by best.date, meter_scope, meter) as meter_knows_from_us,
         max(knows_to_us) over (partition by best.date, meter_scope, meter) as meter_knows_to_us,

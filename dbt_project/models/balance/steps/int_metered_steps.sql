@@ -1,5 +1,6 @@
--- Each sample of a meter whose readings take turns, with the next one of its reading, from raw: what a counter rose until then, what a
--- gauge showed. Reads raw and the catalogues, none of the book's steps. One row per reading of a meter and kept sample; the last has no next.
+-- Each sample of a meter whose readings take turns, with the next one of its reading, from raw: what a counter rose
+-- until then, what a gauge showed. Reads raw and the catalogues, none of the book's steps. One row per reading of a
+-- meter and kept sample; the last has no next.
 with shared_days as (
 
     select * from {{ ref('int_shared_meter_days') }}
@@ -60,7 +61,13 @@ reported_limits as (
     select
         series.meter,
         chunks.day_number,
-        max({{ possible_power_factor() }} * case when chunks.last_value * series.factor <= {{ ceiling_watts("'board'") }} then chunks.last_value * series.factor end) as reported_watts
+        max(
+            {{ possible_power_factor() }}
+                * case
+                    when chunks.last_value * series.factor <= {{ ceiling_watts("'board'") }}
+                        then chunks.last_value * series.factor
+                end
+        ) as reported_watts
     from chunks
     inner join series on chunks.series_id = series.series_id and series.quantity = 'power_limit'
     inner join shared_meters
@@ -79,7 +86,8 @@ members as (
         series.kind = 'counter' as is_counter,
         sources.interval_seconds,
         dense_rank() over (
-            partition by shared_meters.meter_scope, shared_meters.meter order by series.rank, series.source, series.metric, series.reading_id
+            partition by shared_meters.meter_scope, shared_meters.meter
+            order by series.rank, series.source, series.metric, series.reading_id
         ) as place
     from series
     inner join shared_meters on series.meter_scope = shared_meters.meter_scope and series.meter = shared_meters.meter
@@ -100,7 +108,9 @@ member_chunks as (
         chunks.samples,
         chunks.falls,
         min(chunks.typical_interval_seconds) over (partition by members.reading_id, chunks.day_number) as typical_interval_seconds,
-        max(case when chunks.day_number < members.first_day then chunks.day_number end) over (partition by members.reading_id) as day_before,
+        max(
+            case when chunks.day_number < members.first_day then chunks.day_number end
+        ) over (partition by members.reading_id) as day_before,
         min(case when chunks.day_number > members.last_day then chunks.day_number end) over (partition by members.reading_id) as day_after
     from chunks
     inner join members on chunks.series_id = members.series_id
@@ -132,7 +142,14 @@ sampled as (
     where {{ is_valid_sample('samples.value') }}
         and samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from whole_chunks)
         and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from whole_chunks)
-        and (whole_chunks.is_counter or samples.value * whole_chunks.factor <= coalesce({{ doubted_limit_factor() }} * whole_chunks.type_watts, {{ ceiling_watts('whole_chunks.meter_scope') }}))
+        and (
+            whole_chunks.is_counter
+            or samples.value * whole_chunks.factor
+                <= coalesce(
+                    {{ doubted_limit_factor() }} * whole_chunks.type_watts,
+                    {{ ceiling_watts('whole_chunks.meter_scope') }}
+                )
+        )
     union all
     select
         meter_scope,
@@ -145,7 +162,11 @@ sampled as (
     from member_chunks
     where falls = 0
         and (day_number = day_before or day_number = day_after)
-        and (is_counter or case when day_number = day_after then first_value else last_value end * factor <= coalesce({{ doubted_limit_factor() }} * type_watts, {{ ceiling_watts('meter_scope') }}))
+        and (
+            is_counter
+            or case when day_number = day_after then first_value else last_value end * factor
+                <= coalesce({{ doubted_limit_factor() }} * type_watts, {{ ceiling_watts('meter_scope') }})
+        )
 
 ),
 
@@ -164,8 +185,8 @@ dates_of_places as (
 
 ),
 
--- Dates on which the limit itself is probably wrong: at least 90 % of the gauge's samples are above it, or without a gauge the counter's mean is,
--- but none by more than doubted_limit_factor().
+-- Dates on which the limit itself is probably wrong: at least 90 % of the gauge's samples are above it, or without a
+-- gauge the counter's mean is, but none by more than doubted_limit_factor().
 wrong_limits as (
 
     select
@@ -233,7 +254,10 @@ points as (
         sampled.place,
         sampled.observed_us,
         max(sampled.value) as value,
-        max(coalesce(sampled.type_watts, reported_limits.reported_watts) * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end) as possible_watts,
+        max(
+            coalesce(sampled.type_watts, reported_limits.reported_watts)
+                * case when sampled.has_wrong_limit then {{ doubted_limit_factor() }} else 1 end
+        ) as possible_watts,
         max(coalesce(sampled.type_watts, reported_limits.reported_watts)) * {{ doubted_limit_factor() }} as midnight_watts,
         max(case when sampled.is_counter then 1 else 0 end) = 1 as is_counter
     from accepted as sampled
@@ -300,7 +324,11 @@ final as (
         paired.*,
         case when until_value >= value then until_value - value else until_value end as risen,
         is_counter and until_value < value as has_fallen,
-        case when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }} then paired.midnight_watts else paired.possible_watts end as leap_watts,
+        case
+            when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }}
+                then paired.midnight_watts
+            else paired.possible_watts
+        end as leap_watts,
         coalesce(until_us - observed_us > caps.cap_us, false) as is_silence
     from paired
     left join dates_of_places as caps

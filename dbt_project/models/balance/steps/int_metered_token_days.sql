@@ -1,6 +1,7 @@
--- What each engine moved on each date according to raw, per token class: the other side of the token book's balance. Reads raw and the catalogues,
--- none of the book's steps (int_metered_token_parts counts). One row per date, engine, model, token class and metric that a source counts;
--- `preference` 1 ought to be booked, the others check it, and those farther from the engines have none.
+-- What each engine moved on each date according to raw, per token class: the other side of the token book's balance.
+-- Reads raw and the catalogues, none of the book's steps (int_metered_token_parts counts). One row per date, engine,
+-- model, token class and metric that a source counts; `preference` 1 ought to be booked, the others check it, and those
+-- farther from the engines have none.
 with series as (
 
     select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_counted
@@ -53,7 +54,8 @@ days as (
 
 ),
 
--- Which source and metric ought to be booked: the lowest rank among those that cover at least half of what the best one covers.
+-- Which source and metric ought to be booked: the lowest rank among those that cover at least half of what the best one
+-- covers.
 known_spans as (
 
     select
@@ -87,7 +89,8 @@ known_times as (
 
 ),
 
--- Only the source nearest to the model's own engines counts: engines before the frontends of their namespace, both before gateways.
+-- Only the source nearest to the model's own engines counts: engines before the frontends of their namespace, both
+-- before gateways.
 nearer as (
 
     select distinct

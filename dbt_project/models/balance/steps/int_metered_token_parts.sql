@@ -1,6 +1,7 @@
--- What each token counter moved on each date according to raw, for int_metered_token_days: reads raw and the catalogues, none of the book's steps,
--- and no grid. A series' day is telescoped from its chunk facts, a day with falls or repeats is added up sample by sample (without what one bad scrape
--- made), and the steps over midnights are shared by time. Copies of one counter (`reading_id`) are added up as one.
+-- What each token counter moved on each date according to raw, for int_metered_token_days: reads raw and the
+-- catalogues, none of the book's steps, and no grid. A series' day is telescoped from its chunk facts, a day with falls
+-- or repeats is added up sample by sample (without what one bad scrape made), and the steps over midnights are shared
+-- by time. Copies of one counter (`reading_id`) are added up as one.
 with counter_days as (
 
     select * from {{ ref('int_metered_counter_days') }}
@@ -75,8 +76,8 @@ token_days as (
 
 ),
 
--- A series begins at zero where its process started after the engine was last seen or, for an engine never seen before, while its source
--- was watched or less than 3 intervals ago.
+-- A series begins at zero where its process started after the engine was last seen or, for an engine never seen before,
+-- while its source was watched or less than 3 intervals ago.
 source_starts as (
 
     select
@@ -103,9 +104,13 @@ births as (
 
 process_starts as (
 
-    select engine, cast(first_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start' and first_value is not null
+    select engine, cast(first_value * 1e6 as bigint) as start_us
+    from counter_days
+    where quantity = 'process_start' and first_value is not null
     union
-    select engine, cast(last_value * 1e6 as bigint) as start_us from counter_days where quantity = 'process_start' and last_value is not null
+    select engine, cast(last_value * 1e6 as bigint) as start_us
+    from counter_days
+    where quantity = 'process_start' and last_value is not null
 
 ),
 
@@ -214,7 +219,8 @@ parts as (
     from troubled_steps
     where before_value is not null
         and {{ in_run('date') }}
-        and case when value >= before_value then value - before_value else value end * 1e6 <= {{ var('most_tokens_per_second') }} * cast(step_us as double)
+        and case when value >= before_value then value - before_value else value end * 1e6
+            <= {{ var('most_tokens_per_second') }} * cast(step_us as double)
     union all
     select date, series_id, tokens from shared_steps
 
@@ -235,7 +241,8 @@ counters as (
 
 ),
 
--- Copies of one counter are added up as one: all samples of the date, what any copy showed last before it and first after it.
+-- Copies of one counter are added up as one: all samples of the date, what any copy showed last before it and first
+-- after it.
 copy_points as (
 
     select
@@ -283,7 +290,10 @@ copy_births as (
     from copies
     inner join born_steps
         on copies.series_id = born_steps.series_id and copies.date = {{ date_of_us('born_steps.to_us') }}
-    left join copy_ends on copies.date = copy_ends.date and copies.reading_id = copy_ends.reading_id and copy_ends.observed_us < born_steps.to_us
+    left join copy_ends
+        on copies.date = copy_ends.date
+        and copies.reading_id = copy_ends.reading_id
+        and copy_ends.observed_us < born_steps.to_us
     where copy_ends.reading_id is null
     qualify row_number() over (partition by copies.date, copies.reading_id order by born_steps.to_us) = 1
 

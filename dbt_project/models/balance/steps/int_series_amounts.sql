@@ -1,5 +1,6 @@
--- What each series measured by itself on a date, from raw alone: a counter what it rose between its samples of the date, a gauge its mean watts
--- over the time of its samples. One row per date and series of power, energy or tokens; series_daily compares the book with it.
+-- What each series measured by itself on a date, from raw alone: a counter what it rose between its samples of the
+-- date, a gauge its mean watts over the time of its samples. One row per date and series of power, energy or tokens;
+-- series_daily compares the book with it.
 with identities as (
 
     select * from {{ ref('int_label_identities') }}
@@ -78,7 +79,8 @@ chunk_days as (
         max_by(chunks.last_value, chunks.last_at) as last_value,
         greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds)) as sampling_interval_seconds,
         coalesce(max(chunks.steepest_rise_per_second) > max(limited_series.possible_per_second), false) as has_leapt,
-        max(chunks.longest_gap_seconds) * 1e6 > {{ gap_cap_us('greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds))') }}
+        max(chunks.longest_gap_seconds) * 1e6
+            > {{ gap_cap_us('greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds))') }}
         or count(*) > 1 as has_gaps
     from chunks
     inner join limited_series on chunks.series_id = limited_series.series_id
@@ -87,7 +89,8 @@ chunk_days as (
 
 ),
 
--- With what each counter showed at the end of the day before: below it, the date's first sample is a restart or a bad scrape.
+-- With what each counter showed at the end of the day before: below it, the date's first sample is a restart or a bad
+-- scrape.
 neighboured_days as (
 
     select
@@ -110,7 +113,8 @@ series_days as (
 
 ),
 
--- In whole milliwatts: a sum of whole numbers is the same in any order. What no meter of its scope can read is no energy.
+-- In whole milliwatts: a sum of whole numbers is the same in any order. What no meter of its scope can read is no
+-- energy.
 gauge_means as (
 
     select
@@ -148,7 +152,11 @@ troubled_days as (
         series_days.fallen_from
     from series_days
     inner join limited_series on series_days.series_id = limited_series.series_id
-    where (limited_series.kind = 'counter' and (series_days.troubles > 0 or series_days.has_leapt or series_days.fallen_from is not null)) or (limited_series.kind = 'gauge' and series_days.has_gaps)
+    where (
+        limited_series.kind = 'counter'
+        and (series_days.troubles > 0 or series_days.has_leapt or series_days.fallen_from is not null)
+    )
+        or (limited_series.kind = 'gauge' and series_days.has_gaps)
 
 ),
 
@@ -165,7 +173,8 @@ troubled_samples as (
     from {{ source('raw', 'power_samples' if stream == 'power' else 'token_samples') }} as samples
     inner join troubled_days
         on samples.series_id = troubled_days.series_id
-        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(troubled_days.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }}
+            = {{ int_div(epoch_us('cast(troubled_days.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
     where troubled_days.stream = '{{ stream }}'
         and samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}

@@ -1,5 +1,5 @@
--- Dates on which several readings of a meter, or the node's meter and its boards, take turns: from the second parsing of raw, none of the
--- book's steps. One row per date and meter.
+-- Dates on which several readings of a meter, or the node's meter and its boards, take turns: from the second parsing
+-- of raw, none of the book's steps. One row per date and meter.
 with readings as (
 
     select * from {{ ref('int_metered_readings') }}

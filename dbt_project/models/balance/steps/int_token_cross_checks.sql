@@ -1,5 +1,6 @@
--- Other counts of the tokens that are booked: one row per date, engine and token class. An engine's booked counter is compared with its next best
--- one; a frontend or gateway that is not booked, with the sum of what its model's nearer sources count.
+-- Other counts of the tokens that are booked: one row per date, engine and token class. An engine's booked counter is
+-- compared with its next best one; a frontend or gateway that is not booked, with the sum of what its model's nearer
+-- sources count.
 with token_days as (
 
     select * from {{ ref('int_metered_token_days') }}

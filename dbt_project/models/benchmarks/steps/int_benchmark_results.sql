@@ -1,11 +1,14 @@
--- Published results, each run once: a row whose values another row of the same benchmark and configuration has, too, is that run again,
--- from a file that several entries or a glob name, or from one with fewer columns. Rows that differ in one published value are two runs.
--- One row per benchmark, source, result_id, run_url, measured_on and repetition.
+-- Published results, each run once: a row whose values another row of the same benchmark and configuration has, too, is
+-- that run again, from a file that several entries or a glob name, or from one with fewer columns. Rows that differ in
+-- one published value are two runs. One row per benchmark, source, result_id, run_url, measured_on and repetition.
 {%- set published = [
-    'submitter', 'system', 'accelerator', 'accelerators', 'model', 'architecture', 'precision', 'framework', 'software', 'scenario', 'configuration',
+    'submitter', 'system', 'accelerator', 'accelerators', 'model', 'architecture', 'precision', 'framework', 'software',
+    'scenario', 'configuration',
     'is_disaggregated', 'speculation', 'input_length_tokens', 'output_length_tokens', 'concurrency', 'output_tokens_per_second',
-    'total_tokens_per_second', 'total_tokens_per_second_per_gpu', 'output_tokens_per_second_per_user', 'output_tokens_per_second_per_user_basis',
-    'ttft_seconds', 'ttft_p99_seconds', 'tpot_p99_seconds', 'end_to_end_seconds', 'watts', 'watts_basis', 'result_value', 'result_unit', 'measured_on',
+    'total_tokens_per_second', 'total_tokens_per_second_per_gpu', 'output_tokens_per_second_per_user',
+    'output_tokens_per_second_per_user_basis',
+    'ttft_seconds', 'ttft_p99_seconds', 'tpot_p99_seconds', 'end_to_end_seconds', 'watts', 'watts_basis',
+    'result_value', 'result_unit', 'measured_on',
     'run_url'
 ] %}
 
@@ -27,7 +30,10 @@ unequal as (
         *,
         count(*) over (partition by benchmark, result_id, {{ published | join(', ') }}) as equal_rows
     from results
-    qualify row_number() over (partition by benchmark, result_id, {{ published | join(', ') }} order by as_of desc nulls last, source, file) = 1
+    qualify row_number() over (
+        partition by benchmark, result_id, {{ published | join(', ') }}
+        order by as_of desc nulls last, source, file
+    ) = 1
 
 ),
 
@@ -87,7 +93,9 @@ ranked as (
             partition by benchmark, source, result_id, run_url, measured_on
             order by
                 coalesce(total_tokens_per_second_per_gpu, {{ ratio('total_tokens_per_second', 'accelerators') }}) desc nulls last,
-                {{ ratio('output_tokens_per_second', 'accelerators') }} desc nulls last, {{ ratio('watts', 'accelerators') }} nulls last, result_number
+                {{ ratio('output_tokens_per_second', 'accelerators') }} desc nulls last,
+                {{ ratio('watts', 'accelerators') }} nulls last,
+                result_number
         ) as nth
     from counted
     where is_kept

@@ -1,4 +1,5 @@
--- The footprint of each site and date by standard: Scope 2 twice, Scope 3 embodied, and the facility's PUE, WUE, CUE and REF as numerator and denominator.
+-- The footprint of each site and date by standard: Scope 2 twice, Scope 3 embodied, and the facility's PUE, WUE, CUE
+-- and REF as numerator and denominator.
 with fleet_days as (
 
     select * from {{ ref('fleet_daily') }} where {{ in_run('date') }}
@@ -24,7 +25,12 @@ site_days as (
         date,
         site,
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
-        {{ exact(ratio(exact_sum('case when facility_energy_kwh is not null then energy_joules + host_overhead_joules end'), '3.6e6')) }} as device_and_host_kwh,
+        {{ exact(
+            ratio(
+                exact_sum('case when facility_energy_kwh is not null then energy_joules + host_overhead_joules end'),
+                '3.6e6'
+            )
+        ) }} as device_and_host_kwh,
         max(case when meter_scope = 'facility' and energy_joules > 0 then 1 else 0 end) = 1 as has_hall_meter,
         {{ exact_sum('carbon_unknown_joules') }} as carbon_unknown_joules,
         {{ exact_sum('location_gco2e') }} as location_gco2e,
@@ -58,7 +64,14 @@ market as (
         case
             when count(market_basis) > 0 then {{ exact_sum("case when market_basis = 'unknown' then facility_energy_kwh else 0 end") }}
         end as market_unknown_kwh,
-        max(case market_basis when 'unknown' then 4 when 'grid_average' then 3 when 'residual_mix' then 2 when 'contracts' then 1 end) as weakest
+        max(
+            case market_basis
+                when 'unknown' then 4
+                when 'grid_average' then 3
+                when 'residual_mix' then 2
+                when 'contracts' then 1
+            end
+        ) as weakest
     from scope2_hours
     group by date, site
 
@@ -75,7 +88,12 @@ joined as (
         market.renewable_matched_kwh,
         market.scope2_market_gco2e,
         market.market_unknown_kwh,
-        case market.weakest when 4 then 'unknown' when 3 then 'grid_average' when 2 then 'residual_mix' when 1 then 'contracts' end as market_basis
+        case market.weakest
+            when 4 then 'unknown'
+            when 3 then 'grid_average'
+            when 2 then 'residual_mix'
+            when 1 then 'contracts'
+        end as market_basis
     from site_days
     left join embodied on site_days.date = embodied.date and site_days.site = embodied.site
     left join market on site_days.date = market.date and site_days.site = market.site

@@ -1,4 +1,5 @@
--- What each contract supplied on a date, and what of it the site used: by the hour, or by the date for MWh that are stated for a year.
+-- What each contract supplied on a date, and what of it the site used: by the hour, or by the date for MWh that are
+-- stated for a year.
 with energy_hours as (
 
     select * from {{ ref('int_site_energy_hours') }}
@@ -70,7 +71,9 @@ matched as (
         *,
         cast(
             case
-                when matching = 'yearly' then least(contracted_to_kwh, remaining_kwh) - least(contracted_to_kwh - contracted_kwh, remaining_kwh)
+                when matching = 'yearly'
+                    then least(contracted_to_kwh, remaining_kwh)
+                        - least(contracted_to_kwh - contracted_kwh, remaining_kwh)
                 else hourly_matched_kwh
             end as {{ exact_type() }}
         ) as matched_kwh

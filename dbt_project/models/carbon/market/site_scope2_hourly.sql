@@ -1,4 +1,5 @@
--- Scope 2 of each site and hour, by location and by market: what contracts match has their factor, the rest the residual mix, else the grid's average.
+-- Scope 2 of each site and hour, by location and by market: what contracts match has their factor, the rest the
+-- residual mix, else the grid's average.
 {% set amounts = ['matched_kwh', 'renewable_matched_kwh', 'matched_gco2e'] %}
 
 with energy_hours as (
@@ -161,7 +162,9 @@ market as (
         case
             when facility_energy_kwh <= matched_kwh then matched_gco2e
             else matched_gco2e
-                + {{ exact('cast(facility_energy_kwh - matched_kwh as double) * coalesce(residual_gco2e_per_kwh, location_gco2e_per_kwh)') }}
+                + {{ exact(
+                    'cast(facility_energy_kwh - matched_kwh as double) * coalesce(residual_gco2e_per_kwh, location_gco2e_per_kwh)'
+                ) }}
         end as market_gco2e
     from matched
 

@@ -1,6 +1,7 @@
--- Which pods a board's own labels name, in slices of a date: one row per date, board, slice and pod. A claim holds until the next one is seen,
--- or bridges a silence (int_claim_elements, int_claim_bridges); in any other silence the claimant is unknown, and `held_by` names who was seen
--- last and next. `held_start_us` and `held_end_us`: the part of the slice in which the board is known to have been there.
+-- Which pods a board's own labels name, in slices of a date: one row per date, board, slice and pod. A claim holds
+-- until the next one is seen, or bridges a silence (int_claim_elements, int_claim_bridges); in any other silence the
+-- claimant is unknown, and `held_by` names who was seen last and next. `held_start_us` and `held_end_us`: the part of
+-- the slice in which the board is known to have been there.
 with elements as (
 
     select * from {{ ref('int_claim_elements') }}
@@ -52,7 +53,9 @@ assessed as (
         greatest(elements.start_us, elements.day_start_us) as from_us,
         least(elements.end_us, elements.day_end_us) as to_us,
         greatest(
-            least(coalesce(bridges.until_us, elements.start_us), elements.end_us, elements.day_end_us), elements.start_us, elements.day_start_us
+            least(coalesce(bridges.until_us, elements.start_us), elements.end_us, elements.day_end_us),
+            elements.start_us,
+            elements.day_start_us
         ) as until_us,
         coalesce(board_ends.first_us, elements.end_us) as board_first_us,
         coalesce(board_ends.last_us, elements.start_us) as board_last_us
@@ -199,7 +202,9 @@ final as (
         slices.claim_keys is null as is_silence,
         slices.held_by,
         slices.claim_keys is not null
-        and max(coalesce(members.pod, members.container)) over (partition by slices.date, slices.meter, slices.slice_start_us) is null as is_free,
+        and max(coalesce(members.pod, members.container)) over (
+            partition by slices.date, slices.meter, slices.slice_start_us
+        ) is null as is_free,
         members.namespace,
         members.pod,
         members.container,

@@ -1,6 +1,7 @@
--- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. One row per date, board and series of
--- the reading whose labels count. `place` is `own`, `before` or `after`. Labels that the scraper set instead of a workload's own
--- (honor_labels: false) name the exporter's pod: who the exporter is, is seen per date and scrape job beside `exported_pod`.
+-- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. One row
+-- per date, board and series of the reading whose labels count. `place` is `own`, `before` or `after`. Labels that the
+-- scraper set instead of a workload's own (honor_labels: false) name the exporter's pod: who the exporter is, is seen
+-- per date and scrape job beside `exported_pod`.
 {% set scrape_job = ['date', 'source', 'source_kind', 'scrape_job'] %}
 
 with all_series as (
@@ -140,7 +141,8 @@ scrape_jobs as (
 
 ),
 
--- What is in `pod` and `container` beside `exported_pod` is the exporter, unless a relabelling copied the workload's names there.
+-- What is in `pod` and `container` beside `exported_pod` is the exporter, unless a relabelling copied the workload's
+-- names there.
 exporter_pods as (
 
     select distinct
@@ -247,7 +249,12 @@ candidates as (
         on board_series_days.date = engine_pods.date
         and coalesce(board_series_days.workload_pod, board_series_days.pod) = engine_pods.pod
         and (
-            (case when board_series_days.workload_pod is null then board_series_days.namespace else board_series_days.workload_namespace end)
+            (
+                case
+                    when board_series_days.workload_pod is null then board_series_days.namespace
+                    else board_series_days.workload_namespace
+                end
+            )
             is not distinct from engine_pods.namespace
         )
     -- Of a board without a power meter, what it reports of itself carries the labels.
@@ -285,7 +292,8 @@ mapped as (
 
     select
         *,
-        coalesce(named_namespace, '') || '/' || coalesce(named_pod, '') || '/' || coalesce(named_container, '') || '/' || coalesce(mig_instance, '')
+        coalesce(named_namespace, '') || '/' || coalesce(named_pod, '') || '/' || coalesce(named_container, '')
+            || '/' || coalesce(mig_instance, '')
         -- A number that an instance had is another's after the board is cut anew.
         || coalesce(
             {% for number in ['mig_slices', 'mig_instance_slices', 'mig_memory_gb'] -%}
@@ -293,9 +301,12 @@ mapped as (
             {%- endfor -%}
             , ''
         ) as claim_key,
-        -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated. So does a scrape job.
+        -- An exporter that maps any board of a node to pods maps them all: there, a board without a pod is unallocated.
+        -- So does a scrape job.
         job_carries_workloads
-        or max(case when named_pod is null then 0 else 1 end) over (partition by date, source, source_kind, node, is_power) = 1 as is_mapped,
+        or max(case when named_pod is null then 0 else 1 end) over (
+            partition by date, source, source_kind, node, is_power
+        ) = 1 as is_mapped,
         max(case when names_an_engine then 1 else 0 end) over (partition by date, meter, reading_id) = 1 as reading_names_an_engine
     from named
 

@@ -1,4 +1,5 @@
--- Where a board was that moved to another node within a date: one row per date, meter and slice of the date. Other boards have no row.
+-- Where a board was that moved to another node within a date: one row per date, meter and slice of the date. Other
+-- boards have no row.
 with meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked' and meter_scope = 'board'

@@ -1,5 +1,6 @@
--- How far into a silence of its board a claim lasts: while the engine that holds the board still reports, and until that engine is seen on a board
--- that it did not hold before. One row per date, board and silence that an engine bridges; only such engines are read sample by sample.
+-- How far into a silence of its board a claim lasts: while the engine that holds the board still reports, and until
+-- that engine is seen on a board that it did not hold before. One row per date, board and silence that an engine
+-- bridges; only such engines are read sample by sample.
 with elements as (
 
     select * from {{ ref('int_claim_elements') }} where kind in ('silence', 'tail')

@@ -1,6 +1,7 @@
--- Each board's time between two sightings, first to last: one row per date, board and element [start_us, end_us). `kind`: `held` (seen, or silent
--- for at most 3 intervals, or for at most max_spread with the same claimants on both sides), `silence` (longer, or of different claimants),
--- `head` and `tail` (nothing was ever seen before or after).{% set meter_day = ['date', 'meter', 'cap_us', 'day_start_us', 'day_end_us'] %}
+-- Each board's time between two sightings, first to last: one row per date, board and element [start_us, end_us).
+-- `kind`: `held` (seen, or silent for at most 3 intervals, or for at most max_spread with the same claimants on both
+-- sides), `silence` (longer, or of different claimants), `head` and `tail` (nothing was ever seen before or after).
+{% set meter_day = ['date', 'meter', 'cap_us', 'day_start_us', 'day_end_us'] %}
 
 with runs as (
 
@@ -46,7 +47,10 @@ neighboured_edges as (
         date,
         meter,
         {{ edge }},
-        coalesce({{ joined_in_order("case when pod is not null or mig_instance is not null then claim_key end") }}, max(claim_key)) as claim_keys,
+        coalesce(
+            {{ joined_in_order("case when pod is not null or mig_instance is not null then claim_key end") }},
+            max(claim_key)
+        ) as claim_keys,
         coalesce({{ joined_in_order("case when pod is not null then held_by end") }}, max(held_by)) as held_by
     from runs
     group by date, meter, {{ edge }}
@@ -61,7 +65,10 @@ covering as (
         edges.meter,
         edges.edge_us as start_us,
         coalesce(
-            {{ joined_in_order("case when runs.pod is not null or runs.mig_instance is not null then runs.claim_key end") }}, max(runs.claim_key)
+            {{ joined_in_order(
+                "case when runs.pod is not null or runs.mig_instance is not null then runs.claim_key end"
+            ) }},
+            max(runs.claim_key)
         ) as claim_keys
     from neighboured_edges as edges
     inner join runs

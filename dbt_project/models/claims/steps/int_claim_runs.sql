@@ -1,6 +1,6 @@
--- When each board was seen with each claimant: one row per date, board, claimant and stretch of sightings. The last sighting before the
--- date and the first one after it are rows too, which end where they start. Only boards that changed hands on the date are looked at sample by
--- sample.
+-- When each board was seen with each claimant: one row per date, board, claimant and stretch of sightings. The last
+-- sighting before the date and the first one after it are rows too, which end where they start. Only boards that
+-- changed hands on the date are looked at sample by sample.
 with labels as (
 
     select * from {{ ref('int_board_labels') }} where is_mapped

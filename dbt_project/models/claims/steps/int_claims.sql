@@ -1,9 +1,12 @@
--- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member, which is an engine with one of its models. A slice
--- is cut where an engine changes its model, where its series fall silent or begin to report within an interval, and where the board moves to another
--- node. `members` claimants share a slice.
+-- Who claims each booked meter, in slices of a date: one row per date, meter, slice and member, which is an engine with
+-- one of its models. A slice is cut where an engine changes its model, where its series fall silent or begin to report
+-- within an interval, and where the board moves to another node. `members` claimants share a slice.
 {%- set slice = ['date', 'meter_scope', 'meter', 'slice_start_us'] %}
 {%- set of_slice = slice + ['slice_end_us', 'held_start_us', 'held_end_us', 'is_unmetered'] %}
-{%- set claimed = ['claim_basis', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'pod', 'held_by', 'is_tokens_complete', 'work'] %}
+{%- set claimed = [
+    'claim_basis', 'engine', 'model', 'namespace', 'deployment', 'team', 'role', 'pod', 'held_by', 'is_tokens_complete',
+    'work'
+] %}
 
 with engine_claimants as (
 
@@ -122,7 +125,8 @@ silences as (
         and engine_intervals.seen_from_us < claimants.slice_end_us
     where engine_intervals.seen_from_us > engine_intervals.interval_start_us
         and not claimants.is_tokens_complete
-        and engine_intervals.seen_from_us - greatest(coalesce(engine_intervals.previous_us, claimants.held_start_us), claimants.held_start_us)
+        and engine_intervals.seen_from_us
+            - greatest(coalesce(engine_intervals.previous_us, claimants.held_start_us), claimants.held_start_us)
         > engine_intervals.usual_us
 
 ),

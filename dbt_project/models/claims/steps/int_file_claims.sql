@@ -1,7 +1,8 @@
--- Who holds a meter whose own labels name no claimant, by the fleet file: one row per date, meter, slice of the date and assignment. Where the
--- labels map boards to pods and have none for this one, an assignment of the board itself (not of its node) comes first. A slice
--- without an assignment is `fleet_file_unallocated` where the fleet file assigns the board or its node at another time, `watched_unallocated`
--- where the board is watched (below) and no engine served on its node on that date, else unknown (`none`).
+-- Who holds a meter whose own labels name no claimant, by the fleet file: one row per date, meter, slice of the date
+-- and assignment. Where the labels map boards to pods and have none for this one, an assignment of the board itself
+-- (not of its node) comes first. A slice without an assignment is `fleet_file_unallocated` where the fleet file assigns
+-- the board or its node at another time, `watched_unallocated` where the board is watched (below) and no engine served
+-- on its node on that date, else unknown (`none`).
 with booked_meters as (
 
     select * from {{ ref('int_meter_choices') }} where purpose = 'booked'
@@ -69,7 +70,8 @@ labelled_meters as (
 
 ),
 
--- Boards that would have a claimant if anything ran on them: the fleet file lists them, or their exporter maps pods and had none to name.
+-- Boards that would have a claimant if anything ran on them: the fleet file lists them, or their exporter maps pods and
+-- had none to name.
 watched_boards as (
 
     select

@@ -1,6 +1,7 @@
--- Which pods the labels of a booked meter name, in slices of a date: one row per date, meter, slice and pod. A board has labels of its own
--- (int_board_label_claims). The meter of a node whose boards report no power is held by the pod that the labels of all its boards name; where they
--- name several, or one board is cut into instances, the node's claimant is unknown. `labelled_board`: whose labels they are.
+-- Which pods the labels of a booked meter name, in slices of a date: one row per date, meter, slice and pod. A board
+-- has labels of its own (int_board_label_claims). The meter of a node whose boards report no power is held by the pod
+-- that the labels of all its boards name; where they name several, or one board is cut into instances, the node's
+-- claimant is unknown. `labelled_board`: whose labels they are.
 {%- set node_slice = ['date', 'node_meter', 'slice_start_us'] %}
 {%- set holder = ['is_silence', 'held_by', 'is_free', 'namespace', 'pod', 'container'] %}
 {%- set kept = ['slice_start_us', 'slice_end_us', 'held_start_us', 'held_end_us'] + holder %}

@@ -1,8 +1,9 @@
--- Which part of its board each claimant of a MIG instance has, of capacity and of the idle floor, and what of the board is left: one row per date,
--- board, slice of the date, instance and claimant; what is left has no instance. The parts of a slice add up to 1.
+-- Which part of its board each claimant of a MIG instance has, of capacity and of the idle floor, and what of the board
+-- is left: one row per date, board, slice of the date, instance and claimant; what is left has no instance. The parts
+-- of a slice add up to 1.
 --
--- An instance weighs the greater of its parts of the board's compute and memory. Together they may be more than a board (4g.40gb and 3g.40gb),
--- or leave less than the smallest instance needs; then they are scaled to 1.
+-- An instance weighs the greater of its parts of the board's compute and memory. Together they may be more than a board
+-- (4g.40gb and 3g.40gb), or leave less than the smallest instance needs; then they are scaled to 1.
 {% set slice = ['date', 'meter_scope', 'meter', 'slice_start_us'] %}
 
 with claimants as (
@@ -63,7 +64,8 @@ cut_slices as (
 
 ),
 
--- Pods may share an instance by turns. A compute instance has a claimant of its own, and its part of its GPU instance's memory.
+-- Pods may share an instance by turns. A compute instance has a claimant of its own, and its part of its GPU instance's
+-- memory.
 members as (
 
     select
@@ -107,8 +109,8 @@ slices as (
         count(weight) = count(*) as is_known,
         {{ exact_sum('weight') }} as weight,
         -- The smallest instance has a slice of each.
-        max(compute_slices) - {{ exact_sum('used_compute_slices') }} >= 0.9999 and max(memory_slices) - {{ exact_sum('used_memory_slices') }} >= 0.9999
-            as has_room
+        max(compute_slices) - {{ exact_sum('used_compute_slices') }} >= 0.9999
+            and max(memory_slices) - {{ exact_sum('used_memory_slices') }} >= 0.9999 as has_room
     from weighed
     group by {{ slice | join(', ') }}
 

@@ -1,5 +1,6 @@
--- Which engine a pod without metrics works for, by its group: one row per date, board and pod. A group is a LeaderWorkerSet's
--- (its labels), else by name a leader and `<leader>-<n>`, or `<job>-launcher` and `<job>-worker-<n>`. One with several engines has no row.
+-- Which engine a pod without metrics works for, by its group: one row per date, board and pod. A group is a
+-- LeaderWorkerSet's (its labels), else by name a leader and `<leader>-<n>`, or `<job>-launcher` and `<job>-worker-<n>`.
+-- One with several engines has no row.
 {% set is_one_place = "workers.site = engines.site and (workers.source = engines.source or not engines.is_holder)"
     " and workers.cluster = coalesce(engines.cluster, workers.cluster)" %}
 {% set mpi_job %}'^(.+)-(launcher(-[a-z0-9]{5})?|worker-[0-9]{1,4})$'{% endset %}

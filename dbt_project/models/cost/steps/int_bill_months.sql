@@ -1,5 +1,5 @@
--- What was billed for each billing month that the run touched, per site and kind, beside the hours of the month that are booked. Kinds without a
--- bill are rows, too. It reads no cost, so that cost_daily can be scaled to it.
+-- What was billed for each billing month that the run touched, per site and kind, beside the hours of the month that
+-- are booked. Kinds without a bill are rows, too. It reads no cost, so that cost_daily can be scaled to it.
 with site_power as (
 
     select * from {{ ref('site_power_hourly') }} where {{ in_run_months('billing_month') }}

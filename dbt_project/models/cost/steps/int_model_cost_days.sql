@@ -1,5 +1,6 @@
--- The cost of each model and part on the basis allocation, what of it is for work, and how much work that was: one row per date of the lookback and
--- of as many dates before it, site, model and part. A date that is held back is evidence of nothing.
+-- The cost of each model and part on the basis allocation, what of it is for work, and how much work that was: one row
+-- per date of the lookback and of as many dates before it, site, model and part. A date that is held back is evidence
+-- of nothing.
 
 with lookback as (
 
@@ -62,7 +63,9 @@ part_days as (
         costs.part,
         parts.unit,
         {{ money_sum("case when costs.basis = 'allocation' then costs.cost_usd end") }} as cost_usd,
-        {{ money_sum("case when costs.basis = (case when parts.unit = 'productive_kwh' then 'marginal' else 'usage' end) then costs.cost_usd end") }} as active_usd,
+        {{ money_sum(
+            "case when costs.basis = (case when parts.unit = 'productive_kwh' then 'marginal' else 'usage' end) then costs.cost_usd end"
+        ) }} as active_usd,
         min(case when costs.is_complete then 1 else 0 end) = 1 as is_complete
     from costs
     inner join dates on costs.date = dates.date

@@ -1,5 +1,6 @@
--- Each part of the cost per date, model and price, as its row owns it, uses it and carries it of what is not held: one row per UTC date, billing month,
--- model_hourly's keys, is_held and the prices that hold. Whole billing months that the run touched: a demand charge follows the highest load of its month.
+-- Each part of the cost per date, model and price, as its row owns it, uses it and carries it of what is not held: one
+-- row per UTC date, billing month, model_hourly's keys, is_held and the prices that hold. Whole billing months that the
+-- run touched: a demand charge follows the highest load of its month.
 -- depends_on: {{ ref('held_back_dates') }}
 {% set keys = ['date', 'billing_month'] + model_keys() + ['is_held'] %}
 
@@ -45,12 +46,18 @@ weighed as (
         fees.hosting_usd_per_kw_month,
         fees.operations_usd_per_month,
         {{ ratio('drivers.claimed_gpu_seconds', 'fees.site_claimed_gpu_seconds') }} as gpu_share,
-        {{ ratio(exact('cast(drivers.claimed_gpu_seconds as double) * device_types.power_limit_watts'), 'fees.site_limit_joules') }} as watts_share,
+        {{ ratio(
+            exact('cast(drivers.claimed_gpu_seconds as double) * device_types.power_limit_watts'),
+            'fees.site_limit_joules'
+        ) }} as watts_share,
         {{ ratio('drivers.facility_energy_kwh', 'fees.site_facility_energy_kwh') }} as kwh_share,
         {{ ratio('drivers.active_gpu_seconds', 'drivers.claimed_gpu_seconds') }} as active_share,
         sites.cooling_share_of_overhead as cooling_share,
         licences.usd as licence_usd_per_gpu_hour,
-        case when drivers.is_held and drivers.is_priced and drivers.claimed_gpu_seconds > 0 then drivers.claimed_gpu_seconds end as own_gpu_seconds
+        case
+            when drivers.is_held and drivers.is_priced and drivers.claimed_gpu_seconds > 0
+                then drivers.claimed_gpu_seconds
+        end as own_gpu_seconds
     from drivers
     left join fees
         on drivers.site = fees.site and drivers.hour_start_at = fees.hour_start_at and drivers.local_date = fees.local_date
@@ -70,7 +77,10 @@ cooled as (
     select
         *,
         coalesce(measured_cooling_cost_usd, {{ money('cast(overhead_cost_usd as double) * cooling_share') }}) as cooling_cost_usd,
-        coalesce(measured_marginal_cooling_cost_usd, {{ money('cast(marginal_overhead_cost_usd as double) * cooling_share') }}) as marginal_cooling_cost_usd,
+        coalesce(
+            measured_marginal_cooling_cost_usd,
+            {{ money('cast(marginal_overhead_cost_usd as double) * cooling_share') }}
+        ) as marginal_cooling_cost_usd,
         case
             when measured_cooling_cost_usd > overhead_cost_usd then 'measured_over_pue'
             when measured_cooling_cost_usd is not null then 'measured'
@@ -100,11 +110,17 @@ owned as (
         {%- endfor %}
         {%- for part in cost_parts() %}
         {{ beside_the_rate(part, part.usd) }} as {{ part.name }}_usd,
-        case when rate_includes like '% {{ part.name }} %' then {{ money('cast(' ~ part.usd ~ ' as double)') }} end as {{ part.name }}_memo_usd,
+        case
+            when rate_includes like '% {{ part.name }} %' then {{ money('cast(' ~ part.usd ~ ' as double)') }}
+        end as {{ part.name }}_memo_usd,
         {%- if part.by == 'energy' %}
         {{ beside_the_rate(part, part.marginal) }} as {{ part.name }}_marginal_usd,
         {%- elif part.by == 'time' %}
-        {{ beside_the_rate(part, part.active) if part.active else beside_the_rate({'name': part.name}, part.usd ~ ' * active_share') }} as {{ part.name }}_usage_usd,
+        {% if part.active -%}
+        {{ beside_the_rate(part, part.active) }} as {{ part.name }}_usage_usd,
+        {%- else -%}
+        {{ beside_the_rate({'name': part.name}, part.usd ~ ' * active_share') }} as {{ part.name }}_usage_usd,
+        {%- endif %}
         {%- endif %}
         {{ part_is_missing(part) }} as {{ part.name }}_missing,
         {%- endfor %}
@@ -141,7 +157,8 @@ carried as (
         {%- for part in cost_parts() %}
         case
             when own_gpu_seconds > 0 and {{ part.name }}_unheld_usd is not null
-                then {{ carried_up_to(part.name ~ '_unheld_usd', 'gpu_seconds_to') }} - {{ carried_up_to(part.name ~ '_unheld_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
+                then {{ carried_up_to(part.name ~ '_unheld_usd', 'gpu_seconds_to') }}
+                    - {{ carried_up_to(part.name ~ '_unheld_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
         end as {{ part.name }}_carried_usd{{ ',' if not loop.last }}
         {%- endfor %}
     from unheld
@@ -157,7 +174,10 @@ final as (
         {{ to_a_billionth(price) }} as {{ price }},
         {%- endfor %}
         max(rate_source) as rate_source,
-        case when min(cooling_basis) = max(cooling_basis) then min(cooling_basis) when min(cooling_basis) is not null then 'mixed' end as cooling_basis,
+        case
+            when min(cooling_basis) = max(cooling_basis) then min(cooling_basis)
+            when min(cooling_basis) is not null then 'mixed'
+        end as cooling_basis,
         {{ exact_sum('claimed_gpu_seconds') }} as claimed_gpu_seconds,
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
         {{ money_sum('energy_cost_usd') }} as energy_cost_usd,

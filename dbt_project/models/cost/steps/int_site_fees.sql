@@ -1,5 +1,5 @@
--- What each site charges an hour beside electricity and GPU-hours: monthly amounts over the hours of their own local month. One row per date, site,
--- hour and local date with a charge, of whole billing months that the run touched.
+-- What each site charges an hour beside electricity and GPU-hours: monthly amounts over the hours of their own local
+-- month. One row per date, site, hour and local date with a charge, of whole billing months that the run touched.
 -- depends_on: {{ ref('held_back_dates') }}
 with site_power as (
 

@@ -1,5 +1,6 @@
--- The buckets by which an engine's latency is assessed on a date: of one histogram of the time to first token and one of the time per output
--- token, the bounds next to the model's SLO and the count of all. Histograms of per-request means are preferred to those of token gaps.
+-- The buckets by which an engine's latency is assessed on a date: of one histogram of the time to first token and one
+-- of the time per output token, the bounds next to the model's SLO and the count of all. Histograms of per-request
+-- means are preferred to those of token gaps.
 with series as (
 
     select * from {{ ref('stg_series') }}
@@ -117,8 +118,14 @@ judging_bounds as (
 
     select
         *,
-        coalesce(bound_seconds = max(case when bound_seconds <= slo_seconds then bound_seconds end) over histogram_window, false) as is_below,
-        coalesce(bound_seconds = min(case when bound_seconds >= slo_seconds then bound_seconds end) over histogram_window, false) as is_above,
+        coalesce(
+            bound_seconds = max(case when bound_seconds <= slo_seconds then bound_seconds end) over histogram_window,
+            false
+        ) as is_below,
+        coalesce(
+            bound_seconds = min(case when bound_seconds >= slo_seconds then bound_seconds end) over histogram_window,
+            false
+        ) as is_above,
         bound_seconds = 1e300 as is_all
     from shared_bounds
     window histogram_window as (partition by date, engine, criterion)
@@ -141,7 +148,12 @@ final as (
         judging_bounds.is_all,
         buckets.reading_id
     from judging_bounds
-    inner join buckets on {{ equal_keys('judging_bounds', 'buckets', ['date', 'engine', 'criterion', 'source', 'metric', 'bound_seconds']) }}
+    inner join buckets
+        on {{ equal_keys(
+            'judging_bounds',
+            'buckets',
+            ['date', 'engine', 'criterion', 'source', 'metric', 'bound_seconds']
+        ) }}
     where judging_bounds.is_below or judging_bounds.is_above or judging_bounds.is_all
 
 )

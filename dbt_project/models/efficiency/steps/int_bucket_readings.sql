@@ -1,4 +1,5 @@
--- Readings of the chosen buckets, as in int_token_readings for tokens: a bucket is a counter of the requests within its bound.
+-- Readings of the chosen buckets, as in int_token_readings for tokens: a bucket is a counter of the requests within its
+-- bound.
 {# Only int_histogram_goodput reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 

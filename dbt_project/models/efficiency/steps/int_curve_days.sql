@@ -1,5 +1,5 @@
--- Sums of each curve's tokens and joules on each date of the lookback, in one pass over its intervals: the input of phase_fit, and of
--- the price of a token at its actual load.
+-- Sums of each curve's tokens and joules on each date of the lookback, in one pass over its intervals: the input of
+-- phase_fit, and of the price of a token at its actual load.
 with intervals as (
 
     select * from {{ ref('model_intervals') }}
@@ -40,7 +40,9 @@ summed as (
         {{ exact_sum('matched_productive_joules') }} as productive_joules,
         {{ exact_sum('matched_output_tokens') }} as output_tokens,
         {{ exact_sum('matched_computed_input_tokens') }} as computed_input_tokens,
-        {{ exact_sum('case when matched_computed_input_tokens is not null then matched_productive_joules end') }} as computed_productive_joules,
+        {{ exact_sum(
+            'case when matched_computed_input_tokens is not null then matched_productive_joules end'
+        ) }} as computed_productive_joules,
         {{ exact_sum('case when matched_computed_input_tokens is not null then matched_output_tokens end') }} as computed_output_tokens,
         {{ exact_sum('input_tokens') }} as all_input_tokens,
         {{ exact_sum('case when input_tokens is not null then matched_productive_joules end') }} as all_input_productive_joules,
@@ -66,7 +68,10 @@ final as (
         output_tokens,
         case when computed_input_tokens is not null then 'computed_input' when all_input_tokens is not null then 'input' end as input_basis,
         coalesce(computed_input_tokens, all_input_tokens) as input_tokens,
-        case when computed_input_tokens is not null then computed_productive_joules else all_input_productive_joules end as split_productive_joules,
+        case
+            when computed_input_tokens is not null then computed_productive_joules
+            else all_input_productive_joules
+        end as split_productive_joules,
         case when computed_input_tokens is not null then computed_output_tokens else all_input_output_tokens end as split_output_tokens,
         fit_intervals,
         xx,

@@ -67,7 +67,8 @@ window_dates as (
 
 ),
 
--- An engine is in a window by the node, engine or model that selects the window's meters, and by its model where the window has one as well.
+-- An engine is in a window by the node, engine or model that selects the window's meters, and by its model where the
+-- window has one as well.
 window_engines as (
 
     select

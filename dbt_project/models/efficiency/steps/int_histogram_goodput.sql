@@ -1,5 +1,5 @@
--- How many of an engine's requests of an hour were good, by its histograms: how many met each SLO, not which. How many met both is known only
--- within Fréchet's bounds, max(0, a + b - 1) and min(a, b).
+-- How many of an engine's requests of an hour were good, by its histograms: how many met each SLO, not which. How many
+-- met both is known only within Fréchet's bounds, max(0, a + b - 1) and min(a, b).
 with readings as (
 
     select * from {{ ref('int_bucket_readings') }}
@@ -43,7 +43,8 @@ counts as (
     from counter_cells
     inner join choices
         on counter_cells.reading_id = choices.reading_id
-        and {{ int_div('counter_cells.cell_number * ' ~ hour_us(), day_us()) }} = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and {{ int_div('counter_cells.cell_number * ' ~ hour_us(), day_us()) }}
+            = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
     group by choices.date, choices.engine, counter_cells.cell_number, choices.criterion
 
 ),
@@ -59,7 +60,8 @@ shares as (
 
 ),
 
--- The first token of an answer is the prefill's work, the others the decoder's; a frontend before both sees what the user sees.
+-- The first token of an answer is the prefill's work, the others the decoder's; a frontend before both sees what the
+-- user sees.
 assessed as (
 
     select
@@ -68,7 +70,8 @@ assessed as (
         ttft.counted as ttft_counted,
         tpot.counted as tpot_counted,
         tpot.latency_basis as tpot_basis,
-        models.ttft_slo_seconds is not null and (engine_hours.role <> 'decode' or coalesce(ttft.level, tpot.level) = 'frontend') as needs_ttft,
+        models.ttft_slo_seconds is not null
+            and (engine_hours.role <> 'decode' or coalesce(ttft.level, tpot.level) = 'frontend') as needs_ttft,
         models.tpot_slo_seconds is not null and engine_hours.role <> 'prefill' as needs_tpot,
         ttft.share_low as ttft_share_low,
         ttft.share_high as ttft_share_high,
@@ -87,7 +90,8 @@ assessed as (
 
 ),
 
--- Requests are counted at their end. An engine that reports only gaps between tokens has them counted at their first token.
+-- Requests are counted at their end. An engine that reports only gaps between tokens has them counted at their first
+-- token.
 joined as (
 
     select
@@ -115,7 +119,8 @@ bounded as (
 
 ),
 
--- A histogram does not show how many tokens a good request had. The bounds assume at least one and at most the model's context.
+-- A histogram does not show how many tokens a good request had. The bounds assume at least one and at most the model's
+-- context.
 final as (
 
     select

@@ -1,7 +1,11 @@
--- How many requests of an hour were good, one by one, from gateways, logs and load tests: one row per hour and curve where a log covers
--- what the engines counted. A request is in the hour in which it began. Answers from the gateway's cache are no work of an engine.
+-- How many requests of an hour were good, one by one, from gateways, logs and load tests: one row per hour and curve
+-- where a log covers what the engines counted. A request is in the hour in which it began. Answers from the gateway's
+-- cache are no work of an engine.
 {% set keys = curve_keys() %}
-{% set counts = ['requests', 'failed_requests', 'good_requests_low', 'good_requests_high', 'output_tokens', 'good_output_tokens_low', 'good_output_tokens_high'] %}
+{% set counts = [
+    'requests', 'failed_requests', 'good_requests_low', 'good_requests_high', 'output_tokens', 'good_output_tokens_low',
+    'good_output_tokens_high'
+] %}
 
 with raw_requests as (
 
@@ -51,8 +55,8 @@ named as (
 
 ),
 
--- Where the log lacks a time and the other times do not decide, the result is NULL: neither good nor bad. A nanosecond over an SLO is a rounding
--- error of a double.
+-- Where the log lacks a time and the other times do not decide, the result is NULL: neither good nor bad. A nanosecond
+-- over an SLO is a rounding error of a double.
 timed as (
 
     select
@@ -114,7 +118,8 @@ source_hours as (
 
 ),
 
--- An answer counts where it was written. A model that two curves serve in one hour has no curve for requests that name no engine.
+-- An answer counts where it was written. A model that two curves serve in one hour has no curve for requests that name
+-- no engine.
 served_models as (
 
     select *
@@ -147,8 +152,8 @@ placed as (
 
 ),
 
--- A gateway and an engine may both have logged the same requests. So one source is used for an engine's hour, and for a curve's hour either the logs
--- of its engines or one that names none.
+-- A gateway and an engine may both have logged the same requests. So one source is used for an engine's hour, and for a
+-- curve's hour either the logs of its engines or one that names none.
 single_sources as (
 
     select *
@@ -185,7 +190,8 @@ hours as (
 
 ),
 
--- A log whose tokens differ by over 10 % from what the engines counted on the date is about other requests, or about some of them only.
+-- A log whose tokens differ by over 10 % from what the engines counted on the date is about other requests, or about
+-- some of them only.
 logged_dates as (
 
     select
@@ -215,7 +221,8 @@ final as (
     inner join logged_dates on {{ equal_keys('hours', 'logged_dates', ['date'] + keys) }}
     inner join counted_dates on {{ equal_keys('hours', 'counted_dates', ['date'] + keys) }}
     where coalesce(
-        least(logged_dates.logged_tokens, counted_dates.counted_tokens) >= 0.9 * greatest(logged_dates.logged_tokens, counted_dates.counted_tokens),
+        least(logged_dates.logged_tokens, counted_dates.counted_tokens)
+            >= 0.9 * greatest(logged_dates.logged_tokens, counted_dates.counted_tokens),
         true
     )
 

@@ -1,6 +1,6 @@
--- Boards that draw 1.5 to 3 times the limit of their device type nearly all of a date: the stated limit is too low, and twice as much is accepted
--- on this date. Evidence is 90 % of the gauge's samples, or without a gauge the counter's mean of the date. Only the date's own raw is used.
--- One row per date and board.
+-- Boards that draw 1.5 to 3 times the limit of their device type nearly all of a date: the stated limit is too low, and
+-- twice as much is accepted on this date. Evidence is 90 % of the gauge's samples, or without a gauge the counter's
+-- mean of the date. Only the date's own raw is used. One row per date and board.
 with impossible_samples as (
 
     select * from {{ ref('int_impossible_samples') }} where meter_scope = 'board'
@@ -43,7 +43,9 @@ board_days as (
         series.meter,
         coalesce(sum(case when series.quantity = 'power' then series_days.samples end), 0) as gauge_samples,
         {{ ratio(
-            exact_sum("case when series.quantity = 'energy' and series_days.falls = 0 then series_days.last_value - series_days.first_value end"),
+            exact_sum(
+                "case when series.quantity = 'energy' and series_days.falls = 0 then series_days.last_value - series_days.first_value end"
+            ),
             "sum(case when series.quantity = 'energy' and series_days.falls = 0 then series_days.last_us - series_days.first_us end)"
         ) }} * 1e6 as counted_watts
     from series_days
@@ -63,7 +65,8 @@ assessed as (
         case
             when board_days.gauge_samples > 0 then impossible_samples.near_samples >= 0.9 * board_days.gauge_samples
             else board_days.counted_watts > {{ possible_power_factor() }} * device_types.power_limit_watts
-                and board_days.counted_watts <= {{ doubted_limit_factor() }} * {{ possible_power_factor() }} * device_types.power_limit_watts
+                and board_days.counted_watts
+                    <= {{ doubted_limit_factor() }} * {{ possible_power_factor() }} * device_types.power_limit_watts
         end as is_doubted
     from board_days
     inner join meter_types on board_days.meter = meter_types.meter

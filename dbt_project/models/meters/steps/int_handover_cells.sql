@@ -1,6 +1,7 @@
--- Which reading books which stretch of a meter that is handed over: one row per meter and stretch between two changes. A stretch is booked by the
--- best reading that covers it; over a gap of a counter, the counter's difference is the sum: what covers the gap is scaled to it (`scale`), and
--- the rest is shared by the stretches that no reading covers (`uncovered_joules`).
+-- Which reading books which stretch of a meter that is handed over: one row per meter and stretch between two changes.
+-- A stretch is booked by the best reading that covers it; over a gap of a counter, the counter's difference is the sum:
+-- what covers the gap is scaled to it (`scale`), and the rest is shared by the stretches that no reading covers
+-- (`uncovered_joules`).
 with steps as (
 
     select * from {{ ref('int_handover_steps') }}
@@ -168,7 +169,8 @@ weighed as (
 
 ),
 
--- What a gap contains of other readings: stretches that better readings cover, and stretches in the gap of a better counter.
+-- What a gap contains of other readings: stretches that better readings cover, and stretches in the gap of a better
+-- counter.
 gaps as (
 
     select

@@ -1,6 +1,6 @@
--- Energy segments of meters whose joules pass from one reading to another within a date: one row per date, purpose, meter and segment, as in
--- int_energy_segments, with the reading that covers the segment. Seconds in which no board of a node reports are booked by the node's own meter;
--- in all others it measures the host.
+-- Energy segments of meters whose joules pass from one reading to another within a date: one row per date, purpose,
+-- meter and segment, as in int_energy_segments, with the reading that covers the segment. Seconds in which no board of
+-- a node reports are booked by the node's own meter; in all others it measures the host.
 {# int_energy_segments and series_daily read it. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 {% set day_columns = ['date', 'node', 'reading_id', 'purpose', 'is_mixed', 'node_cap_us', 'day_start_us', 'day_end_us'] %}
@@ -63,7 +63,8 @@ dated_cells as (
 
 ),
 
--- Of each node with a meter of its own and meters of its boards: the times in which the energy of at least one board is known.
+-- Of each node with a meter of its own and meters of its boards: the times in which the energy of at least one board is
+-- known.
 board_times as (
 
     select
@@ -101,8 +102,8 @@ ordered_board_edges as (
 
 ),
 
--- The times in which no board is known, if they are longer than a gap may be. Shorter ones are at each end of a date: no sample is at midnight
--- exactly.
+-- The times in which no board is known, if they are longer than a gap may be. Shorter ones are at each end of a date:
+-- no sample is at midnight exactly.
 node_times as (
 
     select

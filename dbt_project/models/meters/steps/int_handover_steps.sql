@@ -1,5 +1,6 @@
--- What each reading of a meter measures while the best reading has a gap: one row per reading and step between two of its samples.
--- Dates outside the run are included where a counter of the meter is silent over them: its difference is the sum over all of them.
+-- What each reading of a meter measures while the best reading has a gap: one row per reading and step between two of
+-- its samples. Dates outside the run are included where a counter of the meter is silent over them: its difference is
+-- the sum over all of them.
 with handovers as (
 
     select distinct
@@ -88,7 +89,13 @@ limit_days as (
     select
         spans.meter,
         chunks.day_number,
-        max({{ possible_power_factor() }} * case when chunks.last_value * series.factor <= {{ ceiling_watts("'board'") }} then chunks.last_value * series.factor end) as possible_watts
+        max(
+            {{ possible_power_factor() }}
+                * case
+                    when chunks.last_value * series.factor <= {{ ceiling_watts("'board'") }}
+                        then chunks.last_value * series.factor
+                end
+        ) as possible_watts
     from spans
     inner join series on spans.meter = series.meter and series.quantity = 'power_limit'
     inner join chunks on series.series_id = chunks.series_id
@@ -341,8 +348,17 @@ final as (
         measured.is_reset,
         measured.is_counter
         and measured.energy_joules
-        > coalesce({{ accepted_watts('measured.possible_watts', 'measured.is_doubted', 'measured.start_us', 'measured.end_us') }}, {{ ceiling_watts('meter_readings.meter_scope') }}) * (measured.end_us - measured.start_us) / 1e6
-            as is_impossible,
+        > coalesce(
+            {{ accepted_watts(
+                'measured.possible_watts',
+                'measured.is_doubted',
+                'measured.start_us',
+                'measured.end_us'
+            ) }},
+            {{ ceiling_watts('meter_readings.meter_scope') }}
+        )
+            * (measured.end_us - measured.start_us)
+            / 1e6 as is_impossible,
         measured.end_us - measured.start_us > caps.cap_us as is_gap
     from measured
     inner join meter_readings on measured.reading_id = meter_readings.reading_id

@@ -1,11 +1,17 @@
--- Samples of power gauges above what their meter can draw (1.5 × the device type's limit, else the ceiling of the scope): they are refused,
--- unless the limit itself is in doubt, and counted here. One pass over the samples' values.
-{# As a constant the least limit is looked at while samples are read: three times as fast on DuckDB as a subquery, which is asked afterwards. #}
+-- Samples of power gauges above what their meter can draw (1.5 × the device type's limit, else the ceiling of the
+-- scope): they are refused, unless the limit itself is in doubt, and counted here. One pass over the samples' values.
+{# As a constant the least limit is looked at while samples are read: three times as fast on DuckDB as a subquery, which
+   is asked afterwards. #}
 {{ config(pre_hook="set variable least_impossible = (
     select min(watts / factor)
     from (
         select
-            min(coalesce({{ possible_power_factor() }} * device_types.power_limit_watts, {{ ceiling_watts('series.meter_scope') }})) as watts,
+            min(
+                coalesce(
+                    {{ possible_power_factor() }} * device_types.power_limit_watts,
+                    {{ ceiling_watts('series.meter_scope') }}
+                )
+            ) as watts,
             max(case when series.quantity = 'power' then series.factor end) as factor
         from {{ ref('stg_series') }} as series
         left join {{ ref('stg_device_types') }} as device_types
@@ -83,7 +89,12 @@ final as (
         gauges.site,
         count(*) as impossible_samples,
         -- Up to three times the limit: many such samples mean that the stated limit is too low.
-        sum(case when samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts then 1 else 0 end) as near_samples,
+        sum(
+            case
+                when samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts then 1
+                else 0
+            end
+        ) as near_samples,
         -- Of these, the first and the last sample of the date: they are accepted on every date.
         sum(case
             when gauges.has_limit
@@ -91,7 +102,12 @@ final as (
                 and {{ epoch_us('samples.observed_at') }} in (date_edges.first_us, date_edges.last_us) then 1
             else 0
         end) as near_edge_samples,
-        max(case when samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts then samples.value * gauges.factor end) as greatest_near_watts
+        max(
+            case
+                when samples.value * gauges.factor <= {{ doubted_limit_factor() }} * gauges.possible_watts
+                    then samples.value * gauges.factor
+            end
+        ) as greatest_near_watts
     from {{ source('raw', 'power_samples') }} as samples
     inner join gauges on samples.series_id = gauges.series_id
     left join date_edges on gauges.reading_id = date_edges.reading_id and cast(samples.observed_at as date) = date_edges.date

@@ -1,7 +1,8 @@
--- One meter books each device and second: by rank (counter before gauge), then by coverage. Each node's second is booked from its finest scope
--- that reports; a node meter above booked boards measures the host. A rack's or a hall's meter books only what nothing finer meters there.
--- Where the best reading has a gap that another one may fill, or no board of a node reports all day, `is_handover` is true:
--- then int_handover_segments decides second by second (decision 0011).
+-- One meter books each device and second: by rank (counter before gauge), then by coverage. Each node's second is
+-- booked from its finest scope that reports; a node meter above booked boards measures the host. A rack's or a hall's
+-- meter books only what nothing finer meters there. Where the best reading has a gap that another one may fill, or no
+-- board of a node reports all day, `is_handover` is true: then int_handover_segments decides second by second (decision
+-- 0011).
 with reading_days as (
 
     select * from {{ ref('int_reading_days') }}
@@ -83,7 +84,8 @@ finest as (
 
 ),
 
--- Boards (else modules) below a node meter: does one of them know all that the node meter knows? Without a cap nothing is known of gaps.
+-- Boards (else modules) below a node meter: does one of them know all that the node meter knows? Without a cap nothing
+-- is known of gaps.
 node_days as (
 
     select
@@ -112,8 +114,8 @@ power_readings as (
 
 ),
 
--- Readings with the same number of samples and the same longest gap were mostly scraped together, and are silent together: an outage of the
--- scraper is no handover. Their sample times decide.
+-- Readings with the same number of samples and the same longest gap were mostly scraped together, and are silent
+-- together: an outage of the scraper is no handover. Their sample times decide.
 lookalikes as (
 
     select
@@ -285,15 +287,21 @@ final as (
         meter_attributes.device_uuid,
         coalesce(meter_attributes.device_type, boards_of_nodes.device_type) as device_type,
         -- Another reading of the meter may know what the booked one does not.
-        case when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }} then coalesce(meter_attributes.site, purposes.site) else purposes.site end as site,
+        case
+            when coalesce(purposes.site, {{ unknown() }}) = {{ unknown() }}
+                then coalesce(meter_attributes.site, purposes.site)
+            else purposes.site
+        end as site,
         case when purposes.node is null then coalesce(purposes.rack, meter_attributes.rack) else purposes.rack end as rack,
-        -- A node's meter that books while its boards are silent replaces none of its own: the boards are claimed themselves. So are those of an
-        -- unplaced one.
+        -- A node's meter that books while its boards are silent replaces none of its own: the boards are claimed
+        -- themselves. So are those of an unplaced one.
         case
             when unplaced_meters.meter is not null or (purposes.meter_scope = 'node' and coalesce(purposes.is_mixed, false)) then 0
             else greatest(coalesce(device_types.gpus, 1), coalesce(boards_of_nodes.boards, 1))
         end as gpu_count,
-        case when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts end as type_possible_watts,
+        case
+            when purposes.meter_scope = 'board' then {{ possible_power_factor() }} * device_types.power_limit_watts
+        end as type_possible_watts,
         case when purposes.meter_scope = 'board'
             then {{ possible_power_factor() }} * coalesce(device_types.power_limit_watts, measured_limits.power_limit_watts)
                 * case when doubted_limits.meter is null then 1 else {{ doubted_limit_factor() }} end

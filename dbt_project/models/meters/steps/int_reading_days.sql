@@ -1,4 +1,5 @@
--- What each reading of a meter covers on each date of the run. A counter also covers the days it was silent between two samples.
+-- What each reading of a meter covers on each date of the run. A counter also covers the days it was silent between two
+-- samples.
 with series as (
 
     select * from {{ ref('stg_series') }}
@@ -73,8 +74,8 @@ sampled_days as (
         min(sampling_interval_seconds) as sampling_interval_seconds,
         {{ gap_cap_us('min(sampling_interval_seconds)') }} as cap_us,
         greatest(max(longest_gap_seconds) * 1e6, coalesce(max(first_us - earlier_series_last_us), 0)) as longest_gap_us,
-        -- Only these are differenced sample by sample. The date's own facts decide, so that the order of booking makes no difference.
-        -- A gauge falls all the time.
+        -- Only these are differenced sample by sample. The date's own facts decide, so that the order of booking makes
+        -- no difference. A gauge falls all the time.
         max(case
             when (kind = 'counter' and falls > 0) or duplicates > 0 or first_us <= earlier_series_last_us then 1 else 0
         end) = 1 as needs_every_sample

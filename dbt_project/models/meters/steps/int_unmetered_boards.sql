@@ -1,4 +1,5 @@
--- Boards that report activity or memory on a date on which no meter measures their power: neither their own nor that of their whole node.
+-- Boards that report activity or memory on a date on which no meter measures their power: neither their own nor that of
+-- their whole node.
 with silent_boards as (
 
     select * from {{ ref('int_silent_boards') }}

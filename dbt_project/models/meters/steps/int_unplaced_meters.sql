@@ -1,5 +1,6 @@
--- Wall meters of nodes that nothing else names, at a site with boards that have no wall meter: they probably measure the same hosts under another
--- name, such as the address of a BMC, and their joules would be counted twice. One row per date and meter. A site of wall meters alone has none.
+-- Wall meters of nodes that nothing else names, at a site with boards that have no wall meter: they probably measure
+-- the same hosts under another name, such as the address of a BMC, and their joules would be counted twice. One row per
+-- date and meter. A site of wall meters alone has none.
 with reading_days as (
 
     select * from {{ ref('int_reading_days') }}

@@ -1,5 +1,6 @@
--- Joules of a computed input and of an output token by the fit of each date's own lookback: dates up to it, no later ones. One row per date, model,
--- device type and meter scope whose fit is accepted (as in phase_fit), with both coefficients above 0.
+-- Joules of a computed input and of an output token by the fit of each date's own lookback: dates up to it, no later
+-- ones. One row per date, model, device type and meter scope whose fit is accepted (as in phase_fit), with both
+-- coefficients above 0.
 -- depends_on: {{ ref('held_back_dates') }}
 {% set keys = ['model', 'device_type', 'meter_scope'] %}
 

@@ -1,6 +1,6 @@
--- What an hour of an accelerator costs at each site and hour of the run: commitments are used first, then what is rented
--- at a spot price, and what exceeds both costs the type's rate.
--- One row per site, device type, hour and local date.
+-- What an hour of an accelerator costs at each site and hour of the run: commitments are used first, then what is
+-- rented at a spot price, and what exceeds both costs the type's rate. One row per site, device type, hour and local
+-- date.
 with site_hours as (
 
     select * from {{ ref('int_site_hours') }}
@@ -190,7 +190,8 @@ final as (
             when used.listed_seconds > 0 then rated.capital_usd_per_gpu_hour * used.rated_seconds / used.listed_seconds
             else 0
         end as capital_usd_per_gpu_hour,
-        -- One price that holds for all GPUs of the hour. Where commitments or spot prices pay for some of them there is none.
+        -- One price that holds for all GPUs of the hour. Where commitments or spot prices pay for some of them there is
+        -- none.
         case when used.site is null then rated.usd_per_gpu_hour end as rate_usd_per_gpu_hour,
         case when used.site is null then rated.capital_usd_per_gpu_hour end as capital_rate_usd_per_gpu_hour,
         used.usd_per_committed_second * 3600 as committed_usd_per_gpu_hour,

@@ -1,6 +1,7 @@
--- How long each model claimed accelerators in each hour, silences included, until the board is gone: capacity is charged for this time, and
--- covered time is compared with it. Members of a slice claim its covered time as the book shared it, and the rest in the same shares. Joules of
--- a silence longer than max_spread are booked to `__unknown__`; their time stays with the claimant. One row per hour, local date and holder.
+-- How long each model claimed accelerators in each hour, silences included, until the board is gone: capacity is
+-- charged for this time, and covered time is compared with it. Members of a slice claim its covered time as the book
+-- shared it, and the rest in the same shares. Joules of a silence longer than max_spread are booked to `__unknown__`;
+-- their time stays with the claimant. One row per hour, local date and holder.
 {% set holder = ['deployment', 'namespace', 'team', 'model', 'role'] %}
 
 -- A pod claims its board even where its engine is unknown. In a silence between two different pods neither claims it.
@@ -8,7 +9,8 @@ with claims as (
 
     select
         *,
-        deployment not in ({{ unallocated() }}, {{ unknown() }}) or (held_by is not null and coalesce(claim_basis <> 'silence', true)) as is_held
+        deployment not in ({{ unallocated() }}, {{ unknown() }})
+            or (held_by is not null and coalesce(claim_basis <> 'silence', true)) as is_held
     from {{ ref('int_claims') }}
 
 ),
@@ -50,7 +52,9 @@ holders as (
         max(claims.held_end_us) as held_end_us,
         max(claims.members) as members,
         count(*) as own_members,
-        {{ exact_sum(exact('1e6 * coalesce(claims.mig_share / claims.models_of_engine, cast(1 as double) / claims.members)')) }} as own_share
+        {{ exact_sum(
+            exact('1e6 * coalesce(claims.mig_share / claims.models_of_engine, cast(1 as double) / claims.members)')
+        ) }} as own_share
     from claims
     inner join meters
         on claims.date = meters.date and claims.meter_scope = meters.meter_scope and claims.meter = meters.meter
@@ -138,7 +142,12 @@ weighed as (
     window
         slice_window as (partition by held_pieces.date, held_pieces.meter_scope, held_pieces.meter, held_pieces.slice_start_us),
         piece_window as (
-            partition by held_pieces.date, held_pieces.meter_scope, held_pieces.meter, held_pieces.slice_start_us, held_pieces.piece_start_us
+            partition by
+                held_pieces.date,
+                held_pieces.meter_scope,
+                held_pieces.meter,
+                held_pieces.slice_start_us,
+                held_pieces.piece_start_us
         ),
         holder_window as (
             partition by held_pieces.date, held_pieces.meter_scope, held_pieces.meter, held_pieces.slice_start_us
@@ -147,7 +156,9 @@ weighed as (
 
 ),
 
-{% set kept = ['date', 'hour_start_at', 'local_date', 'billing_month', 'site', 'device_type', 'meter_scope', 'gpu_count', 'is_held'] + holder %}
+{% set kept = [
+    'date', 'hour_start_at', 'local_date', 'billing_month', 'site', 'device_type', 'meter_scope', 'gpu_count', 'is_held'
+] + holder %}
 claimed as (
 
     select
@@ -183,7 +194,16 @@ final as (
         is_held,
         {{ exact_sum('claimed_seconds * gpu_count') }} as claimed_gpu_seconds
     from claimed
-    group by date, hour_start_at, local_date, billing_month, site, device_type, meter_scope, is_held{% for name in holder %}, {{ name }}{% endfor %}
+    group by
+        date,
+        hour_start_at,
+        local_date,
+        billing_month,
+        site,
+        device_type,
+        meter_scope,
+        is_held{% for name in holder %},
+        {{ name }}{% endfor %}
 
 )
 

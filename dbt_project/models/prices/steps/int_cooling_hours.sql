@@ -1,5 +1,6 @@
--- What a site's cooling drew, where its own meters report it: the mean watts of what they cover of an hour, over the hour. One row per date, site, hour
--- and local date in which each of the site's meters of that date covers half. Samples of the date alone, so that no other date changes it.
+-- What a site's cooling drew, where its own meters report it: the mean watts of what they cover of an hour, over the
+-- hour. One row per date, site, hour and local date in which each of the site's meters of that date covers half.
+-- Samples of the date alone, so that no other date changes it.
 with series as (
 
     select * from {{ ref('stg_series') }} where quantity in ('cooling_energy', 'cooling_power') and meter is not null
@@ -66,7 +67,8 @@ segments as (
         and end_us - start_us <= {{ hour_us() }}
         and value >= 0
         and (quantity = 'cooling_power' or next_value >= value)
-        and case quantity when 'cooling_energy' then (next_value - value) * 1e6 / (end_us - start_us) else value end <= {{ ceiling_watts("'facility'") }}
+        and case quantity when 'cooling_energy' then (next_value - value) * 1e6 / (end_us - start_us) else value end
+            <= {{ ceiling_watts("'facility'") }}
 
 ),
 
@@ -82,7 +84,11 @@ series_hours as (
         segments.series_id,
         segments.rank,
         sum((least(segments.end_us, pieces.end_us) - greatest(segments.start_us, pieces.start_us)) / 1e6) as covered_seconds,
-        {{ exact_sum(exact('segments.watts * (least(segments.end_us, pieces.end_us) - greatest(segments.start_us, pieces.start_us)) / 1e6')) }} as joules
+        {{ exact_sum(
+            exact(
+                'segments.watts * (least(segments.end_us, pieces.end_us) - greatest(segments.start_us, pieces.start_us)) / 1e6'
+            )
+        ) }} as joules
     from segments
     inner join pieces
         on segments.date = pieces.date
@@ -121,7 +127,11 @@ final as (
         meter_hours.site,
         meter_hours.hour_start_at,
         meter_hours.local_date,
-        {{ exact_sum(exact('cast(meter_hours.joules as double) / meter_hours.covered_seconds * meter_hours.piece_seconds / 3.6e6')) }} as cooling_kwh
+        {{ exact_sum(
+            exact(
+                'cast(meter_hours.joules as double) / meter_hours.covered_seconds * meter_hours.piece_seconds / 3.6e6'
+            )
+        ) }} as cooling_kwh
     from meter_hours
     inner join meter_counts on meter_hours.date = meter_counts.date and meter_hours.site = meter_counts.site
     group by meter_hours.date, meter_hours.site, meter_hours.hour_start_at, meter_hours.local_date, meter_counts.meters

@@ -1,7 +1,11 @@
--- Energy, capacity and money per hour and model, where who holds the accelerators is known apart from where it is not: what the hours of models and
--- the parts of the cost are computed from. One row per hour, local date, model_hourly's keys and is_held.
+-- Energy, capacity and money per hour and model, where who holds the accelerators is known apart from where it is not:
+-- what the hours of models and the parts of the cost are computed from. One row per hour, local date, model_hourly's
+-- keys and is_held.
 {# Claimed time and its cost come from other models than the ledger's rows. #}
-{% set extra = ['overhead_cost_usd', 'marginal_device_cost_usd', 'productive_location_gco2e', 'active_gpu_seconds', 'active_capacity_cost_usd', 'charged_energy_cost_usd', 'unknown_capacity_cost_usd', 'charged_gpu_seconds'] %}
+{% set extra = [
+    'overhead_cost_usd', 'marginal_device_cost_usd', 'productive_location_gco2e', 'active_gpu_seconds',
+    'active_capacity_cost_usd', 'charged_energy_cost_usd', 'unknown_capacity_cost_usd', 'charged_gpu_seconds'
+] %}
 {% set of_claims = [
     'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'capacity_cost_usd', 'usage_cost_usd', 'unknown_cost_usd', 'allocation_cost_usd',
     'fully_loaded_cost_usd'
@@ -35,7 +39,9 @@ prices as (
 partly_priced as (
 
     select * from engine_prices
-    where (is_priced_in_part and not is_priced) or (is_tariffed_in_part and not is_tariffed) or (is_carbon_known_in_part and not is_carbon_known)
+    where (is_priced_in_part and not is_priced)
+        or (is_tariffed_in_part and not is_tariffed)
+        or (is_carbon_known_in_part and not is_carbon_known)
 
 ),
 
@@ -44,7 +50,9 @@ matched_energy as (
     select
         costed_energy.*,
         {% for flag in ['is_priced', 'is_tariffed', 'is_carbon_known'] -%}
-        costed_energy.is_matched and costed_energy.{{ flag }} and coalesce(partly_priced.{{ flag }}, true) as is_matched_and_{{ flag[3:] }}{{ ',' if not loop.last }}
+        costed_energy.is_matched
+            and costed_energy.{{ flag }}
+            and coalesce(partly_priced.{{ flag }}, true) as is_matched_and_{{ flag[3:] }}{{ ',' if not loop.last }}
         {% endfor %}
     from costed_energy
     left join partly_priced
@@ -84,7 +92,9 @@ energy_pieces as (
         {{ exact_sum('case when is_matched then productive_joules end') }} as matched_productive_joules,
         {{ exact_sum('case when is_matched_and_carbon_known then location_gco2e end') }} as matched_location_gco2e,
         {{ money_sum('case when is_matched_and_tariffed then marginal_cost_usd end') }} as matched_marginal_cost_usd,
-        {{ money_sum('case when is_matched_and_priced then charged_energy_cost_usd + capacity_cost_usd end') }} as matched_allocation_cost_usd,
+        {{ money_sum(
+            'case when is_matched_and_priced then charged_energy_cost_usd + capacity_cost_usd end'
+        ) }} as matched_allocation_cost_usd,
         {{ exact_sum('case when is_matched_and_priced then charged_gpu_seconds end') }} as matched_gpu_seconds
     from matched_energy
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
@@ -113,7 +123,10 @@ claimed_pieces as (
         energy_pieces.matched_gpu_seconds,
         coalesce(energy_pieces.ledger_rows, 0) > 0 as is_metered,
         claimed_hours.claimed_gpu_seconds,
-        greatest(coalesce(claimed_hours.claimed_gpu_seconds, 0) - coalesce(energy_pieces.charged_gpu_seconds, 0), 0) as uncovered_gpu_seconds
+        greatest(
+            coalesce(claimed_hours.claimed_gpu_seconds, 0) - coalesce(energy_pieces.charged_gpu_seconds, 0),
+            0
+        ) as uncovered_gpu_seconds
     from energy_pieces
     full outer join claimed_hours
         on energy_pieces.hour_start_at = claimed_hours.hour_start_at
@@ -156,7 +169,8 @@ final as (
         case when is_metered then covered_capacity_cost_usd else 0 end + uncovered_cost_usd as capacity_cost_usd,
         case when is_metered then unknown_capacity_cost_usd else 0 end + uncovered_cost_usd as unknown_cost_usd,
         case when is_metered then active_capacity_cost_usd + charged_energy_cost_usd end as usage_cost_usd,
-        case when is_metered then covered_capacity_cost_usd + charged_energy_cost_usd else 0 end + uncovered_cost_usd as allocation_cost_usd,
+        case when is_metered then covered_capacity_cost_usd + charged_energy_cost_usd else 0 end
+            + uncovered_cost_usd as allocation_cost_usd,
         coalesce(unpriced_covered_gpu_seconds, 0) + case when has_no_rate then uncovered_gpu_seconds else 0 end as unpriced_gpu_seconds,
         coalesce(unrated_covered_gpu_seconds, 0) + case when has_no_rate then uncovered_gpu_seconds else 0 end as unrated_gpu_seconds
     from priced_pieces

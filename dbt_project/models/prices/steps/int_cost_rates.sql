@@ -1,5 +1,5 @@
--- What an hour of an accelerator costs: the fleet file's rates, and the seed's for device types that it does not state. One row per device type
--- and time of validity, [valid_from, until).
+-- What an hour of an accelerator costs: the fleet file's rates, and the seed's for device types that it does not state.
+-- One row per device type and time of validity, [valid_from, until).
 with stated as (
 
     select * from {{ source('fleet', 'cost_rates') }}
@@ -19,7 +19,8 @@ all_rates as (
         usd_per_gpu_hour,
         includes,
         source,
-        -- Straight line over its life, a month: the capital that is written off, and per unit of it what an annuity pays above that.
+        -- Straight line over its life, a month: the capital that is written off, and per unit of it what an annuity
+        -- pays above that.
         (price_usd_per_gpu - residual_value_usd_per_gpu) / (life_years * 12) as usd_per_gpu_month,
         coalesce(
             cost_of_capital_ratio * power(1 + cost_of_capital_ratio, life_years)

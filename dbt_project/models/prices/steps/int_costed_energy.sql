@@ -55,7 +55,10 @@ factored as (
         coalesce(ledger.unknown_reason = 'unplaced_meter', false) as is_unplaced,
         -- What an unplaced meter reads is in the host energy of the boards beside it already.
         case when ledger.unknown_reason = 'unplaced_meter' then 0 else cast(ledger.energy_joules as double) / 3.6e6 end as device_kwh,
-        case when ledger.unknown_reason = 'unplaced_meter' then 0 else cast(ledger.energy_joules + ledger.host_overhead_joules as double) / 3.6e6 end as it_kwh,
+        case
+            when ledger.unknown_reason = 'unplaced_meter' then 0
+            else cast(ledger.energy_joules + ledger.host_overhead_joules as double) / 3.6e6
+        end as it_kwh,
         coalesce({{ ratio('ledger.idle_joules', 'ledger.energy_joules') }}, 0) as idle_ratio
     from ledger
     left join site_intervals on ledger.site = site_intervals.site and ledger.interval_start_at = site_intervals.interval_start_at
@@ -91,7 +94,10 @@ final as (
     select
         *,
         {{ exact('facility_kwh') }} as facility_energy_kwh,
-        case when carbon_basis in ('hourly', 'hourly_estimated') then {{ exact('facility_kwh') }} else {{ exact('0') }} end as hourly_carbon_kwh,
+        case
+            when carbon_basis in ('hourly', 'hourly_estimated') then {{ exact('facility_kwh') }}
+            else {{ exact('0') }}
+        end as hourly_carbon_kwh,
         {{ exact('facility_kwh * location_gco2e_per_kwh') }} as location_gco2e,
         {{ exact('facility_kwh * lifecycle_gco2e_per_kwh') }} as lifecycle_gco2e,
         {{ exact('facility_kwh * location_gco2e_per_kwh * idle_ratio') }} as idle_location_gco2e,
@@ -101,8 +107,12 @@ final as (
         {{ money('energy_usd') }} - {{ money('energy_usd / pue') }} as overhead_cost_usd,
         {{ money('charged_energy_usd') }} as charged_energy_cost_usd,
         {{ money('energy_usd * idle_ratio') }} as idle_energy_cost_usd,
-        {{ money('device_energy_usd') }} - {{ money('device_energy_usd * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }} as marginal_cost_usd,
-        {{ money('device_energy_usd / pue') }} - {{ money('device_energy_usd / pue * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }}
+        {{ money('device_energy_usd') }}
+            - {{ money(
+                'device_energy_usd * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')'
+            ) }} as marginal_cost_usd,
+        {{ money('device_energy_usd / pue') }}
+            - {{ money('device_energy_usd / pue * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }}
         as marginal_device_cost_usd,
         {{ exact('device_kwh * pue * location_gco2e_per_kwh * coalesce(' ~ ratio('productive_joules', 'energy_joules') ~ ', 0)') }}
         as productive_location_gco2e,
@@ -112,14 +122,18 @@ final as (
         {{ money('capacity_usd * active_ratio') }} as active_capacity_cost_usd,
         {{ money('capacity_usd * known_ratio') }} - {{ money('capacity_usd * active_ratio') }} as idle_capacity_cost_usd,
         {{ money('capacity_usd') }} - {{ money('capacity_usd * known_ratio') }} as unknown_capacity_cost_usd,
-        {{ money('charged_energy_usd * idle_ratio') }} + {{ money('capacity_usd * known_ratio') }} - {{ money('capacity_usd * active_ratio') }}
-        as idle_cost_usd,
+        {{ money('charged_energy_usd * idle_ratio') }}
+            + {{ money('capacity_usd * known_ratio') }}
+            - {{ money('capacity_usd * active_ratio') }} as idle_cost_usd,
         case when is_charged then gpu_seconds else {{ exact('0') }} end as charged_gpu_seconds,
         energy_usd is not null as is_tariffed,
         deployment not in ({{ unallocated() }}, {{ unknown() }}) or coalesce(unknown_reason = 'no_engine_for_pod', false) as is_held,
         charged_energy_usd is not null and capacity_usd is not null as is_priced,
         facility_kwh * location_gco2e_per_kwh is not null as is_carbon_known,
-        case when facility_kwh * location_gco2e_per_kwh is null and not is_unplaced then energy_joules else {{ exact('0') }} end as carbon_unknown_joules,
+        case
+            when facility_kwh * location_gco2e_per_kwh is null and not is_unplaced then energy_joules
+            else {{ exact('0') }}
+        end as carbon_unknown_joules,
         {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
         as reference_idle_joules,
         covered_seconds - unknown_seconds as known_seconds,

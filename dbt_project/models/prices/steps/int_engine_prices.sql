@@ -1,5 +1,5 @@
--- Whether every part of every board of an engine has a price in an interval, and whether its boards are in several rows of model_hourly. One row per
--- interval and engine with tokens or matched energy.
+-- Whether every part of every board of an engine has a price in an interval, and whether its boards are in several rows
+-- of model_hourly. One row per interval and engine with tokens or matched energy.
 with costed_energy as (
 
     select * from {{ ref('int_costed_energy') }}

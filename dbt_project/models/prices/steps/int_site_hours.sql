@@ -1,5 +1,5 @@
--- The hours of the run at each site, cut where a local date begins: a rate and a billing month hold for a whole piece. One row per date, site,
--- hour and local date.
+-- The hours of the run at each site, cut where a local date begins: a rate and a billing month hold for a whole piece.
+-- One row per date, site, hour and local date.
 with site_intervals as (
 
     select * from {{ ref('int_site_intervals') }}

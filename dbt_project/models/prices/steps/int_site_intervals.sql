@@ -1,4 +1,5 @@
--- What energy costs and emits at each site in each interval of the run: one row per date, site and interval. NULL factors are unknown.
+-- What energy costs and emits at each site in each interval of the run: one row per date, site and interval. NULL
+-- factors are unknown.
 with sites as (
 
     select * from {{ source('fleet', 'sites') }}

@@ -1,5 +1,5 @@
--- How many accelerators may be rented at the price of the moment, and what they cost: a price may change within an hour. One row per site, device
--- type, hour and local date.
+-- How many accelerators may be rented at the price of the moment, and what they cost: a price may change within an
+-- hour. One row per site, device type, hour and local date.
 with pieces as (
 
     select * from {{ ref('int_site_hours') }}

@@ -1,5 +1,5 @@
--- Accelerators that are in a node, by the fleet file, and that no booked meter shows: what they draw and who holds them is unknown. One row per
--- site, device type, hour and local date.
+-- Accelerators that are in a node, by the fleet file, and that no booked meter shows: what they draw and who holds them
+-- is unknown. One row per site, device type, hour and local date.
 with pieces as (
 
     select * from {{ ref('int_site_hours') }}
@@ -84,7 +84,9 @@ claimed as (
         node_pieces.start_us,
         slices.device_type,
         {{ exact_sum(exact(
-            'slices.gpu_count * (least(slices.held_end_us, node_pieces.end_us) - greatest(slices.held_start_us, node_pieces.start_us)) / 1e6'
+            'slices.gpu_count'
+            ~ ' * (least(slices.held_end_us, node_pieces.end_us) - greatest(slices.held_start_us, node_pieces.start_us))'
+            ~ ' / 1e6'
         )) }} as claimed_gpu_seconds
     from node_pieces
     inner join slices
@@ -121,8 +123,9 @@ compared as (
 
 ),
 
--- GPU seconds that are claimed under another or an unknown device type, or of a meter of the whole node, belong to accelerators that the fleet
--- file lists for the node too. So they leave its missing seconds, from each type in proportion.
+-- GPU seconds that are claimed under another or an unknown device type, or of a meter of the whole node, belong to
+-- accelerators that the fleet file lists for the node too. So they leave its missing seconds, from each type in
+-- proportion.
 weighed as (
 
     select

@@ -1,6 +1,7 @@
--- Which series report activity and memory of a board, and of what: one row per date and series. `pod` is the pod that the labels name;
--- `is_of_pod`: the value is that pod's own and not the board's. From dcgm-exporter 4.8.2 on a board that pods share by turns has a series of its own
--- beside one per pod, in the same scrape; without it the series of each pod repeat the board's value.
+-- Which series report activity and memory of a board, and of what: one row per date and series. `pod` is the pod that
+-- the labels name; `is_of_pod`: the value is that pod's own and not the board's. From dcgm-exporter 4.8.2 on a board
+-- that pods share by turns has a series of its own beside one per pod, in the same scrape; without it the series of
+-- each pod repeat the board's value.
 {% set reading = ['date', 'reading_id', 'scrape_job', 'mig_instance'] %}
 
 with series as (
@@ -48,7 +49,10 @@ named as (
         case
             when series.workload_pod is not null then coalesce(series.workload_namespace || '/', '') || series.workload_pod
             when exporter_containers.container is not null then null
-            when max(series.workload_pod) over (partition by series_days.date, series.reading_id, coalesce(series.scrape_job, '')) is not null then null
+            when max(series.workload_pod) over (
+                partition by series_days.date, series.reading_id, coalesce(series.scrape_job, '')
+            ) is not null
+                then null
             else coalesce(series.namespace || '/', '') || series.pod
         end as pod
     from series
@@ -58,7 +62,8 @@ named as (
 
 ),
 
--- A board that is free in the morning and held in the afternoon has a series with a pod and one without, too, but never in one scrape.
+-- A board that is free in the morning and held in the afternoon has a series with a pod and one without, too, but never
+-- in one scrape.
 candidates as (
 
     select {{ reading | join(', ') }}

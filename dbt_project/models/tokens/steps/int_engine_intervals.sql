@@ -1,8 +1,9 @@
--- What each engine did in each interval: one row per date, engine and interval with telemetry. `active_us` is the time in
--- which tokens moved or requests ran, at the samples' own resolution. `unknown_us` is the time of gaps in which the engine may have worked: longer
--- than three times the series' own sampling interval, and its counter moved or its process started in them. A gap over which the counter did
--- not move was idle. A silence in which the process restarted, and the time in which it loads, do not show what the engine did: an interval of such
--- time alone has no row. `seen_from_us` and `seen_to_us` bound what the engine's series show of the interval.
+-- What each engine did in each interval: one row per date, engine and interval with telemetry. `active_us` is the time
+-- in which tokens moved or requests ran, at the samples' own resolution. `unknown_us` is the time of gaps in which the
+-- engine may have worked: longer than three times the series' own sampling interval, and its counter moved or its
+-- process started in them. A gap over which the counter did not move was idle. A silence in which the process
+-- restarted, and the time in which it loads, do not show what the engine did: an interval of such time alone has no
+-- row. `seen_from_us` and `seen_to_us` bound what the engine's series show of the interval.
 with engine_steps as (
 
     select * from {{ ref('int_engine_steps') }}
@@ -21,7 +22,8 @@ handed_over as (
 
 ),
 
--- Where an engine's series were sampled at different moments or one of them is silent, steps overlap: they are cut at each other's edges.
+-- Where an engine's series were sampled at different moments or one of them is silent, steps overlap: they are cut at
+-- each other's edges.
 overlapping as (
 
     select
@@ -92,8 +94,8 @@ apart as (
 
 ),
 
--- A segment in which any series was sampled is known. Where all were silent it is unknown, if a counter moved over the silence (`bridged`) or
--- the process started or loaded in it (`lost`), and known if no counter moved.
+-- A segment in which any series was sampled is known. Where all were silent it is unknown, if a counter moved over the
+-- silence (`bridged`) or the process started or loaded in it (`lost`), and known if no counter moved.
 assessed as (
 
     select
@@ -191,7 +193,8 @@ final as (
         moved_tokens,
         least(active_us, {{ grid_us() }}) as active_us,
         unknown_us,
-        -- After a restart in a silence, the tokens that the counter shows are real, but when they were written is unknown.
+        -- After a restart in a silence, the tokens that the counter shows are real, but when they were written is
+        -- unknown.
         active_us > 0 or (coalesce(moved_tokens, 0) > 0 and lost_us = 0) as is_active,
         -- Asleep only if asleep all the time that was seen.
         asleep_us > 0 and asleep_us >= 0.99 * covered_us as is_asleep,

@@ -1,6 +1,7 @@
--- Which models an engine serves when, for engines that serve more than one on a date, or another than their labels name: one row per date,
--- engine, slice of the date and model. Models that follow each other cut the date at the first sample of the later one; models served at once (a
--- base model and its LoRAs) are members of one slice. Timed assignments of the fleet file overrule labels. Other engines have no row.
+-- Which models an engine serves when, for engines that serve more than one on a date, or another than their labels
+-- name: one row per date, engine, slice of the date and model. Models that follow each other cut the date at the first
+-- sample of the later one; models served at once (a base model and its LoRAs) are members of one slice. Timed
+-- assignments of the fleet file overrule labels. Other engines have no row.
 with series as (
 
     select * from {{ ref('stg_series') }} where stream = 'tokens'
@@ -112,14 +113,18 @@ chosen as (
 
 ),
 
--- The models at an engine's first sample of the date count from midnight on; those at its last sample count until midnight.
+-- The models at an engine's first sample of the date count from midnight on; those at its last sample count until
+-- midnight.
 labelled as (
 
     select
         chosen.date,
         chosen.engine,
         model_days.model,
-        case when model_days.first_us - engine_days.first_us <= engine_days.cap_us then run_dates.start_us else model_days.first_us end as start_us,
+        case
+            when model_days.first_us - engine_days.first_us <= engine_days.cap_us then run_dates.start_us
+            else model_days.first_us
+        end as start_us,
         case when engine_days.last_us - model_days.last_us <= engine_days.cap_us then run_dates.end_us else model_days.last_us end as end_us
     from chosen
     inner join run_dates on chosen.date = run_dates.date

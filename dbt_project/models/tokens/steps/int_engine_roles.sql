@@ -1,7 +1,8 @@
--- Which engines serve prefill or decode alone, by what is known best: the fleet file, the engine's own labels, what the cluster calls its pods, else
--- by the counters of the date. One row per date and engine. A name that the cluster gives counts only in pairs, and only if the counters do not contradict it.
--- By the counters, the engines of a model are a pair of pools if one writes a token per request, what another was given came by transfer, and in four
--- fifths of the hours with traffic the first one's prompts are what the second did not compute, within a tenth.
+-- Which engines serve prefill or decode alone, by what is known best: the fleet file, the engine's own labels, what the
+-- cluster calls its pods, else by the counters of the date. One row per date and engine. A name that the cluster gives
+-- counts only in pairs, and only if the counters do not contradict it. By the counters, the engines of a model are a
+-- pair of pools if one writes a token per request, what another was given came by transfer, and in four fifths of the
+-- hours with traffic the first one's prompts are what the second did not compute, within a tenth.
 {% set group_keys = ['date', 'site', 'namespace', 'model'] %}
 
 with engine_days as (
@@ -105,9 +106,19 @@ named_groups as (
     select
         {{ group_keys | join(', ') }},
         max(case when coalesce(role, cluster_role) = 'prefill' then 1 else 0 end) = 1 as has_prefill,
-        max(case when coalesce(role, cluster_role) = 'decode' or (role is null and transferred_tokens > 0) then 1 else 0 end) = 1 as has_decode,
-        max(case when coalesce(role, cluster_role) in ('prefill', 'decode') and coalesce(role_basis, '') <> 'fleet_file' then 1 else 0 end) = 1
-        as is_named_by_cluster,
+        max(
+            case
+                when coalesce(role, cluster_role) = 'decode' or (role is null and transferred_tokens > 0) then 1
+                else 0
+            end
+        ) = 1 as has_decode,
+        max(
+            case
+                when coalesce(role, cluster_role) in ('prefill', 'decode') and coalesce(role_basis, '') <> 'fleet_file'
+                    then 1
+                else 0
+            end
+        ) = 1 as is_named_by_cluster,
         max(case when coalesce(role, cluster_role) = 'prefill' and writes_answers then 1 else 0 end) = 1 as has_prefill_that_answers,
         sum(case when coalesce(role, cluster_role) = 'prefill' then prompt_tokens end) as prefill_tokens,
         -- NULL: an engine that decodes does not report what it computed.
@@ -135,7 +146,8 @@ named_roles as (
 
 ),
 
--- Engines without a name for what they do: those that write one token per request, and those that may have received what these computed.
+-- Engines without a name for what they do: those that write one token per request, and those that may have received
+-- what these computed.
 candidates as (
 
     select
@@ -160,7 +172,12 @@ hours as (
         {{ int_div('token_intervals.interval_number * ' ~ grid_us(), hour_us()) }} as hour_number,
         max(case when candidates.part = 'prefill' then 1 else 0 end) = 1 as has_prefill,
         max(case when candidates.part = 'decode' then 1 else 0 end) = 1 as has_decode,
-        sum(case when candidates.part = 'prefill' and token_intervals.token_class = 'input' then token_intervals.tokens else 0 end) as prefill_tokens,
+        sum(
+            case
+                when candidates.part = 'prefill' and token_intervals.token_class = 'input' then token_intervals.tokens
+                else 0
+            end
+        ) as prefill_tokens,
         sum(
             case
                 when candidates.part = 'prefill' then 0
@@ -209,7 +226,9 @@ assessed as (
         pairs.has_prefill and pairs.has_decode and pairs.agreeing_ratio >= 0.8 as is_counted_pair,
         -- Half of the hours agree, or the other pool does not report where its prompts came from: a pair, or not.
         pairs.has_prefill
-        and ((pairs.has_decode and pairs.agreeing_ratio >= 0.5) or (not pairs.has_decode and pairs.agreeing_ratio >= 0.8)) as is_perhaps_pair
+        and (
+            (pairs.has_decode and pairs.agreeing_ratio >= 0.5) or (not pairs.has_decode and pairs.agreeing_ratio >= 0.8)
+        ) as is_perhaps_pair
     from named_roles
     left join candidates on named_roles.date = candidates.date and named_roles.engine = candidates.engine
     left join pairs on candidates.part is not null and {{ equal_keys('candidates', 'pairs', group_keys) }}

@@ -1,8 +1,10 @@
--- What each engine's token series report of each moment: one row per engine, grid interval and step between two samples, cut at the interval's
--- edges. A gap is longer than three of a series' own intervals. Over it the counter was `still`, was `bridged` (it moved, at an unknown time), or
--- is `lost`: the process started in it, or had started and was still loading. The time from the start of a process to a first sample soon after it is
--- a step without any of these: its tokens count from zero.
-{# Only int_engine_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps each time that they are used. #}
+-- What each engine's token series report of each moment: one row per engine, grid interval and step between two
+-- samples, cut at the interval's edges. A gap is longer than three of a series' own intervals. Over it the counter was
+-- `still`, was `bridged` (it moved, at an unknown time), or is `lost`: the process started in it, or had started and
+-- was still loading. The time from the start of a process to a first sample soon after it is a step without any of
+-- these: its tokens count from zero.
+{# Only int_engine_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps each time
+   that they are used. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 {% set flags = ['is_active', 'is_asleep', 'is_sampled', 'is_still', 'is_bridged', 'is_lost'] %}
 

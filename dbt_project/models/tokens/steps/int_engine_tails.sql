@@ -1,6 +1,8 @@
--- How much of an engine's life its counters did not show: the seconds between its last sample and its end, at each restart and at its last one,
--- and before its first one where no process start is known. A process that lived on would have been sampled again after one interval, so each is at
--- most one sampling interval long. The tokens are an estimate: the rate just before (else the date's own) over half of these seconds. One row per date, engine and token class.
+-- How much of an engine's life its counters did not show: the seconds between its last sample and its end, at each
+-- restart and at its last one, and before its first one where no process start is known. A process that lived on would
+-- have been sampled again after one interval, so each is at most one sampling interval long. The tokens are an
+-- estimate: the rate just before (else the date's own) over half of these seconds. One row per date, engine and token
+-- class.
 with series as (
 
     select * from {{ ref('stg_series') }}

@@ -1,6 +1,7 @@
--- Tokens that an engine counts and another one is booked with: prompts that a prefill pool computed and handed to a decoder, and the token that it
--- writes of each answer. One row per date, engine, model, interval and class of an engine with such a role. What came by transfer is handed over as
--- far as the prefill pools of the site's model were given prompts on that date; what a decoder computed or took from its cache stays its own.
+-- Tokens that an engine counts and another one is booked with: prompts that a prefill pool computed and handed to a
+-- decoder, and the token that it writes of each answer. One row per date, engine, model, interval and class of an
+-- engine with such a role. What came by transfer is handed over as far as the prefill pools of the site's model were
+-- given prompts on that date; what a decoder computed or took from its cache stays its own.
 with roles as (
 
     select * from {{ ref('int_engine_roles') }} where role in ('prefill', 'decode')

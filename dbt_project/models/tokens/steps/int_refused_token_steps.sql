@@ -1,5 +1,6 @@
--- Rises of an engine's token counters that no engine can count (`limits.tokens_per_second`): the sample that ends each, on its date. The book leaves
--- them out, int_token_intervals step by step; a spike that the next sample takes back is left out as a sample (int_token_glitches).
+-- Rises of an engine's token counters that no engine can count (`limits.tokens_per_second`): the sample that ends each,
+-- on its date. The book leaves them out, int_token_intervals step by step; a spike that the next sample takes back is
+-- left out as a sample (int_token_glitches).
 with series as (
 
     select distinct series_id from {{ ref('stg_series') }} where quantity = 'tokens'

@@ -1,5 +1,6 @@
--- Which two scrape targets could be one process scraped twice, by their labels and process starts: they have a token counter under equal labels
--- of the exporter, and their places do not contradict. One row per date and pair, with the counter of both that moved most.
+-- Which two scrape targets could be one process scraped twice, by their labels and process starts: they have a token
+-- counter under equal labels of the exporter, and their places do not contradict. One row per date and pair, with the
+-- counter of both that moved most.
 with targets as (
 
     select * from {{ ref('int_scrape_targets') }}

@@ -1,6 +1,6 @@
--- Series of processes that are scraped more than once: one row per date and such series, with the engine that the date's copies are together and
--- the reading that they share. Copies of one counter are one counter: the union of their samples. The target that names namespace and pod gives
--- the name. A day without copies has no row.
+-- Series of processes that are scraped more than once: one row per date and such series, with the engine that the
+-- date's copies are together and the reading that they share. Copies of one counter are one counter: the union of their
+-- samples. The target that names namespace and pod gives the name. A day without copies has no row.
 {% set identity = ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] %}
 
 with pairs as (
@@ -102,7 +102,8 @@ member_series as (
 
 ),
 
--- What the kept target calls the engine of a series that only another one has; the page of a Ray agent holds several engines.
+-- What the kept target calls the engine of a series that only another one has; the page of a Ray agent holds several
+-- engines.
 kept_engines as (
 
     select

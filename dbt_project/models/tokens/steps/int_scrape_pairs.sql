@@ -1,5 +1,5 @@
--- Whether the samples of one date agree for two scrape targets that could be one process: one row per date and pair. Only their best moved
--- counter is compared sample by sample.
+-- Whether the samples of one date agree for two scrape targets that could be one process: one row per date and pair.
+-- Only their best moved counter is compared sample by sample.
 with candidates as (
 
     select * from {{ ref('int_scrape_candidates') }}
@@ -32,7 +32,8 @@ points as (
     from {{ source('raw', 'token_samples') }} as samples
     inner join watched
         on samples.series_id = watched.series_id
-        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = {{ int_div(epoch_us('cast(watched.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and {{ int_div(epoch_us('samples.observed_at'), day_us()) }}
+            = {{ int_div(epoch_us('cast(watched.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
     left join glitches on samples.series_id = glitches.series_id and {{ epoch_us('samples.observed_at') }} = glitches.observed_us
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
@@ -96,8 +97,8 @@ neighboured as (
 
 ),
 
--- A sample contradicts the other target if it is below that target's previous value, above its next one, or differs from its value at the same time.
--- If the other target restarted between these two, the sample contradicts neither.
+-- A sample contradicts the other target if it is below that target's previous value, above its next one, or differs
+-- from its value at the same time. If the other target restarted between these two, the sample contradicts neither.
 evidence as (
 
     select

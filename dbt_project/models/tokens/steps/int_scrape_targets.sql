@@ -1,5 +1,5 @@
--- What each token series reports of itself and what its scraper added: one row per series that a date of the run has. Series of one page differ in
--- the exporter's labels; a target is a source and the labels that are not the exporter's.
+-- What each token series reports of itself and what its scraper added: one row per series that a date of the run has.
+-- Series of one page differ in the exporter's labels; a target is a source and the labels that are not the exporter's.
 with series as (
 
     select distinct

@@ -1,5 +1,6 @@
--- One token source per engine, date and token class: by rank among the metrics that cover at least half of what the best one covers. A frontend
--- counts only for models of whose engines none reports in its namespace, a gateway only for models that nothing nearer reports at all.
+-- One token source per engine, date and token class: by rank among the metrics that cover at least half of what the
+-- best one covers. A frontend counts only for models of whose engines none reports in its namespace, a gateway only for
+-- models that nothing nearer reports at all.
 with series as (
 
     select * from {{ ref('stg_series') }}

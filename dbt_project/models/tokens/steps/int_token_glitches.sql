@@ -1,6 +1,7 @@
--- Samples of an engine's counters that one bad scrape made. A dip: lower than the one before, and higher again in the next one, while the process start
--- did not change. A process that continues cannot lose what it counted; where its start changed or is unknown, a fall is a restart. A spike: higher
--- than any engine counts in the time, and taken back by the next one.
+-- Samples of an engine's counters that one bad scrape made. A dip: lower than the one before, and higher again in the
+-- next one, while the process start did not change. A process that continues cannot lose what it counted; where its
+-- start changed or is unknown, a fall is a restart. A spike: higher than any engine counts in the time, and taken back
+-- by the next one.
 with series as (
 
     select distinct

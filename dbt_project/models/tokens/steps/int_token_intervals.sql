@@ -1,5 +1,6 @@
--- Tokens per date, engine, model, interval and class: counters differenced per series (an engine's data-parallel ranks add up) and cut at the
--- grid. A model is its series' own: an engine serves several, one after the other or a base model and its LoRAs at once.
+-- Tokens per date, engine, model, interval and class: counters differenced per series (an engine's data-parallel ranks
+-- add up) and cut at the grid. A model is its series' own: an engine serves several, one after the other or a base
+-- model and its LoRAs at once.
 with readings as (
 
     select * from {{ ref('int_token_readings') }}
@@ -92,7 +93,8 @@ final as (
     inner join token_readings on counter_cells.reading_id = token_readings.reading_id
     inner join choices
         on {{ equal_keys('token_readings', 'choices', ['engine', 'token_class', 'source', 'metric']) }}
-        and {{ int_div('counter_cells.cell_number * ' ~ grid_us(), day_us()) }} = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        and {{ int_div('counter_cells.cell_number * ' ~ grid_us(), day_us()) }}
+            = {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
         and coalesce(token_readings.copied_on = choices.date, true)
     -- On a date with copies a series has no reading of its own.
     left join copied_series

@@ -1,5 +1,6 @@
--- Readings of the chosen token counters: first and last per series and interval, single samples where a date needs every sample, and the
--- zero at which a process is known to have started. Neighbours before and after the run close the first and last step.
+-- Readings of the chosen token counters: first and last per series and interval, single samples where a date needs
+-- every sample, and the zero at which a process is known to have started. Neighbours before and after the run close the
+-- first and last step.
 {# Only int_token_intervals reads it: DuckDB need not store it, and Spark would otherwise plan these steps as one. #}
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 

@@ -1,5 +1,6 @@
--- What each engine moved and drew in each hour, under the names of its curve: joins latency, tokens, joules and the activity of its boards. An
--- engine over two types of device, sites or meter scopes has no row; one without metered power is of device type `none`.
+-- What each engine moved and drew in each hour, under the names of its curve: joins latency, tokens, joules and the
+-- activity of its boards. An engine over two types of device, sites or meter scopes has no row; one without metered
+-- power is of device type `none`.
 with ledger as (
 
     select * from {{ ref('energy_ledger') }}

@@ -1,5 +1,5 @@
--- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and tenant. A request is in the
--- hour in which it began. Answers from the gateway's cache are no work of an engine.
+-- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and
+-- tenant. A request is in the hour in which it began. Answers from the gateway's cache are no work of an engine.
 {% set classes = tenant_token_facts() %}
 {% set asked_keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'request_team', 'tenant'] %}
 
@@ -85,12 +85,14 @@ source_hours as (
 
 ),
 
--- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked, those that do not are left out.
+-- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked,
+-- those that do not are left out.
 chosen_sources as (
 
     select *
     from source_hours
-    qualify max(names_who_asked) over (partition by hour_start_at, model, source) = max(names_who_asked) over (partition by hour_start_at, model)
+    qualify max(names_who_asked) over (partition by hour_start_at, model, source)
+        = max(names_who_asked) over (partition by hour_start_at, model)
 
 ),
 
@@ -107,8 +109,8 @@ asked as (
 
 ),
 
--- Without the name of an engine all rows of the model may have served it: tokens of a class are divided by the tokens of that class that the engines
--- counted; where they counted none, equally.
+-- Without the name of an engine all rows of the model may have served it: tokens of a class are divided by the tokens
+-- of that class that the engines counted; where they counted none, equally.
 placed as (
 
     select
@@ -126,12 +128,17 @@ placed as (
         asked.request_team,
         asked.tenant,
         {{ exact(
-            'cast(asked.requests as double) * coalesce(' ~ ratio('coalesce(model_hours.weighted_tokens, 0)', 'sum(model_hours.weighted_tokens) over asked_window')
+            'cast(asked.requests as double) * coalesce('
+                ~ ratio(
+                    'coalesce(model_hours.weighted_tokens, 0)',
+                    'sum(model_hours.weighted_tokens) over asked_window'
+                )
             ~ ', 1e0 / count(*) over asked_window)'
         ) }} as requests,
         {% for class in classes -%}
         {{ exact(
-            'cast(asked.' ~ class ~ ' as double) * coalesce(' ~ ratio('coalesce(model_hours.' ~ class ~ ', 0)', 'sum(model_hours.' ~ class ~ ') over asked_window')
+            'cast(asked.' ~ class ~ ' as double) * coalesce('
+                ~ ratio('coalesce(model_hours.' ~ class ~ ', 0)', 'sum(model_hours.' ~ class ~ ') over asked_window')
             ~ ', 1e0 / count(*) over asked_window)'
         ) }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %}

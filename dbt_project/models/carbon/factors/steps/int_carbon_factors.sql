@@ -1,5 +1,6 @@
--- What a kWh of each site's grid emits in each hour of the run: one row per date, zone and hour. The only place of the fallback: the hour's
--- own value, else the zone's yearly factor, else the wider zone's, else NULL; carbon_basis names the step.
+-- What a kWh of each site's grid emits in each hour of the run: one row per date, zone and hour. The only place of the
+-- fallback: the hour's own value, else the zone's yearly factor, else the wider zone's, else NULL; carbon_basis names
+-- the step.
 with zones as (
 
     select distinct zone from {{ source('fleet', 'sites') }} where zone is not null

@@ -1,5 +1,6 @@
--- What each contract supplies in each hour of the run, and what of it the hour used where it is matched by the hour. Contracts are used in the fleet
--- file's order, and never more than the site used. One row per date, site, hour, local date and contract's entry.
+-- What each contract supplies in each hour of the run, and what of it the hour used where it is matched by the hour.
+-- Contracts are used in the fleet file's order, and never more than the site used. One row per date, site, hour, local
+-- date and contract's entry.
 with energy_hours as (
 
     select * from {{ ref('int_site_energy_hours') }}
@@ -18,7 +19,8 @@ sites as (
 
 ),
 
--- MWh of a year are spread evenly over its local hours that the contract names. An hour counts by the local hour in which it begins.
+-- MWh of a year are spread evenly over its local hours that the contract names. An hour counts by the local hour in
+-- which it begins.
 supplied as (
 
     select
@@ -35,7 +37,8 @@ supplied as (
         {{ exact(
             'coalesce('
             ~ 'contracts.share_ratio * cast(coalesce(energy_hours.facility_energy_kwh, 0) as double), '
-            ~ 'contracts.mwh_per_year * 1000 * energy_hours.piece_seconds / 3600 / ((contracts.local_hour_to - contracts.local_hour_from) * '
+            ~ 'contracts.mwh_per_year * 1000 * energy_hours.piece_seconds / 3600'
+            ~ ' / ((contracts.local_hour_to - contracts.local_hour_from) * '
             ~ days_of_year('energy_hours.local_date') ~ '))'
         ) }} as contracted_kwh
     from energy_hours

@@ -1,4 +1,5 @@
--- Market-based CO2 of each model and date: its site's of each hour, by kWh. One row per date and model keys of a site that has it.
+-- Market-based CO2 of each model and date: its site's of each hour, by kWh. One row per date and model keys of a site
+-- that has it.
 with drivers as (
 
     select * from {{ ref('cost_drivers_hourly') }} where {{ in_run('date') }}

@@ -1,4 +1,5 @@
--- What each site used in each hour of the run, cut where a local date begins, and its CO2 by the grid's average. Hours without a meter are rows, too.
+-- What each site used in each hour of the run, cut where a local date begins, and its CO2 by the grid's average. Hours
+-- without a meter are rows, too.
 with site_hours as (
 
     select * from {{ ref('int_site_hours') }}

@@ -3,7 +3,7 @@
     latest.json                            the current publication; written last, in one step
     publications/<publication_id>.json     the same for each publication that is kept
 
-Add here what a reader must know to read one publication. Keep out how files are made (`object_store_files`).
+Add here what a reader must know to read one publication. Keep out how files are made (`table_files`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.publishing.object_store_place import ObjectStoreError, Place
+from pipelines.publishing.object_store.place import ObjectStoreError, Place
 
 FORMAT = 1
 LATEST = "latest.json"

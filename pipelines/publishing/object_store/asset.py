@@ -1,7 +1,7 @@
 """published/object_store: the publication in an object store, as Dagster runs it. Only a fleet that configures it has
 it.
 
-Add here what Dagster shows of it. Keep out how it is written: that is `object_store`.
+Add here what Dagster shows of it. Keep out how it is written: that is `storing`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import object_store
-from pipelines.publishing.object_store_place import ObjectStoreError
+from pipelines.publishing.object_store import storing
+from pipelines.publishing.object_store.place import ObjectStoreError
 from pipelines.warehouse import findings
 from pipelines.warehouse.asset_keys import asset_key
 
@@ -34,7 +34,7 @@ def object_store_asset(fleet: Fleet, target: ObjectStoreTarget, pool: str) -> dg
         """The current publication's tables as Parquet files with a manifest, and as Delta tables over the same files:
         what changed since the one there."""
         try:
-            done = object_store.publish_within_limits(fleet, target)
+            done = storing.publish_within_limits(fleet, target)
         except ObjectStoreError as refusal:
             raise dg.Failure(str(refusal)) from None
         if done is None:

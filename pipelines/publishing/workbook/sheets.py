@@ -1,6 +1,6 @@
 """The workbook of a publication: a sheet per question, with formulas for totals and ratios that a reader can follow.
 
-Add here how a sheet looks. Keep out which questions there are: that is `workbook_questions`.
+Add here how a sheet looks. Keep out which questions there are: that is `questions`.
 
 Formulas are written with the value that they have, so that a preview, or a program that does not calculate, shows it.
 A text is stored as a text whatever it begins with.
@@ -23,7 +23,7 @@ from xlsxwriter.utility import xl_col_to_name
 from collectors.samples import printable
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.spreadsheet_cells import FORMULA_BEGINS
-from pipelines.publishing.workbook_questions import QUESTIONS, Column, Question
+from pipelines.publishing.workbook.questions import QUESTIONS, Column, Question
 from pipelines.warehouse import database
 
 # Rows of a sheet before the rest is added up in one row.
@@ -84,7 +84,7 @@ def _made(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts, reasons:
                 sheet.write_reason(f"The {reasons[question.sheet]}")
                 continue
             parts.attempt(
-                f"sheet {question.sheet} of the workbook (query in pipelines/publishing/workbook_questions.py)",
+                f"sheet {question.sheet} of the workbook (query in pipelines/publishing/workbook/questions.py)",
                 partial(sheet.write, connection, f"{name}: {label}"),
                 partial(reasons.__setitem__, question.sheet),
             )

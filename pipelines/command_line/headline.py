@@ -13,12 +13,12 @@ from typing import Any
 
 import duckdb
 
+from pipelines.command_line import advice_headline, model_headline
+from pipelines.command_line.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
-from pipelines.publishing import advice_headline, model_headline
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication import REPORT, WORKBOOK
-from pipelines.publishing.publication_manifest import DATABASE, current
-from pipelines.publishing.text_tables import SHOWN_ROWS, TEXT, explained, table
+from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import database
 
 _HELD_BACK = """
@@ -99,7 +99,7 @@ def _windows(connection: duckdb.DuckDBPyConnection) -> str:
 def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
     """Where to go on from here: the report and the workbook, where this publication has them, the tables, and a first
     query."""
-    folder = current(fleet)
+    folder = fleet.latest_publication
     for name, file in (("report", REPORT), ("workbook", WORKBOOK)):
         if folder is not None and (folder / file).exists():
             yield f"{name}: {_shown(fleet.published / file)}"

@@ -1,6 +1,6 @@
 """published/postgresql: the publication in PostgreSQL, as Dagster runs it. Only a fleet that configures it has it.
 
-Add here what Dagster shows of it. Keep out how it is written: that is `postgresql`.
+Add here what Dagster shows of it. Keep out how it is written: that is `loading`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
-from pipelines.publishing import postgresql
-from pipelines.publishing.postgresql_server import PostgresqlError
+from pipelines.publishing.postgresql import loading
+from pipelines.publishing.postgresql.server import PostgresqlError
 from pipelines.warehouse import findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.contracts import Mart
@@ -36,7 +36,7 @@ def postgresql_asset(
     def publication_in_postgresql() -> dg.MaterializeResult[None]:
         """The current publication's tables in PostgreSQL: what changed since the one there, in one transaction."""
         try:
-            done = postgresql.publish_within_limits(fleet, target, marts)
+            done = loading.publish_within_limits(fleet, target, marts)
         except PostgresqlError as refusal:
             raise dg.Failure(str(refusal)) from None
         if done is None:

@@ -3,7 +3,7 @@
 Files are never changed and only deleted when no publication that is kept has them, so a reader who holds a manifest
 reads one publication, whatever is published meanwhile; `latest.json` is written last
 (docs/decisions/0025-publication-to-an-object-store.md). Add here what is written, and when. Keep out what a file holds
-(`object_store_files`) and how the store is reached (`object_store_place`).
+(`table_files`) and how the store is reached (`place`).
 
     latest.json                                         each table's files, columns and version: one publication
     publications/<publication_id>.json                  the same of each publication that is kept
@@ -28,11 +28,11 @@ from typing import Any
 from collectors.samples import url_without_secrets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import ObjectStoreTarget
-from pipelines.publishing import delta_tables, object_store_files, object_store_manifest, snapshots
-from pipelines.publishing.object_store_files import Wanted
-from pipelines.publishing.object_store_manifest import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
-from pipelines.publishing.object_store_place import ObjectStoreError, Place, Turn, taking_turns
-from pipelines.publishing.publication_manifest import current
+from pipelines.publishing import snapshots
+from pipelines.publishing.object_store import delta_tables, manifests, table_files
+from pipelines.publishing.object_store.manifests import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable
+from pipelines.publishing.object_store.place import ObjectStoreError, Place, Turn, taking_turns
+from pipelines.publishing.object_store.table_files import Wanted
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.retention import KEPT
 from pipelines.publishing.snapshots import Snapshot
@@ -63,7 +63,7 @@ def publish(fleet: Fleet, target: ObjectStoreTarget, now: datetime | None = None
 
     ObjectStoreError where the store is away or refuses; its readers then have the old publication, whole.
     """
-    folder = current(fleet)
+    folder = fleet.latest_publication
     if folder is None:
         return None
     began = time.monotonic()
@@ -99,12 +99,12 @@ def publish_within_limits(fleet: Fleet, target: ObjectStoreTarget) -> Stored | N
 
 
 def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTarget, now: datetime) -> Stored:
-    previous = object_store_manifest.read(place, LATEST)
+    previous = manifests.read(place, LATEST)
     if previous is not None:
         _check_is_older(previous, snapshot, place)
     done = Stored(snapshot.publication_id, place.shown, previous.publication_id if previous else None)
     present = place.sizes(TABLES)
-    wanted = object_store_files.wanted_tables(snapshot, previous.tables if previous else {})
+    wanted = table_files.wanted_tables(snapshot, previous.tables if previous else {})
     with (
         tempfile.TemporaryDirectory(prefix="wattledger-object-store-") as name,
         ThreadPoolExecutor(TABLES_AT_ONCE) as pool,
@@ -129,7 +129,7 @@ def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTa
     if previous is None or made != previous:
         turn.confirm()
         payload = made.to_json()
-        place.put(object_store_manifest.path_of(made.publication_id), payload)
+        place.put(manifests.path_of(made.publication_id), payload)
         place.put(LATEST, payload)
     done.forgotten = _forget_old(place, made, present, now - timedelta(days=target.keep_days))
     return done
@@ -158,8 +158,8 @@ def _with_files(
             if span in kept:
                 files.append(kept[span])
                 continue
-            path = object_store_files.write(snapshot, cursor, wanted, span, folder)
-            file = object_store_files.described(path, span, fingerprint)
+            path = table_files.write(snapshot, cursor, wanted, span, folder)
+            file = table_files.described(path, span, fingerprint)
             place.upload(path, f"{wanted.stored.folder}/{file.name}")
             if path.parent == folder:
                 path.unlink()
@@ -199,7 +199,7 @@ def _forget_old(place: Place, current: Manifest, present: Mapping[str, int], lim
     What an interrupted run uploaded goes as well. The current publication is in the store before anything is deleted.
     """
     paths = sorted(path for path in place.files(PUBLICATIONS) if path.endswith(".json"))
-    found = [one for one in (object_store_manifest.read(place, path) for path in paths) if one is not None]
+    found = [one for one in (manifests.read(place, path) for path in paths) if one is not None]
     found.sort(key=lambda one: one.published_at)
     old = [
         one
@@ -207,7 +207,7 @@ def _forget_old(place: Place, current: Manifest, present: Mapping[str, int], lim
         if successor.stored_at < limit and one.publication_id != current.publication_id
     ]
     for one in old:
-        place.remove(object_store_manifest.path_of(one.publication_id))
+        place.remove(manifests.path_of(one.publication_id))
     kept = [current, *(one for one in found if one not in old)]
     referenced = {path for one in kept for path in one.paths}
     folders = {table.folder for one in kept for table in one.tables.values()}

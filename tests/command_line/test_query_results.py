@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from pipelines.publishing.query_results import as_csv, as_json, as_table
+from pipelines.command_line.query_results import as_csv, as_json, as_table
 
 NOON_IN_BERLIN = datetime(2026, 10, 1, 14, tzinfo=timezone(timedelta(hours=2)))
 

@@ -2,7 +2,7 @@
 
     publishers/<token>.json     who publishes at this moment; gone when it is done
 
-Add here what holds for any file there. Keep out which files a publication has (`object_store_files`) and when they are
+Add here what holds for any file there. Keep out which files a publication has (`table_files`) and when they are
 written (`object_store`).
 """
 

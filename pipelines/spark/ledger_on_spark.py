@@ -1,6 +1,8 @@
-"""The ledger of a fleet file with `engine: spark`: Spark builds the models of the due dates.
+"""The ledger of a fleet with a lake, as Dagster runs it: Spark builds the models of the due dates, or DuckDB does and
+notes what Spark then lacks.
 
-Imported only for such a fleet. Keep out the build itself: that is `pipelines.spark`.
+Add here what Dagster shows of a build on Spark. Keep out the build itself (`driver`) and what connects it with the
+warehouse (`spark_ledger`).
 """
 
 import logging
@@ -13,27 +15,45 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines.booking import checks, dbt_run, refused_series, upgrades
+from pipelines.booking import checks, dbt_run, ledger, refused_series
 from pipelines.booking.dbt_results import FAILED, errors_of, facts_of, results_of
 from pipelines.booking.project import constants_of, environment_of, project_contracts, variables_of
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.spark import spark_ledger
+from pipelines.spark import changed_marts, spark_ledger
 from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed
 from pipelines.spark.driver import Build
-from pipelines.warehouse import database
+from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 
 logger = logging.getLogger(__name__)
 
 
-def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date) -> Iterator[Any]:
-    """Spark builds all models whatever is selected: its marts are committed whole or not at all."""
+def booking_of(fleet: Fleet) -> ledger.Book:
+    """What books a fleet with a lake: the engine that its file names."""
+    return book if fleet.landing.engine == "spark" else book_on_duckdb
+
+
+def book_on_duckdb(
+    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, keeps_unchanged: bool
+) -> Iterator[Any]:
+    """DuckDB books. Where Spark has built marts before, its next run has to book these dates as well."""
+    if spark_ledger.has_built(fleet):
+        with database.connect(fleet.warehouse) as connection:
+            create_tables(connection)
+            spark_ledger.missed(connection, *due_dates.dates_to_book(connection, first, end))
+    yield from ledger.on_duckdb(context, fleet, first, end, keeps_unchanged)
+
+
+def book(
+    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, _keeps_unchanged: bool
+) -> Iterator[Any]:
+    """Spark builds all models whatever is selected and unchanged: its marts are committed whole or not at all."""
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
         committed = Committed.of(Path(fleet.landing.lake_path))
-        changed = upgrades.to_forget(connection, fleet, project_contracts(), committed, (first, end))
+        changed = changed_marts.to_forget(connection, fleet, project_contracts(), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
     checks.prefetch()
     build = partial(spark_ledger.build, fleet, first, end, variables_of(fleet, first, end), forget=changed)
@@ -46,7 +66,7 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
     with database.connect(fleet.warehouse) as connection:
-        upgrades.forget(connection, changed)
+        changed_marts.forget(connection, changed)
     _create_marts(fleet, set(built.committed.columns))
     spark_ledger.take(fleet, first, end, context.run_id, constants_of(fleet))
     if built.committed.columns:

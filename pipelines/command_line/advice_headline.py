@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import duckdb
 
-from pipelines.publishing.text_tables import RATIO, TEXT, explained, table
+from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 
 # The rows to follow, biggest saving first; the rest by name.
 _ADVICE = """

@@ -1,7 +1,7 @@
 """The connection to a PostgreSQL server that a publication goes to: one publisher at a time, every failure in one line.
 
 Add here what holds for any statement: settings, locks, words for refusals. Keep out which tables there are
-(`postgresql_tables`) and what is loaded when (`postgresql`).
+(`tables`) and what is loaded when (`loading`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from collectors.protocols import postgresql_uris
+from collectors.protocols import postgresql_driver, postgresql_uris
 from collectors.samples import printable
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.warehouse import database
@@ -134,24 +134,25 @@ def connected(target: PostgresqlTarget) -> Iterator[Server]:
 
     Waits for another publisher as long as a run waits for the warehouse (WATTLEDGER_LOCK_SECONDS).
     """
-    from adbc_driver_manager import Error  # noqa: PLC0415 (a shared library that only this target needs)
-    from adbc_driver_postgresql import dbapi  # noqa: PLC0415
-
+    try:
+        dbapi, refusals = postgresql_driver.driver()
+    except postgresql_driver.DriverMissing as missing:
+        raise PostgresqlError(f"{missing}, or remove publication.postgresql from the fleet file") from None
     uri = os.environ.get(target.dsn_env, "")
     place = place_of(target)
     try:
         connection = dbapi.connect(postgresql_uris.with_parameters(uri), autocommit=False)
-    except Error as refusal:
+    except refusals as refusal:
         raise PostgresqlError(f"{place}: {_reason(refusal, uri)}. Check the server and the URI") from None
     try:
         server = Server(connection, place)
         _prepare(server, target)
         _wait_for_turn(server, target, database.lock_timeout_seconds())
         yield server
-    except Error as refusal:
+    except refusals as refusal:
         raise PostgresqlError(f"{place}: {_reason(refusal, uri)}") from None
     finally:
-        with suppress(Error):
+        with suppress(refusals):
             connection.close()
 
 

@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 from pipelines.advice import consolidation_table, right_sizing_table
+from pipelines.command_line.advice_headline import _KINDS
+from pipelines.command_line.headline import _ways_in
+from pipelines.command_line.model_headline import _inputs
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
-from pipelines.publishing.advice_headline import _KINDS
-from pipelines.publishing.headline import _ways_in
-from pipelines.publishing.model_headline import _inputs
 from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK
 
 FLEET = """

@@ -3,7 +3,7 @@
 Rows are deleted and inserted, tables are never swapped: so a session with an open connection sees the old publication
 or the new one, a transaction that began before sees the old one to its end, and no reader waits
 (docs/decisions/0023-publication-to-postgresql.md). Add here what is loaded, and when. Keep out what a table looks like
-(`postgresql_tables`) and what is ours there (`postgresql_registry`).
+(`tables`) and what is ours there (`registry`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
-from pipelines.publishing import postgresql_registry as registry
-from pipelines.publishing import postgresql_tables as shapes
 from pipelines.publishing import published_tables, snapshots
-from pipelines.publishing.postgresql_registry import Held
-from pipelines.publishing.postgresql_server import PostgresqlError, Server, connected, place_of, quoted
-from pipelines.publishing.postgresql_tables import Wanted
-from pipelines.publishing.publication_manifest import current
+from pipelines.publishing.postgresql import registry
+from pipelines.publishing.postgresql import tables as shapes
+from pipelines.publishing.postgresql.registry import Held
+from pipelines.publishing.postgresql.server import PostgresqlError, Server, connected, place_of, quoted
+from pipelines.publishing.postgresql.tables import Wanted
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.snapshots import Fingerprints, Snapshot
 from pipelines.warehouse import step_deadline
@@ -67,7 +66,7 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
 
     PostgresqlError where the server is away or refuses; it then has its old publication, whole.
     """
-    folder = current(fleet)
+    folder = fleet.latest_publication
     if folder is None:
         return None
     began = time.monotonic()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from pipelines.publishing.postgresql_server import Server, quoted
+from pipelines.publishing.postgresql.server import Server, quoted
 from pipelines.publishing.snapshots import Fingerprints
 from pipelines.warehouse.database import literal
 

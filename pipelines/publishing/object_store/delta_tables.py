@@ -1,7 +1,7 @@
 """A Delta log over the files of a table: one commit takes the old ones out and the new ones in.
 
 The files are those of the manifest, so a table has no copy of its own for Delta. Add here what the log holds. Keep out
-what is in the files (`object_store_files`).
+what is in the files (`table_files`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from pipelines.publishing.object_store_manifest import Column, File, StoredTable
-from pipelines.publishing.object_store_place import ObjectStoreError, Place
+from pipelines.publishing.object_store.manifests import Column, File, StoredTable
+from pipelines.publishing.object_store.place import ObjectStoreError, Place
 
 LOG = "_delta_log"
 _TYPES = {

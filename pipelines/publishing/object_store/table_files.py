@@ -18,7 +18,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from pipelines.publishing import publication_manifest, published_tables, snapshots
-from pipelines.publishing.object_store_manifest import Column, File, Name, StoredTable
+from pipelines.publishing.object_store.manifests import Column, File, Name, StoredTable
 from pipelines.publishing.published_tables import Table
 from pipelines.publishing.snapshots import Snapshot
 from pipelines.warehouse.database import literal

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 
 from pipelines.publishing import published_tables
-from pipelines.publishing.postgresql_server import NULLS_NOT_DISTINCT_VERSION, PostgresqlError, Server, quoted
+from pipelines.publishing.postgresql.server import NULLS_NOT_DISTINCT_VERSION, PostgresqlError, Server, quoted
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.database import literal

@@ -15,8 +15,8 @@ from decimal import Decimal
 from typing import Any
 
 from collectors.samples import printable
+from pipelines.command_line.text_tables import MISSING, aligned
 from pipelines.publishing.spreadsheet_cells import harmless
-from pipelines.publishing.text_tables import MISSING, aligned
 
 Row = Sequence[Any]
 # Longer cells of a table are cut, with an ellipsis; CSV and JSON have them whole.

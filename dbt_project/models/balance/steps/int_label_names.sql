@@ -1,0 +1,133 @@
+-- What the labels of each landed series name, as they are: one row per series of power, energy or tokens. The second,
+-- independent parsing of labels begins here; which device, node and engine the names are is found in
+-- int_label_identities.
+{# int_label_identities alone reads it. #}
+{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
+
+with series as (
+
+    select * from {{ source('raw', 'series') }}
+    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
+
+),
+
+metric_catalog as (
+
+    select * from {{ ref('stg_metric_catalog') }}
+    where quantity in ('energy', 'power', 'power_limit', 'device_info', 'tokens', 'process_start')
+
+),
+
+label_catalog as (
+
+    select * from {{ ref('label_catalog') }}
+
+),
+
+node_aliases as (
+
+    select * from {{ source('fleet', 'node_aliases') }}
+
+),
+
+known_series as (
+
+    select distinct
+        series.series_id,
+        series.source_kind,
+        series.labels
+    from metric_catalog
+    inner join series
+        on metric_catalog.source_kind = series.source_kind
+        and metric_catalog.metric = series.metric
+        and (metric_catalog.source is null or metric_catalog.source = series.source)
+
+),
+
+-- Alias by alias. An identifier that should be globally unique and is a bare number is unique on its host alone.
+label_values as (
+
+    select
+        known_series.series_id,
+        label_catalog.rank,
+        label_catalog.label,
+        {{ label_value('known_series.labels', 'label_catalog.label') }} as name,
+        case
+            when label_catalog.attribute = 'device_uuid'
+                and {{ is_bare_index(label_value('known_series.labels', 'label_catalog.label')) }}
+                then 'device_index'
+            else label_catalog.attribute
+        end as attribute
+    from known_series
+    inner join label_catalog on known_series.source_kind = label_catalog.source_kind
+
+),
+
+-- Of the aliases with a value, the one of the lowest rank is used; of equal ranks, the first by the label's name.
+attribute_values as (
+
+    select
+        series_id,
+        attribute,
+        min_by(name, lpad(cast(rank as {{ dbt.type_string() }}), 6, '0') || label) as name
+    from label_values
+    where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
+    group by series_id, attribute
+
+),
+
+names as (
+
+    select
+        series_id,
+        max(
+            case
+                when attribute = 'device_uuid'
+                    and source_kind = 'nvidia_gpu_exporter'
+                    and substr(name, 1, 4) <> 'GPU-'
+                    and name like '%-%-%-%-%'
+                    then 'GPU-' || name
+                when attribute = 'device_uuid' then name
+            end
+        ) as device_uuid,
+        {% for attribute in [
+            'node', 'device_index', 'device_type', 'module', 'pdu', 'pdu_input', 'model', 'data_rank'
+        ] -%}
+        max(case when attribute = '{{ attribute }}' then name end) as {{ attribute }},
+        {% endfor -%}
+        {% for attribute in ['instance', 'namespace', 'pod', 'workload_pod', 'engine', 'rack', 'facility'] -%}
+        max(case when attribute = '{{ attribute }}' then {{ name_of_source('name') }} end) as {{ attribute }},
+        {% endfor -%}
+        -- Of ranks that report the same tokens only the first counts, pipeline before tensor. One without digits has
+        -- no place.
+        {% for rank in ['pipeline', 'tensor'] -%}
+        max(case when attribute = '{{ rank }}_rank' then {{ metered_rank('name') }} end) as {{ rank }}_number,
+        max(
+            case when attribute = '{{ rank }}_rank' and {{ metered_rank('name') }} is null then name end
+        ) as {{ rank }}_name{{ ',' if not loop.last }}
+        {% endfor %}
+    from attribute_values
+    inner join known_series using (series_id)
+    group by series_id
+
+),
+
+-- A bare engine, a node's meter or a board without a host's name is often known by its address alone.
+final as (
+
+    select
+        names.*,
+        coalesce(node_aliases.node, hosts.host) as own_node
+    from names
+    inner join (
+        select
+            series_id,
+            split_part(coalesce(node, case when workload_pod is null and pod is null then instance end), ':', 1) as host
+        from names
+    ) as hosts
+        on names.series_id = hosts.series_id
+    left join node_aliases on hosts.host = node_aliases.alias
+
+)
+
+select * from final
