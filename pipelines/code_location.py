@@ -7,6 +7,7 @@ Keep out what an asset does.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from datetime import timedelta
@@ -23,7 +24,7 @@ from pipelines.publishing import publication, published_tables
 from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
-from pipelines.warehouse.partitions import POOL, daily
+from pipelines.warehouse.partitions import POOL
 
 JOB = "daily_ledger"
 SCHEDULE = f"{JOB}_schedule"
@@ -48,6 +49,7 @@ def validate(fleet: Fleet) -> None:
 def definitions_of(fleet: Fleet) -> dg.Definitions:
     """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
     project = prepared_project()
+    manifest = json.loads(project.manifest_path.read_text(encoding="utf-8"))
     landed = [
         *telemetry_assets.telemetry_assets(fleet),
         *request_assets.request_assets(fleet),
@@ -55,7 +57,6 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         window_assets.run_windows_asset(fleet),
     ]
     books = ledger.ledger_assets(fleet, project, _booking_of(fleet))
-    steps = ledger.step_specs(fleet, project)
     booked = [
         invariants.invariant_checks(fleet, project.manifest_path),
         *checks.asset_checks(fleet),
@@ -65,9 +66,9 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     tables = [
         *books,
         efficiency_fits.efficiency_fit_asset(fleet, POOL),
-        cost_forecasts.cost_forecast_assets(fleet, POOL),
-        right_sizing_table.right_sizing_asset(fleet, POOL),
-        consolidation_table.consolidation_asset(fleet, POOL),
+        cost_forecasts.cost_forecast_assets(fleet, manifest, POOL),
+        right_sizing_table.right_sizing_asset(fleet, manifest, POOL),
+        consolidation_table.consolidation_asset(fleet, manifest, POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
     published = publication.publication_asset(fleet, marts, POOL)
@@ -76,12 +77,13 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
-        partitions_def=daily(fleet),
         description=f"Land, book, check and publish the fleet {fleet.fleet}.",
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
-    definitions = dg.Definitions(
-        assets=[*landed, *tables, *steps, published, report, *copies],
+    assets = [*landed, *tables, published, report, *copies]
+    return dg.Definitions(
+        # A closed period has nothing to keep fresh.
+        assets=assets if fleet.period.end is not None else dg.map_asset_specs(_kept_fresh, assets),
         asset_checks=booked,
         jobs=[job],
         schedules=[
@@ -99,7 +101,6 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )
-    return definitions if fleet.period.end is not None else definitions.map_asset_specs(func=_kept_fresh)
 
 
 def _booking_of(fleet: Fleet) -> ledger.Book:
@@ -132,6 +133,6 @@ def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
 
 
 def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """A fleet without an end is booked every night; a closed period has nothing to keep fresh."""
+    """A fleet without an end is booked every night: its tables are new by 04:00 UTC."""
     policy = dg.FreshnessPolicy.cron(deadline_cron="0 4 * * *", lower_bound_delta=timedelta(hours=3))
-    return dg.apply_freshness_policy(spec, policy) if schema_of(spec.key) in ("marts", "published") else spec
+    return spec.replace_attributes(freshness_policy=policy) if schema_of(spec.key) in ("marts", "published") else spec

@@ -99,7 +99,8 @@ def test_every_page_that_the_code_names_is_there() -> None:
         for path in (PROJECT / folder).rglob("*")
         if path.suffix in (".py", ".sql", ".yml", ".md")
     ]
-    files += [PROJECT / name for name in ("Makefile", "pyproject.toml", "dagster.yaml", "README.md")]
+    files += [PROJECT / name for name in ("Makefile", "pyproject.toml", "README.md")]
+    files.append(PROJECT / "pipelines/command_line/dagster.yaml")
     named_pages = {
         (named(path), page)
         for path in files

@@ -146,6 +146,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "booking/invariants.py",
         "booking/dbt_results.py",
         "booking/ledger.py",
+        "booking/ledger_translator.py",
         "booking/stale_settings.py",
         "code_location.py",
         "command_line/instance.py",

@@ -1,8 +1,9 @@
--- The bill of a whole month and what is computed for it differ by more than 2 %. A warning: cost_usd stays what is
--- computed, billed_cost_usd is what was billed.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'The bill of a whole month and what is computed for it differ by at most 2 %. Otherwise cost_usd '
+            ~ 'stays what is computed, and billed_cost_usd what was billed.',
         'dagster': {'ref': {'name': 'cost_reconciliation_monthly'}},
         'expected': 'at most 2 % between the bill and the computed cost of a complete month',
         'remedy':

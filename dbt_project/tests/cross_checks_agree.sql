@@ -1,8 +1,9 @@
--- Two meters of one device report the same energy within 5 %, or one of them is wrong. A warning: the book uses the
--- better one.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Two meters of one device report the same energy within 5 %. Otherwise one of them is wrong; the book'
+            ~ ' uses the better one.',
         'dagster': {'ref': {'name': 'reconciliation_daily'}},
         'expected': 'at most 5 % between the two meters',
         'remedy':

@@ -1,8 +1,9 @@
--- A site with a grid zone used energy in hours for which neither the hour, the zone's year nor a wider zone's has a
--- factor: their CO2 is NULL, and so is missing from every sum. A warning that states how much energy that is.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'A site with a grid zone used energy only in hours for which the hour, the year of its zone or that '
+            ~ 'of a wider zone has a factor. Without one the CO2 is NULL, and missing from every sum.',
         'dagster': {'ref': {'name': 'site_carbon_hourly'}},
         'expected': 'a factor for every hour in which the site used energy',
         'remedy':

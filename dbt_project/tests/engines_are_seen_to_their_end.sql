@@ -1,8 +1,10 @@
--- Tokens that an engine moved between its last sample and its end are in no counter. A warning: where engines restart
--- often or live for minutes, this is a part of all of their tokens, and joules per token are too high by it.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Tokens that an engine moved between its last sample and its end are in no counter. Where engines '
+            ~ 'restart often or live for minutes, these are a part of all of their tokens, and joules per token are'
+            ~ ' too high by it.',
         'dagster': {'ref': {'name': 'token_reconciliation_daily'}},
         'expected': 'at most 1 % of the tokens of a model between the last sample of a process and its end',
         'remedy':

@@ -1,8 +1,9 @@
--- Power and energy of a known metric without the name of a board or node cannot be booked. A warning: the rest of the
--- day is booked.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Every series of power and energy of a known metric has the name of a board or node. Without one it '
+            ~ 'cannot be booked; the rest of the day is.',
         'dagster': {'ref': {'name': 'series_daily'}},
         'expected': 'a label that names a board or a node',
         'remedy':

@@ -1,8 +1,10 @@
--- What a series measured is booked under the meter or engine that its labels name. These names come from a parsing of
--- the labels that is independent of the book's: two boards taken for one, or a counter that is never read, show here.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'What a series measured is booked under the meter or engine that its labels name. These names come '
+            ~ 'from a parsing of the labels that is independent of the book\'s: two boards taken for one, or a '
+            ~ 'counter that is never read, show here.',
         'expected':
             'every series of power, energy or tokens behind a booked row of its meter or engine (more than 5 % '
             ~ 'above it is listed)',

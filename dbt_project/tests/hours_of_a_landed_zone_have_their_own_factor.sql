@@ -1,8 +1,9 @@
--- A zone with an hourly series lacks the value of an hour: the yearly factor was used instead. A warning, so that every
--- gap shows.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'A zone with an hourly series has the value of every hour. Where one is missing, the yearly factor is'
+            ~ ' used instead.',
         'dagster': {'ref': {'name': 'site_carbon_hourly'}},
         'expected': 'a value of the hour itself',
         'remedy':

@@ -1,8 +1,9 @@
--- J/token uses intervals with power and tokens only: its parts never exceed the whole, and without a token it is NULL,
--- not 0.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'J/token uses intervals with power and tokens only: its parts never exceed the whole, and without a '
+            ~ 'token it is NULL, not 0.',
         'expected': 'matched parts at most the whole, and no quotient without a token',
         'remedy': 'report this row to the maintainers; its joules are still booked exactly once'
     }

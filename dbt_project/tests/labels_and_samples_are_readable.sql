@@ -1,9 +1,10 @@
--- A rank, profile, bound or time that is none is booked as unknown, read by its digits or unit, or refused: the book
--- goes on, and what it made of it is named. A warning, by label and value. Samples that are no numbers at all are
--- counted with the landing (`healthy_series`).
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Every rank, profile, bound and time can be read. One that cannot is booked as unknown, read by its '
+            ~ 'digits or unit, or refused: the book goes on. Samples that are no numbers at all are counted with '
+            ~ 'the landing (series_are_healthy).',
         'dagster': {'ref': {'name': 'unreadable_values'}},
         'expected': 'numbers, times and profiles as their exporters document them',
         'remedy':

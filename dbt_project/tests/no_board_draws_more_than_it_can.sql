@@ -1,7 +1,9 @@
--- A reset read as energy, a sentinel or a doubled counter shows as watts that no board can draw (1.5 × its limit).
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'No board draws more watts than it can (1.5 × its limit). A reset read as energy, a sentinel or a '
+            ~ 'doubled counter shows here.',
         'dagster': {'ref': {'name': 'energy_ledger'}},
         'expected': 'at most possible_watts × covered_seconds',
         'remedy':

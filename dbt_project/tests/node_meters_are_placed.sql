@@ -1,8 +1,9 @@
--- A wall meter that no host is known for, beside boards without one, is in no total of the fleet. A warning: a line of
--- the fleet file places it.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Every wall meter is of a known host. One that no host is known for, beside boards without one, is in'
+            ~ ' no total of the fleet until a line of the fleet file places it.',
         'dagster': {'ref': {'name': 'unplaced_meters'}},
         'expected': 'every wall meter is of a node that a board, an engine or the fleet file names',
         'remedy':

@@ -1,9 +1,10 @@
--- Boards, sockets and the wall meter of one host that come under several names are booked beside each other, and its
--- joules twice or thrice. A warning: names that differ in case, domain or a mark of the BMC, and bare addresses beside
--- named hosts with boards.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Boards, sockets and the wall meter of a host have one name for it. Under several names its joules '
+            ~ 'are booked twice or thrice. Compared are names that differ in case, domain or a mark of the BMC, and'
+            ~ ' bare addresses beside named hosts with boards.',
         'dagster': {'ref': {'name': 'energy_ledger'}},
         'expected': 'one name for all meters of a host',
         'remedy':

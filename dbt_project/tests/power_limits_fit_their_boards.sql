@@ -1,8 +1,9 @@
--- A board that draws 1.5 to 3 times its limit nearly all day has a limit that is stated too low: it is booked, and
--- named. A warning, by board.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'No board draws 1.5 to 3 times its power limit nearly all day: such a limit is stated too low. The '
+            ~ 'board is booked as measured.',
         'dagster': {'ref': {'name': 'energy_ledger'}},
         'expected': 'at most 1.5 × the limit of the device type',
         'remedy':

@@ -1,8 +1,9 @@
--- Two scrape targets whose counters are equal over at least 20 increments are one process, unless the fleet file names
--- two. A warning: both are booked until the fleet file states that they are one.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Two scrape targets whose counters are equal over at least 20 increments are one process, unless the '
+            ~ 'fleet file names two. Both are booked until it states that they are one.',
         'dagster': {'ref': {'name': 'scrape_copies_daily'}},
         'expected': 'no two targets with equal token counters',
         'remedy':

@@ -1,9 +1,10 @@
--- The claimants of a meter share no more seconds than the interval has, and none is active for longer than it is
--- covered (a millionth of a second per claimant is rounding). A warning: one board is wrong, and its joules are booked
--- once all the same.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'The claimants of a meter share no more seconds than the interval has, and none is active for longer '
+            ~ 'than it is covered (a millionth of a second per claimant is rounding). Otherwise one board is wrong;'
+            ~ ' its joules are booked once all the same.',
         'dagster': {'ref': {'name': 'energy_ledger'}},
         'expected': 'at most the interval\'s seconds, none active for longer than covered',
         'remedy': 'report this row to the maintainers; its joules are still booked exactly once'

@@ -1,9 +1,10 @@
--- A gauge whose samples leave more than a tenth of the time between its first and last one of a date uncovered has lost
--- energy that nothing else shows. A warning. Sources of run windows are left out: a benchmark's log has nothing between
--- its runs.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'The samples of a gauge cover at least nine tenths of the time between its first and last one of a '
+            ~ 'date. Otherwise energy is lost that nothing else shows. Sources of run windows are left out: a '
+            ~ 'benchmark\'s log has nothing between its runs.',
         'dagster': {'ref': {'name': 'series_daily'}},
         'expected': 'at least 90 % of the seconds between the first and the last sample of the date',
         'remedy':

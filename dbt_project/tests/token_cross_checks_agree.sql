@@ -1,8 +1,10 @@
--- Two counters of one engine, or an engine and its frontend, report the same tokens within 5 %, or one of them is
--- wrong. A warning: the book uses the better one. A gateway may miss traffic, and is not checked.
 {{ config(
     severity='warn',
     meta={
+        'description':
+            'Two counters of one engine, or an engine and its frontend, report the same tokens within 5 %. '
+            ~ 'Otherwise one of them is wrong; the book uses the better one. A gateway may miss traffic, and is not'
+            ~ ' checked.',
         'expected': 'at most 5 % between the two counters',
         'remedy': 'look at both metrics of this engine over the date: one misses requests or is scraped twice'
     }

@@ -1,9 +1,13 @@
--- Readers filter by these words: a new one is a new meaning. The words of a column are in its mart's yml alone
--- (`words`, with null where NULL is allowed). This one test checks all of them, because a test for each column would
--- cost a tenth of a second of dbt's own time. A warning: the row with the word is still booked.
+-- One test checks all words, because a test for each column would cost a tenth of a second of dbt's own time.
 {{ config(
     severity='warn',
-    meta={'dagster': {'ref': {'name': 'energy_ledger'}}, 'remedy': 'report this word; the row is booked all the same'}
+    meta={
+        'description':
+            'Every word in a column that readers filter by is in the list of its mart\'s yml: a new word is a new '
+            ~ 'meaning. The row with the word is still booked.',
+        'dagster': {'ref': {'name': 'energy_ledger'}},
+        'remedy': 'report this word; the row is booked all the same'
+    }
 ) }}
 
 {# dbt has to know the tables before it knows their columns. A test compares this list with the marts' yml files

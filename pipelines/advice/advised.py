@@ -6,16 +6,24 @@ Add here how such a model is read. Keep out formulas of its figures (they are in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import duckdb
 import pandas as pd
+
+from pipelines.warehouse import lineage
 
 
 def read(connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str] = ("*",)) -> pd.DataFrame:
     """The rows of a model, sorted by all columns; the column `usage` numbers deployments."""
     listed = ", ".join(columns)
     return connection.execute(f"select {listed} from intermediate.int_advised_{name} order by all").df()
+
+
+def tables_read(manifest: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Schema and name of the tables that these models read: what is computed from the models comes after them."""
+    return lineage.tables_read(manifest, [f"int_advised_{name}" for name in names])
 
 
 def usage(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:

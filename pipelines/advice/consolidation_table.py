@@ -6,7 +6,7 @@ Add here what carries a fleet's placement and loads from the marts to a plan and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -140,16 +140,18 @@ def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
     return consolidation.Fleet(usage, engines, unknown, load, idle, interval_seconds or 1, days)
 
 
-def consolidation_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
-    """published/consolidation, after the marts that it reads."""
+def consolidation_asset(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> dg.AssetsDefinition:
+    """published/consolidation, after the tables that it reads."""
     key = asset_key(fleet, "published", "consolidation")
-    # Dagster orders steps by the tables that they materialize; the models int_advised_… are made in the marts' step.
-    read = [
-        asset_key(fleet, "marts", "deployment_usage"),
-        *(asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ),
-    ]
 
-    @dg.asset(key=key, deps=read, check_specs=[parts.spec(key)], group_name="published", kinds={"duckdb"}, pool=pool)
+    @dg.asset(
+        key=key,
+        deps=[asset_key(fleet, *table) for table in advised.tables_read(manifest, READ)],
+        check_specs=[parts.spec(key)],
+        group_name="published",
+        kinds={"duckdb"},
+        pool=pool,
+    )
     def consolidation_() -> Iterator[Any]:
         """Which models could share accelerators or be spun down, what that saves, how far the plan is from the best."""
         with database.writing(fleet.warehouse, "consolidation"), database.connect(fleet.warehouse) as held:

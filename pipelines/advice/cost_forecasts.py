@@ -6,7 +6,8 @@ Add here what carries costs from the marts to a forecast and back. Keep out how 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 import duckdb
@@ -145,10 +146,9 @@ def _budgets(budgets: pd.DataFrame, months: pd.DataFrame, forecasts: pd.DataFram
     return rows.sort_values(["billing_month", "budget"])
 
 
-def cost_forecast_assets(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
+def cost_forecast_assets(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> dg.AssetsDefinition:
     """marts/cost_forecast and marts/budget_monthly, after the costs that they are made of."""
-    read = [asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ]
-    read += [asset_key(fleet, "marts", name) for name in ("cost_daily", "site_power_hourly")]
+    read = [asset_key(fleet, *table) for table in advised.tables_read(manifest, READ)]
     descriptions = {
         "cost_forecast": "What the month in progress will have cost at its end, per site, team and model.",
         "budget_monthly": "What was spent of each budget, and whether the month will exceed it.",
@@ -158,7 +158,9 @@ def cost_forecast_assets(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name="cost_forecasts",
         specs=[
-            dg.AssetSpec(keys[name], deps=read, description=text, group_name="marts", kinds={"duckdb"})
+            dg.AssetSpec(
+                keys[name], deps=read, description=text, group_name="cost", owners=["team:finance"], kinds={"duckdb"}
+            )
             for name, text in descriptions.items()
         ],
         pool=pool,

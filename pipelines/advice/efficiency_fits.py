@@ -120,7 +120,15 @@ def efficiency_fit_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
 
     key = asset_key(fleet, "marts", "efficiency_fit")
 
-    @dg.asset(key=key, deps=read, check_specs=[parts.spec(key)], group_name="marts", kinds={"duckdb"}, pool=pool)
+    @dg.asset(
+        key=key,
+        deps=read,
+        check_specs=[parts.spec(key)],
+        group_name="efficiency",
+        owners=["team:operations"],
+        kinds={"duckdb"},
+        pool=pool,
+    )
     def efficiency_fit() -> Iterator[Any]:
         """Watts against load per model and device type: the form with the least error in watts, or why none fits."""
         with database.writing(fleet.warehouse, "efficiency_fit"), database.connect(fleet.warehouse) as held:

@@ -6,7 +6,7 @@ Add here what carries usage from the marts to a recommendation and back. Keep ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -116,12 +116,11 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     return rows[list(COLUMNS)], tests
 
 
-def right_sizing_asset(fleet: Fleet, pool: str) -> dg.AssetsDefinition:
-    """published/right_sizing, after the marts that it reads and the plan that its rows are compared with."""
+def right_sizing_asset(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> dg.AssetsDefinition:
+    """published/right_sizing, after the tables that it reads and the plan that its rows are compared with."""
     key = asset_key(fleet, "published", "right_sizing")
     read = [
-        *(asset_key(fleet, "intermediate", f"int_advised_{name}") for name in READ),
-        asset_key(fleet, "published", "consolidation"),
+        asset_key(fleet, *table) for table in (*advised.tables_read(manifest, READ), ("published", "consolidation"))
     ]
 
     @dg.asset(key=key, deps=read, check_specs=[parts.spec(key)], group_name="published", kinds={"duckdb"}, pool=pool)

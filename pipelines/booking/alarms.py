@@ -148,17 +148,15 @@ def _answer(
     connection: duckdb.DuckDBPyConnection, asset: dg.AssetKey, alarm: Alarm, run_id: str
 ) -> dg.AssetCheckResult:
     description: str | None = None
-    metadata: dict[str, dg.RawMetadataValue] = {"findings": 0}
+    metadata: dict[str, dg.RawMetadataValue] = {"expected": alarm.expected}
     try:
         names, rows = ask(connection, alarm, run_id)
+        metadata["rows_found"] = len(rows)
         if rows:
             description = findings.report(
                 [findings.row(names, row) for row in rows[: findings.SHOWN]], len(rows), alarm.expected, alarm.remedy
             )
-            metadata = {
-                "findings": len(rows),
-                "rows": dg.MarkdownMetadataValue(findings.markdown(names, rows[:ROWS_SHOWN])),
-            }
+            metadata["rows"] = dg.MarkdownMetadataValue(findings.markdown(names, rows[:ROWS_SHOWN]))
     except duckdb.Error as refusal:  # an alarm whose query fails warns as well; the book is valid without it
         description = f"could not be asked: {refusal}"
     return dg.AssetCheckResult(

@@ -63,14 +63,13 @@ def _check(
             database.connect(fleet.warehouse, read_only=True) as connection,
         ):
             frame = summary(connection, context.run.run_id)
-        if frame.empty:
-            return dg.AssetCheckResult(passed=True, severity=severity, metadata={"rows": 0})
-        failures = unmet(frame, name, expectations())
+        failures = [] if frame.empty else unmet(frame, name, expectations())
+        texts = dg.MarkdownMetadataValue("\n".join(f"- {failure}" for failure in failures))
         return dg.AssetCheckResult(
             passed=not failures,
             severity=severity,
             description="\n".join(failures) or None,
-            metadata={"rows": len(frame), "unmet": dg.MarkdownMetadataValue("\n".join(f"- {f}" for f in failures))},
+            metadata={"rows": len(frame), "unmet": len(failures), **({"expectations": texts} if failures else {})},
         )
 
     return check

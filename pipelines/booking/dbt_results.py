@@ -7,12 +7,14 @@ Add here how a person reads dbt's outcome. Keep out how dbt runs (`dbt_run`) and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
 import duckdb
 
 from pipelines.warehouse import findings
+from pipelines.warehouse.contracts import Mart
 
 UNIQUE_ID = "dagster_dbt/unique_id"  # where dagster-dbt keeps dbt's name of a model or test
 FAILED, WARNED = "fail", "warn"
@@ -33,22 +35,19 @@ def results_of(
     context: dg.AssetExecutionContext,
     statuses: Mapping[str, str],
     rows: Mapping[str, str],
-    metadata: Mapping[str, Any] | None = None,
-    unchanged: Mapping[str, str] | None = None,
+    facts: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     """A result per selected asset that was built and per selected check that ran.
 
     `statuses` is dbt's word for each node by its unique id, in the order in which dbt built them, on which Dagster
     insists; `rows` is what a failed test found, or why one could not run: then it fails, whatever its severity.
-    `unchanged` is the digest of the models that kept their rows, as `unchanged_digests` finds it.
+    `facts` is what is known of a node besides.
     """
-    unchanged = unchanged or {}
     keys = {spec.metadata[UNIQUE_ID]: spec.key for spec in context.assets_def.specs}
     checks = {spec.metadata[UNIQUE_ID]: spec for spec in context.assets_def.check_specs}
     for name, status in statuses.items():
         if keys.get(name) in context.selected_asset_keys and status == "success":
-            kept = {"unchanged_digest": unchanged[name]} if name in unchanged else {}
-            yield dg.MaterializeResult(asset_key=keys[name], metadata={**(metadata or {}), **kept})
+            yield dg.MaterializeResult(asset_key=keys[name], metadata=facts.get(name))
         check = checks.get(name)
         if check is None or status not in ("pass", FAILED, WARNED, *ERRORS):
             continue
@@ -59,8 +58,42 @@ def results_of(
                 passed=status == "pass",
                 severity=dg.AssetCheckSeverity.WARN if status == WARNED else dg.AssetCheckSeverity.ERROR,
                 description=rows.get(name),
-                metadata={"status": status},
+                metadata={
+                    "status": status,
+                    **({"rows_found": 0} if status == "pass" else {}),
+                    **({"expected": check.metadata["expected"]} if "expected" in check.metadata else {}),
+                    **facts.get(name, {}),
+                },
             )
+
+
+def facts_of(
+    connection: duckdb.DuckDBPyConnection,
+    marts: Mapping[str, Mart],
+    seconds: Mapping[str, float | None],
+    first: date,
+    end: date,
+) -> dict[str, dict[str, Any]]:
+    """Of each model that was booked for [first, end) and is one of `marts`: its rows, of these dates where each run
+    replaces them and all otherwise, and the seconds that dbt took. `seconds` is by unique id."""
+    built = {name: marts[table] for name in seconds if (table := name.rpartition(".")[2]) in marts}
+    if not built:
+        return {}
+    # One statement for all: 0.1 s on the demo.
+    counts = ", ".join(
+        f"(select count(*) from marts.{name.rpartition('.')[2]}"
+        f"{' where date >= $first and date < $end' if mart.is_dated else ''})"
+        for name, mart in built.items()
+    )
+    counted = connection.execute(f"select {counts}, $first, $end", {"first": first, "end": end}).fetchall()[0]
+    dates = f"{first} to {end - timedelta(days=1)}"
+    return {
+        name: {
+            **({"rows": rows, "dates": dates} if mart.is_dated else {"dagster/row_count": rows}),
+            **({"seconds": round(took, 3)} if (took := seconds[name]) is not None else {}),
+        }
+        for (name, mart), rows in zip(built.items(), counted, strict=False)
+    }
 
 
 def unchanged_digests(results: Sequence[Any]) -> dict[str, str]:
@@ -70,9 +103,9 @@ def unchanged_digests(results: Sequence[Any]) -> dict[str, str]:
     return {name: digest for name, (word, _, digest) in messages.items() if word == UNCHANGED}
 
 
-def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> str:
-    """What a failed data test found, as `findings` reports it. `test` is its compiled node; what was expected and what
-    to do are in its meta."""
+def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> tuple[str, dict[str, Any]]:
+    """What a failed data test found, as `findings` reports it, and as facts. `test` is its compiled node; what was
+    expected and what to do are in its meta."""
     found = connection.execute(
         f"select *, count(*) over () as rows_in_all from ({test.compiled_code}) order by all limit {findings.SHOWN}"
     )
@@ -80,7 +113,12 @@ def rows_found(connection: duckdb.DuckDBPyConnection, test: Any) -> str:
     rows = found.fetchall()
     lines = [findings.row(names, row[:-1]) for row in rows]
     meta = test.config.meta
-    return findings.report(lines, rows[0][-1] if rows else 0, meta.get("expected", ""), meta.get("remedy", ""))
+    total = rows[0][-1] if rows else 0
+    facts = {
+        "rows_found": total,
+        "rows": dg.MarkdownMetadataValue(findings.markdown(names, [row[:-1] for row in rows])),
+    }
+    return findings.report(lines, total, meta.get("expected", ""), meta.get("remedy", "")), facts
 
 
 def is_error(result: Any) -> bool:

@@ -9,7 +9,7 @@ price: those are dbt tests.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dagster as dg
 import duckdb
@@ -19,6 +19,7 @@ from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 
 SCHEMA = "invariants"
+ROWS_SHOWN = 50
 
 
 class Invariant(NamedTuple):
@@ -78,7 +79,7 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
                 check_name=key.name,
                 severity=dg.AssetCheckSeverity.ERROR,
                 description=report(rows) or None,
-                metadata={"broken_rows": sum(row.rows for row in _first_of_each(rows))},
+                metadata=_metadata(rows),
             )
 
     return checks
@@ -112,6 +113,19 @@ def report(rows: list[Broken]) -> str:
         return ""
     total = sum(row.rows for row in _first_of_each(rows))
     return findings.report([str(row) for row in rows], total, "", rows[0].remedy)
+
+
+def _metadata(rows: list[Broken]) -> dict[str, Any]:
+    """How many rows break an invariant; and of the first ones what each has and should have."""
+    found: dict[str, Any] = {"broken_rows": sum(row.rows for row in _first_of_each(rows))}
+    if rows:
+        shown = (
+            (row.date or "", row.table, row.row_key, "" if row.found is None else row.found, row.unit, row.expected)
+            for row in rows[:ROWS_SHOWN]
+        )
+        names = ["date", "table", "row_key", "found", "unit", "expected"]
+        found["rows"] = dg.MarkdownMetadataValue(findings.markdown(names, shown))
+    return found
 
 
 def _first_of_each(rows: list[Broken]) -> list[Broken]:

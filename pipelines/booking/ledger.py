@@ -5,51 +5,39 @@ Add here what decides how dbt is run. Keep out what a model computes, and every 
 
 import json
 import logging
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster_dbt import (
-    DagsterDbtTranslator,
-    DagsterDbtTranslatorSettings,
-    DbtProject,
-    build_dbt_asset_specs,
-    dbt_assets,
-)
+from dagster_dbt import DbtProject, dbt_assets
 
 from pipelines.booking import checks, dbt_run, refused_series, upgrades
 from pipelines.booking.dbt_results import (
     FAILED,
     WARNED,
     errors_of,
+    facts_of,
     is_error,
     results_of,
     rows_found,
     selected_names,
     unchanged_digests,
 )
+from pipelines.booking.ledger_translator import LedgerTranslator
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import history, restoring
 from pipelines.warehouse import database, due_dates, settings
-from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import create_tables
 
 SEED_TYPE = "resource_type:seed"
 SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
-# The models that are steps of the book, and those that readers see, as dbt selects them.
-STEPS, MARTS = "config.schema:staging config.schema:intermediate", "config.schema:marts"
-
-# By topic; all others are of operations.
-OWNERS = {"cost": "finance", "focus": "finance", "prices": "finance", "carbon": "sustainability"}
-# How a mart's description ends.
-RANK = re.compile(r" \[(start here|topic|evidence): \w+\]\s*$")
+# The models that readers see, as dbt selects them.
+MARTS = "config.schema:marts"
 
 # What books the dates [first, end) of a fleet, within an asset that Dagster runs: one per engine. The last argument:
 # whether marts that are made only if their inputs changed may keep their rows.
@@ -66,53 +54,6 @@ class LedgerConfig(dg.Config):
     rebuild: bool = False
     adopt: bool = False
     anew: bool = False
-
-
-def _topic(dbt_resource_props: Mapping[str, Any]) -> str | None:
-    """The folder of a model below `models`; None of anything else."""
-    if dbt_resource_props["resource_type"] != "model":
-        return None
-    return Path(dbt_resource_props["original_file_path"]).parts[1]
-
-
-class LedgerTranslator(DagsterDbtTranslator):
-    """Assets are called as their tables are (`asset_keys`)."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        super().__init__(DagsterDbtTranslatorSettings(enable_source_tests_as_checks=True))
-        self.fleet = fleet
-
-    def get_asset_key(self, dbt_resource_props: Mapping[str, Any]) -> dg.AssetKey:
-        """The key of a model: fleet, schema, name."""
-        return asset_key(self.fleet, dbt_resource_props["schema"], dbt_resource_props["name"])
-
-    def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:
-        """A model is in the group of its topic, the folder below `models`; a seed in that of its schema."""
-        return _topic(dbt_resource_props) or str(dbt_resource_props["schema"])
-
-    def get_owners(self, dbt_resource_props: Mapping[str, Any]) -> Sequence[str]:
-        """The readers who would notice first that a table is wrong."""
-        return [f"team:{OWNERS.get(_topic(dbt_resource_props) or '', 'operations')}"]
-
-    def get_metadata(self, dbt_resource_props: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What dbt knows, and a mart's rank: whether a reader starts there."""
-        rank = RANK.search(dbt_resource_props.get("description") or "")
-        return {**super().get_metadata(dbt_resource_props), **({"rank": rank[1]} if rank else {})}
-
-
-def step_specs(fleet: Fleet, project: DbtProject) -> Sequence[dg.AssetSpec]:
-    """The models between raw and the marts, and the list of refused series, as the asset graph shows them: made with
-    the marts, not materialized one by one. To record them in Dagster took as long as to build them (docs/bench.md)."""
-    models = build_dbt_asset_specs(
-        manifest=project.manifest_path, select=STEPS, dagster_dbt_translator=LedgerTranslator(fleet)
-    )
-    refused = dg.AssetSpec(
-        asset_key(fleet, "raw", "refused_series"),
-        description="One row per series that the last booking left out, because a model cannot take a value of it.",
-        group_name="raw",
-        kinds={"duckdb"},
-    )
-    return [*models, refused]
 
 
 def ledger_assets(fleet: Fleet, project: DbtProject, book: Book) -> list[dg.AssetsDefinition]:
@@ -234,12 +175,17 @@ def _build(
             # dbt skips what is behind them. `words` end with what is excluded.
             results = [*build([*words, *(one.node.name for one in tests)]), *tests]
     rows = {one.node.unique_id: one.message for one in results if is_error(one)}
-    failed = [one.node for one in results if str(one.status) in (FAILED, WARNED)]
-    if failed:
+    seconds = {one.node.unique_id: one.execution_time for one in results if str(one.status) == "success"}
+    facts: dict[str, dict[str, Any]] = {}
+    if kind is MODELS:
         with database.connect(fleet.warehouse, read_only=True) as connection:
-            rows |= {test.unique_id: rows_found(connection, test) for test in failed}
-    statuses = {one.node.unique_id: str(one.status) for one in results}
-    yield from results_of(context, statuses, rows, unchanged=unchanged_digests(results))
+            facts = facts_of(connection, project_contracts().marts, seconds, first, end)
+            for one in results:
+                if str(one.status) in (FAILED, WARNED):
+                    rows[one.node.unique_id], facts[one.node.unique_id] = rows_found(connection, one.node)
+    for name, digest in unchanged_digests(results).items():
+        facts[name] = {**facts.get(name, {}), "unchanged_digest": digest}
+    yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows, facts)
     if errors := errors_of(results):
         raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
 

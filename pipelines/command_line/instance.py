@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import yaml
 
+from pipelines.command_line.process_group import run_together
 from pipelines.fleet.fleet_file import PROJECT, Fleet
 from pipelines.warehouse.asset_keys import SHARED_INSTANCE
 
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 
 FIRST_PORT = 3000
 PORTS = 100
+# Not in the project's folder: there `dagster dev` warns that it uses the copy.
+CONFIGURATION = Path(__file__).with_name("dagster.yaml")
 SHARED = ".dagster-shared"
+# What Dagster would advise a person who typed its command: `dg`, a tool for developers of Dagster projects.
+NOT_OURS = ("Function `dev_command` is superseded",)
 # The daemon writes a heartbeat twice a minute.
 HEARTBEAT_SECONDS = 120
 
@@ -76,12 +81,12 @@ def prepare(fleets: Sequence[Fleet]) -> Path:
     ours = home / "dagster.yaml"
     # An instance that was set up elsewhere (a team's, with its own database) keeps its configuration.
     if is_own or home.name == SHARED or not ours.exists():
-        shutil.copyfile(PROJECT / "dagster.yaml", ours)
+        shutil.copyfile(CONFIGURATION, ours)
     return home
 
 
-def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> NoReturn:
-    """Become `dagster dev` on these fleets, with further options of its own."""
+def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> int:
+    """Run `dagster dev` on these fleets, with further options of its own; returns its exit status."""
     _refuse_twice(fleets)
     home = prepare(fleets)
     workspace = _write_workspace(home, fleets)
@@ -92,7 +97,8 @@ def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> NoReturn:
     names = ", ".join(fleet.fleet for fleet in fleets)
     print(f"Dagster UI of {names}: {address} (history in {home}; Ctrl-C stops it)", flush=True)
     chosen = ["--port", str(port)] if port else []
-    os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), *chosen, *options])  # noqa: S606 (no shell wanted)
+    python = [sys.executable, *(word for hint in NOT_OURS for word in ("-W", f"ignore:{hint}"))]
+    return run_together([*python, "-m", "dagster", "dev", "-w", str(workspace), *chosen, *options])
 
 
 def free_port(first: int = FIRST_PORT) -> int:
@@ -182,7 +188,7 @@ def _write_workspace(home: Path, fleets: Sequence[Fleet]) -> Path:
 
 
 def _hold(home: Path, address: str) -> None:
-    """Hold a lock until this process ends, `dagster dev` included. Without it two daemons on one instance, or one
+    """Hold a lock until this process and `dagster dev` have ended. Without it two daemons on one instance, or one
     fleet's schedule in two instances, would book twice."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / "dev.lock"
@@ -196,7 +202,8 @@ def _hold(home: Path, address: str) -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """A lock on the file that lasts until this process ends, whatever program it becomes; None where it is taken."""
+    """A lock on the file that lasts until this process ends, and the command that inherits it; None where it is
+    taken."""
     held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
     if chosen.command == "dev":
-        instance.open_ui(fleets, others)
+        return instance.open_ui(fleets, others)
     (fleet,) = fleets
     if chosen.command == "run":
         _show_progress()

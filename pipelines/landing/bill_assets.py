@@ -27,7 +27,11 @@ def bills_asset(fleet: Fleet) -> dg.AssetsDefinition:
         key=key,
         group_name="raw",
         kinds={"duckdb"},
-        check_specs=[dg.AssetCheckSpec(BILL_CHECK, asset=key, description="Every row of the files was a bill.")],
+        check_specs=[
+            dg.AssetCheckSpec(
+                BILL_CHECK, asset=key, description="Every file of bills was read, and every row of it is a bill."
+            )
+        ],
         pool=POOL,
     )
     def bills() -> Iterator[Any]:
@@ -48,6 +52,7 @@ def bills_asset(fleet: Fleet) -> dg.AssetsDefinition:
             check_name=BILL_CHECK,
             severity=dg.AssetCheckSeverity.ERROR if failure else dg.AssetCheckSeverity.WARN,
             description=failure or rejected,
+            metadata={"rows": rows},
         )
 
     return bills

@@ -15,6 +15,8 @@ from pipelines.landing.telemetry_assets import TelemetryConfig, answered, opened
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 
+REQUESTS = "One row per request, as a gateway, a log or a load test reported it, with its tokens counted in one way."
+
 
 def check_name(source: str) -> str:
     """The name of the check that a source of requests answered."""
@@ -26,10 +28,9 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
     key = asset_key(fleet, "raw", "requests")
     results_key = asset_key(fleet, "raw", "benchmark_results")
 
-    @dg.asset(
-        key=key,
-        group_name="raw",
-        kinds={"duckdb"},
+    @dg.multi_asset(
+        name="requests",
+        specs=[dg.AssetSpec(key, description=REQUESTS, group_name="raw", kinds={"duckdb"})],
         check_specs=[
             dg.AssetCheckSpec(
                 check_name(source.name),
@@ -43,11 +44,8 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """One row per request, as a gateway, a log or a load test reported it, with its tokens counted in one way.
-
-        Landed per source and UTC day. If a source fails, only its own check fails, not the day. This holds even if
-        all sources fail: the book needs only telemetry.
-        """
+        """Land each source's requests per UTC day. If a source fails, only its own check fails, not the day. This holds
+        even if all sources fail: the book needs only telemetry."""
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
         results = {}

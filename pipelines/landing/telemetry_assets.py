@@ -125,6 +125,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             check_name=GPU_PRICE_CHECK,
             severity=dg.AssetCheckSeverity.WARN,
             description="; ".join(rejected) or None,
+            metadata={"rows": rows["cost_rates"], "refused": len(rejected)},
         )
 
     grid_key = asset_key(fleet, "raw", "grid_intensity")
@@ -133,7 +134,9 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         name="grid_intensity",
         specs=[dg.AssetSpec(grid_key, description=GRID_INTENSITY, group_name="raw", kinds={"duckdb"})],
         check_specs=[
-            dg.AssetCheckSpec(name, asset=grid_key, description=f"{', '.join(sources)}: answered, nothing rejected.")
+            dg.AssetCheckSpec(
+                name, asset=grid_key, description=f"{', '.join(sources)}: answered in full, no row was rejected."
+            )
             for name, sources in _grid_checks(fleet).items()
         ],
         partitions_def=daily(fleet),
@@ -170,7 +173,11 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             troubles = price_landing.land_prices(connection, fleet.prices.files)
         yield dg.MaterializeResult(asset_key=prices_key, metadata={"lists": len(fleet.prices.files)})
         yield dg.AssetCheckResult(
-            passed=not troubles, asset_key=prices_key, check_name=PRICE_CHECK, description="; ".join(troubles) or None
+            passed=not troubles,
+            asset_key=prices_key,
+            check_name=PRICE_CHECK,
+            description="; ".join(troubles) or None,
+            metadata={"lists": len(fleet.prices.files), "refused": len(troubles)},
         )
 
     return [telemetry, fleet_tables, grid_intensity, model_prices]

@@ -28,7 +28,13 @@ def run_windows_asset(fleet: Fleet) -> dg.AssetsDefinition:
         deps=[asset_key(fleet, "raw", "requests")],
         group_name="raw",
         kinds={"duckdb"},
-        check_specs=[dg.AssetCheckSpec(WINDOW_CHECK, asset=key, description="Every row of the files was a window.")],
+        check_specs=[
+            dg.AssetCheckSpec(
+                WINDOW_CHECK,
+                asset=key,
+                description="Every file of run windows was read, and every row of it is a window.",
+            )
+        ],
         pool=POOL,
     )
     def run_windows() -> Iterator[Any]:
@@ -49,6 +55,7 @@ def run_windows_asset(fleet: Fleet) -> dg.AssetsDefinition:
             check_name=WINDOW_CHECK,
             severity=dg.AssetCheckSeverity.ERROR if failure else dg.AssetCheckSeverity.WARN,
             description=failure or rejected,
+            metadata={"rows": rows},
         )
 
     return run_windows

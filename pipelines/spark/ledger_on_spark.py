@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.booking import checks, dbt_run, ledger, refused_series
-from pipelines.booking.dbt_results import FAILED, errors_of, results_of
+from pipelines.booking.dbt_results import FAILED, errors_of, facts_of, results_of
 from pipelines.booking.project import constants_of, environment_of, project_contracts, variables_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.spark import changed_marts, spark_ledger
@@ -61,7 +61,7 @@ def book(
         built = _built(fleet, first, end, context.run_id, build)
     except SparkError as failure:
         yield from results_of(
-            context, {name: status for name, status in failure.statuses.items() if status == FAILED}, {}
+            context, {name: status for name, status in failure.statuses.items() if status == FAILED}, {}, {}
         )
         line = str(failure).partition("\n")[0]
         raise dg.Failure(f"{line} (Spark's own output: {spark_ledger.log_of(fleet)})") from None
@@ -72,7 +72,13 @@ def book(
     if built.committed.columns:
         # What advice reads, of the marts that came back: models of DuckDB alone.
         _run(fleet, "run", "--select", "tag:advice")
-    yield from results_of(context, built.statuses, built.rows, {"spark_run_id": built.run_id})
+    made = [name for name, status in built.statuses.items() if status == "success"]
+    with database.connect(fleet.warehouse, read_only=True) as connection:
+        held = database.tables(connection, "marts")
+        marts = {name: mart for name, mart in project_contracts().marts.items() if name in held}
+        facts = facts_of(connection, marts, dict.fromkeys(made), first, end)
+    of_run = {name: {**facts.get(name, {}), "spark_run_id": built.run_id} for name in made}
+    yield from results_of(context, built.statuses, built.rows, of_run)
 
 
 def _built(fleet: Fleet, first: date, end: date, run_id: str, build: Callable[[], Build]) -> Build:

@@ -37,6 +37,11 @@ class Mart:
     never_null: frozenset[str] = frozenset()
     formerly: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def is_dated(self) -> bool:
+        """Whether a run replaces the rows of its dates, and no others."""
+        return self.replaces == "dates"
+
 
 @dataclass(frozen=True)
 class Contracts:

@@ -34,8 +34,7 @@ def copied_project(folder: Path, *changes: tuple[str, str, str]) -> Path:
     project = folder / "project"
     for name in ("collectors", "pipelines", "dbt_project"):
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("target", "logs", "__pycache__"))
-    for name in ("dagster.yaml", "pyproject.toml"):
-        shutil.copyfile(PROJECT / name, project / name)
+    shutil.copyfile(PROJECT / "pyproject.toml", project / "pyproject.toml")
     for file, right, wrong in changes:
         text = (project / file).read_text(encoding="utf-8")
         assert text.count(right) == 1, (file, right)

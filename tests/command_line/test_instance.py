@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -66,16 +67,49 @@ def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypa
     done = later_command(booked.path, tmp_path / "data")
     assert done.returncode == 0, done.stdout + done.stderr
     assert partitions(instance.home_of([booked]), *POWER) == {"2026-10-01"}
+    every_event_has_facts(instance.home_of([booked]))
     home = instance.prepare([never])
     assert home == tmp_path / "data" / "never" / ".dagster"
     assert partitions(home, *POWER) == set()
     assert "nightly" not in done.stdout  # a closed period has nothing to schedule
 
 
+def every_event_has_facts(home: Path) -> None:
+    """Of the one run: rows, seconds and dates of each mart that dbt books; what each check found, though it passed."""
+    with dg.DagsterInstance.from_config(str(home)) as history:
+        (run,) = history.get_run_ids()
+        made = {
+            event.asset_materialization.asset_key.to_user_string(): event.asset_materialization.metadata
+            for event in history.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        }
+        checks = {
+            event.dagster_event.event_specific_data.check_name: event.dagster_event.event_specific_data.metadata
+            for event in history.all_logs(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        }
+    ledger = {key: value.value for key, value in made["marts/model_daily"].items()}
+    assert (ledger["rows"], ledger["dates"]) == (6, "2026-10-01 to 2026-10-01")
+    assert 0 < ledger["seconds"] < 60
+    marts = {key: set(metadata) for key, metadata in made.items() if key.startswith("marts/")}
+    assert len(marts) > 60
+    assert [key for key, names in marts.items() if not names & {"rows", "dagster/row_count"}] == []
+    assert {key for key, names in marts.items() if "seconds" not in names} == {
+        "marts/budget_monthly",
+        "marts/cost_forecast",
+        "marts/efficiency_fit",
+    }
+    assert len(checks) > 50
+    numbers = {
+        name: [value for value in metadata.values() if isinstance(value.value, int | float)]
+        for name, metadata in checks.items()
+    }
+    assert [name for name, found in numbers.items() if not found] == []
+    assert checks["cross_checks_agree"]["expected"].value == "at most 5 % between the two meters"
+
+
 def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
     home = tmp_path / "team"
     home.mkdir()
-    theirs = "# set up by the team\n" + (PROJECT / "dagster.yaml").read_text()
+    theirs = "# set up by the team\n" + instance.CONFIGURATION.read_text()
     (home / "dagster.yaml").write_text(theirs)
     path = fleet_file(tmp_path, "9-one")
     done = later_command(path, tmp_path / "data", DAGSTER_HOME=str(home))
@@ -179,8 +213,33 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
         graphql(port, f'mutation {{stopRunningSchedule(id: "{stop}") {{__typename}}}}')
         with dg.DagsterInstance.from_config(str(tmp_path / "data" / instance.SHARED)) as history:
             assert instance.nightly(fleet, history).startswith("Not booked nightly: the schedule is switched off.")
+
+        # It ends with all that it started, before a supervisor would kill it.
+        (dagster,) = children(server.pid)
+        assert len(children(dagster)) >= 3  # webserver, daemon, code servers
+        began = time.monotonic()
+        server.terminate()
+        server.wait(timeout=20)
+        assert time.monotonic() - began < 10
+        assert living(group=dagster) == []
+    assert [line for line in log.read_text().splitlines() if "warning" in line.lower()] == []
     # Once it is closed, nothing keeps the fleet.
     instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")
+
+
+def children(process: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def living(group: int) -> list[str]:
+    """The processes of a group, without those that have ended and wait to be asked for their status."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text().rpartition(")")
+            state, _, of_group = rest.split()[:3]
+            found += [name] if int(of_group) == group and state != "Z" else []
+    return found
 
 
 def is_answering(port: int) -> bool:

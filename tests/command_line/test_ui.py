@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.command_line import instance
 from pipelines.fleet.fleet_file import PROJECT
 from tests import optional
 from tests.servers import free_port, running, wait_until
@@ -21,7 +22,7 @@ def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path) -> None:
     (browser,) = optional.required("chromium")
     home, profile = tmp_path / "home", tmp_path / "profile"
     home.mkdir()
-    shutil.copy(PROJECT / "dagster.yaml", home)
+    shutil.copy(instance.CONFIGURATION, home)
     port = free_port()
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("WATTLEDGER_", "DAGSTER_"))}
     command = [sys.executable, "-m", "dagster_webserver", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
@@ -55,8 +56,7 @@ def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path) -> None:
         "fleet",
         "raw",
         "reference",
-        "staging",
-        "meters",
+        "balance",
         "attribution",
         "usage",
         "carbon",

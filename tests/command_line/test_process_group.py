@@ -1,0 +1,72 @@
+"""What `dev` starts ends with it: real processes, of which some start others, wait or ignore signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.fleet.fleet_file import PROJECT
+
+RUN = """
+import sys
+from pipelines.command_line.process_group import run_together
+sys.exit(run_together(sys.argv[2:], float(sys.argv[1])))
+"""
+
+
+def started(*command: str, grace_seconds: float = 8) -> subprocess.Popen[str]:
+    """The command in a process as a shell starts it in the background: it ignores SIGINT."""
+    words = [sys.executable, "-c", RUN, str(grace_seconds), *command]
+    return subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True
+    )
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be asked for its status does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_command_and_what_it_started(number: signal.Signals) -> None:
+    process = started("sh", "-c", "sleep 600 & echo $!; echo $$; wait")
+    pids = [int(process.stdout.readline()) for _ in range(2)]
+    assert all(is_alive(pid) for pid in pids)
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(timeout=10) == 0
+    assert time.monotonic() - began < 5
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_what_ignores_the_signal_is_killed_when_the_grace_is_over() -> None:
+    process = started("sh", "-c", 'trap "" TERM; (sleep 600) & echo $!; echo $$; wait', grace_seconds=0.5)
+    pids = [int(process.stdout.readline()) for _ in range(2)]
+    process.terminate()
+    assert process.wait(timeout=10) == 0
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_what_the_command_leaves_behind_ends_with_it_and_its_status_is_passed_on() -> None:
+    process = started("sh", "-c", "sleep 600 & echo $!; exit 7")
+    left = int(process.stdout.readline())
+    assert process.wait(timeout=10) == 7
+    time.sleep(0.1)
+    assert not is_alive(left)
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored() -> None:
+    words = [sys.executable, "-c", RUN, "8", "sh", "-c", "echo up; sleep 1; exit 3"]
+    with subprocess.Popen(["nohup", *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=10) == 3
