@@ -1,7 +1,6 @@
 """A command and all that it starts, ended together: `dagster dev` leaves the runs that it started to themselves.
 
-A code server waits for its run, and a run that no daemon watches goes on for most of a minute and keeps the warehouse
-locked.
+A code server waits for its run, and a run that no daemon watches goes on for most of a minute: the warehouse is locked.
 Add here how such a command is started and stopped. Keep out which command: that is `instance`.
 """
 

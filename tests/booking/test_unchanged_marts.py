@@ -226,5 +226,8 @@ def test_dagster_shows_which_marts_kept_their_rows(
     remembered = dict(copy.query("select mart, digest from raw.made_from"))
     assert {mart: metadata["unchanged_digest"].value for mart, metadata in shown.items()} == remembered
     assert copy.query("select distinct note from marts.scenario_results") == [("kept",)]
-    assert booked(anew=True) == {mart: {} for mart in MARTS}
+    made = booked(anew=True)
+    assert {mart: set(metadata) for mart, metadata in made.items()} == {
+        mart: {"dagster/row_count", "seconds"} for mart in MARTS
+    }
     assert copy.query("select count(*) from marts.scenario_results where note = 'kept'") == [(0,)]
