@@ -13,7 +13,7 @@ import matplotlib as mpl
 import pandas as pd
 
 from tests.books import Book
-from tests.ledger.test_platforms import book_of, entry
+from tests.ledger.platforms.test_platforms import book_of, entry
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt  # the backend is chosen before

@@ -20,7 +20,7 @@ from pipelines.booking.project import prepared_project
 from pipelines.spark.committed_marts import bring_back
 from pipelines.warehouse.asset_keys import asset_key
 from tests.books import Book, broken_project
-from tests.ledger.test_book_load_test import DAY, load_test_book
+from tests.ledger.benchmarks.test_book_load_test import DAY, load_test_book
 
 TOPIC = "path:models/platforms"
 OF_RESULTS = {"platform_results", "platform_comparison", "platform_crossover", "platform_partial_load"}

@@ -20,24 +20,22 @@ from tests.books import Book, broken_project, command, validation_data
 from tests.drawn import cells
 from tests.drawn.odd_cells import drawn
 from tests.drawn.test_odd_cells import CELLS, FOUND, SEED
-from tests.ledger import (
-    test_boards_behind_wall_meters,
-    test_book_goodput,
-    test_book_load_test,
-    test_claims,
+from tests.ledger import test_new_exporters
+from tests.ledger.advice import test_free_boards
+from tests.ledger.attribution import test_token_shares
+from tests.ledger.benchmarks import test_book_load_test
+from tests.ledger.claims import test_claims, test_mig
+from tests.ledger.cost import test_money
+from tests.ledger.efficiency import test_book_goodput
+from tests.ledger.meters import test_boards_behind_wall_meters, test_handovers
+from tests.ledger.tokens import (
     test_engines_identity,
-    test_free_boards,
-    test_handovers,
     test_inferred_roles,
-    test_mig,
-    test_models_of_intervals,
-    test_money,
-    test_new_exporters,
     test_roles_by_cluster,
     test_scrape_copies,
     test_scrapers_and_groups,
-    test_token_shares,
 )
+from tests.ledger.usage import test_models_of_intervals
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
 from tests.spark import cluster, parity
