@@ -34,7 +34,8 @@ def test_a_table_without_a_column_is_named_with_the_command_that_builds_it_anew(
     assert done.status == "error"
     expected = (
         "marts.unplaced_meters has no column mean_watts, proposed_node: build it anew with"
-        " `dbt run --full-refresh --select unplaced_meters`, or set on_schema_change to append_new_columns"
+        " `dbt run --full-refresh --select unplaced_meters --vars '{start_date: FIRST, end_date: END}'` (it loses all"
+        " other dates), or set on_schema_change to append_new_columns"
     )
     assert expected in done.message
     (done,) = run_dbt([*BUILD, "--full-refresh"], {}, {"WATTLEDGER_WAREHOUSE": str(warehouse)}, tmp_path)

@@ -89,7 +89,8 @@
     {%- if new and config.get('on_schema_change') != 'append_new_columns' -%}
         {%- do exceptions.raise_compiler_error(
             target.schema ~ '.' ~ target.identifier ~ ' has no column ' ~ new | map(attribute='name') | join(', ')
-            ~ ': build it anew with `dbt run --full-refresh --select ' ~ model.name ~ '`, or set on_schema_change to append_new_columns'
+            ~ ': build it anew with `dbt run --full-refresh --select ' ~ model.name
+            ~ " --vars '{start_date: FIRST, end_date: END}'` (it loses all other dates), or set on_schema_change to append_new_columns"
         ) -%}
     {%- endif -%}
     {{ return(new) }}
