@@ -21,11 +21,11 @@ sys.exit(run_together(sys.argv[2:], float(sys.argv[1])))
 
 
 def started(*command: str, grace_seconds: float = 8) -> subprocess.Popen[str]:
-    """The command in a process as a shell starts it in the background: it ignores SIGINT."""
+    """The command in a process as a shell starts it in the background: it ignores SIGINT, and SIGHUP only where the
+    tests run under nohup, which `env` undoes."""
     words = [sys.executable, "-c", RUN, str(grace_seconds), *command]
-    return subprocess.Popen(
-        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True
-    )
+    words = ["env", "--default-signal=HUP", "sh", "-c", 'trap "" INT; exec "$@"', "sh", *words]
+    return subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
 
 
 def is_alive(process: int) -> bool:
