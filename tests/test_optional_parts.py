@@ -28,7 +28,7 @@ synthetic: true
 period: {start: 2026-10-01}
 sources: [{name: synthetic, kind: synthetic, scenario: demo, interval_seconds: 60}]
 """
-PLACE = "postgresql://nobody@127.0.0.1:1/nothing"
+PLACE = "postgresql://reader@127.0.0.1:1/ledger"
 
 
 def fleet_of(folder: Path, more: str) -> Fleet:

@@ -1,4 +1,5 @@
--- A board that falls silent while others of its node go on: its exporter is not down, nor its node gone. What it draws from then on is in no total.
+-- A board that falls silent while others of its node go on: its exporter is not down, nor its node gone. What it draws
+-- from then on is in no total.
 with meters as (
     select date, site, meter, max(interval_start_at) as last_at, max_by(node, interval_start_at) as node
     from marts.energy_ledger join run_days using (date)

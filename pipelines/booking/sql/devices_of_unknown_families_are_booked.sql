@@ -1,5 +1,6 @@
--- Devices that a family without a row in metric_catalog names, of power or energy, and that no meter of the booked days is. A UUID is compared
--- without its case and NVIDIA's `GPU-`, which some exporters leave out; an index and a PCI address are those of their node.
+-- Devices that a family without a row in metric_catalog names, of power or energy, and that no meter of the booked days
+-- is. A UUID is compared without its case and NVIDIA's `GPU-`, which some exporters leave out; an index and a PCI
+-- address are those of their node.
 with seen as (
     select unknown.source, unknown.metric, unknown.device_uuid, unknown.device_index, unknown.pci_bus_id,
         cast(unknown.last_seen_at - interval 1 microsecond as date) as date,

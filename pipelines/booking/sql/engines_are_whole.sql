@@ -1,5 +1,6 @@
--- An engine that falls silent while its board is metered, or whose board does while it goes on: what is left compares nothing, and no total shows it.
--- From four intervals on: at a start, an end and a change of models an interval or two are on one side alone.
+-- An engine that falls silent while its board is metered, or whose board does while it goes on: what is left compares
+-- nothing, and no total shows it. From four intervals on: at a start, an end and a change of models an interval or two
+-- are on one side alone.
 with energy as (
     select engine, model, date, sum(energy_joules) as joules, sum(unknown_joules) as unknown_joules,
         count(distinct interval_start_at) filter (unknown_joules > 0) as intervals

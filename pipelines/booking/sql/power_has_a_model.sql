@@ -1,5 +1,5 @@
--- `write`: the line of the fleet file that names who uses the device, where one can. ENGINE and MODEL are for the user to fill in; ENGINE is filled
--- where a single engine of the pod's namespace has tokens and no board.
+-- `write`: the line of the fleet file that names who uses the device, where one can. ENGINE and MODEL are for the user
+-- to fill in; ENGINE is filled where a single engine of the pod's namespace has tokens and no board.
 with devices as (
     select date, meter_scope, node, meter, sum(energy_joules) as joules,
         sum(case when model = '__unknown__' then energy_joules end) as orphan_joules,

@@ -1,6 +1,7 @@
--- `write`: the line of the fleet file that ties the engine to its boards: to the only pod without an engine in its namespace, else to a board that
--- is unallocated on its node, else that it has none. Boards of its node without a claimant have their lines in power_has_a_model. An engine without
--- tokens matters where a board of its node is advised as free.
+-- `write`: the line of the fleet file that ties the engine to its boards: to the only pod without an engine in its
+-- namespace, else to a board that is unallocated on its node, else that it has none. Boards of its node without a
+-- claimant have their lines in power_has_a_model. An engine without tokens matters where a board of its node is advised
+-- as free.
 with engines as (
     select engine, model, date, max(node) as node, max(namespace) as namespace, sum(tokens) as tokens
     from marts.token_ledger join run_days using (date)
@@ -19,14 +20,16 @@ pods as (
     group by date, namespace having min(held_by) = max(held_by)
 ),
 boards as (
-    select date, node, min(meter) filter (state = 'unallocated') as unallocated, min(meter) filter (unknown_reason = 'no_claimant') as unknown
+    select date, node, min(meter) filter (state = 'unallocated') as unallocated,
+        min(meter) filter (unknown_reason = 'no_claimant') as unknown
     from marts.energy_ledger join run_days using (date) where meter_scope = 'board' group by date, node
 )
 select engine, model, engines.date, tokens,
     case
         when pods.pod is not null then format('engines: [{{engine: {}, pods: [{}]}}]', engine, pods.pod)
         when boards.unallocated is not null
-            then format('assignments: [{{device_uuid: {}, engine: "{}", start_at: {}T00:00:00Z}}]', boards.unallocated, engine, engines.date)
+            then format('assignments: [{{device_uuid: {}, engine: "{}", start_at: {}T00:00:00Z}}]',
+                boards.unallocated, engine, engines.date)
         when boards.unknown is null then format('engines: [{{engine: "{}", accelerators: false}}]', engine)
     end as write
 from engines

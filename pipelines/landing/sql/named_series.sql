@@ -1,5 +1,5 @@
--- The device of each series of the landed source and, where the landing changed anything, of all series of power and energy. A board without a
--- UUID is known by its index on its node, as in stg_series; what is no device has NULL.
+-- The device of each series of the landed source and, where the landing changed anything, of all series of power and
+-- energy. A board without a UUID is known by its index on its node, as in stg_series; what is no device has NULL.
 create or replace temp table named_series as
 with labelled as (
     select series.series_id, series.source, series.source_kind, series.metric, series.labels,

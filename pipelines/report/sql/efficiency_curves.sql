@@ -1,5 +1,5 @@
--- Joules per token against load: a row per load level (half an octave with enough intervals), then one for the newest date (`is_newest_date`). Only
--- intervals with tokens are in either. The seven curves with the most energy.
+-- Joules per token against load: a row per load level (half an octave with enough intervals), then one for the newest
+-- date (`is_newest_date`). Only intervals with tokens are in either. The seven curves with the most energy.
 with
 curves as (
     select *, (site, deployment, model, device_type, meter_scope, role)::varchar as curve from marts.efficiency_curve
