@@ -1,10 +1,10 @@
 """Drift alarms as asset checks: what a person should look at although the day was booked. They warn and stop nothing.
 
 Add an alarm here when something can change at a source that leaves the book balanced but wrong or empty. Each is one
-query (sql/<name>.sql) over the dates that the run landed; its rows are what is wrong, the first column is where. No
-dbt models: their days are those of a Dagster run and not of a booking, each has columns of its own, and a model or a
-dbt test costs every booking a tenth of a second, a query a hundredth. Keep out what must stop a publication: that is
-`checks`, or a dbt test.
+query (sql/<name>.sql) over the dates that the run landed, or booked where it landed none; its rows are what is wrong,
+the first column is where. No dbt models: their days are those of a Dagster run and not of a booking, each has columns
+of its own, and a model or a dbt test costs every booking a tenth of a second, a query a hundredth. Keep out what must
+stop a publication: that is `checks`, or a dbt test.
 """
 
 from collections.abc import Iterator
@@ -62,8 +62,9 @@ ALARMS = (
         "At most 1 % of a day's energy, by scope of its meters, is of devices without a known user.",
         "at most 1 % of a day's energy without a known user",
         "add the line in `write` to the fleet file, with the engine in place of ENGINE; for a pod that serves no LLM"
-        " `engines: [{engine: namespace/pod, work: training}]` (or embeddings, batch, other). Without a line, the"
-        " device's exporter was silent while its user changed",
+        " `engines: [{engine: namespace/pod, work: training}]` (or embeddings, batch, other). Without a line: where"
+        " `held_by` names an engine, scrape its page of metrics; else the device's exporter was silent while its user"
+        " changed",
     ),
     Alarm(
         ("marts", "unmetered_devices"),
@@ -170,7 +171,7 @@ def _answer(
 
 
 def ask(connection: duckdb.DuckDBPyConnection, alarm: Alarm, run_id: str) -> tuple[list[str], list[tuple[object, ...]]]:
-    """Column names and rows of what an alarm finds in the days that a run landed."""
+    """Column names and rows of what an alarm finds in the days that a run landed, or only booked."""
     connection.execute(statements.read(__file__, "run_days"), {"run_id": run_id})
     query = statements.read(__file__, alarm.name)
     answer = connection.execute(query, {"run_id": run_id} if "$run_id" in query else None)

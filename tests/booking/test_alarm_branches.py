@@ -70,6 +70,8 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**LEDGER, "meter": "GPU-3", "node": "n3", "unknown_reason": "no_claimant"},
         {**LEDGER, "meter": "n4/package-0", "meter_scope": "module", "node": "n4", "unknown_reason": "no_claimant"},
         {**LEDGER, "meter": "GPU-5", "unknown_reason": "token_telemetry_missing", "held_by": "llm/silent-0"},
+        # Named in the fleet file, and without tokens.
+        {**LEDGER, "meter": "GPU-9", "namespace": "tiny", "unknown_reason": "no_engine_for_pod", "held_by": "tiny/x"},
         {**LEDGER, "meter": "GPU-6", "node": "n6", "model": "__unallocated__", "state": "unallocated"},
         # GPU-7 falls silent at four, GPU-8 of its node goes on until six; then its engine is silent.
         *({**SERVED, "meter": "GPU-7", "interval_start_at": f"2026-10-15 0{hour}:00+00"} for hour in range(5)),

@@ -91,6 +91,16 @@ def test_each_alarm_finds_what_is_planted(tmp_path: Path) -> None:
     assert alarms == {}
 
 
+def test_a_run_that_lands_nothing_is_about_what_it_booked(tmp_path: Path) -> None:
+    """`run --rebuild`: the board without a user is found again, in the dates that it booked and no others."""
+    book = book_of(tmp_path, [*HEALTHY, (ENERGY, STUCK, ALL, 1e9, 9e7)])
+    with book.connection() as connection:
+        connection.execute("insert into raw.bookings values ('again', date '2026-10-02', date '2026-10-03')")
+    with book.connection(read_only=True) as connection:
+        (alarm,) = (one for one in ALARMS if one.name == "power_has_a_model")
+        assert [row[:3] for row in ask(connection, alarm, "again")[1]] == [("GPU-b", "n2", date(2026, 10, 2))]
+
+
 def test_a_family_that_vanished_is_named(tmp_path: Path) -> None:
     alarms = found(book_of(tmp_path, [*HEALTHY, (INPUT, ENGINE, FIRST_DAY, 0, 900)]))
     assert alarms == {"families_stay": [(f"cluster {INPUT}", date(2026, 10, 2), "vanished")]}

@@ -112,6 +112,25 @@ def test_what_the_warnings_say_cures_them(after: Book) -> None:
     assert warned(after) == {"power_has_a_model": [], "tokens_have_power": []}
 
 
+def test_no_line_is_proposed_for_an_engine_that_the_file_names(tmp_path: Path) -> None:
+    """Its page is not scraped: no line of the fleet file can show its model or its tokens."""
+    unscraped = [
+        (ENERGY, board("GPU-named", "n-a", **pod("named-0")), joules()),
+        (ENERGY, board("GPU-helper", "n-b", **pod("helper-0")), joules()),
+        (ENERGY, board("GPU-other", "n-c", **pod("other-0")), joules()),
+    ]
+    engines = [{"engine": "llm/named-*", "team": "chat"}, {"engine": "llm/lead-0", "pods": ["llm/helper-0"]}]
+    book = plant(tmp_path, unscraped, engines=engines, marts=MARTS)
+    book.run()
+    assert {
+        row["meter"]: (row["held_by"], row["unknown_reason"], row["write"]) for row in warned(book)["power_has_a_model"]
+    } == {
+        "GPU-named": ("llm/named-0", "no_engine_for_pod", None),
+        "GPU-helper": ("llm/lead-0", "token_telemetry_missing", None),
+        "GPU-other": ("llm/other-0", "no_engine_for_pod", "engines: [{engine: ENGINE, pods: [llm/other-0]}]"),
+    }
+
+
 @pytest.mark.parametrize(
     ("uuid", "engine", "model", "state"),
     [
