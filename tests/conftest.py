@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,16 @@ gc.set_threshold(50_000, 20, 100)
 
 templates.compile_once()
 
+# Of a booking a quarter is waiting for the disk: the folders of tests are in memory where it is enough for all of them.
+IN_MEMORY = Path("/dev/shm")
+GIB = 2**30
+if (
+    IN_MEMORY.is_dir()
+    and shutil.disk_usage(IN_MEMORY).free > 10 * GIB
+    and os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 20 * GIB
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
 # A file that can book a fleet, run the command line or start a server takes seconds to minutes.
 SLOW = (
     books.Book,
@@ -47,12 +58,19 @@ NEEDED_BY = {"composed_book": ("prometheus",), "spark_cluster": ("pyspark", "jav
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `slow` each test of a file that imports one of SLOW, and put slow files first.
+    """Mark as `rest` all cases of a `sampled` test but its first, and as `slow` each test of a file that imports one of
+    SLOW; put slow files first.
 
     xdist hands files to its workers in this order. The longest are in warehouse, publishing and ledger, so slow files
     go from the last to the first; quick files at the end keep both workers busy until the last second.
     """
+    sampled = set[str]()
     for item in items:
+        if item.get_closest_marker("sampled"):
+            test = item.nodeid.partition("[")[0]
+            if test in sampled:
+                item.add_marker(pytest.mark.rest)
+            sampled.add(test)
         if any(value is one for value in vars(item.module).values() for one in SLOW):
             item.add_marker(pytest.mark.slow)
         for fixture, parts in {**NEEDED_BY, **getattr(item.module, "NEEDED_BY", {})}.items():

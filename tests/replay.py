@@ -1,9 +1,9 @@
 """The statements with which dbt makes the models, written down once and executed again without dbt.
 
 Of booking a small fleet a half is dbt's own work: it renders the same statements for the same variables but for the
-dates. A test that books a fleet executes what dbt executed, with its own dates; that this is what dbt would do is
-`tests/test_replay.py`. A model that dbt makes by what its queries find (what is held back) is left to dbt as soon as a
-query finds something else than in a warehouse without rows.
+dates and two numbers. A test that books a fleet executes what dbt executed, with its own; that this is what dbt would
+do is `tests/test_replay.py`. A model that dbt makes by what its queries find (what is held back) is left to dbt as soon
+as a query finds something else than in a warehouse without rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import duckdb
 from pipelines.booking.dbt_run import run_dbt
 from tests.kept import kept
 
-# The dates of the run that is written down: no other text of the project has them.
+# What the run that is written down was given: no other text of the project has it. The SQL has numbers as they are, or
+# in microseconds.
 FIRST, END = date(2201, 3, 7), date(2201, 3, 10)
+NUMBERS = {"max_spread_seconds": 76_543_217, "most_tokens_per_second": 912_345_678}
 
 
 @dataclass(frozen=True)
@@ -44,25 +46,26 @@ def replay(
 ) -> list[str]:
     """Make the models of these names, or all without names; returns the names of those that dbt has to make. `empty` is
     a warehouse of all tables without rows."""
-    dates = {FIRST.isoformat(): variables["start_date"], END.isoformat(): variables["end_date"]}
-    others = {name: value for name, value in variables.items() if name not in ("start_date", "end_date")}
+    meant = {FIRST.isoformat(): variables["start_date"], END.isoformat(): variables["end_date"]}
+    meant |= {str(written): str(variables[name]) for name, written in NUMBERS.items()}
+    others = {name: value for name, value in variables.items() if name not in ("start_date", "end_date", *NUMBERS)}
     left = []
     for model in _written_down(json.dumps(others, sort_keys=True), empty):
         if names and model.name not in names:
             continue
-        statements = [_with_dates(statement, dates) for statement in model.statements]
+        statements = [_as_meant(statement, meant) for statement in model.statements]
         try:
             found = _executed(connection, statements)
         except duckdb.Error as refusal:
             raise AssertionError(f"dbt run failed: {model.name}: {refusal}") from refusal
-        if found != [_with_dates(answer, dates) for answer in model.found]:
+        if found != [_as_meant(answer, meant) for answer in model.found]:
             left.append(model.name)
     return left
 
 
-def _with_dates(statement: str, dates: Mapping[str, str]) -> str:
-    for written, meant in dates.items():
-        statement = statement.replace(written, meant)
+def _as_meant(statement: str, meant: Mapping[str, str]) -> str:
+    for written, of_now in meant.items():
+        statement = statement.replace(written, of_now)
     return statement
 
 
@@ -91,7 +94,7 @@ def _written_down(variables: str, empty: Path) -> list[Model]:
     def write_down(folder: Path) -> None:
         path = folder / "warehouse.duckdb"
         shutil.copyfile(empty, path)
-        given = {**json.loads(variables), "start_date": FIRST.isoformat(), "end_date": END.isoformat()}
+        given = {**json.loads(variables), **NUMBERS, "start_date": FIRST.isoformat(), "end_date": END.isoformat()}
         statements: dict[str, list[str]] = {}
         started = set[str]()
 

@@ -205,6 +205,7 @@ def test_what_an_optional_part_needs_is_imported_there_alone() -> None:
     } == set()  # fmt: skip
 
 
+@pytest.mark.rest
 def test_a_fleet_without_optional_parts_loads_where_their_packages_are_missing() -> None:
     program = (
         "import sys; packages = ('pyspark', 'deltalake', 'adbc_driver_manager', 'adbc_driver_postgresql');"

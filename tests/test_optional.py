@@ -43,6 +43,7 @@ def test_a_missing_program_is_one_line_with_its_command() -> None:
     assert without_programs("tests.optional").returncode == 0
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 @pytest.mark.parametrize(("ci", "status", "outcome"), [("", 0, "1 skipped"), ("true", 1, "1 error")])
 def test_a_test_without_its_program_is_skipped_and_fails_in_ci(ci: str, status: int, outcome: str) -> None:

@@ -14,6 +14,8 @@ from tests.books import Book, empty_warehouse
 from tests.planted import DAY, ENERGY, OUTPUT, board, plant, pod, rising, vllm
 from tests.replay import replay
 
+LIMITS = {"tokens_per_second": 54_321}
+
 
 @pytest.fixture(scope="module")
 def booked(tmp_path_factory: pytest.TempPathFactory) -> Book:
@@ -22,7 +24,7 @@ def booked(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (OUTPUT, vllm("chat-0", "llama"), rising(10, 0, 2 * 86400)),
         (ENERGY, {**board("GPU-a", "n"), **pod("chat-0")}, rising(300_000, 0, 2 * 86400)),
     ]
-    book = plant(tmp_path_factory.mktemp("replay"), series, days=2, max_spread_days=2)
+    book = plant(tmp_path_factory.mktemp("replay"), series, days=2, max_spread_days=2, limits=LIMITS)
     book.run()
     return book
 

@@ -199,6 +199,7 @@ def full_groups(seed: int) -> tuple[pd.DataFrame, pd.DataFrame, int]:
     return fleet(*rows), pd.DataFrame.from_dict(loads, orient="index"), groups
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_planted_optima_are_found() -> None:
     """200 fleets made by splitting full groups: how many plans have as few groups, and how many prove it."""

@@ -23,10 +23,13 @@ OUTPUT, INPUT = "vllm:generation_tokens_total", "vllm:prompt_tokens_total"
 STARTED = "process_start_time_seconds"
 STEPS_PER_DAY = 288
 
+# What the alarms read.
+MARTS = ("energy_ledger", "token_ledger", "unmetered_devices", "unreadable_values")
+
 Planted = list[tuple[str, dict[str, str], range, float, float]]
 
 
-def book_of(folder: Path, planted: Planted, first: date = FIRST) -> Book:
+def book_of(folder: Path, planted: Planted, first: date = FIRST, marts: tuple[str, ...] = MARTS) -> Book:
     """Two days of series (metric, labels, steps of 300 s, first value, rise per step), booked; the run is `test`."""
     start = datetime(first.year, first.month, first.day, tzinfo=UTC)
     rows = [
@@ -43,7 +46,7 @@ def book_of(folder: Path, planted: Planted, first: date = FIRST) -> Book:
         "sites": [{"name": "here", "zone": "ES", "pue": 1.0}],
     }
     (folder / "fleet.yaml").write_text(yaml.safe_dump(fleet), encoding="utf-8")
-    book = Book.of(folder / "fleet.yaml", folder / "data")
+    book = Book.of(folder / "fleet.yaml", folder / "data", marts=marts)
     book.run()
     return book
 

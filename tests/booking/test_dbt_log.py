@@ -42,6 +42,7 @@ def test_a_changed_environment_parses_no_file_anew(monkeypatch: pytest.MonkeyPat
     assert "Unable to do partial parsing" not in written
 
 
+@pytest.mark.rest
 def test_dbt_alone_leaves_no_file_in_the_project(tmp_path: Path) -> None:
     def files() -> set[Path]:
         return {path for path in DBT_PROJECT.iterdir() if path.name not in ("target", "logs")}

@@ -22,6 +22,8 @@ from pipelines.warehouse.asset_keys import asset_key
 from tests.books import Book, broken_project
 from tests.ledger.benchmarks.test_book_load_test import DAY, load_test_book
 
+pytestmark = pytest.mark.sampled
+
 TOPIC = "path:models/platforms"
 OF_RESULTS = {"platform_results", "platform_comparison", "platform_crossover", "platform_partial_load"}
 MARTS = {*OF_RESULTS, "configuration_history", "scenario_results"}
@@ -157,6 +159,7 @@ def test_a_lost_table_is_made(copy: Book) -> None:
     assert hashes(copy) == before
 
 
+@pytest.mark.rest
 def test_a_build_that_fails_remembers_what_the_rows_are_made_from(copy: Book, tmp_path: Path) -> None:
     """Its rows are those of before, so they are made once the build succeeds."""
     before = hashes(copy)
@@ -175,6 +178,7 @@ def test_a_build_that_fails_remembers_what_the_rows_are_made_from(copy: Book, tm
     assert hashes(mended) != before
 
 
+@pytest.mark.rest
 def test_a_mart_that_is_held_back_is_made_again(copy: Book, tmp_path: Path) -> None:
     """Also those that are computed from it: their tables hold what was published last."""
     before = hashes(copy)
@@ -193,6 +197,7 @@ def test_a_mart_that_is_held_back_is_made_again(copy: Book, tmp_path: Path) -> N
     assert hashes(mended) == before
 
 
+@pytest.mark.rest
 def test_rows_that_spark_made_are_made_again_by_duckdb(copy: Book, tmp_path: Path) -> None:
     assert made(copy) == set()
     with copy.connection() as connection:
@@ -218,6 +223,7 @@ def booked(copy: Book) -> Callable[..., dict[str, dict[str, Any]]]:
     return book_day
 
 
+@pytest.mark.rest
 def test_dagster_shows_which_marts_kept_their_rows(
     copy: Book, booked: Callable[..., dict[str, dict[str, Any]]]
 ) -> None:

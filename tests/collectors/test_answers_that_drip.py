@@ -24,6 +24,8 @@ from collectors.series import SeriesRegister
 from tests.servers import fields_of, http_server, own_certificate, reply
 from tests.talking_servers import talking_server
 
+pytestmark = pytest.mark.sampled
+
 START = datetime(2026, 10, 1, tzinfo=UTC)
 HOUR = Window(START, START + timedelta(hours=1))
 POWER = "DCGM_FI_DEV_POWER_USAGE"
@@ -248,6 +250,7 @@ def test_a_stream_whose_groups_all_come_in_time_ends_at_the_time_limit_of_the_wi
     assert "the window took longer than 1.5 s (limits.window_seconds)" in failure.reason
 
 
+@pytest.mark.rest
 def test_a_stream_that_is_slow_and_large_is_read_to_its_end(monkeypatch):
     """10,000 boards, in groups that each come in time, over longer than the limit of one answer."""
     monkeypatch.setattr("collectors.protocols.http_client.GROUP_BYTES", 1 << 16)
@@ -261,6 +264,7 @@ def test_a_stream_that_is_slow_and_large_is_read_to_its_end(monkeypatch):
         assert outcome_within(20.0, lambda: rows(PrometheusCollector("cluster", url, limits=SECOND))) == 10_000
 
 
+@pytest.mark.rest
 def test_a_consumer_that_takes_longer_than_the_limits_loses_nothing(monkeypatch):
     """DuckDB may take its time between two groups: neither an answer's seconds nor a window's count meanwhile."""
     monkeypatch.setattr("collectors.protocols.http_client.GROUP_BYTES", 1 << 20)

@@ -44,6 +44,7 @@ def landed_by_a_child(tmp_path, sources):
     return result["outcomes"], result["peak_mib"], time.monotonic() - began
 
 
+@pytest.mark.rest
 def test_a_gzip_bomb_costs_little_more_than_the_limits(tmp_path):
     packer, bomb_bytes = zlib.compressobj(wbits=31), 1 << 30
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(bomb_bytes >> 20)) + packer.flush()

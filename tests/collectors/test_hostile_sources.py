@@ -30,6 +30,8 @@ from pipelines.warehouse.raw_tables import create_tables
 from tests.given import CATALOGUE, WATTS, Samples
 from tests.servers import fields_of, http_server, reply
 
+pytestmark = pytest.mark.sampled
+
 # A page is read at the moment it is asked: so the hostile day is today.
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 TODAY = Window(MIDNIGHT, MIDNIGHT + timedelta(days=1))

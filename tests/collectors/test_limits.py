@@ -30,6 +30,8 @@ from collectors.series import SeriesRegister
 from collectors.text_files import paths_of
 from tests.servers import fields_of, http_server, reply, running
 
+pytestmark = pytest.mark.sampled
+
 ROOT = Path(__file__).parents[2]
 START = datetime(2026, 10, 1, tzinfo=UTC)
 HOUR = Window(START, START + timedelta(hours=1))

@@ -106,6 +106,7 @@ def every_event_has_facts(home: Path) -> None:
     assert checks["cross_checks_agree"]["expected"].value == "at most 5 % between the two meters"
 
 
+@pytest.mark.rest
 def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
     home = tmp_path / "team"
     home.mkdir()

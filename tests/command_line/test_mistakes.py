@@ -271,6 +271,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 # Dagster, and the booking, hit the end of these.
+@pytest.mark.rest
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("mebibytes", [1, 33])
 def test_a_full_disk(tiny: Path, small_disk: Callable[[int], Path], mebibytes: int) -> None:
@@ -324,6 +325,7 @@ def python(program: str, fleet: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.rest
 def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tiny: Path) -> None:
     program = (
         "import sys; from pipelines.landing import stores; from pipelines.command_line.main import main\n"
@@ -336,6 +338,7 @@ def test_a_bug_of_ours_before_the_run_is_called_one_and_leaves_its_traceback(tin
     assert "in planted" in log_of(line)
 
 
+@pytest.mark.rest
 def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: Path) -> None:
     program = (
         "import sys; from pipelines.landing import landing_days; from pipelines.command_line.main import main\n"

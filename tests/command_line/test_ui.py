@@ -17,6 +17,7 @@ from tests import optional
 from tests.servers import free_port, running, wait_until
 
 
+@pytest.mark.rest
 @pytest.mark.needs("chromium")
 def test_the_asset_graph_opens_without_a_load_error(tmp_path: Path) -> None:
     (browser,) = optional.required("chromium")

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.drawn.odd_files import ALL, findings, read
 
+pytestmark = pytest.mark.sampled
+
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))

@@ -30,6 +30,8 @@ from tests.landing.test_grid import (
 )
 from tests.servers import reply
 
+pytestmark = pytest.mark.sampled
+
 BOMB = gzip.compress(b'{"data": [' + b" " * (64 << 20) + b"]}")
 LOGIN = (200, b"<html>please log in</html>", "text/html")
 # What any of the three may answer, and what the audit then holds.

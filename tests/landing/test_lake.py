@@ -29,6 +29,8 @@ from tests.books import Book
 from tests.given import CATALOGUE, TOKENS, WATTS, Samples, at, day
 from tests.servers import s3_bucket
 
+pytestmark = pytest.mark.sampled
+
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 FIRST = date(2026, 10, 1)
 GPU = {"UUID": "GPU-1", "Hostname": "n1"}
@@ -398,6 +400,7 @@ def test_the_target_is_one_line(tmp_path: Path) -> None:
     assert stores.store_of(remote).lake.uri("raw") == "memory:///b/x/raw"
 
 
+@pytest.mark.rest
 def test_a_lake_that_cannot_be_written_is_reported_before_work_starts(
     tmp_path: Path, refusing: type[Refusing], monkeypatch: pytest.MonkeyPatch
 ) -> None:

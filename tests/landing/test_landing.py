@@ -27,6 +27,8 @@ from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from tests.given import CATALOGUE, ENERGY, TOKENS, WATTS, Samples, at, day
 
+pytestmark = pytest.mark.sampled
+
 GPU = {"UUID": "GPU-1", "Hostname": "n1"}
 
 

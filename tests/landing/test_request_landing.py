@@ -18,6 +18,8 @@ from pipelines.warehouse import database
 from tests.books import validation_data
 from tests.talking_servers import logged_in_and_silent, silence, talking_server
 
+pytestmark = pytest.mark.sampled
+
 NOON_S = 1_790_856_000  # 2026-10-01 12:00:00 UTC
 DAY_S = 86_400
 

@@ -93,6 +93,7 @@ def test_a_lake_that_never_answers_is_refused(tmp_path, monkeypatch, talk):
     )
 
 
+@pytest.mark.rest
 def test_a_run_on_a_lake_that_never_answers_ends_with_one_line(tmp_path, monkeypatch):
     fleet = fleet_of(tmp_path, landing=f"{{target: lake, path: '{LAKE}', limits: {{answer_seconds: 3}}}}")
     monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from collectors.synthetic.demo_fleet import BOARDS
-from tests.books import Book, at, command, day, demo_fleet, files_source, later_command, on, record, recorded
+from tests.books import LEDGER, Book, at, command, day, demo_fleet, files_source, later_command, on, record, recorded
 from tests.servers import fields_of, free_port, http_server, reply
+
+pytestmark = pytest.mark.sampled
 
 DAY = on("10-20")
 SENTINELS = [float(9223372036854775792 + n) for n in range(4)]
@@ -118,6 +120,9 @@ def test_an_answer_with_fewer_rows_erases_nothing(tmp_path: Path) -> None:
 # --- wrong samples ----------------------------------------------------------------------------------------------------
 
 
+MARTS = (*LEDGER, "model_daily", "unreadable_values")
+
+
 def lines(metric: str, labels: str, times: list, values: list[float]) -> pa.Table:
     """Samples of one series, in this order."""
     return pa.table(
@@ -142,7 +147,7 @@ def booked_with(folder: Path, samples: pa.Table) -> Book:
     folder.mkdir()
     record(samples, folder / "recorded")
     fleet = demo_fleet(folder, DAY, DAY + timedelta(days=1), sources=[files_source("boards", "recorded/*.parquet")])
-    book = Book.of(fleet, folder / "data")
+    book = Book.of(fleet, folder / "data", marts=MARTS)
     book.run()
     return book
 

@@ -66,6 +66,7 @@ def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_pat
     assert [booked / metered for metered, booked in found.values()] == [pytest.approx(2, abs=0.02)] * 60
 
 
+@pytest.mark.rest
 def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Path) -> None:
     book = broken(
         sound,

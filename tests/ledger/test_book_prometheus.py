@@ -117,6 +117,7 @@ process_start_time_seconds{{namespace="llm",pod="p1",container="c",Hostname="n1"
         reply(handler, 200, body, "text/plain; version=0.0.4")
 
 
+@pytest.mark.rest
 @pytest.mark.needs("prometheus")
 def test_a_live_exporter_is_booked_as_it_was_handed_out(tmp_path: Path) -> None:
     exporter = Exporter()

@@ -65,8 +65,10 @@ def casts_of_text(models: dict[str, str], warehouse: Path) -> dict[str, str]:
         for name, sql in models.items():
             if name not in PARSERS and any(of.startswith(EXPRESSION_BEFORE_THE_CAST) for _, _, of, _ in casts(sql)):
                 wrong[name] = "parses a text"
+            if (with_added := with_arithmetic(sql)) == sql:
+                continue
             try:
-                connection.execute(f"explain {with_arithmetic(sql)}").fetchall()
+                connection.execute(f"explain {with_added}").fetchall()
             except duckdb.BinderException as error:
                 wrong[name] = str(error)
     return wrong
@@ -90,6 +92,7 @@ def models() -> dict[str, str]:
     return models
 
 
+@pytest.mark.rest
 def test_text_from_outside_becomes_a_number_in_staging_alone(models: dict[str, str]) -> None:
     assert casts_of_text(models, empty_warehouse()) == {}
 

@@ -70,6 +70,7 @@ def test_d6_a_zone_is_looked_up_by_its_sites_whole_name(composed_book: Book) -> 
     assert of_model(composed_book, "location_gco2e", "shift-a") == (pytest.approx(facility_kwh * 117.83, abs=1e-4),)
 
 
+@pytest.mark.rest
 def test_d7_a_server_that_forgot_erases_nothing(composed_book: Book, tmp_path: Path) -> None:
     book = composed_book.copy(tmp_path / "copy")
     before = book.hashes()

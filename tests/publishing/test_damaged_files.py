@@ -25,6 +25,8 @@ from tests.publishing.damage import KINDS, damage, differing_files
 from tests.servers import Postgresql, s3_bucket
 from tests.tiny_marts import book, publish
 
+pytestmark = pytest.mark.sampled
+
 NEEDED_BY = {"server": ("postgresql",)}
 DSN = "WATTLEDGER_TEST_POSTGRESQL"
 FLEET = """
@@ -189,6 +191,7 @@ def test_postgresql_keeps_every_figure(
     assert done.rows["marts.energy_ledger"] == 2
 
 
+@pytest.mark.rest
 def test_an_object_store_behind_a_server_keeps_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_bucket(monkeypatch) as url:
         fleet = tiny(tmp_path, f"{url}/ledger")

@@ -188,6 +188,7 @@ def test_a_date_of_another_method_is_left_out_of_months_and_stays_as_published(s
     assert month == pytest.approx(whole[FIRST] + whole[LAST], abs=0.001)
 
 
+@pytest.mark.rest
 def test_booked_again_by_right_sql_it_is_as_if_nothing_had_been(sound: Book, broken: Book, tmp_path: Path) -> None:
     book = Book(broken.copy(tmp_path).fleet, sound.project)
     with book.connection() as connection:

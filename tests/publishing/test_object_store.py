@@ -33,6 +33,8 @@ from tests.books import Book, on
 from tests.servers import free_port, s3_bucket
 from tests.tiny_marts import NEXT_VERSION, book, publish
 
+pytestmark = pytest.mark.sampled
+
 FLEET = """
 fleet: tiny
 synthetic: true
@@ -262,6 +264,7 @@ def test_only_changed_dates_are_written_and_missed_ones_caught_up(tmp_path: Path
 # --- readers and old publications -------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_a_reader_with_a_manifest_keeps_its_publication_through_ten_more(fleet: Fleet) -> None:
     book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
     publish(fleet)
@@ -294,6 +297,7 @@ def test_a_reader_with_a_manifest_keeps_its_publication_through_ten_more(fleet: 
     assert named.manifest == holding.manifest
 
 
+@pytest.mark.rest
 def test_old_publications_are_deleted_with_the_files_that_none_has_any_more(fleet: Fleet) -> None:
     start = datetime(2026, 11, 1, tzinfo=UTC)
     ids = []

@@ -31,6 +31,8 @@ from tests.books import Book, on
 from tests.servers import Postgresql, free_port
 from tests.tiny_marts import NEXT_VERSION, book, publish
 
+pytestmark = pytest.mark.sampled
+
 NEEDED_BY = {"server": ("postgresql",)}
 
 DSN = "WATTLEDGER_TEST_POSTGRESQL"
@@ -286,6 +288,7 @@ STATE = [
 ]
 
 
+@pytest.mark.rest
 def test_readers_see_one_publication_or_the_next_and_are_not_kept_waiting(fleet: Fleet) -> None:
     """Each publication has another total. Sessions ask in single statements, or in repeatable read with a
     statement per table, ten of each, and one stays in the transaction that it began before the first of them."""
@@ -349,6 +352,7 @@ def test_readers_see_one_publication_or_the_next_and_are_not_kept_waiting(fleet:
         assert publications > 2
 
 
+@pytest.mark.rest
 def test_a_new_column_waits_for_a_reader_that_holds_the_table_and_rows_do_not(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,6 +380,7 @@ def test_a_new_column_waits_for_a_reader_that_holds_the_table_and_rows_do_not(
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 @pytest.mark.needs("postgresql")
 def test_a_server_that_is_killed_half_way_keeps_the_old_publication(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -406,6 +406,7 @@ def parquet_sum(folder: Path) -> float:
     return total
 
 
+@pytest.mark.rest
 def test_a_reader_keeps_what_it_opened_while_ten_more_publications_come(fleet: Fleet) -> None:
     """The publication is a month old, and was current until the first of the ten."""
     book(fleet, {"2026-10-01": 1, "2026-10-02": 2})

@@ -260,6 +260,7 @@ def test_a_date_that_was_booked_again_a_table_without_rows_on_a_date_and_tables_
     assert warnings(caplog) == []
 
 
+@pytest.mark.rest
 def test_publications_that_were_deleted_after_their_time_leave_the_others_whole(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:

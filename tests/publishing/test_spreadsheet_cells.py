@@ -150,6 +150,7 @@ def cells_of(published: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+@pytest.mark.rest
 def test_no_cell_of_the_focus_file_begins_like_a_formula(published: Path) -> None:
     rows = cells_of(published)
     cells = [cell for row in rows for cell in row.values()]
@@ -157,6 +158,7 @@ def test_no_cell_of_the_focus_file_begins_like_a_formula(published: Path) -> Non
     assert {row["x_Model"] for row in rows} >= {f"'{DDE}", "@cf/meta/llama", "'\t=1+1", "-minimax"}
 
 
+@pytest.mark.rest
 def test_the_parquet_file_has_the_names_as_they_are(published: Path) -> None:
     (file,) = published.glob("parquet/marts/focus_cost_and_usage.parquet")
     found = duckdb.sql(f"select distinct \"x_Model\" from '{file}'").fetchall()
@@ -165,6 +167,7 @@ def test_the_parquet_file_has_the_names_as_they_are(published: Path) -> None:
     assert {given_back(cell) for cell in cells} == {model or "" for (model,) in found}
 
 
+@pytest.mark.rest
 @pytest.mark.needs("focus")
 def test_the_validator_finds_no_more_in_a_file_with_such_names(published: Path, tmp_path: Path) -> None:
     """As of the demo itself (`test_focus`)."""

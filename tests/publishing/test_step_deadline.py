@@ -146,6 +146,7 @@ def test_a_process_that_gets_on_is_not_late():
     assert step_deadline.within(16, in_parts, "20 s in parts") == "20 s in parts"
 
 
+@pytest.mark.rest
 def test_what_the_process_returns_logs_and_raises_arrives(caplog):
     with caplog.at_level(logging.INFO):
         assert step_deadline.within(60, talkative, "x") == "done x"
@@ -166,6 +167,7 @@ def test_a_process_that_is_late_is_gone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rest
 def test_a_process_ends_with_its_parent(tmp_path):
     """As a run that is killed did before: what is half published is not finished behind its back."""
     program = (

@@ -36,10 +36,12 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report
 
 
+@pytest.mark.rest
 def test_the_page_of_a_big_fleet_is_small(hostile: Path) -> None:
     assert hostile.stat().st_size < 3 * MEGABYTES
 
 
+@pytest.mark.rest
 @pytest.mark.needs("chromium")
 def test_nothing_runs_and_nothing_leaves_the_page(hostile: Path, tmp_path: Path) -> None:
     with browser.browsing(tmp_path) as opened:
@@ -87,6 +89,7 @@ def read_out(opened: browser.Page) -> list[tuple[str, str, dict]]:
     ]
 
 
+@pytest.mark.rest
 @pytest.mark.needs("chromium")
 def test_a_screen_reader_gets_headings_in_order_and_each_chart_with_its_table(hostile: Path, tmp_path: Path) -> None:
     with browser.browsing(tmp_path) as opened:
@@ -115,6 +118,7 @@ def test_a_screen_reader_gets_headings_in_order_and_each_chart_with_its_table(ho
     assert all(by_role["table"]) and all(by_role["link"])
 
 
+@pytest.mark.rest
 @pytest.mark.needs("chromium")
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(hostile: Path, tmp_path: Path) -> None:
     with browser.browsing(tmp_path) as opened:
@@ -144,6 +148,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(hostile: Path,
         assert opened.value("document.activeElement.closest('#headline details') !== null")
 
 
+@pytest.mark.rest
 @pytest.mark.needs("chromium")
 def test_a_phone_gets_a_card_per_row_that_a_screen_reader_still_reads_as_a_table(hostile: Path, tmp_path: Path) -> None:
     with browser.browsing(tmp_path) as opened:
@@ -159,6 +164,7 @@ def test_a_phone_gets_a_card_per_row_that_a_screen_reader_still_reads_as_a_table
     assert {"table", "row", "cell", "columnheader", "rowheader"} <= roles
 
 
+@pytest.mark.rest
 @pytest.mark.needs("chromium")
 def test_paper_is_as_wide_as_the_page_and_names_where_the_queries_are(hostile: Path, tmp_path: Path) -> None:
     with browser.browsing(tmp_path) as opened:

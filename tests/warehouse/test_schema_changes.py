@@ -42,6 +42,7 @@ def test_a_table_without_a_column_is_named_with_the_command_that_builds_it_anew(
     assert done.status == "success"
 
 
+@pytest.mark.rest
 def test_the_column_is_added_where_the_model_says_so(warehouse: Path, tmp_path: Path) -> None:
     project = broken_project(
         tmp_path, "dbt_project.yml", "+on_schema_change: fail", "+on_schema_change: append_new_columns"

@@ -22,6 +22,8 @@ from pipelines.landing import bill_landing, fleet_landing
 from pipelines.warehouse import due_dates, settings
 from pipelines.warehouse.contracts import Contracts
 
+pytestmark = pytest.mark.sampled
+
 FLEET: dict[str, Any] = {
     "fleet": "mine",
     "period": {"start": "2026-10-01"},

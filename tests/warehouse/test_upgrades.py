@@ -211,6 +211,7 @@ def test_a_newer_warehouse_is_refused_untouched(held: duckdb.DuckDBPyConnection)
     assert held.execute("describe raw.landings").fetchall()[-1][0] == "of_tomorrow"
 
 
+@pytest.mark.rest
 def test_one_seed_alone_does_not_count_as_all(fleet: Fleet) -> None:
     """What is chosen in the UI: the others may still be those of an older version."""
     job = definitions_of(fleet).resolve_job_def(JOB)

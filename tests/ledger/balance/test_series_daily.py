@@ -117,6 +117,7 @@ def test_a_mistake_of_the_books_reading_of_labels_shows(
     assert copy.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == seen
 
 
+@pytest.mark.rest
 def test_a_mistake_of_the_second_reading_shows(composed_book: Book, tmp_path: Path) -> None:
     right = "described.meter_scope = 'board' then described.device"
     wrong = "described.meter_scope = 'board' then substr(described.device, 1, 4)"

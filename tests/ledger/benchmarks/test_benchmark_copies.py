@@ -125,6 +125,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book_of_benchmarks(folder, entry("site", f"{folder}/*.json"))
 
 
+@pytest.mark.rest
 def test_published_files_that_share_runs_are_all_booked(published: Book) -> None:
     """435 rows twice and 816, of which 90 are among the 435: 726 once, 345 twice and 90 three times, 1,161 in all.
     17 of the 435 state watts."""

@@ -347,6 +347,7 @@ def curve_of(book: Book) -> dict[int, tuple]:
     return {row[0]: row[1:] for row in found}
 
 
+@pytest.mark.rest
 def test_a_short_sweep_has_levels_by_its_windows(sweep: Book) -> None:
     assert curve_of(sweep) == {
         load_bin: (*[pytest.approx(figure, rel=1e-9) for figure in row], row[0], "run_windows")
@@ -354,6 +355,7 @@ def test_a_short_sweep_has_levels_by_its_windows(sweep: Book) -> None:
     }
 
 
+@pytest.mark.rest
 def test_a_short_sweep_has_a_form(sweep: Book) -> None:
     """Least squares over the seven levels; the best point is the highest load, and 800 tok/s are within a tenth of it
     (0.5625 <= 1.1 x 0.5203). Left-out errors by seven lines without a level each."""
@@ -370,6 +372,7 @@ def test_a_short_sweep_has_a_form(sweep: Book) -> None:
     )
 
 
+@pytest.mark.rest
 def test_production_of_minutes_has_no_level_and_twelve_intervals_of_a_window_have(production: Book) -> None:
     in_windows = {11: (12, "run_windows"), 13: (11, None)}
     assert curve_of(production) == {
@@ -380,6 +383,7 @@ def test_production_of_minutes_has_no_level_and_twelve_intervals_of_a_window_hav
     assert found == [(1, "too_few_load_levels", None)]
 
 
+@pytest.mark.rest
 def test_the_tests_of_the_curve_hold(sweep: Book, production: Book) -> None:
     for book in (sweep, production):
         assert book.failed_tests() == set()

@@ -30,7 +30,7 @@ TRACE: Planted = [
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Book:
     """A fleet without metered power."""
-    return book_of(tmp_path_factory.mktemp("trace"), TRACE)
+    return book_of(tmp_path_factory.mktemp("trace"), TRACE, marts=())
 
 
 def test_usage_has_the_gpus_and_no_energy(trace: Book) -> None:
@@ -85,9 +85,10 @@ def test_every_data_test_holds_without_any_power(trace: Book) -> None:
     assert trace.failed_tests() == set()
 
 
+@pytest.mark.rest
 def test_a_device_without_power_changes_nothing_of_those_with_power(tmp_path: Path) -> None:
-    metered = book_of(tmp_path / "metered", HEALTHY)
-    both = book_of(tmp_path / "both", [*HEALTHY, *((ACTIVITY, board, ALL, 90, 0) for board in TRAINING)])
+    metered = book_of(tmp_path / "metered", HEALTHY, marts=())
+    both = book_of(tmp_path / "both", [*HEALTHY, *((ACTIVITY, board, ALL, 90, 0) for board in TRAINING)], marts=())
     # A rack holds them as well.
     others = {"unmetered_devices", "deployment_usage", "rack_usage_daily", "rack_economics_daily"}
     assert {k: v for k, v in both.hashes().items() if k not in others} == {
@@ -107,7 +108,7 @@ def test_what_a_meter_of_the_board_or_its_node_measures_is_not_without_power(tmp
         ("wall_power_watts", {"node": "n2"}, ALL, 1500, 0),
         (ACTIVITY, FREE, ALL, 50, 0),  # on n2
     ]
-    book = book_of(tmp_path, planted)
+    book = book_of(tmp_path, planted, marts=())
     assert book.query("select count(*) from marts.unmetered_devices") == [(0,)]
     assert book.query("select distinct meter_scope from marts.deployment_usage") == [("board",)]
     assert "devices_have_power" not in found(book)

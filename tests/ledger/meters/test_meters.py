@@ -298,6 +298,7 @@ def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book
     assert f"{total[0]:,.1f}" in lines["fleet"]
 
 
+@pytest.mark.rest
 def test_badly_matched_joules_per_token_are_marked(scopes: Book) -> None:
     lines = headline(scopes.fleet).splitlines()
     alpha, beta = (next(line for line in lines if line.startswith(model)) for model in ("alpha", "beta"))
@@ -307,6 +308,7 @@ def test_badly_matched_joules_per_token_are_marked(scopes: Book) -> None:
     assert lines.count(UNMATCHED) == 1
 
 
+@pytest.mark.rest
 def test_meters_of_one_host_under_several_names_are_named(scopes: Book) -> None:
     assert scopes.failed_tests("nodes_have_one_name") == {"nodes_have_one_name"}
     booked = scopes.query("select distinct node, meter_scope from marts.energy_ledger where meter_scope <> 'board'")
