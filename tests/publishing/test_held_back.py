@@ -60,6 +60,7 @@ def joules(book: Book, table: str = "marts.energy_ledger") -> dict[date, float]:
     return dict(book.query(f"select date, sum(energy_joules)::double from {table} group by date order by date"))
 
 
+@pytest.mark.rest
 def test_only_the_date_that_fails_is_held_back_and_its_rows_can_be_read(sound: Book, broken: Book) -> None:
     rows = broken.broken()
     assert {law: [(row.date, row.table, row.rows) for row in found] for law, found in rows.items()} == {
@@ -100,6 +101,7 @@ def test_what_readers_had_stays_in_every_mart_and_in_what_adds_dates_up(sound: B
         assert rows == len(broken.query(query))
 
 
+@pytest.mark.rest
 def test_rows_that_touch_the_date_are_marked(sound: Book, broken: Book) -> None:
     flags = "select distinct held_back_dates, is_complete from marts."
     for mart in (
@@ -121,6 +123,7 @@ def test_rows_that_touch_the_date_are_marked(sound: Book, broken: Book) -> None:
         assert broken.query(f"select distinct held_back_dates, is_complete from {table}") == [("2026-10-07", False)]
 
 
+@pytest.mark.rest
 def test_advice_takes_the_date_for_one_without_telemetry(sound: Book, broken: Book) -> None:
     """Of three dates two are left: coverage is two thirds of what it was, and a day's 288 intervals are gone."""
     query = "select model, days, coverage_ratio, intervals from marts.deployment_usage order by 1"
@@ -131,6 +134,7 @@ def test_advice_takes_the_date_for_one_without_telemetry(sound: Book, broken: Bo
         assert fewer == intervals - 288
 
 
+@pytest.mark.rest
 def test_the_publication_names_the_date_and_the_reason(broken: Book, tmp_path: Path) -> None:
     book = broken.copy(tmp_path)
     made = published(book)
