@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing.publication import DATABASE
-from tests import metricflow
+from tests import metrics_project
 from tests.books import Book
 from tests.report import publications
 
@@ -169,7 +169,7 @@ def assert_alike(found: dict[tuple, tuple], expected: dict[tuple, tuple], questi
 def test_metricflow_and_sql_answer_twenty_questions_alike(four_weeks: tuple[Book, str], tmp_path: Path) -> None:
     assert len(TWENTY) == 20
     published = four_weeks[0].fleet.published / DATABASE
-    found = metricflow.answers(published, [question.request() for question in TWENTY], tmp_path)
+    found = metrics_project.answers(published, [question.request() for question in TWENTY], tmp_path)
     with closing(duckdb.connect(str(published), read_only=True)) as connection:
         for question, answer in zip(TWENTY, found, strict=True):
             assert_alike(answer, by_group(connection, question), question)
@@ -234,7 +234,7 @@ def test_unknown_is_in_no_ratio_and_a_known_zero_is(tmp_path: Path) -> None:
         Question("tenant_cost_usd_per_output_mtok tenant_cost_coverage_ratio", "tenant", ""),
         Question("tenant_cost_usd_per_output_mtok", "", ""),
     ]
-    everything, by_model, by_month, by_week, of_silent, idle, cost, by_tenant, tenants = metricflow.answers(
+    everything, by_model, by_month, by_week, of_silent, idle, cost, by_tenant, tenants = metrics_project.answers(
         published, [question.request() for question in questions], tmp_path
     )
     # 3 × 1000 + 3000 + 500 J over 400 tokens: what waited counts, what is unknown does not.
@@ -254,5 +254,5 @@ def test_unknown_is_in_no_ratio_and_a_known_zero_is(tmp_path: Path) -> None:
 def test_the_command_of_the_documentation_prints_what_it_shows(four_weeks: tuple[Book, str], tmp_path: Path) -> None:
     shown = re.search(r"^\$ \S*/(mf .*)\n((?:.+\n)+?)```", METRICS_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert shown
-    lines = metricflow.command(four_weeks[0].fleet.published / DATABASE, shlex.split(shown[1]), tmp_path)
+    lines = metrics_project.command(four_weeks[0].fleet.published / DATABASE, shlex.split(shown[1]), tmp_path)
     assert "\n".join(lines).rstrip().endswith(shown[2].rstrip())

@@ -1,8 +1,8 @@
 """MetricFlow asked on a publication: its views built by dbt, its own engine, all questions in one process.
 
-Add here how it is asked. Keep out what it should answer. As a program (`python -m tests.metricflow FOLDER`) it reads a
-JSON list of questions and prints a JSON list of answers: dbt and MetricFlow keep one adapter per process, which is not
-to be the one that other tests book with.
+Add here how it is asked. Keep out what it should answer. As a program (`python -m tests.metrics_project FOLDER`) it
+reads a JSON list of questions and prints a JSON list of answers: dbt and MetricFlow keep one adapter per process, which
+is not to be the one that other tests book with. No module here is called `metricflow`: dbt imports that package.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def answers(publication: Path, questions: Sequence[Question], folder: Path) -> l
     optional.required("metricflow")
     project, environment = project_of(publication, folder)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.metricflow", project],
+        [sys.executable, "-m", "tests.metrics_project", project],
         input=json.dumps(questions),
         cwd=project,
         env={**environment, "PYTHONPATH": str(PROJECT)},
