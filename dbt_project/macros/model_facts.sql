@@ -1,5 +1,5 @@
--- The facts of a model at any grain: summed here, divided here, once. Used by model_hourly, model_daily and
--- model_monthly.
+-- The facts of a model at any grain: summed here, divided here, once. Used by model_hourly, model_daily,
+-- model_monthly and fleet_daily.
 
 {% macro model_keys() -%}
     {{ return(['site', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role']) }}

@@ -59,8 +59,8 @@ def run_dbt(
     nodes: Iterable[Any] = manifest.nodes.values()
     for node in nodes:
         # dbt keeps compiled code on the manifest, and would not compile the node again in the next run.
-        if getattr(node, "extra_ctes_injected", False):
-            node.extra_ctes_injected, node.extra_ctes = False, []
+        if getattr(node, "compiled", False):
+            node.compiled, node.extra_ctes_injected, node.extra_ctes = False, False, []
     # What fails is in dbt's results; DBT_LOG_LEVEL_FILE=debug brings dbt.log back.
     level = "debug" if on_event else os.environ.get("DBT_LOG_LEVEL_FILE", "none")
     arguments = ["--no-write-json", "--log-level", "none", "--log-level-file", level, *words]

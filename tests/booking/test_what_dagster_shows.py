@@ -58,6 +58,13 @@ def test_a_failed_data_test_has_the_number_of_its_rows_and_the_first_five(
     assert facts["rows"] == dg.MarkdownMetadataValue(table)
 
 
+def test_a_failed_data_test_whose_rows_are_held_back_by_now_names_that(connection: duckdb.DuckDBPyConnection) -> None:
+    node = SimpleNamespace(compiled_code="select model from marts.daily where false", config=SimpleNamespace(meta={}))
+    text, facts = rows_found(connection, node)
+    assert text == "no row any more: what it found is of dates that are held back now, in schema held_back"
+    assert facts["rows_found"] == 0
+
+
 def test_an_invariant_has_what_each_row_has_and_should_have() -> None:
     assert invariants._metadata([]) == {"broken_rows": 0}
     row = invariants.Broken("2026-10-02", "energy_ledger", "meter GPU-1", 3.5, "J", "4 J", "book it", 2)
