@@ -37,8 +37,8 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         # Wait for another writer here, once, and not in each of the run's first steps.
         with database.writing(fleet.warehouse, "run"):
             pass
-    validate(fleet)
     home = instance.prepare([fleet])
+    validate(fleet)
     began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
