@@ -104,8 +104,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, gpus: int, end: date, d
             sum(matched_joules) * 1.2 / 3.6e6 * 200 as location_gco2e,
             sum(matched_joules) * 1.2 / 3.6e6 * 0.12 as energy_cost_usd,
             sum(matched_gpu_seconds) / 3600 * 2 as capacity_cost_usd,
-            sum(matched_gpu_seconds) / 3600 * 2 + sum(matched_joules) * 1.2 / 3.6e6 * 0.12 as allocation_cost_usd,
-            sum(matched_gpu_seconds) / 3600 * 2 + sum(matched_joules) * 1.2 / 3.6e6 * 0.12 as fully_loaded_cost_usd,
+            sum(matched_gpu_seconds) / 3600 * 2 + sum(matched_joules) * 1.2 / 3.6e6 * 0.12 as compute_cost_usd,
             sum(matched_output_tokens) as output_tokens, sum(matched_total_tokens) as total_tokens,
             sum(matched_output_tokens) as matched_output_tokens, sum(matched_total_tokens) as matched_total_tokens,
             1 as coverage_ratio, 1 as matched_ratio, '1' as method_version

@@ -260,7 +260,6 @@ def test_every_invariant_is_a_check_of_its_mart_and_holds_something_back(
         ("dates_have_one_row_per_key", "held_back_dates"),
         ("days_add_up_to_months", "model_monthly"),
         ("every_metered_joule_is_booked_once", "reconciliation_daily"),
-        ("fully_loaded_costs_add_up_to_the_fleet", "model_hourly"),
         ("hours_add_up_to_days", "fleet_daily"),
         ("idle_power_adds_up_to_the_ledger", "idle_power"),
         ("matched_intervals_are_whole", "energy_ledger"),

@@ -18,7 +18,7 @@ from pipelines.fleet.fleet_file import PROJECT
 from tests import optional
 
 # Names that readers of the marts use already: they change only with a note in CHANGELOG.
-PUBLIC_NAMES = ("no_tokens_told", "formerly: told_output_tokens")
+PUBLIC_NAMES = ("no_tokens_told", "renamed: {told_output_tokens")
 # A word or phrase of comments, docstrings, messages, SQL and YAML -> what to write instead.
 PROSE = {
     r"told|heard": "reported, received, given",

@@ -27,6 +27,6 @@ where {{ in_run('date') }}
         and coalesce(matched_total_tokens, 0) <= coalesce(total_tokens, 0)
         and (joules_per_output_token is null) = (matched_joules is null or coalesce(matched_output_tokens, 0) = 0)
         and (joules_per_total_token is null) = (matched_joules is null or coalesce(matched_total_tokens, 0) = 0)
-        and (fully_loaded_cost_usd_per_output_mtok is null)
-        = (matched_fully_loaded_cost_usd is null or coalesce(priced_output_tokens, 0) = 0 or coalesce(shared_tokens, 0) > 0)
+        and (compute_cost_usd_per_output_mtok is null)
+        = (matched_compute_cost_usd is null or coalesce(priced_output_tokens, 0) = 0 or coalesce(shared_tokens, 0) > 0)
     )

@@ -1,10 +1,10 @@
 """Upgrades of a warehouse that older code has booked: what to do with its marts before dbt runs.
 
 A mart keeps the rows of dates that a run does not book. A new column is added, and is NULL in these rows; one with
-another name (`formerly` in its YAML) is renamed. A new mart, another type or another method needs a run of all booked
-dates. A run of only some of them is refused, because it would publish half-empty marts. Add here what a change of the
-dbt project requires of a warehouse. Keep out schemas `raw` and `fleet` (`raw_tables`) and the project's definitions of
-its marts (`contracts`).
+another name is renamed and one that is gone is dropped (`former_columns.yml` of the project). A new mart, another type
+or another method needs a run of all booked dates. A run of only some of them is refused, because it would publish
+half-empty marts. Add here what a change of the dbt project requires of a warehouse. Keep out schemas `raw` and `fleet`
+(`raw_tables`) and the project's definitions of its marts (`contracts`).
 """
 
 from __future__ import annotations
@@ -82,13 +82,16 @@ def prepare(
 
 
 def _rename(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:
-    """Give columns the names that they have now."""
+    """Give columns the names that they have now, and drop those that are gone."""
     held = {mart: {name for name, _ in columns} for mart, columns in marts_of(connection).items()}
     for mart, contract in contracts.marts.items():
         for name, former in contract.formerly.items():
             if mart in held and former in held[mart] and name not in held[mart]:
                 connection.execute(f'alter table marts."{mart}" rename column "{former}" to "{name}"')
                 logger.info("marts.%s: column %s is now called %s", mart, former, name)
+        for name in sorted(contract.gone & held.get(mart, set())):
+            connection.execute(f'alter table marts."{mart}" drop column "{name}"')
+            logger.info("marts.%s: column %s is gone (docs/versions.md)", mart, name)
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:

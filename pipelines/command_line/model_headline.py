@@ -46,10 +46,8 @@ by_scope as (
         1 - sum(active_seconds) / nullif(sum(known_seconds), 0) as idle_time_ratio,
         sum(facility_energy_kwh) as facility_energy_kwh,
         sum(location_gco2e) / 1000 as location_kgco2e,
-        sum(allocation_cost_usd) as allocation_cost_usd,
-        sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
-        sum(matched_fully_loaded_cost_usd) * 1e6 / nullif(sum(priced_output_tokens), 0)
-            as fully_loaded_cost_usd_per_output_mtok,
+        sum(compute_cost_usd) as compute_cost_usd,
+        sum(matched_compute_cost_usd) * 1e6 / nullif(sum(priced_output_tokens), 0) as compute_cost_usd_per_output_mtok,
         sum(energy_joules) as energy_joules,
         sum(matched_joules) / nullif(sum(energy_joules), 0) as matched_ratio,
         sum(priced_output_tokens) / nullif(sum(matched_output_tokens), 0) as cost_coverage_ratio,
@@ -60,8 +58,8 @@ by_scope as (
 )
 """
 _SHOWN = """model, joules_per_total_token, joules_per_output_token, idle_energy_ratio, idle_time_ratio,
-    facility_energy_kwh, location_kgco2e, allocation_cost_usd, fully_loaded_cost_usd,
-    fully_loaded_cost_usd_per_output_mtok, matched_ratio, cost_coverage_ratio, is_cost_complete, is_carbon_complete"""
+    facility_energy_kwh, location_kgco2e, compute_cost_usd, compute_cost_usd_per_output_mtok, matched_ratio,
+    cost_coverage_ratio, is_cost_complete, is_carbon_complete"""
 _MODELS = f"""
 with {OF_SCOPES},
 named as (
@@ -74,8 +72,8 @@ select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls l
 """
 _FLEET = f"""
 with {OF_SCOPES}
-select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), sum(allocation_cost_usd),
-    sum(fully_loaded_cost_usd), null, null, null, bool_and(is_cost_complete), bool_and(is_carbon_complete)
+select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), sum(compute_cost_usd), null, null, null,
+    bool_and(is_cost_complete), bool_and(is_carbon_complete)
 from by_scope
 """
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
@@ -110,8 +108,7 @@ _COLUMNS = {
     "idle time": RATIO,
     "kWh": 1,
     "kgCO2e": 1,
-    "USD own": 2,
-    "USD fully loaded": 2,
+    "USD compute": 2,
     "USD/Mtok output": 2,
 }
 _MEANINGS = {
@@ -121,9 +118,8 @@ _MEANINGS = {
     "idle energy": "share of those joules drawn while nothing ran, or by the idle floor while something ran",
     "idle time": "share of the known time in which nothing ran",
     "kWh, kgCO2e": "electricity of the accelerators and their hosts, × PUE, and the grid's emissions for it",
-    "USD own": "price of the accelerator hours that the model claimed, and of its electricity",
-    "USD fully loaded": "USD own plus, by GPU-hours, a share of the unallocated cost; both columns have the same total",
-    "USD/Mtok output": "USD fully loaded per million output tokens (Mtok)",
+    "USD compute": "price of the accelerator hours that the model claimed, and of its electricity",
+    "USD/Mtok output": "USD compute per million output tokens (Mtok)",
 }
 _RESERVED_NAMES = {
     "__unallocated__": "accelerators that no model claimed",
@@ -185,7 +181,7 @@ def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     least = "" if all(is_complete for *_, is_complete in parts) else "≥ "
     total = sum(usd for _, usd, *_ in parts)
     return {
-        "all parts": f"{least}{total:,.2f} USD, the cost in the fleet report and in cost_daily: USD fully loaded and"
+        "all parts": f"{least}{total:,.2f} USD, the cost in the fleet report and in cost_daily: USD compute and"
         f" {', '.join(others)}"
     }
 
@@ -229,7 +225,7 @@ def _marks(
     if cost_coverage_ratio is not None and cost_coverage_ratio < WELL_MATCHED:
         marks["USD/Mtok output"] = "{}+"
     if not is_cost_complete:
-        marks |= dict.fromkeys(("USD own", "USD fully loaded"), "≥ {}")
+        marks["USD compute"] = "≥ {}"
     if not is_carbon_complete:
         marks["kgCO2e"] = "≥ {}"
     return marks

@@ -18,8 +18,9 @@ import duckdb
 
 from collectors.samples import printable
 from pipelines.command_line import query_results
-from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.fleet_file import PROJECT, Fleet
 from pipelines.warehouse import database
+from pipelines.warehouse.contracts import former_columns
 from pipelines.warehouse.refusals import QuestionError
 
 _ROWS_AT_A_TIME = 1000
@@ -89,7 +90,7 @@ def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> 
     missing = re.search(r"Table with name (\S+) does not exist", message)
     if missing is None:
         words = " ".join(message.split()).rstrip("^ ")  # without the underline of the wrong word
-        return f"the query cannot be answered: {printable(words)}"
+        return f"the query cannot be answered: {printable(words)}{_of_former_column(message)}"
     names = [
         f"{schema}.{name}"
         for schema, name in connection.execute(
@@ -101,6 +102,23 @@ def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> 
     near = [name for one in bare for name in names if name.endswith(f".{one}")]
     nearest = f" The nearest names: {', '.join(dict.fromkeys(near))}." if near else ""
     return f"no published table is named {printable(missing[1])}.{nearest} All of them: {_LISTING}"
+
+
+def _of_former_column(message: str) -> str:
+    """Where the figure of a column is that a public table had once; empty for any other name."""
+    asked = re.search(r'Referenced column "(\w+)" not found|does not have a column named "(\w+)"', message)
+    if asked is None:
+        return ""
+    name = asked[1] or asked[2]
+    renamed, gone = former_columns(PROJECT / "dbt_project")
+    found: dict[str, list[str]] = {}
+    for table, columns in renamed.items():
+        if name in columns:
+            found.setdefault(f"is called {columns[name]} now", []).append(table)
+    for table, columns in gone.items():
+        if name in columns:
+            found.setdefault(f"is gone: see {columns[name]}", []).append(table)
+    return "".join(f". {name} of {', '.join(tables)} {what} (docs/versions.md)" for what, tables in found.items())
 
 
 _LISTING = "python -m pipelines sql --tables (docs/tables.md)"

@@ -21,7 +21,7 @@ from pipelines.warehouse.raw_tables import create_tables
 
 SHOWN = 5
 # The columns that are compared, as far as both sides have them.
-FACTS = ("energy_joules", "output_tokens", "location_gco2e", "fully_loaded_cost_usd")
+FACTS = ("energy_joules", "output_tokens", "location_gco2e", "compute_cost_usd")
 # The same seconds rounded twice may differ, and a lost scrape is not lost history.
 KEPT_COVERAGE_RATIO = 0.999
 

@@ -19,8 +19,9 @@ import yaml
 
 # String literals first: `--` inside one is no comment.
 _COMMENTS = re.compile(r"('(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\{#.*?#\}", re.DOTALL)
-# A file of the dbt project: which older formulas make the same rows as today's.
+# Files of the dbt project: which older formulas make the same rows as today's, and the columns' former names.
 SAME_FIGURES = "same_figures.yml"
+FORMER_COLUMNS = "former_columns.yml"
 _MAXIMUM = re.compile(r"^max\((\w+)\)$")
 
 
@@ -28,7 +29,8 @@ _MAXIMUM = re.compile(r"^max\((\w+)\)$")
 class Mart:
     """A public table of dbt: its contract, what of it a run replaces (the config `replaces`), and its
     description and its columns' (by the column's name, "" for the table). `grain` are the columns that identify a row,
-    `never_null` those that always have a value, `formerly` the old name of each column that was renamed."""
+    `never_null` those that always have a value, `formerly` the old name of each column that was renamed, `gone` columns
+    that were left out."""
 
     columns: tuple[tuple[str, str], ...]
     replaces: str = "dates"
@@ -36,6 +38,7 @@ class Mart:
     grain: tuple[str, ...] = ()
     never_null: frozenset[str] = frozenset()
     formerly: Mapping[str, str] = field(default_factory=dict, hash=False)
+    gone: frozenset[str] = frozenset()
 
     @property
     def is_dated(self) -> bool:
@@ -79,6 +82,7 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
         for unique_id, node in parsed["nodes"].items()
         if node["resource_type"] == "model" and node["schema"] == "marts"
     }
+    renamed, gone = former_columns(project)
     marts = {
         node["name"]: Mart(
             tuple((column["name"], column["data_type"]) for column in node["columns"].values()),
@@ -86,11 +90,8 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
             {"": node.get("description", "")}
             | {name: column.get("description", "") for name, column in node["columns"].items()},
             *_grain(node["config"].get("meta", {})),
-            {
-                name: column["config"]["meta"]["formerly"]
-                for name, column in node["columns"].items()
-                if "formerly" in column.get("config", {}).get("meta", {})
-            },
+            {now: former for former, now in renamed.get(node["name"], {}).items()},
+            frozenset(gone.get(node["name"], ())),
         )
         for node in models.values()
     }
@@ -99,6 +100,17 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
     seeds = frozenset(unique_id.rpartition(".")[2] for unique_id in reached if unique_id.startswith("seed."))
     formulas = _formulas(parsed, reached)
     return Contracts(marts, formulas, seeds, str(stated["vars"]["method_version"]), _same_formulas(project, formulas))
+
+
+def former_columns(project: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Table -> former name of a column -> its name now; and of columns that are gone, where their figure is."""
+    renamed: dict[str, dict[str, str]] = {}
+    gone: dict[str, dict[str, str]] = {}
+    for entry in yaml.safe_load((project / FORMER_COLUMNS).read_text(encoding="utf-8")):
+        for table in entry["tables"]:
+            renamed.setdefault(table, {}).update(entry.get("renamed", {}))
+            gone.setdefault(table, {}).update(entry.get("gone", {}))
+    return renamed, gone
 
 
 def _same_formulas(project: Path, formulas: str) -> frozenset[str]:

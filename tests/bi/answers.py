@@ -83,7 +83,7 @@ FINANCE = {
         "select sum(idle_energy_cost_usd + idle_capacity_cost_usd) from marts.idle_power where {dates}"
     ),
     "Idle accelerators, % of energy and capacity cost": (
-        "select sum(idle_cost_usd) / sum(allocation_cost_usd) from marts.model_daily where {dates}"
+        "select sum(idle_cost_usd) / sum(compute_cost_usd) from marts.model_daily where {dates}"
     ),
     "Dates with an unknown cost, count": (
         "select count(distinct date) from marts.cost_daily where not is_complete and {dates}"

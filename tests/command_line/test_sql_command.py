@@ -158,6 +158,17 @@ def test_a_statement_that_is_no_query_is_refused_with_the_reason(
         ("from rightsizing", "no published table is named rightsizing. The nearest names: published.right_sizing."),
         ("from marts.zzz", "named zzz. All of them: python -m pipelines sql --tables (docs/tables.md)"),
         ("select modl from marts.model_daily", 'Referenced column "modl" not found in FROM clause! Candidate'),
+        (
+            "select allocation_cost_usd from marts.model_daily",
+            "allocation_cost_usd of model_hourly, model_daily, model_monthly, fleet_daily, tenant_usage_daily,"
+            " load_test_phases is called compute_cost_usd now (docs/versions.md)\n",
+        ),
+        (
+            "select m.fully_loaded_cost_usd from marts.model_daily as m",
+            ". fully_loaded_cost_usd of model_hourly, model_daily, model_monthly, fleet_daily is gone: see cost_daily,"
+            " basis 'fully_loaded' (docs/versions.md). fully_loaded_cost_usd of tenant_usage_daily is gone: see"
+            " tenant_daily (docs/versions.md)\n",
+        ),
         ("selec 1", 'the query cannot be answered: Parser Error: syntax error at or near "selec" LINE 1: selec 1\n'),
         ("select cast(model as int) from marts.model_daily", "Could not convert string '=1+1'"),
         ("", "expected one statement, got 0"),

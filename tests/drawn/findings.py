@@ -32,7 +32,7 @@ OWN_ROWS = {
 OWN_FIGURES = (
     "date, model, energy_joules, productive_joules, idle_joules, unknown_joules, output_tokens, input_tokens,"
     " matched_ratio, joules_per_output_token, joules_per_total_token, idle_energy_ratio, idle_time_ratio,"
-    " coverage_ratio, location_gco2e, energy_cost_usd, capacity_cost_usd, usage_cost_usd, allocation_cost_usd"
+    " coverage_ratio, location_gco2e, energy_cost_usd, capacity_cost_usd, compute_cost_usd"
 )
 
 # Texts of which no rank, bound or profile can be read, and what a rank is.

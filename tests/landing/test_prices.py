@@ -240,7 +240,7 @@ LINE = (
 
 
 def test_a_seeded_rate_that_stands_in_for_a_tariff_is_named_under_the_table(rated: Book) -> None:
-    costs = "select device_type, sum(allocation_cost_usd)::double from marts.model_daily group by 1 order by 1"
+    costs = "select device_type, sum(compute_cost_usd)::double from marts.model_daily group by 1 order by 1"
     assert rated.query(costs) == [
         ("a100-sxm4-80gb", pytest.approx(24 * 2.00, abs=1e-3)),
         ("h100-sxm5-80gb", pytest.approx(24 * 1.30, abs=1e-3)),

@@ -55,10 +55,10 @@ def test_idle_models_cost_joules_co2_and_dollars_and_no_joules_per_token(book: B
     rows = book.query(
         """
         select model, count(*), min(energy_joules) > 0, min(location_gco2e) > 0, min(energy_cost_usd) > 0,
-            min(idle_cost_usd) > 0, min(fully_loaded_cost_usd) > 0, sum(total_tokens)::double,
+            min(idle_cost_usd) > 0, min(compute_cost_usd) > 0, sum(total_tokens)::double,
             sum(productive_joules)::double, min(idle_energy_ratio),
             count(joules_per_output_token) + count(joules_per_total_token)
-            + count(fully_loaded_cost_usd_per_output_mtok)
+            + count(compute_cost_usd_per_output_mtok)
         from marts.model_daily where model in ('Kimi-K2.5', 'MiniMax-M2.5') group by model order by model
         """
     )
@@ -265,7 +265,7 @@ def test_a_token_at_its_actual_load_costs_what_the_book_paid(book: Book) -> None
     }
     paid = dict(
         book.query(
-            "select model, sum(allocation_cost_usd)::double * 1e6 / nullif(sum(output_tokens), 0)::double"
+            "select model, sum(compute_cost_usd)::double * 1e6 / nullif(sum(output_tokens), 0)::double"
             " from marts.model_daily where not starts_with(model, '__') group by model"
         )
     )
@@ -513,9 +513,10 @@ def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks:
         shown_watts, shown_joules = map(float, lines[f"mission_reading.{model}"][1:3])
         assert (f"{shown_watts:.0f}", f"{shown_joules:#.4g}"[: len(joules_per_token)]) == (watts, joules_per_token)
     assert [lines[model][1:5] for model in IDLE] == [["–", "–", "100.0%", "100.0%"]] * 2
-    # The others carry the unallocated cost: both columns of dollars have the same total.
-    assert lines["__unallocated__"][-2] == "0.00"
-    assert lines["fleet"][-3] == lines["fleet"][-2]
+    # Free boards have their cost in a row of their own, and the column adds up.
+    own = [float(lines[model][-2].replace(",", "")) for model in {engine.model for engine in ENGINES}]
+    assert lines["__unallocated__"][-2] == "627.33"
+    assert float(lines["fleet"][-2].replace(",", "")) == pytest.approx(sum(own) + 627.33, abs=0.03)
     assert lines["llm-research/Qwen3.5-397B"][1:4] == ["fewer_gpus", "8", "4"]
     assert lines["llm-shared/gpt-oss-120b"][1:6] == ["keep:", "weights", "do", "not", "fit"]
     # One change of each deployment, and all together: 201.4 + 198.8 + 56.2 kWh.

@@ -133,7 +133,7 @@ def test_dollars_per_million_tokens_are_rate_over_speed_and_energy_at_its_tariff
     # The whole stack: (fixed + energy) per hour over millions of tokens per hour.
     whole, marginal = one(
         book,
-        "fully_loaded_cost_usd_per_output_mtok, energy_cost_usd::double / 86.4",
+        "compute_cost_usd_per_output_mtok, energy_cost_usd::double / 86.4",
         "model_daily",
         "four_years",
     )

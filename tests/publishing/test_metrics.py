@@ -39,7 +39,7 @@ METRICS_PAGE = PROJECT / "docs/metrics.md"
 OUTPUT = "sum(matched_joules) / nullif(sum(matched_output_tokens), 0)"
 TOTAL = "sum(matched_joules) / nullif(sum(matched_total_tokens), 0)"
 PRODUCTIVE = "sum(matched_productive_joules) / nullif(sum(matched_output_tokens), 0)"
-USD = "1e6 * sum(matched_fully_loaded_cost_usd) / nullif(sum(priced_output_tokens), 0)"
+USD = "1e6 * sum(matched_compute_cost_usd) / nullif(sum(priced_output_tokens), 0)"
 MARGINAL = "1e6 * sum(matched_marginal_cost_usd) / nullif(sum(tariffed_output_tokens), 0)"
 CARBON = "1e6 * sum(matched_location_gco2e) / nullif(sum(carbon_known_output_tokens), 0)"
 IDLE = "sum(idle_joules) / nullif(sum(productive_joules + idle_joules), 0)"
@@ -48,7 +48,7 @@ DAILY = "from marts.model_daily"
 NAMES = "site deployment namespace team model device_type meter_scope role"
 COLUMNS = (
     "joules_per_output_token joules_per_total_token productive_joules_per_output_token idle_energy_ratio"
-    " idle_time_ratio fully_loaded_cost_usd_per_output_mtok marginal_cost_usd_per_output_mtok"
+    " idle_time_ratio compute_cost_usd_per_output_mtok marginal_cost_usd_per_output_mtok"
     " location_gco2e_per_output_mtok matched_ratio cost_coverage_ratio carbon_coverage_ratio"
 )
 WEEK = "date_trunc('week', date)"
@@ -67,13 +67,13 @@ TWENTY = [
     ),
     Question("productive_joules_per_output_token", "site", f"select site, {PRODUCTIVE} {DAILY} group by all"),
     Question(
-        "fully_loaded_cost_usd_per_output_mtok",
+        "compute_cost_usd_per_output_mtok",
         "metric_time__week",
         f"select {WEEK}, {USD} {DAILY} group by all",
     ),
-    Question("fully_loaded_cost_usd_per_output_mtok", "team", f"select team, {USD} {DAILY} group by all"),
+    Question("compute_cost_usd_per_output_mtok", "team", f"select team, {USD} {DAILY} group by all"),
     Question(
-        "fully_loaded_cost_usd_per_output_mtok",
+        "compute_cost_usd_per_output_mtok",
         "",
         f"select {USD} {DAILY} where model in ('gpt-oss-120b', 'gemma-4-31B')",
         "{{ Entity('model') }} in ('gpt-oss-120b', 'gemma-4-31B')",
@@ -132,7 +132,7 @@ TWENTY = [
     ),
     # Two tables in one question: what they have in common.
     Question(
-        "joules_per_output_token fully_loaded_cost_usd_per_output_mtok location_gco2e_per_output_mtok idle_energy_ratio"
+        "joules_per_output_token compute_cost_usd_per_output_mtok location_gco2e_per_output_mtok idle_energy_ratio"
         " tenant_cost_usd",
         "metric_time__week model",
         f"""select * from (select {WEEK} as week, model, {OUTPUT}, {USD}, {CARBON}, {IDLE} {DAILY} group by all)
@@ -190,7 +190,7 @@ def unknown_days() -> list[dict]:
     dates = [date(2026, 10, 30), date(2026, 10, 31), date(2026, 11, 1), date(2026, 11, 2)]
     busy = {"matched_output_tokens": 100, "energy_joules": 1000, "productive_joules": 750, "idle_joules": 250}
     waiting = {"matched_output_tokens": 0, "productive_joules": 0, "idle_joules": 500, "energy_joules": 500}
-    priced = {"matched_fully_loaded_cost_usd": 2, "priced_output_tokens": 50}
+    priced = {"matched_compute_cost_usd": 2, "priced_output_tokens": 50}
     return [
         *(publications.model_day(on, "silent", **unmatched) for on in dates),
         publications.model_day(dates[0], "busy", **busy, **priced, matched_joules=1000),
@@ -221,7 +221,7 @@ def tenant_days() -> list[dict]:
 @pytest.mark.needs("metricflow")
 def test_unknown_is_in_no_ratio_and_a_known_zero_is(tmp_path: Path) -> None:
     published = publications.write(tmp_path, marts_model_daily=unknown_days(), marts_tenant_daily=tenant_days())
-    joules, usd = "joules_per_output_token", "fully_loaded_cost_usd_per_output_mtok cost_coverage_ratio"
+    joules, usd = "joules_per_output_token", "compute_cost_usd_per_output_mtok cost_coverage_ratio"
     silent = "{{ Entity('model') }} = 'silent'"
     questions = [
         Question(joules, "", ""),

@@ -25,9 +25,9 @@ create table published.publication (publication_id varchar, published_at timesta
 insert into published.publication values ('20261005T000000000000Z-0badcafe', '2026-10-05 01:15:00+00', '2026-10-03');
 create table marts.model_daily (
     date date, model varchar, meter_scope varchar, facility_energy_kwh decimal(28, 6), location_gco2e decimal(28, 6),
-    fully_loaded_cost_usd decimal(28, 12), output_tokens decimal(28, 6), matched_joules decimal(28, 6),
+    compute_cost_usd decimal(28, 12), output_tokens decimal(28, 6), matched_joules decimal(28, 6),
     matched_output_tokens decimal(28, 6), matched_total_tokens decimal(28, 6),
-    matched_fully_loaded_cost_usd decimal(28, 12), priced_output_tokens decimal(28, 6)
+    matched_compute_cost_usd decimal(28, 12), priced_output_tokens decimal(28, 6)
 );
 create table marts.cost_daily (
     date date, billing_month date, model varchar, basis varchar, part varchar, is_cash boolean,
@@ -66,7 +66,7 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
         "meter",
         "kWh at the facility",
         "CO2e by location (kg)",
-        "cost, fully loaded (USD)",
+        "compute cost (USD)",
         "output tokens (million)",
         "joules with tokens known (J)",
         "output tokens with joules known",

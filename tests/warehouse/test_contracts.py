@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from pipelines.booking.dbt_run import DBT_PROJECT
-from pipelines.booking.project import prepared_project
+from pipelines.booking.project import prepared_project, project_contracts
 from pipelines.code_location import definitions_of
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, load_fleet
+from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.warehouse.computed_tables import COMPUTED_MARTS
-from pipelines.warehouse.contracts import SAME_FIGURES, Contracts, bare, contracts_of
+from pipelines.warehouse.contracts import FORMER_COLUMNS, SAME_FIGURES, Contracts, bare, contracts_of, former_columns
 
 COLUMNS = {"date": {"name": "date", "data_type": "date"}, "joules": {"name": "joules", "data_type": "double"}}
 
@@ -45,6 +45,7 @@ def project(folder: Path, declared: dict[str, object] | None = None, **changes: 
     folder.mkdir(parents=True)
     (folder / "dbt_project.yml").write_text('vars: {method_version: "7"}\n')
     (folder / SAME_FIGURES).write_text(json.dumps(declared or {"formulas": "", "same_as": []}))
+    (folder / FORMER_COLUMNS).write_text("- {tables: [daily], renamed: {energy: joules}, gone: {watts: the ledger}}\n")
     nodes = {
         "model.w.daily": node("marts", "daily", sql["daily"], ("model.w.book", "seed.w.rates")),
         "model.w.book": node("intermediate", "book", sql["book"], macros=("macro.w.exact", "macro.dbt.run_query")),
@@ -117,3 +118,23 @@ def test_every_table_of_schema_marts_is_known_to_somebody() -> None:
     marts = {key.path[1] for key in keys if key.path[0] == "marts"}
     assert dg.AssetKey(["marts", "fleet_daily"]) in keys
     assert marts - contracts_of(prepared_project().manifest_path, DBT_PROJECT).marts.keys() == COMPUTED_MARTS
+
+
+def test_former_columns_are_of_their_tables(tmp_path: Path) -> None:
+    marts = project(tmp_path / "one").marts
+    assert (marts["daily"].formerly, marts["daily"].gone) == ({"joules": "energy"}, {"watts"})
+    assert (marts["curve"].formerly, marts["curve"].gone) == ({}, set())
+
+
+def test_every_former_column_is_documented_and_its_table_has_the_new_one() -> None:
+    documented = (PROJECT / "docs" / "versions.md").read_text(encoding="utf-8")
+    marts = project_contracts().marts
+    renamed, gone = former_columns(DBT_PROJECT)
+    for table, columns in renamed.items():
+        today = {name for name, _ in marts[table].columns}
+        for former, now in columns.items():
+            assert f"`{table}`" in documented and f"`{former}` | `{now}`" in documented
+            assert now in today and former not in today
+    for table, columns in gone.items():
+        assert not columns.keys() & {name for name, _ in marts[table].columns}
+        assert all(f"`{former}`" in documented for former in columns)

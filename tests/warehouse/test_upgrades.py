@@ -338,6 +338,20 @@ def test_a_column_with_another_name_keeps_its_rows_and_makes_no_date_old(
         ]
 
 
+def test_a_column_that_is_gone_is_dropped_and_makes_no_date_due(
+    booked: duckdb.DuckDBPyConnection, fleet: Fleet
+) -> None:
+    booked.execute("alter table marts.fleet_daily add column usage_cost_usd double")
+    before = dict(TODAY.marts)["fleet_daily"]
+    contracts = replace(
+        TODAY, marts={**TODAY.marts, "fleet_daily": replace(before, gone=frozenset({"usage_cost_usd"}))}
+    )
+    upgrades.prepare(booked, fleet, contracts, date(2026, 10, 3), date(2026, 10, 4), is_whole=True)
+    assert "usage_cost_usd" not in dict(upgrades.marts_of(booked)["fleet_daily"])
+    assert booked.execute("select count(*) from marts.fleet_daily").fetchall() == [(3,)]
+    assert booked.execute("select * from raw.due_dates where due = 'booking'").fetchall() == []
+
+
 def test_a_part_of_the_models_drops_nothing(booked: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
     booked.execute("alter table marts.fleet_daily drop column energy_joules")
     assert "fleet_daily" in prepare(booked, fleet, 1, 4, is_whole=False)

@@ -22,7 +22,7 @@ select
     matched_productive_joules,
     matched_output_tokens,
     matched_total_tokens,
-    matched_fully_loaded_cost_usd,
+    matched_compute_cost_usd,
     priced_output_tokens,
     matched_marginal_cost_usd,
     tariffed_output_tokens,
@@ -30,6 +30,6 @@ select
     carbon_known_output_tokens,
     facility_energy_kwh,
     location_gco2e,
-    fully_loaded_cost_usd,
+    compute_cost_usd,
     output_tokens
 from {{ source('marts', 'model_daily') }}

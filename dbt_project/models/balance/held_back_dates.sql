@@ -21,8 +21,6 @@ with broken as (
             'A step from the book to the fleet lost or doubled rows: keep the warehouse and report it with these rows.',
         'idle_power_adds_up_to_the_ledger':
             'idle_power lost or doubled joules: keep the warehouse and report it with these rows.',
-        'fully_loaded_costs_add_up_to_the_fleet':
-            'Dollars were lost or charged twice: keep the warehouse and report it with these rows.',
         'dates_have_one_row_per_key':
             'A join doubled or lost rows: keep the warehouse and report it with these rows.'
     }) }}

@@ -3,6 +3,13 @@
 -- depends_on: {{ ref('held_back_dates') }}
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
+{# What the hours of a model's date are weighed by: what a basis charges for. #}
+{% set weights = {
+    'marginal': 'marginal_cost_usd',
+    'usage': 'active_seconds',
+    'allocation': 'compute_cost_usd',
+    'fully_loaded': 'compute_cost_usd'
+} %}
 
 with usages as (
 
@@ -36,7 +43,7 @@ based as (
         usages.*,
         case when tenant in ({{ unattributed() }}, {{ no_requests() }}) then 1 else 0 end as is_rest,
         {% for basis in cost_bases() -%}
-        sum({{ basis }}_cost_usd) over row_window as all_{{ basis }}_usd,
+        sum({{ weights[basis] }}) over row_window as all_{{ basis }},
         {% endfor -%}
         sum(claimed_gpu_seconds) over row_window as all_gpu_seconds
     from usages
@@ -44,15 +51,15 @@ based as (
 
 ),
 
--- By what model_hourly's hours cost on that basis; without a price there, by claimed time; without any, it is explained
--- by no request.
+-- By what model_hourly's hours cost, on the basis `usage` by their active time; without either, by claimed time; without
+-- any, it is explained by no request.
 weighed as (
 
     select
         *,
         {% for basis in cost_bases() -%}
         case
-            when all_{{ basis }}_usd > 0 then coalesce({{ basis }}_cost_usd, 0)
+            when all_{{ basis }} > 0 then coalesce({{ weights[basis] }}, 0)
             when all_gpu_seconds > 0 then coalesce(claimed_gpu_seconds, 0)
             else is_rest
         end as {{ basis }}_weight{{ ',' if not loop.last }}

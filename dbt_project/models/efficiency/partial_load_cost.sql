@@ -53,7 +53,7 @@ held_days as (
         lookback.as_of_date,
         case
             when days.capacity_cost_usd is null then days.energy_cost_usd
-            else days.allocation_cost_usd - days.capacity_cost_usd
+            else days.compute_cost_usd - days.capacity_cost_usd
         end as charged_energy_usd
     from days
     cross join lookback

@@ -163,7 +163,7 @@ own_windows as (
             when phases.meter_scope = 'board' then 'measured_board'
             else 'measured_wall_node'
         end as measured_power_basis,
-        {{ ratio('phases.allocation_cost_usd', 'phases.computed_tokens') }} * 1e6 as own_usd_per_mtok,
+        {{ ratio('phases.compute_cost_usd', 'phases.computed_tokens') }} * 1e6 as own_usd_per_mtok,
         1 as repetition,
         1 as copies
     from own_phases as phases

@@ -42,7 +42,7 @@ driven as (
         {{ key }},
         {% endfor -%}
         is_held,
-        allocation_cost_usd is not null as is_priced,
+        compute_cost_usd is not null as is_priced,
         coalesce(claimed_gpu_seconds, 0) as claimed_gpu_seconds,
         coalesce(active_gpu_seconds, 0) as active_gpu_seconds,
         unrated_gpu_seconds,

@@ -32,63 +32,11 @@ energy_hours as (
         {% for key in model_keys() -%}
         {{ key }},
         {% endfor -%}
-        {% for fact in energy_facts() if fact not in ('fully_loaded_cost_usd', 'matched_fully_loaded_cost_usd') -%}
-        {{ fact_sum(fact) }} as {{ fact }},
-        {% endfor -%}
-        {{ money_sum('matched_allocation_cost_usd') }} as matched_allocation_cost_usd,
-        {{ exact_sum('matched_gpu_seconds') }} as matched_gpu_seconds,
-        {{ money_sum('case when not is_held then allocation_cost_usd end') }} as remainder_cost_usd,
-        {{ exact_sum('case when is_held and allocation_cost_usd is not null then claimed_gpu_seconds end') }} as own_gpu_seconds
+        {% for fact in energy_facts() -%}
+        {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
+        {% endfor %}
     from costed_pieces
     group by date, hour_start_at, billing_month{% for key in model_keys() %}, {{ key }}{% endfor %}
-
-),
-
--- Unallocated capacity of a site and hour is charged, by GPU-seconds, to whoever claims accelerators there at a known
--- cost. A pod that holds its board keeps its own cost, also where its activity is unknown.
-site_hours as (
-
-    select
-        *,
-        sum(own_gpu_seconds) over site_window as site_gpu_seconds,
-        coalesce(sum(remainder_cost_usd) over site_window, 0) as site_remainder_cost_usd,
-        coalesce(sum(own_gpu_seconds) over running_window, 0) as gpu_seconds_to
-    from energy_hours
-    window
-        site_window as (partition by hour_start_at, billing_month, site),
-        running_window as (
-            partition by hour_start_at, billing_month, site
-            order by deployment, namespace nulls last, team nulls last, model, device_type, meter_scope, role
-            rows unbounded preceding
-        )
-
-),
-
-carried_hours as (
-
-    select
-        *,
-        case
-            when own_gpu_seconds > 0
-                then {{ carried_up_to('site_remainder_cost_usd', 'gpu_seconds_to') }}
-                    - {{ carried_up_to('site_remainder_cost_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
-            else cast(0 as {{ money_type() }})
-        end as carried_cost_usd
-    from site_hours
-
-),
-
-loaded_hours as (
-
-    select
-        *,
-        allocation_cost_usd
-        - case when site_gpu_seconds > 0 then coalesce(remainder_cost_usd, 0) else 0 end
-        + carried_cost_usd as fully_loaded_cost_usd,
-        matched_allocation_cost_usd
-        + {{ money('cast(carried_cost_usd as double) * coalesce(' ~ ratio('matched_gpu_seconds', 'own_gpu_seconds') ~ ', 0)') }}
-        as matched_fully_loaded_cost_usd
-    from carried_hours
 
 ),
 
@@ -155,14 +103,14 @@ completed_tokens as (
 joined as (
 
     select
-        coalesce(loaded_hours.date, token_hours.date) as date,
-        coalesce(loaded_hours.hour_start_at, token_hours.hour_start_at) as hour_start_at,
-        coalesce(loaded_hours.billing_month, token_hours.billing_month) as billing_month,
+        coalesce(energy_hours.date, token_hours.date) as date,
+        coalesce(energy_hours.hour_start_at, token_hours.hour_start_at) as hour_start_at,
+        coalesce(energy_hours.billing_month, token_hours.billing_month) as billing_month,
         {% for key in model_keys() -%}
-        coalesce(loaded_hours.{{ key }}, token_hours.{{ key }}) as {{ key }},
+        coalesce(energy_hours.{{ key }}, token_hours.{{ key }}) as {{ key }},
         {% endfor -%}
         {% for fact in energy_facts() -%}
-        loaded_hours.{{ fact }},
+        energy_hours.{{ fact }},
         {% endfor -%}
         coalesce(token_hours.input_tokens, token_hours.parts_tokens) as input_tokens,
         token_hours.cached_input_tokens,
@@ -180,12 +128,12 @@ joined as (
             when token_hours.has_input = 1 then token_hours.matched_total_tokens
             when token_hours.parts_tokens is not null then token_hours.matched_total_tokens + token_hours.matched_parts_tokens
         end as matched_total_tokens
-    from loaded_hours
+    from energy_hours
     full outer join completed_tokens as token_hours
-        on loaded_hours.hour_start_at = token_hours.hour_start_at
-        and loaded_hours.billing_month is not distinct from token_hours.billing_month
+        on energy_hours.hour_start_at = token_hours.hour_start_at
+        and energy_hours.billing_month is not distinct from token_hours.billing_month
         {% for key in model_keys() -%}
-        and loaded_hours.{{ key }} is not distinct from token_hours.{{ key }}
+        and energy_hours.{{ key }} is not distinct from token_hours.{{ key }}
         {% endfor %}
 
 ),

@@ -89,7 +89,7 @@ def _percent(heading: str, of: int, by: int | None = None) -> Column:
 _TOKENS = (
     _sum("kWh at the facility", 3),
     _sum("CO2e by location (kg)", 3),
-    _sum("cost, fully loaded (USD)"),
+    _sum("compute cost (USD)"),
     _sum("output tokens (million)", 3),
     _sum("joules with tokens known (J)", 0, is_scoped=True),
     _sum("output tokens with joules known", 0, is_scoped=True),
@@ -98,9 +98,9 @@ _TOKENS = (
     _sum("priced output tokens (million)", 3),
 )
 _SUMS = """
-    sum(facility_energy_kwh), sum(location_gco2e) / 1000, sum(fully_loaded_cost_usd), sum(output_tokens) / 1e6,
+    sum(facility_energy_kwh), sum(location_gco2e) / 1000, sum(compute_cost_usd), sum(output_tokens) / 1e6,
     sum(matched_joules), sum(matched_output_tokens), sum(matched_total_tokens),
-    sum(matched_fully_loaded_cost_usd), sum(priced_output_tokens) / 1e6
+    sum(matched_compute_cost_usd), sum(priced_output_tokens) / 1e6
 """
 
 
@@ -120,7 +120,7 @@ QUESTIONS = (
         "marts.model_daily",
         f"""
         select model, meter_scope, {_SUMS} from marts.model_daily
-        group by model, meter_scope order by sum(fully_loaded_cost_usd) desc nulls last, model, meter_scope
+        group by model, meter_scope order by sum(compute_cost_usd) desc nulls last, model, meter_scope
         """,
         (*_text("model", "meter"), *_TOKENS, *_token_ratios(2)),
         "Joules are of the meter in the row (board: the accelerator; node: the whole server), idle joules included.",
@@ -172,7 +172,7 @@ QUESTIONS = (
         select part, is_cash, sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded'
         group by part, is_cash order by sum(cost_usd) desc nulls last, part
         """,
-        (*_text("part", "is cash"), _sum("cost, fully loaded (USD)"), _percent("share of the cost", 2)),
+        (*_text("part", "is cash"), _sum("compute cost (USD)"), _percent("share of the cost", 2)),
     ),
     Question(
         "Bills",
@@ -252,7 +252,7 @@ QUESTIONS = (
         (
             *_text("model", "class of tokens", "method"),
             _sum("tokens (million)", 3),
-            _sum("cost, fully loaded (USD)"),
+            _sum("compute cost (USD)"),
             _ratio("USD per million tokens", 4, 3, 3),
         ),
         "The method by which a cost is shared among classes: docs/finance.md.",

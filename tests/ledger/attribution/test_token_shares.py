@@ -172,7 +172,7 @@ def test_an_engine_on_two_device_types_has_tokens_in_both_rows(book: Book) -> No
     """As many joules, so as many tokens; the dollars of a row are not for those tokens."""
     columns = (
         "device_type, output_tokens::double, shared_tokens::double, tokens_basis, joules_per_output_token,"
-        " productive_joules_per_output_token, fully_loaded_cost_usd_per_output_mtok,"
+        " productive_joules_per_output_token, compute_cost_usd_per_output_mtok,"
         " marginal_cost_usd_per_output_mtok, location_gco2e_per_output_mtok"
     )
     half = PER_SECOND * DAY_SECONDS / 2
@@ -184,15 +184,13 @@ def test_an_engine_on_two_device_types_has_tokens_in_both_rows(book: Book) -> No
 
 def test_the_dollars_per_token_of_all_its_rows_are_those_of_its_sums(book: Book) -> None:
     """An hour is 4 USD of boards and 0.6 kW × 1.43 with the host × PUE 1.2 × 0.1 USD, for 36,000 tokens."""
-    ((found,),) = rows(
-        book, "mixed", "(sum(matched_fully_loaded_cost_usd) / sum(priced_output_tokens) * 1000000)::double"
-    )
+    ((found,),) = rows(book, "mixed", "(sum(matched_compute_cost_usd) / sum(priced_output_tokens) * 1000000)::double")
     assert found == pytest.approx((4 + 0.6 * 1.43 * 1.2 * 0.1) / 0.036, rel=1e-6)
     assert round(found) == 114
 
 
 def test_an_engine_on_one_kind_of_board_keeps_its_row_and_its_dollars_per_token(book: Book) -> None:
-    columns = "device_type, tokens_basis, shared_tokens::double, fully_loaded_cost_usd_per_output_mtok"
+    columns = "device_type, tokens_basis, shared_tokens::double, compute_cost_usd_per_output_mtok"
     usd = {"plain-a": 1 + 0.2 * 0.1716, "plain-h": 3 + 0.4 * 0.1716, "nodes": 2 + 0.12 * 0.1716}
     for model, usd_per_hour in usd.items():
         ((_, *basis, found),) = rows(book, model, columns)

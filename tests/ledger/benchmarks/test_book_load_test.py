@@ -194,7 +194,7 @@ def test_every_phase_has_its_throughput_latency_joules_and_dollars(book: Book) -
         """
         select cast(stated_concurrency as integer), requests, output_tokens_per_second,
             output_tokens_per_second_per_user, joules_per_output_token, cast(energy_cost_usd as double),
-            allocation_cost_usd_per_output_mtok
+            compute_cost_usd_per_output_mtok
         from marts.load_test_phases order by start_at
         """
     )
@@ -207,12 +207,12 @@ def test_a_phase_has_all_its_columns(book: Book) -> None:
     (found,) = book.query(
         """
         select * exclude (joules_per_output_token, joules_per_total_token, energy_cost_usd_per_output_mtok,
-            capacity_cost_usd_per_output_mtok, allocation_cost_usd_per_output_mtok, output_tokens_per_second,
+            capacity_cost_usd_per_output_mtok, compute_cost_usd_per_output_mtok, output_tokens_per_second,
             total_tokens_per_second, output_tokens_per_second_per_user)
         replace (
             -- As readers round: the ledger's rows have twelve digits.
             round(energy_cost_usd, 6) as energy_cost_usd, round(capacity_cost_usd, 6) as capacity_cost_usd,
-            round(allocation_cost_usd, 6) as allocation_cost_usd
+            round(compute_cost_usd, 6) as compute_cost_usd
         )
         from marts.load_test_phases where window_id = 'load/concurrency64'
         """

@@ -323,10 +323,9 @@ def test_the_parts_that_models_know_add_up_to_their_own_costs(book: Book) -> Non
             where part in ('capacity', 'energy', 'cooling', 'overhead') and substr(model, 1, 2) <> '__' group by all
         )
         select site, model, basis, usd,
-            case basis when 'usage' then usage_cost_usd when 'allocation' then allocation_cost_usd
-                when 'marginal' then marginal_cost_usd else fully_loaded_cost_usd end as of_model
+            case basis when 'allocation' then compute_cost_usd else marginal_cost_usd end as of_model
         from parts join marts.model_daily using (site, model)
-        where site not in ('bare', 'rented') and usd is distinct from of_model
+        where basis in ('marginal', 'allocation') and site not in ('bare', 'rented') and usd is distinct from of_model
         """
         )
         == []

@@ -136,7 +136,7 @@ def of(book: Book, name: str, columns: str, table: str = "model_daily", date: ob
     return row
 
 
-UNIT = "fully_loaded_cost_usd_per_output_mtok"
+UNIT = "compute_cost_usd_per_output_mtok"
 
 
 def test_a_rate_that_is_known_on_one_of_two_dates_prices_the_tokens_of_that_date(book: Book) -> None:
@@ -178,47 +178,47 @@ def test_hours_without_a_grid_are_in_neither_part_of_co2_per_token(book: Book) -
 
 def test_a_model_without_a_rate_is_in_neither_part_of_the_fleets_unit_cost(book: Book) -> None:
     (row,) = book.query(
-        "select round(fully_loaded_cost_usd_per_output_mtok, 6), cost_coverage_ratio, is_cost_complete"
+        "select round(compute_cost_usd_per_output_mtok, 6), cost_coverage_ratio, is_cost_complete"
         " from marts.fleet_daily where site = 'two_models' and date = ?",
         [DAY],
     )
     assert row == (56.755556, 0.5, False)
-    assert of(book, "rateless-0", f"{UNIT}, capacity_cost_usd, fully_loaded_cost_usd") == (None, None, None)
+    assert of(book, "rateless-0", f"{UNIT}, capacity_cost_usd, compute_cost_usd") == (None, None, None)
 
 
 def test_capacity_is_charged_for_claimed_hours_covered_or_not(book: Book) -> None:
     columns = "claimed_gpu_seconds, gpu_seconds, capacity_cost_usd, unknown_cost_usd, energy_cost_usd"
     assert of(book, "gap-0", columns) == (86400, 43200, 48, 24, round(12 * 0.0432, 6))
-    # Covered hours are active: usage = 12 × 2 + 12 × 0.0432; nothing is idle but the floor's electricity.
-    assert of(book, "gap-0", "usage_cost_usd") == (24.5184,)
+    # The covered hours have electricity as well: 24 × 2 + 12 × 0.0432.
+    assert of(book, "gap-0", "compute_cost_usd") == (48.5184,)
 
 
 def test_a_pod_that_holds_its_board_keeps_its_own_cost(book: Book) -> None:
-    # Silent from noon on: 24 × 2.0432 USD stay its own. The spare board's 49.0368 are shared by the two pods.
-    own, half = 24 * 2.0432, 12 * 2.0432
-    columns = "allocation_cost_usd, fully_loaded_cost_usd, unknown_cost_usd"
-    assert of(book, "deaf-0", columns) == (round(own, 6), round(own + half, 6), 24)
-    assert of(book, "busy-0", columns) == (round(own, 6), round(own + half, 6), 0)
+    # Silent from noon on: 24 × 2.0432 USD stay its own. The spare board's as much stay in its own row.
+    own = 24 * 2.0432
+    columns = "compute_cost_usd, unknown_cost_usd"
+    assert of(book, "deaf-0", columns) == (round(own, 6), 24)
+    assert of(book, "busy-0", columns) == (round(own, 6), 0)
     spare = book.query(
-        "select allocation_cost_usd::double, fully_loaded_cost_usd::double from marts.model_daily"
+        "select compute_cost_usd::double from marts.model_daily"
         " where site = 'shared' and model = '__unallocated__' and date = ?",
         [DAY],
     )
-    assert spare == [(pytest.approx(own), 0)]
+    assert spare == [(pytest.approx(own),)]
     # On the second date no engine is known for the pod; the board is still its own, and there is no cost per token.
     unknown = book.query(
-        f"select round(fully_loaded_cost_usd::double, 6), {UNIT} from marts.model_daily"
+        f"select round(compute_cost_usd::double, 6), {UNIT} from marts.model_daily"
         " where site = 'shared' and model = '__unknown__' and date = ?",
         [SECOND],
     )
-    assert unknown == [(round(36 * 4.0432, 6), None)]
+    assert unknown == [(round(24 * 4.0432, 6), None)]
 
 
 def test_a_pod_without_an_engine_keeps_its_own_cost_too(book: Book) -> None:
     own = round(24 * 2.0432, 6)
-    assert of(book, "worker-0", "allocation_cost_usd, fully_loaded_cost_usd") == (own, own)
+    assert of(book, "worker-0", "compute_cost_usd") == (own,)
     (tool,) = book.query(
-        "select round(fully_loaded_cost_usd::double, 6), round(unknown_cost_usd::double, 6) from marts.model_daily"
+        "select round(compute_cost_usd::double, 6), round(unknown_cost_usd::double, 6) from marts.model_daily"
         " where site = 'tools' and model = '__unknown__' and date = ?",
         [DAY],
     )
@@ -237,7 +237,7 @@ def test_a_rate_is_that_of_the_sites_local_date(book: Book) -> None:
 
 def test_money_adds_up_to_the_last_digit_from_hours_to_months(book: Book) -> None:
     columns = [name for name, *_ in book.query("describe marts.model_hourly") if name.endswith("_cost_usd")]
-    assert len(columns) == 10
+    assert len(columns) == 8
     sums = ", ".join(f"sum({name})" for name in columns)
     found = {
         tuple(book.query(f"select {sums} from marts.{table}")[0])
@@ -247,10 +247,6 @@ def test_money_adds_up_to_the_last_digit_from_hours_to_months(book: Book) -> Non
     types = {kind for name, kind, *_ in book.query("describe marts.model_hourly") if name.endswith("_cost_usd")}
     assert types == {"DECIMAL(28,12)"}
     assert book.query(
-        "select count(*) from marts.model_hourly where capacity_cost_usd is not null and usage_cost_usd is not null"
+        "select count(*) from marts.model_hourly where capacity_cost_usd is not null"
         " and capacity_cost_usd < unknown_cost_usd"
-    ) == [(0,)]
-    # Unallocated capacity is charged exactly once.
-    assert book.query(
-        "select sum(allocation_cost_usd) - sum(fully_loaded_cost_usd) from marts.model_daily where site = 'shared'"
     ) == [(0,)]

@@ -210,7 +210,7 @@ def test_without_requests_the_namespace_and_its_team_are_shown_the_cost(book: Bo
 def test_requests_that_no_deployment_served_are_listed_and_cost_nothing(book: Book) -> None:
     assert book.query(
         "select model, deployment, request_team, tenant, requests::int, logged_input_tokens::int, energy_joules,"
-        " allocation_cost_usd from marts.tenant_usage_daily where not is_served"
+        " compute_cost_usd from marts.tenant_usage_daily where not is_served"
     ) == [("ghost", "__unknown__", "search", "acme", 1, 7, None, None)]
     assert book.query("select count(*) from marts.tenant_daily where model = 'ghost'") == [(0,)]
 
@@ -237,7 +237,7 @@ def test_tenants_add_up_to_models_and_costs_to_the_last_digit(book: Book) -> Non
     bases = ["marginal", "usage", "allocation", "fully_loaded"]
     for table, columns in {
         "tenant_daily": facts,
-        "tenant_usage_daily": [*facts, *(f"{basis}_cost_usd" for basis in bases)],
+        "tenant_usage_daily": [*facts, "active_seconds", "marginal_cost_usd", "compute_cost_usd"],
     }.items():
         models = f"select {keys}, {', '.join(columns)} from marts.model_daily"
         summed = ", ".join(f"sum({column})" for column in columns)

@@ -6,7 +6,7 @@ with hours as (
         site,
         sum(energy_joules) as energy_joules,
         sum(location_gco2e) as location_gco2e,
-        sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
+        sum(compute_cost_usd) as compute_cost_usd,
         sum(total_tokens) as total_tokens
     from {{ ref('model_hourly') }}
     where {{ in_run_months('billing_month') }}
@@ -21,7 +21,7 @@ months as (
         site,
         sum(energy_joules) as energy_joules,
         sum(location_gco2e) as location_gco2e,
-        sum(fully_loaded_cost_usd) as fully_loaded_cost_usd,
+        sum(compute_cost_usd) as compute_cost_usd,
         sum(total_tokens) as total_tokens
     from {{ ref('model_monthly') }}
     where {{ in_run_months('month') }}
@@ -40,7 +40,7 @@ compared as (
     full outer join months on hours.month = months.month and hours.site = months.site
     where hours.energy_joules is distinct from months.energy_joules
         or hours.location_gco2e is distinct from months.location_gco2e
-        or hours.fully_loaded_cost_usd is distinct from months.fully_loaded_cost_usd
+        or hours.compute_cost_usd is distinct from months.compute_cost_usd
         or hours.total_tokens is distinct from months.total_tokens
 
 )

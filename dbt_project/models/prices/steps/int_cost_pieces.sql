@@ -7,8 +7,7 @@
     'active_capacity_cost_usd', 'charged_energy_cost_usd', 'unknown_capacity_cost_usd', 'charged_gpu_seconds'
 ] %}
 {% set of_claims = [
-    'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'capacity_cost_usd', 'usage_cost_usd', 'unknown_cost_usd', 'allocation_cost_usd',
-    'fully_loaded_cost_usd'
+    'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'capacity_cost_usd', 'unknown_cost_usd', 'compute_cost_usd'
 ] %}
 
 with costed_energy as (
@@ -94,7 +93,7 @@ energy_pieces as (
         {{ money_sum('case when is_matched_and_tariffed then marginal_cost_usd end') }} as matched_marginal_cost_usd,
         {{ money_sum(
             'case when is_matched_and_priced then charged_energy_cost_usd + capacity_cost_usd end'
-        ) }} as matched_allocation_cost_usd,
+        ) }} as matched_compute_cost_usd,
         {{ exact_sum('case when is_matched_and_priced then charged_gpu_seconds end') }} as matched_gpu_seconds
     from matched_energy
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
@@ -108,7 +107,7 @@ claimed_pieces as (
         {% for key in ['date', 'hour_start_at', 'local_date', 'billing_month', 'is_held'] + model_keys() -%}
         coalesce(energy_pieces.{{ key }}, claimed_hours.{{ key }}) as {{ key }},
         {% endfor -%}
-        {% for fact in energy_facts() if fact not in of_claims and fact != 'matched_fully_loaded_cost_usd' -%}
+        {% for fact in energy_facts() if fact not in of_claims -%}
         energy_pieces.{{ fact }},
         {% endfor -%}
         {% for fact in extra -%}
@@ -119,7 +118,6 @@ claimed_pieces as (
         energy_pieces.tariff_usd_per_kwh,
         energy_pieces.unpriced_covered_gpu_seconds,
         energy_pieces.unrated_covered_gpu_seconds,
-        energy_pieces.matched_allocation_cost_usd,
         energy_pieces.matched_gpu_seconds,
         coalesce(energy_pieces.ledger_rows, 0) > 0 as is_metered,
         claimed_hours.claimed_gpu_seconds,
@@ -168,9 +166,8 @@ final as (
         *,
         case when is_metered then covered_capacity_cost_usd else 0 end + uncovered_cost_usd as capacity_cost_usd,
         case when is_metered then unknown_capacity_cost_usd else 0 end + uncovered_cost_usd as unknown_cost_usd,
-        case when is_metered then active_capacity_cost_usd + charged_energy_cost_usd end as usage_cost_usd,
         case when is_metered then covered_capacity_cost_usd + charged_energy_cost_usd else 0 end
-            + uncovered_cost_usd as allocation_cost_usd,
+            + uncovered_cost_usd as compute_cost_usd,
         coalesce(unpriced_covered_gpu_seconds, 0) + case when has_no_rate then uncovered_gpu_seconds else 0 end as unpriced_gpu_seconds,
         coalesce(unrated_covered_gpu_seconds, 0) + case when has_no_rate then uncovered_gpu_seconds else 0 end as unrated_gpu_seconds
     from priced_pieces
