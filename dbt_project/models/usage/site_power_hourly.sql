@@ -81,6 +81,8 @@ final as (
         on site_hours.site = hourly_loads.site
         and site_hours.hour_start_at = hourly_loads.hour_start_at
         and site_hours.local_date = hourly_loads.local_date
+    -- Where every meter has its site there is no other.
+    where site_hours.site <> {{ unknown() }} or hourly_loads.site is not null
 
 )
 

@@ -40,6 +40,8 @@ final as (
         on site_hours.site = loads.site
         and site_hours.hour_start_at = loads.hour_start_at
         and site_hours.local_date = loads.local_date
+    -- Where every meter has its site there is no other.
+    where site_hours.site <> {{ unknown() }} or loads.site is not null
 
 )
 
