@@ -106,7 +106,8 @@ FINANCE = {
         " from marts.token_class_cost_daily where {dates} group by model"
     ),
     "Who pays: teams and tenants, full cost in USD": (
-        "select coalesce(request_team, team, 'No team'), tenant, sum(fully_loaded_cost_usd), (sum(input_tokens) + sum(output_tokens)) / 1e6,"
+        "select coalesce(request_team, team, 'No team'), tenant, sum(fully_loaded_cost_usd),"
+        " (sum(input_tokens) + sum(output_tokens)) / 1e6,"
         " 1e6 * sum(fully_loaded_cost_usd) / (sum(input_tokens) + sum(output_tokens))"
         " from marts.tenant_daily where {dates} group by all"
     ),
