@@ -59,6 +59,16 @@ insert into marts.model_daily values
 """
 
 
+def test_a_heading_of_cost_names_the_amount_that_the_sheet_adds_up() -> None:
+    """Tables of dates have accelerators and electricity, tables of cost have all parts."""
+    for question in QUESTIONS:
+        headings = " ".join(column.heading for column in question.columns)
+        if "compute cost" in headings:
+            assert "compute_cost_usd" in question.query, question.sheet
+        if "fully loaded" in headings:
+            assert "fully_loaded" in question.query, question.sheet
+
+
 def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> None:
     formulas, values = made(TWO_MODELS)("Models")
     assert [cell.value for cell in formulas[4]] == [

@@ -172,7 +172,7 @@ QUESTIONS = (
         select part, is_cash, sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded'
         group by part, is_cash order by sum(cost_usd) desc nulls last, part
         """,
-        (*_text("part", "is cash"), _sum("compute cost (USD)"), _percent("share of the cost", 2)),
+        (*_text("part", "is cash"), _sum("cost, fully loaded (USD)"), _percent("share of the cost", 2)),
     ),
     Question(
         "Bills",
@@ -252,7 +252,7 @@ QUESTIONS = (
         (
             *_text("model", "class of tokens", "method"),
             _sum("tokens (million)", 3),
-            _sum("compute cost (USD)"),
+            _sum("cost, fully loaded (USD)"),
             _ratio("USD per million tokens", 4, 3, 3),
         ),
         "The method by which a cost is shared among classes: docs/finance.md.",

@@ -93,8 +93,7 @@ energy_pieces as (
         {{ money_sum('case when is_matched_and_tariffed then marginal_cost_usd end') }} as matched_marginal_cost_usd,
         {{ money_sum(
             'case when is_matched_and_priced then charged_energy_cost_usd + capacity_cost_usd end'
-        ) }} as matched_compute_cost_usd,
-        {{ exact_sum('case when is_matched_and_priced then charged_gpu_seconds end') }} as matched_gpu_seconds
+        ) }} as matched_compute_cost_usd
     from matched_energy
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 
@@ -118,7 +117,6 @@ claimed_pieces as (
         energy_pieces.tariff_usd_per_kwh,
         energy_pieces.unpriced_covered_gpu_seconds,
         energy_pieces.unrated_covered_gpu_seconds,
-        energy_pieces.matched_gpu_seconds,
         coalesce(energy_pieces.ledger_rows, 0) > 0 as is_metered,
         claimed_hours.claimed_gpu_seconds,
         greatest(
