@@ -37,8 +37,9 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         # Wait for another writer here, once, and not in each of the run's first steps.
         with database.writing(fleet.warehouse, "run"):
             pass
-    home = instance.prepare([fleet])
     validate(fleet)
+    # Nothing is written for a fleet file that cannot work.
+    home = instance.prepare([fleet])
     began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
