@@ -15,7 +15,7 @@ from datetime import timedelta
 import dagster as dg
 from dagster_dbt import DbtProject
 
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, empty_tables, right_sizing_table
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
@@ -56,7 +56,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         bill_assets.bills_asset(fleet),
         window_assets.run_windows_asset(fleet),
     ]
-    books = ledger.ledger_assets(fleet, project, _booking_of(fleet))
+    books = ledger.ledger_assets(fleet, project, _booking_of(fleet), empty_tables.create)
     booked = [
         invariants.invariant_checks(fleet, project.manifest_path),
         *checks.asset_checks(fleet),

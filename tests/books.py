@@ -30,7 +30,7 @@ from collectors.collector import Collector
 from collectors.samples import Window
 from collectors.series import SeriesRegister
 from collectors.synthetic.generator import SyntheticCollector
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, empty_tables, right_sizing_table
 from pipelines.booking import invariants, project
 from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
 from pipelines.booking.project import prepared_project
@@ -381,6 +381,7 @@ def _make_empty(folder: Path) -> None:
     path = folder / "warehouse.duckdb"
     with closing(database.connect(path)) as connection:
         create_tables(connection)
+        empty_tables.create(connection)
     prepared_project()  # one parse for all worker processes; the others only read
     for word in ("seed", "run"):
         done = run_dbt([word], {}, {"WATTLEDGER_WAREHOUSE": str(path)}, folder)

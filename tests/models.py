@@ -17,17 +17,28 @@ def model(name: str) -> str:
 
 
 def marts() -> list[Path]:
-    """The SQL of every mart, by name: of all models that are no steps, staging models or invariants."""
+    """The SQL of every mart, by name: of all models that are no steps, staging models, invariants or tables
+    of finance."""
     return [
         path
         for name, path in sorted(_files().items())
-        if not name.startswith(("int_", "stg_")) and path.parent.name != "invariants"
+        if not name.startswith(("int_", "stg_")) and path.parent.name not in ("invariants", "finance")
     ]
+
+
+def finance() -> list[Path]:
+    """The SQL of every table of schema finance, by name."""
+    return [path for _, path in sorted(_files().items()) if path.parent.name == "finance"]
 
 
 def mart_entries() -> list[Path]:
     """The YAML entry of every mart, in the same order; some entry files have more than one mart."""
     return sorted({path.with_suffix(".yml") for path in marts() if path.with_suffix(".yml").exists()})
+
+
+def finance_entries() -> list[Path]:
+    """The YAML entry of every table of schema finance, in the same order."""
+    return [path.with_suffix(".yml") for path in finance()]
 
 
 @cache

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from pipelines.fleet.fleet_file import PROJECT
-from tests.models import mart_entries, marts
+from tests.models import finance, mart_entries, marts
 
 DOCS = PROJECT / "docs"
 PAGES = sorted(
@@ -138,7 +138,7 @@ def test_every_mart_is_in_the_list_of_tables() -> None:
 def test_the_site_has_a_page_of_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS)
     page = importlib.import_module("columns_page").markdown(PROJECT / "dbt_project" / "models")
-    assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {mart.stem for mart in MARTS}
+    assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {path.stem for path in (*MARTS, *finance())}
     assert "| `date` | date | UTC date of the row. |\n" in page  # a text that many columns share
     assert "| `BillingPeriodEnd` | timestamptz | First moment after the site's calendar month, UTC. |\n" in page
     assert [mark for mark in ("{{", "{%") if mark in page] == []

@@ -5,6 +5,7 @@
    - `by: peak`: the same, but nothing is marginal.
    - `by: time`: allocation takes what was claimed, usage the active share of the claimed time (or `active`), marginal
      nothing.
+   `idle` is what of `usd` paid for idle accelerators: idle energy, or the idle share of the claimed time.
    `fee` is the site's amount of the hour that `usd` shares out among all rows (`among`); without any it is the
    remainder's. `charged` is NULL where a site does not pay the part at all. `complete` holds where every price was
    known; of an unmetered accelerator no energy is. `is_exact`: `usd` is a decimal, not a double. `is_cash` is false for
@@ -17,6 +18,7 @@
             'by': 'time',
             'usd': 'capacity_cost_usd',
             'active': 'active_capacity_cost_usd',
+            'idle': 'idle_capacity_cost_usd',
             'complete': 'unrated_gpu_seconds = 0',
             'is_exact': true,
             'is_cash': true
@@ -34,6 +36,7 @@
             'by': 'energy',
             'usd': 'energy_cost_usd - overhead_cost_usd',
             'marginal': 'marginal_cost_usd - marginal_overhead_cost_usd',
+            'idle': 'idle_energy_cost_usd - idle_overhead_cost_usd',
             'charged': '1',
             'complete': 'untariffed_kwh = 0',
             'is_exact': true,
@@ -44,6 +47,7 @@
             'by': 'energy',
             'usd': 'cooling_cost_usd',
             'marginal': 'marginal_cooling_cost_usd',
+            'idle': 'idle_cooling_cost_usd',
             'charged': 'cooling_share',
             'complete': 'untariffed_kwh = 0',
             'is_exact': true,
@@ -58,6 +62,9 @@
             'marginal':
                 'case when marginal_overhead_cost_usd < coalesce(marginal_cooling_cost_usd, 0) then 0'
                 ~ ' else marginal_overhead_cost_usd - coalesce(marginal_cooling_cost_usd, 0) end',
+            'idle':
+                'case when idle_overhead_cost_usd < coalesce(idle_cooling_cost_usd, 0) then 0'
+                ~ ' else idle_overhead_cost_usd - coalesce(idle_cooling_cost_usd, 0) end',
             'charged': '1',
             'complete': 'untariffed_kwh = 0',
             'is_exact': true,
@@ -67,6 +74,7 @@
             'name': 'demand_charge',
             'by': 'peak',
             'usd': 'demand_usd * kwh_share',
+            'idle': 'demand_usd * kwh_share * idle_energy_share',
             'fee': 'demand_usd',
             'charged': 'usd_per_kw_month',
             'among': 'site_facility_energy_kwh',
@@ -100,6 +108,7 @@
             'name': 'carbon_price',
             'by': 'energy',
             'usd': 'location_gco2e / 1e6 * usd_per_tonne',
+            'idle': 'idle_location_gco2e / 1e6 * usd_per_tonne',
             'marginal': 'productive_location_gco2e / 1e6 * usd_per_tonne',
             'charged': 'usd_per_tonne',
             'complete': 'carbon_unknown_joules = 0',
@@ -116,6 +125,11 @@
     case when rate_includes like '% {{ part.name }} %' then case when {{ usd }} is not null then {{ money('0') }} end else {{ priced }} end
 {%- endmacro %}
 
+{# What of a row's cost of a part paid for idle accelerators. #}
+{% macro idle_of(part) -%}
+    {{ beside_the_rate(part if part.idle else {'name': part.name}, part.get('idle', part.usd ~ ' * idle_share')) }}
+{%- endmacro %}
+
 {# Whether a part of the row's own cost is unknown. #}
 {% macro part_is_missing(part) -%}
     case
@@ -129,7 +143,7 @@
 
 {# A part's columns of int_priced_cost_days, added up. #}
 {% macro part_sums(part) -%}
-    {%- set amounts = ['usd', 'memo_usd', 'carried_usd'] + {'energy': ['marginal_usd'], 'time': ['usage_usd']}.get(part.by, []) -%}
+    {%- set amounts = ['usd', 'idle_usd', 'memo_usd', 'carried_usd', 'carried_idle_usd'] + {'energy': ['marginal_usd'], 'time': ['usage_usd']}.get(part.by, []) -%}
     {%- for amount in amounts -%}
     {{ money_sum(part.name ~ '_' ~ amount) }} as {{ part.name }}_{{ amount }}{{ ',' if not loop.last }}
     {% endfor -%}

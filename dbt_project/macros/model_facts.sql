@@ -14,7 +14,7 @@
         'matched_joules', 'matched_productive_joules', 'carbon_unknown_joules', 'facility_energy_kwh',
         'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e',
         'water_litres',
-        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_cost_usd', 'unknown_cost_usd',
+        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_compute_cost_usd', 'unknown_cost_usd',
         'compute_cost_usd',
         'matched_location_gco2e', 'matched_marginal_cost_usd', 'matched_compute_cost_usd'
     ]) }}

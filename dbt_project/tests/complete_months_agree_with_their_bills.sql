@@ -21,7 +21,7 @@ select
     difference_ratio
 from {{ ref('cost_reconciliation_monthly') }}
 where {{ in_run_months('billing_month') }}
-    and is_complete
+    and is_booked_whole
     and billed_hours = month_hours
     and not is_prorated
     and abs(difference_ratio) > 0.02

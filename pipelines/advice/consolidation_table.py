@@ -29,7 +29,7 @@ TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role: what it does in a plan that serves the"
     " lookback's loads with fewer accelerators. Rows of one colocation_id are followed together or not at all. Follow,"
     " and add up, the rows with is_preferred of this table and of published.right_sizing. How: docs/recommendations."
-    " [start here: advice]"
+    " [topic: advice]"
 )
 COLUMNS = {
     "recommendation_id": ("varchar", "Hash of date, kind and names: the same row, the same id."),

@@ -48,7 +48,7 @@ _COMMON = {
         "double",
         "Booked hours over hours of the month, of the sites at which it has a cost: what was spent is of these.",
     ),
-    "is_complete": ("boolean", "Whether the price of all that was spent was known."),
+    "is_cost_complete": ("boolean", "Whether the price of all that was spent was known."),
 }
 FORECAST_COLUMNS = {
     "as_of_date": ("date", "Newest booked UTC date: the forecast is made on its evening."),

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
+import duckdb
 from dagster_dbt import DbtProject, dbt_assets
 
 from pipelines.booking import checks, dbt_run, refused_series, upgrades
@@ -56,9 +57,11 @@ class LedgerConfig(dg.Config):
     anew: bool = False
 
 
-def ledger_assets(fleet: Fleet, project: DbtProject, book: Book) -> list[dg.AssetsDefinition]:
+def ledger_assets(
+    fleet: Fleet, project: DbtProject, book: Book, create_read: Callable[[duckdb.DuckDBPyConnection], None]
+) -> list[dg.AssetsDefinition]:
     """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily), which `book`
-    makes."""
+    makes. `create_read` creates the tables that models read and later steps of the run fill."""
     translator = LedgerTranslator(fleet)
 
     @dbt_assets(
@@ -103,6 +106,8 @@ def ledger_assets(fleet: Fleet, project: DbtProject, book: Book) -> list[dg.Asse
             _check_history(fleet, config)
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
+            with database.connect(fleet.warehouse) as connection:
+                create_read(connection)
             try:
                 yield from book(context, fleet, first, end, keeps_unchanged)
             except upgrades.NeedsRebuild as refusal:

@@ -63,7 +63,7 @@ def prepare(
         for change in found
         if change.mart in held and (is_recreated or contracts.marts[change.mart].replaces == "all")
     ]
-    leftover = sorted(held.keys() - contracts.marts.keys() - COMPUTED_MARTS)
+    leftover = sorted(held.keys() - contracts.marts.keys())
     with database.transaction(connection):
         if dropped and is_recreated:
             due_dates.mark_due(connection, start, end)
@@ -137,7 +137,7 @@ def command(fleet: Fleet, start: date | None = None, last: date | None = None) -
 
 
 def marts_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
-    """Table of schema marts -> its columns (name, type), in order."""
+    """Table of schema marts -> its columns (name, type), in order; without those that Python computes."""
     return {
         name: [(column["name"], column["type"]) for column in columns]
         for name, columns in connection.execute(
@@ -147,6 +147,7 @@ def marts_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
             where database_name = current_database() and schema_name = 'marts' group by table_name order by table_name
             """
         ).fetchall()
+        if name not in COMPUTED_MARTS
     }
 
 

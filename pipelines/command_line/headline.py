@@ -103,7 +103,7 @@ def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
     for name, file in (("report", REPORT), ("workbook", WORKBOOK)):
         if folder is not None and (folder / file).exists():
             yield f"{name}: {_shown(fleet.published / file)}"
-    yield f"tables: {_shown(path)} (schemas marts, published)"
+    yield f"tables: {_shown(path)} (schemas finance, marts, published)"
     yield _in_sql(fleet)
 
 

@@ -79,7 +79,7 @@ from by_scope
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
 _ALL_PARTS = """
 select part, sum(cost_usd) as usd, part in ('capacity', 'energy', 'cooling', 'overhead') as is_in_table,
-    bool_and(is_complete) as is_complete
+    bool_and(is_cost_complete) as is_cost_complete
 from marts.cost_daily
 where basis = 'fully_loaded'
 group by part
@@ -178,7 +178,7 @@ def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     others = [f"{part.replace('_', ' ')} {usd:,.2f}" for part, usd, is_in_table, _ in parts if not is_in_table]
     if not others:
         return {}
-    least = "" if all(is_complete for *_, is_complete in parts) else "≥ "
+    least = "" if all(is_cost_complete for *_, is_cost_complete in parts) else "≥ "
     total = sum(usd for _, usd, *_ in parts)
     return {
         "all parts": f"{least}{total:,.2f} USD, the cost in the fleet report and in cost_daily: USD compute and"

@@ -129,7 +129,7 @@ with commented as (
         schema_name || '.' || table_name as table_name,
         regexp_extract(comment, '\[([a-z ]+): (\w+)\]\s*$', ['rank', 'topic']) as placed,
         regexp_extract(comment, '^(.*?\.)( |$)', 1) as one_row
-    from duckdb_tables() where not internal and schema_name in ('marts', 'published')
+    from duckdb_tables() where not internal and schema_name in ('finance', 'marts', 'published')
 )
 select
     coalesce(nullif(placed.rank, ''), 'evidence') as rank,

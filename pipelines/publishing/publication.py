@@ -6,7 +6,7 @@ the warehouse.
 
     published/latest -> <publication_id>                 switched in one step
     published/wattledger.duckdb -> latest/wattledger.duckdb
-    published/<publication_id>/wattledger.duckdb          schemas marts and published; opens in DuckDB 1.x and 2.x
+    published/<publication_id>/wattledger.duckdb          schemas finance, marts, published; opens in DuckDB 1.x and 2.x
     published/<publication_id>/wattledger.xlsx            a sheet per question; linked from published/, too
     published/<publication_id>/manifest.json              each table's dates and files, with size, time and SHA-256
     published/<publication_id>/report.html                written afterwards (pipelines.report); linked as well
@@ -28,6 +28,7 @@ import duckdb
 from collectors.durable_files import sync_folder
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import (
+    finance_tables,
     history,
     parts,
     pictures,
@@ -143,6 +144,7 @@ def _publish(
         published = [] if previous is None else published_tables.published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
         same = published_tables.replace_tables(connection, start, end, held_back)
+        finance_tables.write(connection)
         found += history.misstated_months(connection)
         if found and not force:
             raise history.refusal(found)

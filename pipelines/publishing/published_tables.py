@@ -14,7 +14,10 @@ import duckdb
 
 from pipelines.warehouse.database import literal, transaction
 
-SCHEMAS = ("marts", "published")
+# Schemas that are brought from the warehouse as they are, and all that a publication has.
+BROUGHT = ("marts", "published")
+FINANCE = "finance"
+SCHEMAS = (*BROUGHT, FINANCE)
 # DuckDB 2's own format cannot be read by drivers of 1.x, which most BI tools still carry.
 STORAGE_VERSION = "v1.0.0"
 # Tables of intervals or hours grow by thousands of rows a day: one Parquet file per date, linked while untouched.
@@ -86,6 +89,9 @@ def comments(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple
         select schema_name, table_name, '', comment from duckdb_tables()
         where database_name = $1 and comment is not null
         union all
+        select schema_name, view_name, '', comment from duckdb_views()
+        where database_name = $1 and comment is not null
+        union all
         select schema_name, table_name, column_name, comment from duckdb_columns()
         where database_name = $1 and comment is not null
         """,
@@ -103,8 +109,11 @@ def replace_tables(
 
     Dates that are held back keep the target's rows; new columns are NULL in them.
     """
-    source, target = tables(connection, "warehouse"), tables(connection, "target")
-    for schema in SCHEMAS:
+    source, target = (
+        {key: table for key, table in tables(connection, of).items() if table.schema in BROUGHT}
+        for of in ("warehouse", "target")
+    )
+    for schema in BROUGHT:
         connection.execute(f"create schema if not exists target.{schema}")
     for key in target.keys() - source.keys():
         connection.execute(f"drop table target.{target[key]}")
@@ -130,7 +139,7 @@ def replace_tables(
         if kept:
             connection.execute(f"insert into target.{table} by name select * from rows_kept").fetchall()
             connection.execute("drop table rows_kept").fetchall()
-    _copy_comments(connection, source.values())
+    copy_comments(connection, source.values())
     return same
 
 
@@ -154,7 +163,7 @@ def _listed(dates: Collection[date]) -> str:
     return "[" + ", ".join(f"date '{on.isoformat()}'" for on in sorted(dates)) + "]"
 
 
-def _copy_comments(connection: duckdb.DuckDBPyConnection, published: Collection[Table]) -> None:
+def copy_comments(connection: duckdb.DuckDBPyConnection, published: Collection[Table]) -> None:
     """Give the target's tables the descriptions of the dbt project that they lack or that changed, in one commit."""
     wanted, held = comments(connection, "warehouse"), comments(connection, "target")
     with transaction(connection):

@@ -48,7 +48,7 @@ def _parts(found: Sequence[Row]) -> Drawn:
         " of it"
         f" {_words(ranked[0])}. What models are charged of it depends on the basis: {listed(charges)}."
     )
-    if not all(row["is_complete"] for row in found):
+    if not all(row["is_cost_complete"] for row in found):
         sentence += " A price is missing for a part of it, so it is at least that."
     picture = bars(
         drawn, series, unit="USD in the last 28 dates",
@@ -58,7 +58,7 @@ def _parts(found: Sequence[Row]) -> Drawn:
     numbers = [
         (
             _words(row["basis"]), _words(row["part"]), "no model (remainder)" if row["is_remainder"] else "models",
-            row["cost_usd"], row["is_complete"],
+            row["cost_usd"], row["is_cost_complete"],
         )
         for row in found
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def _bills(found: Sequence[Row]) -> Drawn:
     if compared:
         first = compared[0]
         billed, computed = (sum(row[column] for row in compared) for column in ("billed_usd", "computed_cost_usd"))
-        so_far = "" if all(row["is_complete"] for row in compared) else " so far"
+        so_far = "" if all(row["is_booked_whole"] for row in compared) else " so far"
         more = "more" if billed >= computed else "less"
         sentence = (
             f"Bills of {month:%B %Y}{so_far} are <b>{amount(billed, 'USD')}</b>,"
@@ -91,7 +91,7 @@ def _bills(found: Sequence[Row]) -> Drawn:
         (
             f"{row['billing_month']:%Y-%m}", row["site"], _words(row["kind"]), row["billed_usd"],
             row["computed_cost_usd"], row["difference_usd"], _share_of_difference(row), row["billed_hours"],
-            row["booked_hours"], row["is_complete"],
+            row["booked_hours"], row["is_booked_whole"],
         )
         for row in found
     ]  # fmt: skip

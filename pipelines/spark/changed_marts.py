@@ -15,7 +15,6 @@ from pipelines.booking import upgrades
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.spark.committed_marts import Committed
 from pipelines.warehouse import settings
-from pipelines.warehouse.computed_tables import COMPUTED_MARTS
 from pipelines.warehouse.contracts import Contracts
 
 Dates = tuple[date, date]  # half-open
@@ -41,7 +40,7 @@ def to_forget(
         why = sorted({change.why or f"mart {change.mart} has other columns" for change in lasting})
         upgrades.refuse(fleet, [*upgrades.other_methods(connection, contracts, *run), *why], sorted(booked))
         return frozenset(change.mart for change in found)
-    leftover = (held.keys() | committed.columns.keys()) - contracts.marts.keys() - COMPUTED_MARTS
+    leftover = (held.keys() | committed.columns.keys()) - contracts.marts.keys()
     return frozenset({change.mart for change in found} | leftover)
 
 

@@ -70,8 +70,8 @@ def book(
     _create_marts(fleet, set(built.committed.columns))
     spark_ledger.take(fleet, first, end, context.run_id, constants_of(fleet))
     if built.committed.columns:
-        # What advice reads, of the marts that came back: models of DuckDB alone.
-        _run(fleet, "run", "--select", "tag:advice")
+        # What advice and finance read, of the marts that came back: models of DuckDB alone.
+        _run(fleet, "run", "--select", "tag:advice", "tag:finance")
     made = [name for name, status in built.statuses.items() if status == "success"]
     with database.connect(fleet.warehouse, read_only=True) as connection:
         held = database.tables(connection, "marts")

@@ -83,10 +83,10 @@ FINANCE = {
         "select sum(idle_energy_cost_usd + idle_capacity_cost_usd) from marts.idle_power where {dates}"
     ),
     "Idle accelerators, % of energy and capacity cost": (
-        "select sum(idle_cost_usd) / sum(compute_cost_usd) from marts.model_daily where {dates}"
+        "select sum(idle_compute_cost_usd) / sum(compute_cost_usd) from marts.model_daily where {dates}"
     ),
     "Dates with an unknown cost, count": (
-        "select count(distinct date) from marts.cost_daily where not is_complete and {dates}"
+        "select count(distinct date) from marts.cost_daily where not is_cost_complete and {dates}"
     ),
     "Full cost, USD per million output tokens by date and model, log scale": (
         "select date, model, 1e6 * sum(cost_usd) / sum(tokens) filter (token_class = 'output')"
@@ -124,7 +124,7 @@ FINANCE = {
         " from marts.cost_forecast"
     ),
     "Bills against the book by month, USD": (
-        "select billing_month, site, kind, billed_usd, computed_cost_usd, difference_usd, is_complete"
+        "select billing_month, site, kind, billed_usd, computed_cost_usd, difference_usd, is_booked_whole"
         " from marts.cost_reconciliation_monthly"
     ),
 }

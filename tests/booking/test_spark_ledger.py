@@ -184,7 +184,7 @@ def test_what_advice_reads_is_made_in_the_warehouse_of_the_marts_that_came_back(
     fleet = spark_fleet(tmp_path)
     result = materialize(fleet)
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
-    assert done == ["take", "run", "--select", "tag:advice"]
+    assert done == ["take", "run", "--select", "tag:advice", "tag:finance"]
 
 
 def test_a_failed_build_is_one_line_and_the_tests_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
     command = ".venv/bin/python -m pipelines sql"
     demo, mlperf = load_fleet(DEFAULT_FLEET, data), load_fleet(PROJECT / "fleets" / "mlperf.yaml", data)
     assert list(_ways_in(demo, Path("t.duckdb"))) == [
-        "tables: t.duckdb (schemas marts, published)",
+        "tables: t.duckdb (schemas finance, marts, published)",
         f'in SQL: {command} "select * from marts.fleet_daily"',
     ]
     assert list(_ways_in(mlperf, Path("t")))[-1].startswith(f"in SQL: {command} --fleet fleets/mlperf.yaml ")
@@ -76,6 +76,6 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
     assert list(_ways_in(fleet, fleet.published / DATABASE)) == [
         f"report: {tmp_path}/data/priced/published/report.html",
         f"workbook: {tmp_path}/data/priced/published/wattledger.xlsx",
-        f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas marts, published)",
+        f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas finance, marts, published)",
         f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\"",
     ]

@@ -55,7 +55,7 @@ def test_idle_models_cost_joules_co2_and_dollars_and_no_joules_per_token(book: B
     rows = book.query(
         """
         select model, count(*), min(energy_joules) > 0, min(location_gco2e) > 0, min(energy_cost_usd) > 0,
-            min(idle_cost_usd) > 0, min(compute_cost_usd) > 0, sum(total_tokens)::double,
+            min(idle_compute_cost_usd) > 0, min(compute_cost_usd) > 0, sum(total_tokens)::double,
             sum(productive_joules)::double, min(idle_energy_ratio),
             count(joules_per_output_token) + count(joules_per_total_token)
             + count(compute_cost_usd_per_output_mtok)

@@ -12,11 +12,12 @@ import yaml
 
 from pipelines.fleet.fleet_file import PROJECT, Role
 from tests.books import Book, demo_fleet, on
-from tests.models import MODELS, mart_entries, marts
+from tests.models import MODELS, finance, finance_entries, mart_entries, marts
 
 FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in mart_entries()}
 MARTS = [mart for file in FILES.values() for mart in file["models"]]
 # Name -> text of what more than one mart has.
+FINANCE = [entry for path in finance_entries() for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["models"]]
 SHARED = dict(re.findall(r"{% docs (\w+) %}\n(.*)\n{% enddocs %}", (MODELS / "columns.md").read_text(encoding="utf-8")))
 TEST = PROJECT / "dbt_project/tests/words_of_the_book_are_known.sql"
 # By their names they hold a word, and it is not one of a closed set.
@@ -56,11 +57,12 @@ def text(column: dict) -> str:
 
 def test_every_mart_has_a_file_of_its_own_beside_its_sql() -> None:
     assert sorted(mart["name"] for mart in MARTS) == [path.stem for path in marts()]
+    assert [mart["name"] for mart in FINANCE] == [path.stem for path in finance()]
 
 
 def test_a_text_is_written_once() -> None:
     """In the one mart that has such a column, or in columns.md."""
-    written = [column["description"] for mart in MARTS for column in mart["columns"]]
+    written = [column["description"] for mart in (*MARTS, *FINANCE) for column in mart["columns"]]
     named = [name for description in written for name in re.findall(r"doc\('(\w+)'\)", description)]
     assert {name for name in SHARED if named.count(name) < 2} == set()
     texts = [description for description in written if "{{" not in description] + list(SHARED.values())

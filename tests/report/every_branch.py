@@ -75,10 +75,10 @@ def _costs() -> dict[str, list[dict[str, Any]]]:
         ],
         "marts_cost_reconciliation_monthly": [
             {"billing_month": MONTH, "site": "west", "kind": "electricity", "billed_usd": 103, "computed_cost_usd": 100,
-                "difference_usd": 3, "difference_ratio": 0.03, "is_complete": True},
+                "difference_usd": 3, "difference_ratio": 0.03, "is_booked_whole": True},
             # Billed for other hours than those booked: not compared.
             {"billing_month": MONTH, "site": "west", "kind": "rental", "billed_usd": 50, "computed_cost_usd": 20,
-                "is_complete": False},
+                "is_booked_whole": False},
         ],
         "marts_budget_monthly": [
             {"as_of_date": NEWEST, "billing_month": MONTH, "budget": budget, "scope": "team", "scope_name": "a",

@@ -107,7 +107,7 @@ def cost(
     """A row of marts.cost_daily."""
     return {
         **KEYS, "date": on, "billing_month": on.replace(day=1), "deployment": f"llm/{model}", "model": model,
-        "basis": basis, "part": part, "cost_usd": usd, "is_cash": True, "is_complete": usd is not None, **changes,
+        "basis": basis, "part": part, "cost_usd": usd, "is_cash": True, "is_cost_complete": usd is not None, **changes,
     }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         marts_cost_reconciliation_monthly=[
             {"billing_month": NEWEST.replace(day=1), "site": "west", "kind": kind, "billed_usd": billed,
                 "computed_cost_usd": 100, "difference_usd": billed - 100, "difference_ratio": (billed - 100) / 100,
-                "is_complete": True}
+                "is_booked_whole": True}
             for kind, billed in (("electricity", 103), ("rental", 101), ("hosting", 99.999))
         ],
         # 2 and 4 kWh at 100 and 400 g: 1,800 g over 6 kWh are 300 g each; the mean hour of the grid has 250.

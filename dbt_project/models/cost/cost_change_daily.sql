@@ -108,7 +108,7 @@ paired as (
         then_quantities.quantity as compared_quantity,
         now_models.total_tokens,
         then_models.total_tokens as compared_total_tokens,
-        coalesce(now_days.is_complete, true) and coalesce(then_days.is_complete, true) as is_complete
+        coalesce(now_days.is_cost_complete, true) and coalesce(then_days.is_cost_complete, true) as is_cost_complete
     from keys
     left join days as now_days on {{ equal_keys('keys', 'now_days', ['date', 'site', 'model', 'part']) }}
     left join days as then_days on keys.compared_date = then_days.date and {{ equal_keys('keys', 'then_days', ['site', 'model', 'part']) }}
@@ -177,7 +177,7 @@ final as (
         compared_quantity,
         total_tokens,
         compared_total_tokens,
-        is_complete,
+        is_cost_complete,
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
     from effects
     cross join lookback

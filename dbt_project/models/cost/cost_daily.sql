@@ -4,6 +4,8 @@
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set remainder_keys = ['date', 'billing_month', 'site', 'part'] %}
+{% set time_parts = [] %}
+{% for part in cost_parts() if part.by == 'time' %}{% do time_parts.append("'" ~ part.name ~ "'") %}{% endfor %}
 
 with days as (
 
@@ -58,8 +60,10 @@ part_days as (
         parts.is_cash,
         {%- for what, column in {
             'own_usd': '_usd',
+            'own_idle_usd': '_idle_usd',
             'memo_usd': '_memo_usd',
             'carried_usd': '_carried_usd',
+            'carried_idle_usd': '_carried_idle_usd',
             'is_complete': '_is_complete'
         }.items() %}
         case parts.part
@@ -91,14 +95,18 @@ present as (
 
     select
         {{ (keys + [
-            'is_held', 'rate_source', 'cooling_basis', 'part', 'is_cash', 'memo_usd', 'carried_usd', 'marginal_usd',
-            'is_complete'
+            'is_held', 'rate_source', 'cooling_basis', 'part', 'is_cash', 'memo_usd', 'carried_usd', 'carried_idle_usd',
+            'marginal_usd', 'is_complete'
         ]) | join(',\n        ') }},
         case when part in ('capacity', 'energy', 'overhead') or carried_usd is null then own_usd else coalesce(own_usd, 0) end as own_usd,
         case
             when part in ('capacity', 'energy', 'overhead') or carried_usd is null then usage_usd
             else coalesce(usage_usd, 0)
-        end as usage_usd
+        end as usage_usd,
+        case
+            when coalesce(own_usd, case when part not in ('capacity', 'energy', 'overhead') then carried_usd * 0 end) = 0 then 0
+            else own_idle_usd
+        end as own_idle_usd
     from part_days
     where own_usd is not null
         or memo_usd is not null
@@ -122,6 +130,13 @@ model_rows as (
             when 'allocation' then present.own_usd
             else present.own_usd + coalesce(present.carried_usd, 0)
         end as cost_usd,
+        -- Usage pays for a model's own idle energy, not for its idle time.
+        case bases.basis
+            when 'marginal' then case when present.own_usd is not null then 0 end
+            when 'usage' then case when present.part in ({{ time_parts | join(', ') }}) then present.own_idle_usd * 0 else present.own_idle_usd end
+            when 'allocation' then present.own_idle_usd
+            else present.own_idle_usd + coalesce(present.carried_idle_usd, 0)
+        end as idle_cost_usd,
         present.memo_usd,
         case when present.memo_usd is not null then present.rate_source end as included_in,
         present.cooling_basis,
@@ -144,6 +159,7 @@ beside_the_models as (
         bases.basis,
         present.part,
         present.own_usd as cost_usd,
+        present.own_idle_usd as idle_cost_usd,
         cast(null as {{ money_type() }}) as memo_usd,
         cast(null as {{ dbt.type_string() }}) as included_in,
         present.cooling_basis,
@@ -166,6 +182,7 @@ unshared_fees as (
         site,
         '{{ part.name }}' as part,
         {{ money_sum('case when ' ~ part.among ~ ' > 0 then 0 else ' ~ part.fee ~ ' end') }} as cost_usd,
+        {{ money_sum('case when ' ~ part.among ~ ' > 0 then 0 else ' ~ part.fee ~ ' end') }} as idle_cost_usd,
         count({{ part.fee }}) = count(*) as is_complete
     from fees
     where {{ part.charged }} is not null
@@ -183,10 +200,11 @@ fleet_parts as (
         site,
         part,
         own_usd as cost_usd,
+        own_idle_usd as idle_cost_usd,
         own_usd is not null and is_complete as is_complete
     from present
     union all
-    select date, billing_month, site, part, cost_usd, is_complete from unshared_fees
+    select date, billing_month, site, part, cost_usd, idle_cost_usd, is_complete from unshared_fees
 
 ),
 
@@ -198,6 +216,7 @@ fleet_costs as (
         site,
         part,
         {{ money_sum('cost_usd') }} as fleet_usd,
+        {{ money_sum('idle_cost_usd') }} as fleet_idle_usd,
         min(case when is_complete then 1 else 0 end) = 1 as is_complete
     from fleet_parts
     group by date, billing_month, site, part
@@ -230,7 +249,7 @@ billed_parts as (
     from kind_months
     inner join bill_months on {{ equal_keys('kind_months', 'bill_months', ['billing_month', 'site', 'kind']) }}
     inner join bill_kinds on kind_months.kind = bill_kinds.kind
-    where bill_months.is_complete and bill_months.is_billed
+    where bill_months.is_booked_whole and bill_months.is_billed
 
 ),
 
@@ -250,7 +269,8 @@ given_costs as (
         site,
         part,
         basis,
-        {{ money_sum('cost_usd') }} as given_usd
+        {{ money_sum('cost_usd') }} as given_usd,
+        {{ money_sum('idle_cost_usd') }} as given_idle_usd
     from given_rows
     group by date, billing_month, site, part, basis
 
@@ -273,6 +293,7 @@ remainders as (
         bases.basis,
         fleet_costs.part,
         fleet_costs.fleet_usd - coalesce(given_costs.given_usd, 0) as cost_usd,
+        fleet_costs.fleet_idle_usd - coalesce(given_costs.given_idle_usd, 0) as idle_cost_usd,
         cast(null as {{ money_type() }}) as memo_usd,
         cast(null as {{ dbt.type_string() }}) as included_in,
         cast(null as {{ dbt.type_string() }}) as cooling_basis,
@@ -305,6 +326,7 @@ final as (
         all_rows.{{ key }},
         {% endfor -%}
         cast(all_rows.cost_usd as {{ money_type() }}) as cost_usd,
+        cast(all_rows.idle_cost_usd as {{ money_type() }}) as idle_cost_usd,
         case
             when all_rows.is_cash and billed_parts.billed_ratio is not null
                 then {{ money('cast(all_rows.cost_usd as double) * billed_parts.billed_ratio') }}
@@ -313,7 +335,7 @@ final as (
         all_rows.included_in,
         all_rows.cooling_basis,
         all_rows.is_cash,
-        all_rows.is_complete,
+        all_rows.is_complete as is_cost_complete,
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
     from all_rows
     left join billed_parts on {{ equal_keys('all_rows', 'billed_parts', ['billing_month', 'site', 'part']) }}

@@ -62,7 +62,7 @@ final as (
         cast(booked_hours as double) as booked_hours,
         cast(month_hours as double) as month_hours,
         is_prorated,
-        is_complete,
+        is_booked_whole,
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
     from compared
 

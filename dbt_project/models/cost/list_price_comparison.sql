@@ -49,7 +49,7 @@ class_days as (
         tokens,
         cost_usd,
         cast(list_cost_usd as double) as list_cost_usd,
-        is_complete
+        is_cost_complete
     from listed_costs
     union all
     select
@@ -61,7 +61,7 @@ class_days as (
         case
             when count(list_cost_usd) = count(*) then cast(sum({{ money('cast(list_cost_usd as double)') }}) as double)
         end as list_cost_usd,
-        min(case when is_complete then 1 else 0 end) = 1 as is_complete
+        min(case when is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from listed_costs
     group by {{ day_keys | join(', ') }}, basis
 
@@ -78,7 +78,7 @@ class_sums as (
         {{ exact_sum('case when list_cost_usd is not null then tokens end') }} as listed_tokens,
         {{ money_sum('case when list_cost_usd is not null then cost_usd end') }} as listed_cost_usd,
         {{ money_sum(money('list_cost_usd')) }} as list_cost_usd,
-        min(case when is_complete then 1 else 0 end) = 1 as is_cost_complete
+        min(case when is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from class_days
     group by {{ curve_keys() | join(', ') }}, basis, token_class
 

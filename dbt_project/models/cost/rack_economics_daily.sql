@@ -107,7 +107,7 @@ placed_costs as (
             else coalesce(shares.rack, {{ unknown() }})
         end as rack,
         costs.basis,
-        costs.is_complete and costs.cost_usd is not null as is_complete,
+        costs.is_cost_complete and costs.cost_usd is not null as is_cost_complete,
         costs.is_cash and not (costs.part = 'capacity' and purchase_prices.price_usd_per_gpu is not null) as is_cash,
         cast(costs.cost_usd as double)
         * case
@@ -143,7 +143,7 @@ rack_costs as (
         basis,
         {{ money_sum(money('cost_usd')) }} as cost_usd,
         {{ money_sum(money('case when is_cash then cost_usd else 0 end')) }} as cash_cost_usd,
-        min(case when is_complete then 1 else 0 end) = 1 as is_cost_complete
+        min(case when is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from placed_costs
     group by date, site, rack, basis
 

@@ -31,7 +31,7 @@ costs as (
         {% for basis in cost_bases() -%}
         {{ money_sum("case when basis = '" ~ basis ~ "' then cost_usd end") }} as {{ basis }}_cost_usd,
         {% endfor -%}
-        min(case when is_complete then 1 else 0 end) = 1 as is_cost_complete
+        min(case when is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from cost_parts
     group by {{ keys | join(', ') }}
 

@@ -42,7 +42,7 @@ costs as (
         {{ keys | join(', ') }},
         basis,
         {{ money_sum('cost_usd') }} as cost_usd,
-        min(case when is_complete then 1 else 0 end) = 1 as is_complete
+        min(case when is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from cost_parts
     group by {{ keys | join(', ') }}, basis
 
@@ -72,7 +72,7 @@ methods as (
         {{ columns_of('costs', keys) }},
         costs.basis,
         costs.cost_usd,
-        costs.is_complete,
+        costs.is_cost_complete,
         tokens.cached_input_tokens,
         tokens.computed_input_tokens,
         tokens.output_tokens,
@@ -151,7 +151,7 @@ by_class as (
             'output': 'cost_usd - input_usd'
         }[class] }} as cost_usd,
         price_method,
-        is_complete
+        is_cost_complete
     from shared
     where {{ {'cached_input': 'cached', 'computed_input': 'computed', 'output': 'output'}[class] }}_weight > 0
     union all
@@ -164,7 +164,7 @@ by_class as (
         cast(null as {{ dbt.type_string() }}) as tokens_basis,
         cost_usd,
         cast(null as {{ dbt.type_string() }}) as price_method,
-        is_complete
+        is_cost_complete
     from shared
     where cached_weight + computed_weight + output_weight = 0
 
@@ -218,7 +218,7 @@ final as (
         list_price_source,
         list_usd_per_mtok,
         {{ ratio('cost_usd_per_mtok', 'list_usd_per_mtok') }} as list_price_ratio,
-        is_complete,
+        is_cost_complete,
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
     from priced
 

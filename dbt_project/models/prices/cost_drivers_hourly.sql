@@ -1,11 +1,12 @@
 -- What the cost of an hour is computed from: energy at its tariff, capacity at its price, claimed and active time.
 -- cost_daily turns them into parts.
 {% set facts = [
-    'claimed_gpu_seconds', 'active_gpu_seconds', 'unrated_gpu_seconds', 'facility_energy_kwh', 'untariffed_kwh',
-    'energy_cost_usd', 'overhead_cost_usd',
-    'marginal_cost_usd', 'marginal_overhead_cost_usd', 'location_gco2e', 'productive_location_gco2e',
-    'carbon_unknown_joules', 'capacity_cost_usd',
-    'active_capacity_cost_usd', 'cost_of_capital_usd', 'measured_cooling_cost_usd', 'measured_marginal_cooling_cost_usd'
+    'claimed_gpu_seconds', 'active_gpu_seconds', 'idle_gpu_seconds', 'unrated_gpu_seconds', 'facility_energy_kwh',
+    'idle_facility_kwh', 'untariffed_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'marginal_cost_usd',
+    'marginal_overhead_cost_usd', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'location_gco2e',
+    'productive_location_gco2e', 'idle_location_gco2e', 'carbon_unknown_joules', 'capacity_cost_usd',
+    'active_capacity_cost_usd', 'idle_capacity_cost_usd', 'cost_of_capital_usd', 'measured_cooling_cost_usd',
+    'measured_marginal_cooling_cost_usd', 'measured_idle_cooling_cost_usd'
 ] %}
 with pieces as (
 
@@ -45,18 +46,24 @@ driven as (
         compute_cost_usd is not null as is_priced,
         coalesce(claimed_gpu_seconds, 0) as claimed_gpu_seconds,
         coalesce(active_gpu_seconds, 0) as active_gpu_seconds,
+        coalesce(idle_gpu_seconds, 0) as idle_gpu_seconds,
         unrated_gpu_seconds,
         facility_energy_kwh,
+        idle_facility_kwh,
         coalesce(untariffed_kwh, 0) as untariffed_kwh,
         energy_cost_usd,
         overhead_cost_usd,
         marginal_cost_usd,
         marginal_cost_usd - marginal_device_cost_usd as marginal_overhead_cost_usd,
+        idle_energy_cost_usd,
+        idle_overhead_cost_usd,
         location_gco2e,
         productive_location_gco2e,
+        idle_location_gco2e,
         coalesce(carbon_unknown_joules, 0) as carbon_unknown_joules,
         capacity_cost_usd,
         case when is_metered then active_capacity_cost_usd else 0 end as active_capacity_cost_usd,
+        case when is_metered then idle_capacity_cost_usd else 0 end as idle_capacity_cost_usd,
         cost_of_capital_usd,
         tariff_usd_per_kwh,
         rate_usd_per_gpu_hour,
@@ -109,6 +116,7 @@ unused as (
         device_type,
         {{ exact('0') }} as unrated_gpu_seconds,
         unused_cost_usd as capacity_cost_usd,
+        unused_cost_usd as idle_capacity_cost_usd,
         {{ money('0') }} as cost_of_capital_usd,
         cast(null as double) as tariff_usd_per_kwh,
         committed_usd_per_gpu_hour as rate_usd_per_gpu_hour,
@@ -133,6 +141,7 @@ unmetered as (
         unmetered_hours.device_type,
         case when prices.usd_per_gpu_hour is null then unmetered_hours.unmetered_gpu_seconds else 0 end as unrated_gpu_seconds,
         {{ money('cast(unmetered_hours.unmetered_gpu_seconds as double) / 3600 * prices.usd_per_gpu_hour') }} as capacity_cost_usd,
+        {{ money('0') }} as idle_capacity_cost_usd,
         {{ money(
             'cast(unmetered_hours.unmetered_gpu_seconds as double) / 3600 * prices.capital_usd_per_gpu_hour'
         ) }} as cost_of_capital_usd,
@@ -155,8 +164,9 @@ beside_the_models as (
 ),
 
 {% set energy_facts = [
-    'facility_energy_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'marginal_cost_usd', 'marginal_overhead_cost_usd', 'location_gco2e',
-    'productive_location_gco2e'
+    'facility_energy_kwh', 'idle_facility_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'marginal_cost_usd',
+    'marginal_overhead_cost_usd', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'location_gco2e',
+    'productive_location_gco2e', 'idle_location_gco2e'
 ] %}
 all_drivers as (
 
@@ -169,6 +179,9 @@ all_drivers as (
         {{ money(
             'cast(marginal_cost_usd - marginal_overhead_cost_usd as double) * cooling_per_it_ratio'
         ) }} as measured_marginal_cooling_cost_usd,
+        {{ money(
+            'cast(idle_energy_cost_usd - idle_overhead_cost_usd as double) * cooling_per_it_ratio'
+        ) }} as measured_idle_cooling_cost_usd,
         tariff_usd_per_kwh,
         rate_usd_per_gpu_hour,
         capital_rate_usd_per_gpu_hour,
@@ -197,7 +210,7 @@ all_drivers as (
         false as is_held,
         capacity_cost_usd is not null as is_priced,
         {% for fact in facts -%}
-        {% if fact in ('unrated_gpu_seconds', 'capacity_cost_usd', 'cost_of_capital_usd') -%}
+        {% if fact in ('unrated_gpu_seconds', 'capacity_cost_usd', 'idle_capacity_cost_usd', 'cost_of_capital_usd') -%}
         {{ fact }},
         {% elif fact in energy_facts -%}
         case when deployment = {{ unused_commitment() }} then 0 end as {{ fact }},

@@ -78,7 +78,7 @@ final as (
         held_back.held_back_dates,
         held_back.held_back_dates is null
             and booked.booked_dates = {{ dbt.datediff('site_months.first_date', 'site_months.last_date', 'day') }} + 1
-        as is_complete
+        as is_booked_whole
     from summed
     inner join site_months on summed.month = site_months.month and summed.site = site_months.site
     left join booked on summed.month = booked.month and summed.site = booked.site

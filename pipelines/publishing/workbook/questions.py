@@ -179,7 +179,7 @@ QUESTIONS = (
         "Does it add up to the invoice?",
         "marts.cost_reconciliation_monthly",
         """
-        select billing_month, site, kind, is_complete,
+        select billing_month, site, kind, is_booked_whole,
             case when difference_usd is not null then billed_usd end,
             case when difference_usd is not null then computed_cost_usd end,
             case when difference_usd is null then billed_usd end,

@@ -10,7 +10,7 @@ main_scope as (
 ),
 
 costs as (
-    select date, model, sum(cost_usd) as cost_usd, bool_and(is_complete) as is_cost_complete
+    select date, model, sum(cost_usd) as cost_usd, bool_and(is_cost_complete) as is_cost_complete
     from marts.cost_daily
     where basis = 'fully_loaded' and date > (select date - 28 from newest)
     group by date, model

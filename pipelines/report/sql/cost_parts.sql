@@ -3,7 +3,7 @@
 with parts as (
     select
         basis, part, starts_with(deployment, '__') as is_remainder, sum(cost_usd) as cost_usd,
-        bool_and(is_complete) as is_complete
+        bool_and(is_cost_complete) as is_cost_complete
     from marts.cost_daily
     where date > (select max(date) - 28 from marts.fleet_daily)
     group by all

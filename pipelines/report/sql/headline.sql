@@ -35,7 +35,7 @@ costs as (
         sum(cost_usd) as cost_usd,
         -- What model_daily and `make run` show.
         sum(cost_usd) filter (part in ('capacity', 'energy', 'cooling', 'overhead')) as accelerator_cost_usd,
-        bool_and(is_complete) as is_cost_complete
+        bool_and(is_cost_complete) as is_cost_complete
     from marts.cost_daily
     where basis = 'fully_loaded'
     group by date

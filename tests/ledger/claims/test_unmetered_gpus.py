@@ -101,9 +101,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 
 def unmetered(book: Book, site: str, basis: str = "allocation") -> list[tuple]:
-    """(device type, part, USD, is_complete) of the site's unmetered GPUs."""
+    """(device type, part, USD, is_cost_complete) of the site's unmetered GPUs."""
     return book.query(
-        "select device_type, part, round(cost_usd::double, 6), is_complete from marts.cost_daily where site = ?"
+        "select device_type, part, round(cost_usd::double, 6), is_cost_complete from marts.cost_daily where site = ?"
         " and basis = ? and deployment = '__unmetered__' and model = '__unmetered__' order by device_type, part",
         [site, basis],
     )
@@ -136,13 +136,13 @@ def test_a_node_whose_boards_are_all_metered_and_one_without_gpus_have_no_such_r
     # A free board is metered: it is no unmetered one, and what is not held is known.
     assert costs(book, site, "__remainder__")["capacity"] == 48.0
     assert book.query(
-        "select bool_and(is_complete) from marts.cost_daily where site = ? and part = 'energy'", [site]
+        "select bool_and(is_cost_complete) from marts.cost_daily where site = ? and part = 'energy'", [site]
     ) == [(True,)]
 
 
 def test_the_remainder_of_energy_is_flagged_where_gpus_are_unmetered(book: Book) -> None:
     assert book.query(
-        "select distinct is_complete from marts.cost_daily where site = 'part' and part = 'energy'"
+        "select distinct is_cost_complete from marts.cost_daily where site = 'part' and part = 'energy'"
         " and deployment = '__remainder__'"
     ) == [(False,)]
     # The fees are shared by what is claimed, as without the unmetered ones: 240 USD by a and the free board.

@@ -112,7 +112,7 @@ def months(book: Book, site: str, month: date) -> dict[str, tuple]:
     found = book.query(
         "select kind, round(billed_usd::double, 6), round(computed_cost_usd::double, 6),"
         " round(difference_usd::double, 6), round(difference_ratio, 6), billed_hours, booked_hours, is_prorated,"
-        " is_complete from marts.cost_reconciliation_monthly where site = ? and billing_month = ?",
+        " is_booked_whole from marts.cost_reconciliation_monthly where site = ? and billing_month = ?",
         [site, month],
     )
     return {row[0]: row[1:] for row in found}
@@ -163,7 +163,7 @@ def test_a_bill_is_spread_over_dates_by_hours(book: Book) -> None:
             """
         select kind, sum(days.billed_usd), max(months.billed_usd) from marts.cost_reconciliation_daily as days
         join marts.cost_reconciliation_monthly as months using (billing_month, site, kind)
-        where months.is_complete group by billing_month, site, kind
+        where months.is_booked_whole group by billing_month, site, kind
         having sum(days.billed_usd) is distinct from max(months.billed_usd)
             or sum(days.computed_cost_usd) is distinct from max(months.computed_cost_usd)
         """

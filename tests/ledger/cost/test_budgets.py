@@ -74,7 +74,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 def test_contracts_run_on_and_energy_costs_the_mean_of_its_weekday(book: Book) -> None:
     (found,) = book.query(
         "select billing_month, spent_usd, contract_rest_usd, energy_rest_usd, forecast_usd, forecast_low_usd,"
-        " forecast_high_usd, history_days, coverage_ratio, coverage_weeks, booked_ratio, is_complete"
+        " forecast_high_usd, history_days, coverage_ratio, coverage_weeks, booked_ratio, is_cost_complete"
         " from marts.cost_forecast where scope = 'site'"
     )
     spent = 65 * (1_200 / 721 + 4 + 6.48 / 721 + 0.0648)

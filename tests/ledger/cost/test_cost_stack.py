@@ -250,6 +250,65 @@ def test_utilisation_moves_usage_alone_and_by_the_idle_capacity_to_the_cent(book
     assert costs(book, "busier", "b-busier", "allocation") == costs(book, "base", "b-base", "allocation")
 
 
+def idle_costs(book: Book, site: str, deployment: str, basis: str) -> dict[str, float | None]:
+    """Part -> USD of a deployment's day that paid for idleness, to 6 digits, without those of 0."""
+    found = book.query(
+        "select part, round(idle_cost_usd::double, 6) from marts.cost_daily where site = ? and basis = ? and"
+        " (model = ? or deployment = ?) and idle_cost_usd is distinct from 0",
+        [site, basis, deployment, deployment],
+    )
+    return dict(found)
+
+
+def test_what_idleness_costs_is_its_share_of_energy_and_of_time(book: Book) -> None:
+    # Of a's 360 W are 93 idle floor, and it worked all day.
+    by_energy = {
+        "energy": 0.2232,  # 0.864 × 93 / 360
+        "cooling": 0.031248,
+        "overhead": 0.013392,
+        "demand_charge": 0.054,
+        "carbon_price": 0.13392,
+    }
+    assert idle_costs(book, "base", "a-base", "allocation") == by_energy
+    # b draws as much parked as working: all its energy is idle, and half of its time.
+    b = {
+        "energy": 0.864,
+        "cooling": 0.12096,
+        "overhead": 0.05184,
+        "demand_charge": 0.209032,
+        "carbon_price": 0.5184,
+        "capacity": 24.0,
+        "hosting": 8.064516,
+        "operations": 40.0,
+        "licences": 1.2,
+    }
+    assert idle_costs(book, "base", "b-base", "allocation") == b
+    # Usage charges for idle energy, not for idle time; marginal for neither.
+    assert idle_costs(book, "base", "b-base", "usage") == {part: usd for part, usd in b.items() if part in BY_ENERGY}
+    assert idle_costs(book, "base", "b-base", "marginal") == {}
+    # The free board is idle all day; a carries half of it.
+    free = costs(book, "base", "__remainder__", "allocation")
+    assert idle_costs(book, "base", "__remainder__", "allocation") == free
+    loaded = {part: pytest.approx(by_energy.get(part, 0) + usd / 2, abs=2e-6) for part, usd in free.items() if usd}
+    assert idle_costs(book, "base", "a-base", "fully_loaded") == loaded
+    # A model that works all day at its idle power: no idle time, all energy.
+    assert "capacity" not in idle_costs(book, "busier", "b-busier", "allocation")
+
+
+def test_the_fleets_idle_cost_is_one_amount_on_every_basis(book: Book) -> None:
+    sums = book.query(
+        "select count(*) from (select site, part, basis, sum(idle_cost_usd) as usd from marts.cost_daily group by all)"
+        " group by site, part having count(distinct usd) > 1 or count(*) <> 4"
+    )
+    assert sums == []
+    # What is paid for and not there is idle; so is the fee of a site at which nothing is.
+    for basis in ("marginal", "usage", "allocation", "fully_loaded"):
+        assert idle_costs(book, "unused", "__unused_commitment__", basis) == {"capacity": 48.0}
+    assert idle_costs(book, "west", "__remainder__", "fully_loaded") == {"operations": 240.0, "demand_charge": None}
+    # Without a tariff only the idle time of capacity is known, and `a` has none.
+    assert idle_costs(book, "bare", "a-bare", "allocation") == {"energy": None, "overhead": None}
+
+
 def test_commitments_are_used_first_and_what_is_unused_is_a_row_of_its_own(book: Book) -> None:
     # Two of three boards are committed at 1 USD: (2 × 1 + 1 × 2) / 3 USD × 24 h.
     assert costs(book, "committed", "a-committed", "allocation")["capacity"] == 32.0
@@ -295,7 +354,7 @@ def test_what_is_owned_costs_its_depreciation_and_its_capital(book: Book) -> Non
 
 def test_a_missing_price_is_null_and_flagged_and_a_part_without_a_price_is_no_row(book: Book) -> None:
     found = book.query(
-        "select part, round(cost_usd::double, 6), is_complete from marts.cost_daily where site = 'bare' and"
+        "select part, round(cost_usd::double, 6), is_cost_complete from marts.cost_daily where site = 'bare' and"
         " model = 'a-bare' and basis = 'allocation' order by part"
     )
     assert found == [("capacity", 48.0, True), ("energy", None, False), ("overhead", None, False)]
@@ -303,7 +362,7 @@ def test_a_missing_price_is_null_and_flagged_and_a_part_without_a_price_is_no_ro
 
 def test_a_site_without_a_meter_pays_its_fees_and_does_not_know_its_demand_charge(book: Book) -> None:
     found = book.query(
-        "select part, basis, deployment, round(cost_usd::double, 6), is_complete from marts.cost_daily"
+        "select part, basis, deployment, round(cost_usd::double, 6), is_cost_complete from marts.cost_daily"
         " where site = 'west' and basis in ('marginal', 'fully_loaded') order by part, basis"
     )
     assert found == [

@@ -236,9 +236,9 @@ def states(book: Book, engine: str, hour: int = 14) -> list[tuple]:
 
 
 def of_model(book: Book, model: str, hour: int = 14) -> tuple:
-    """known_seconds, idle_time_ratio and idle_cost_usd less that of energy of a model's hour."""
+    """known_seconds, idle_time_ratio and idle_compute_cost_usd less that of energy of a model's hour."""
     return book.query(
-        "select known_seconds::double, idle_time_ratio, round(idle_cost_usd::double, 4), output_tokens::double"
+        "select known_seconds::double, idle_time_ratio, round(idle_compute_cost_usd::double, 4), output_tokens::double"
         f" from marts.model_hourly where model = ? and date = '{DAY}'"
         f" and hour(hour_start_at at time zone 'UTC') = {hour}",
         [model],

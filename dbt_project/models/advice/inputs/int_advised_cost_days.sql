@@ -25,7 +25,7 @@ split as (
         basis,
         sum(cost_usd) filter (part in ({{ energy_parts() }})) as energy_usd,
         sum(cost_usd) filter (part not in ({{ energy_parts() }})) as contract_usd,
-        bool_and(is_complete) as is_complete
+        bool_and(is_cost_complete) as is_cost_complete
     from costs
     where basis = 'allocation' or basis in (select basis from budgets)
     group by all
@@ -44,7 +44,7 @@ scoped as (
         site,
         cast(coalesce(sum(energy_usd), 0) as {{ money_type() }}) as energy_usd,
         cast(coalesce(sum(contract_usd), 0) as {{ money_type() }}) as contract_usd,
-        bool_and(is_complete) as is_complete
+        bool_and(is_cost_complete) as is_cost_complete
     from split
     where {{ scope }} is not null
     group by all

@@ -99,7 +99,7 @@ spent as (
         basis,
         billing_month,
         {{ money_sum('energy_usd + contract_usd') }} as spent_usd,
-        bool_and(is_complete) as is_complete
+        bool_and(is_cost_complete) as is_cost_complete
     from days
     group by scope, scope_name, basis, billing_month
 
@@ -132,7 +132,7 @@ final as (
         coverage.booked_ratio,
         spent.billing_month in (select billing_month from rest_hours) as is_in_progress,
         cast(coalesce(contract_rests.contract_rest_usd, 0) as double) as contract_rest_usd,
-        spent.is_complete
+        spent.is_cost_complete
     from spent
     cross join lookback
     inner join coverage using (scope, scope_name, basis, billing_month)

@@ -78,7 +78,7 @@ final as (
         months.booked_hours,
         months.month_hours,
         billed.is_prorated,
-        months.booked_hours = months.month_hours and held_months.site is null as is_complete,
+        months.booked_hours = months.month_hours and held_months.site is null as is_booked_whole,
         coalesce(billed.billed_us = months.end_us - months.start_us, false) as is_billed
     from months
     cross join kinds

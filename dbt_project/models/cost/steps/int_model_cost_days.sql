@@ -66,7 +66,7 @@ part_days as (
         {{ money_sum(
             "case when costs.basis = (case when parts.unit = 'productive_kwh' then 'marginal' else 'usage' end) then costs.cost_usd end"
         ) }} as active_usd,
-        min(case when costs.is_complete then 1 else 0 end) = 1 as is_complete
+        min(case when costs.is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from costs
     inner join dates on costs.date = dates.date
     inner join parts on costs.part = parts.part
@@ -125,7 +125,7 @@ final as (
             else cast(work.active_gpu_seconds as double) / 3600
         end as quantity,
         served.total_tokens,
-        part_days.is_complete
+        part_days.is_cost_complete
     from part_days
     left join work on {{ equal_keys('part_days', 'work', ['date', 'site', 'model']) }}
     left join served on {{ equal_keys('part_days', 'served', ['date', 'site', 'model']) }}

@@ -52,6 +52,12 @@ weighed as (
         ) }} as watts_share,
         {{ ratio('drivers.facility_energy_kwh', 'fees.site_facility_energy_kwh') }} as kwh_share,
         {{ ratio('drivers.active_gpu_seconds', 'drivers.claimed_gpu_seconds') }} as active_share,
+        case
+            when drivers.claimed_gpu_seconds = 0 then 0 else {{ ratio('drivers.idle_gpu_seconds', 'drivers.claimed_gpu_seconds') }}
+        end as idle_share,
+        case
+            when drivers.facility_energy_kwh = 0 then 0 else {{ ratio('drivers.idle_facility_kwh', 'drivers.facility_energy_kwh') }}
+        end as idle_energy_share,
         sites.cooling_share_of_overhead as cooling_share,
         licences.usd as licence_usd_per_gpu_hour,
         case
@@ -81,6 +87,10 @@ cooled as (
             measured_marginal_cooling_cost_usd,
             {{ money('cast(marginal_overhead_cost_usd as double) * cooling_share') }}
         ) as marginal_cooling_cost_usd,
+        coalesce(
+            measured_idle_cooling_cost_usd,
+            {{ money('cast(idle_overhead_cost_usd as double) * cooling_share') }}
+        ) as idle_cooling_cost_usd,
         case
             when measured_cooling_cost_usd > overhead_cost_usd then 'measured_over_pue'
             when measured_cooling_cost_usd is not null then 'measured'
@@ -110,6 +120,7 @@ owned as (
         {%- endfor %}
         {%- for part in cost_parts() %}
         {{ beside_the_rate(part, part.usd) }} as {{ part.name }}_usd,
+        {{ idle_of(part) }} as {{ part.name }}_idle_usd,
         case
             when rate_includes like '% {{ part.name }} %' then {{ money('cast(' ~ part.usd ~ ' as double)') }}
         end as {{ part.name }}_memo_usd,
@@ -144,7 +155,9 @@ unheld as (
         *,
         {%- for part in cost_parts() %}
         sum(case when not is_held and deployment not in ({{ beside_the_models() }}) then {{ part.name }}_usd end)
-            over (partition by site, hour_start_at, local_date) as {{ part.name }}_unheld_usd{{ ',' if not loop.last }}
+            over (partition by site, hour_start_at, local_date) as {{ part.name }}_unheld_usd,
+        sum(case when not is_held and deployment not in ({{ beside_the_models() }}) then {{ part.name }}_idle_usd end)
+            over (partition by site, hour_start_at, local_date) as {{ part.name }}_unheld_idle_usd{{ ',' if not loop.last }}
         {%- endfor %}
     from owned
 
@@ -155,11 +168,15 @@ carried as (
     select
         *,
         {%- for part in cost_parts() %}
+        {%- set is_last_part = loop.last %}
+        {%- for amount in ['', 'idle_'] %}
+        {%- set unheld = part.name ~ '_unheld_' ~ amount ~ 'usd' %}
         case
-            when own_gpu_seconds > 0 and {{ part.name }}_unheld_usd is not null
-                then {{ carried_up_to(part.name ~ '_unheld_usd', 'gpu_seconds_to') }}
-                    - {{ carried_up_to(part.name ~ '_unheld_usd', '(gpu_seconds_to - own_gpu_seconds)') }}
-        end as {{ part.name }}_carried_usd{{ ',' if not loop.last }}
+            when own_gpu_seconds > 0 and {{ unheld }} is not null
+                then {{ carried_up_to(unheld, 'gpu_seconds_to') }}
+                    - {{ carried_up_to(unheld, '(gpu_seconds_to - own_gpu_seconds)') }}
+        end as {{ part.name }}_carried_{{ amount }}usd{{ ',' if not (is_last_part and loop.last) }}
+        {%- endfor %}
         {%- endfor %}
     from unheld
 

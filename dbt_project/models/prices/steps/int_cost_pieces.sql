@@ -4,7 +4,8 @@
 {# Claimed time and its cost come from other models than the ledger's rows. #}
 {% set extra = [
     'overhead_cost_usd', 'marginal_device_cost_usd', 'productive_location_gco2e', 'active_gpu_seconds',
-    'active_capacity_cost_usd', 'charged_energy_cost_usd', 'unknown_capacity_cost_usd', 'charged_gpu_seconds'
+    'active_capacity_cost_usd', 'charged_energy_cost_usd', 'unknown_capacity_cost_usd', 'charged_gpu_seconds',
+    'idle_gpu_seconds', 'idle_facility_kwh', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'idle_capacity_cost_usd'
 ] %}
 {% set of_claims = [
     'claimed_gpu_seconds', 'unpriced_gpu_seconds', 'capacity_cost_usd', 'unknown_cost_usd', 'compute_cost_usd'

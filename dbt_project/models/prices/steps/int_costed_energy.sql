@@ -107,6 +107,8 @@ final as (
         {{ money('energy_usd') }} - {{ money('energy_usd / pue') }} as overhead_cost_usd,
         {{ money('charged_energy_usd') }} as charged_energy_cost_usd,
         {{ money('energy_usd * idle_ratio') }} as idle_energy_cost_usd,
+        {{ money('energy_usd * idle_ratio') }} - {{ money('energy_usd / pue * idle_ratio') }} as idle_overhead_cost_usd,
+        {{ exact('facility_kwh * idle_ratio') }} as idle_facility_kwh,
         {{ money('device_energy_usd') }}
             - {{ money(
                 'device_energy_usd * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')'
@@ -117,6 +119,7 @@ final as (
         {{ exact('device_kwh * pue * location_gco2e_per_kwh * coalesce(' ~ ratio('productive_joules', 'energy_joules') ~ ', 0)') }}
         as productive_location_gco2e,
         {{ exact('case when is_charged then cast(gpu_seconds as double) * active_ratio else 0 end') }} as active_gpu_seconds,
+        {{ exact('case when is_charged then cast(gpu_seconds as double) * (known_ratio - active_ratio) else 0 end') }} as idle_gpu_seconds,
         -- Differences of one rounded total, so that the parts add up to it.
         {{ money('capacity_usd') }} as capacity_cost_usd,
         {{ money('capacity_usd * active_ratio') }} as active_capacity_cost_usd,
@@ -124,7 +127,7 @@ final as (
         {{ money('capacity_usd') }} - {{ money('capacity_usd * known_ratio') }} as unknown_capacity_cost_usd,
         {{ money('charged_energy_usd * idle_ratio') }}
             + {{ money('capacity_usd * known_ratio') }}
-            - {{ money('capacity_usd * active_ratio') }} as idle_cost_usd,
+            - {{ money('capacity_usd * active_ratio') }} as idle_compute_cost_usd,
         case when is_charged then gpu_seconds else {{ exact('0') }} end as charged_gpu_seconds,
         energy_usd is not null as is_tariffed,
         deployment not in ({{ unallocated() }}, {{ unknown() }}) or coalesce(unknown_reason = 'no_engine_for_pod', false) as is_held,

@@ -1,0 +1,49 @@
+-- What a million tokens of each class cost in a month, beside the list price.
+with class_costs as (
+
+    select * from {{ ref('token_class_cost_daily') }} where basis = 'fully_loaded'
+
+),
+
+summed as (
+
+    select
+        billing_month as month,
+        {{ plain_name('site', 'site') }} as site,
+        {{ plain_name('model', 'model') }} as model,
+        token_class,
+        {{ exact_sum('tokens') }} as tokens,
+        {{ money_sum('cost_usd') }} as known_cost_usd,
+        {{ exact_sum('case when list_usd_per_mtok is not null then tokens end') }} as listed_tokens,
+        {{ money_sum(money('cast(tokens as double) / 1e6 * list_usd_per_mtok')) }} as list_cost_usd,
+        bool_and(is_cost_complete) as is_cost_complete,
+        site || ' | ' || model as marts_key
+    from class_costs
+    group by billing_month, site, model, token_class
+
+),
+
+final as (
+
+    select
+        month,
+        site,
+        model,
+        case token_class
+            when 'cached_input' then 'cached input'
+            when 'computed_input' then 'computed input'
+            when 'none' then 'no tokens'
+            else token_class
+        end as token_kind,
+        tokens,
+        known_cost_usd,
+        {{ ratio('known_cost_usd', 'tokens') }} * 1e6 as known_cost_usd_per_mtok,
+        case when listed_tokens = tokens then list_cost_usd end as list_cost_usd,
+        case when listed_tokens = tokens then {{ ratio('list_cost_usd', 'tokens') }} * 1e6 end as list_usd_per_mtok,
+        is_cost_complete,
+        marts_key
+    from summed
+
+)
+
+select * from final
