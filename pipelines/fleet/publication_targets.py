@@ -26,14 +26,25 @@ class StepLimits(Part):
 class PostgresqlTarget(Part):
     """A PostgreSQL database. `dsn_env` names the environment variable that holds its connection URI.
 
-    The schemas are `marts`, `published` and `wattledger`, each behind `schema_prefix`: a second fleet in one database
-    needs one. `reader` is the role that may read them.
+    The schemas are `finance`, `marts`, `published` and `wattledger`, each behind `schema_prefix`: a second fleet in one
+    database needs one. `reader` is the role that may read all tables; `operations_reader` reads those without finance
+    and tenants; of `team_readers` each role reads what its team pays.
     """
 
     dsn_env: Variable
     schema_prefix: SchemaPrefix = ""
     reader: Name | None = None
+    operations_reader: Name | None = None
+    team_readers: dict[Name, Name] = Field(default_factory=dict, description="team -> role")
     limits: StepLimits = StepLimits()
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> PostgresqlTarget:
+        roles = [role for role in (self.reader, self.operations_reader, *self.team_readers.values()) if role]
+        twice = sorted({role for role in roles if roles.count(role) > 1})
+        if twice:
+            raise ValueError(f"the role {twice[0]!r} is named twice. Give each reader a role of its own")
+        return self
 
 
 # Where the package `deltalake` can write; '' and one letter (of a Windows drive) are folders.

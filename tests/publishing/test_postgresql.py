@@ -52,7 +52,8 @@ MARTS = {
 def server() -> Iterator[Postgresql]:
     with Postgresql.installed() as found:
         found.start()
-        run(found.uri, "create role bi login password 'r3ad'")
+        for role in ("bi", "ops", "of_search"):
+            run(found.uri, f"create role {role} login password 'r3ad'")
         yield found
 
 
@@ -105,7 +106,7 @@ def ask(fleet: Fleet, query: str, user: str = "") -> list[tuple]:
     uri = os.environ[DSN].replace("wattledger:s3cret", user) if user else os.environ[DSN]
     prefix = target(fleet).schema_prefix
     with session(uri) as cursor:
-        for schema in ("marts", "published", "wattledger"):
+        for schema in ("finance", "marts", "published", "wattledger"):
             query = query.replace(f"{schema}.", f"{prefix}{schema}.")
         cursor.execute(query)
         return cursor.fetchall()
@@ -183,15 +184,15 @@ def test_every_table_of_the_demo_has_the_snapshots_values_types_and_comments(
         described = snapshot.execute(
             "select schema_name, table_name, '', comment from duckdb_tables() where comment is not null union all"
             " select schema_name, table_name, column_name, comment from duckdb_columns()"
-            " where comment is not null and schema_name in ('marts', 'published')"
+            " where comment is not null and schema_name in ('finance', 'marts', 'published')"
         ).fetchall()
     comments = ask(
         fleet,
         "select nspname, relname, '', obj_description(c.oid, 'pg_class') from pg_class as c join pg_namespace as n"
-        " on n.oid = relnamespace where nspname in ('marts', 'published') and relkind = 'r' union all"
+        " on n.oid = relnamespace where nspname in ('finance', 'marts', 'published') and relkind = 'r' union all"
         " select nspname, relname, attname, col_description(c.oid, attnum) from pg_class as c join pg_namespace as n"
-        " on n.oid = relnamespace join pg_attribute on attrelid = c.oid where nspname in ('marts', 'published')"
-        " and relkind = 'r' and attnum > 0",
+        " on n.oid = relnamespace join pg_attribute on attrelid = c.oid"
+        " where nspname in ('finance', 'marts', 'published') and relkind = 'r' and attnum > 0",
     )
     assert sorted(described) == sorted(row for row in comments if row[3] is not None)
     assert len(described) > 1_500
@@ -213,7 +214,7 @@ def test_every_table_of_the_demo_has_the_snapshots_values_types_and_comments(
         "select count(*) filter (where indisprimary), count(*) filter (where indisunique and not indisprimary),"
         " count(*) filter (where indnkeyatts = 1 and not indisunique)"
         " from pg_index join pg_class as c on c.oid = indrelid"
-        " where relnamespace in ('marts'::regnamespace, 'published'::regnamespace)",
+        " where relnamespace in ('finance'::regnamespace, 'marts'::regnamespace, 'published'::regnamespace)",
     )
     tables = columns_by_table(fleet).values()
     dated = sum("date" in names for names in tables)
@@ -276,6 +277,60 @@ def test_only_changed_dates_are_replaced_and_missed_ones_caught_up(fleet: Fleet)
     load(fleet)
     assert daily(fleet) == {"2026-10-02": 20, "2026-10-03": 3}
     assert [(name, n) for name, n in differences(fleet) if n] == []
+
+
+# --- who may read what ------------------------------------------------------------------------------------------------
+
+OF_FINANCE = """
+create schema fleet; create schema finance;
+create table marts.tenant_usage_daily as select date '2026-10-01' as date, 'acme' as tenant;
+create view finance.cost as select * from (values (date '2026-10-01', 'search', 12),
+    (date '2026-10-01', 'platform', 18)) as rows(month, team, known_cost_usd);
+create view finance.chargeback as select * from (values (date '2026-10-01', 'search', 'acme', 12),
+    (date '2026-10-01', 'platform', 'beta', 18)) as rows(month, payer, tenant, known_cost_usd);
+create view finance.budgets as select * from (values (date '2026-10-01', 'team', 'search', 20),
+    (date '2026-10-01', 'model', 'search', 30), (date '2026-10-01', 'team', 'platform', 40))
+    as rows(month, scope, name, budget_usd);
+create view finance.months as select date '2026-10-01' as month, 30 as known_cost_usd
+"""
+
+
+@pytest.mark.needs("postgresql")
+def test_each_reader_sees_what_he_may(fleet: Fleet) -> None:
+    """bi everything, ops neither finance nor tenants, of_search the rows of its team alone."""
+    book(fleet, {"2026-10-01": 1}, more=OF_FINANCE)
+    publish(fleet)
+    everything = target(fleet)
+    apart = everything.model_copy(update={"operations_reader": "ops", "team_readers": {"search": "of_search"}})
+    # A role that could read all before, and may not any more.
+    postgresql.publish(fleet, everything.model_copy(update={"reader": "of_search"}), MARTS)
+    for _ in range(2):
+        postgresql.publish(fleet, apart, MARTS)
+        for table, rows in (
+            ("cost", [("search", 12)]),
+            ("chargeback", [("search", 12)]),
+        ):
+            who = "team" if table == "cost" else "payer"
+            query = f"select {who}, known_cost_usd from finance.{table} order by 2"
+            assert ask(fleet, query, "of_search:r3ad") == rows
+            assert len(ask(fleet, query, "bi:r3ad")) == len(ask(fleet, query)) == 2
+        assert ask(fleet, "select scope, name from finance.budgets", "of_search:r3ad") == [("team", "search")]
+        assert ask(fleet, "select count(*) from marts.model_daily", "ops:r3ad") == [(1,)]
+        for user, query in (
+            ("of_search", "select * from finance.months"),
+            ("of_search", "select * from marts.model_daily"),
+            ("ops", "select * from finance.cost"),
+            ("ops", "select * from marts.tenant_usage_daily"),
+        ):
+            with pytest.raises(Error, match="permission denied"):
+                ask(fleet, query, f"{user}:r3ad")
+
+
+def test_a_role_is_named_once() -> None:
+    with pytest.raises(ValueError, match=r"the role 'bi' is named twice\. Give each reader a role of its own"):
+        PostgresqlTarget.model_validate(
+            {"dsn_env": DSN, "reader": "bi", "team_readers": {"search": "bi"}}, context={"environ": {DSN: "x"}}
+        )
 
 
 # --- readers ----------------------------------------------------------------------------------------------------------

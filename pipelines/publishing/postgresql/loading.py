@@ -20,7 +20,7 @@ import duckdb
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.publication_targets import PostgresqlTarget
 from pipelines.publishing import published_tables, snapshots
-from pipelines.publishing.postgresql import registry
+from pipelines.publishing.postgresql import readers, registry
 from pipelines.publishing.postgresql import tables as shapes
 from pipelines.publishing.postgresql.registry import Held
 from pipelines.publishing.postgresql.server import PostgresqlError, Server, connected, place_of, quoted
@@ -109,7 +109,7 @@ def _publish(snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts
     gone = held.keys() - {(change.wanted.schema, change.wanted.table.name) for change in changes}
     for name in sorted(gone):
         _deprecate_table(server, prefix, name, held[name], snapshot.code_version)
-    _grant(server, target, done)
+    readers.grant(server, target, done.notices)
     server.commit()
     _tidy(server, prefix, registry.read(server, prefix), snapshot.code_version, done)
     for change in changes:
@@ -258,33 +258,6 @@ def _deprecate_table(server: Server, prefix: str, name: registry.Name, held: Hel
     comment = f"Deprecated: no publication has this table since version {version}. The next minor version drops it."
     server.execute(f"delete from {quoted(*name)}", f"comment on table {quoted(*name)} is {literal(comment)}")
     registry.record(server, prefix, name, Held(held.key, held.has_key, version, held.columns, {}))
-
-
-def _grant(server: Server, target: PostgresqlTarget, done: Loaded) -> None:
-    """Let the reader select from every table of ours, those that this user will make included."""
-    reader = target.reader
-    if reader is None:
-        return
-    if not server.rows(f"select 1 from pg_roles where rolname = {literal(reader)}"):
-        done.notices.append(
-            f"publication.postgresql.reader: there is no role {reader!r}, so nothing is granted. Create it:"
-            f" create role {quoted(reader)} login password '…'; the next run grants"
-        )
-        return
-    for schema in published_tables.SCHEMAS:
-        name = f"{target.schema_prefix}{schema}"
-        ungranted = server.rows(
-            f"select table_name from {quoted(f'{target.schema_prefix}{registry.SCHEMA}')}.tables as t"
-            f" where schema_name = {literal(name)} and not has_table_privilege({literal(reader)},"
-            " format('%I.%I', schema_name, table_name), 'select')"
-        )
-        server.together(
-            [
-                f"grant usage on schema {quoted(name)} to {quoted(reader)}",
-                f"alter default privileges in schema {quoted(name)} grant select on tables to {quoted(reader)}",
-                *(f"grant select on {quoted(name, table)} to {quoted(reader)}" for (table,) in ungranted),
-            ]
-        )
 
 
 def _tidy(server: Server, prefix: str, held: Mapping[registry.Name, Held], version: str, done: Loaded) -> None:

@@ -47,11 +47,26 @@ _TYPES = {
 # Tables of intervals have no key: of a big fleet it would take longer to load than their rows
 # (docs/decisions/0023-publication-to-postgresql.md). That no row is there twice is an invariant of the ledger.
 INTERVAL = "interval_start_at"
-# Tables that Python makes; those of dbt have their grain in the project.
+# Tables that a publication makes, and those that Python computes; the marts have their grain in the project.
 _OWN_GRAINS = {
+    ("finance", "budgets"): ("month", "budget"),
+    ("finance", "carbon"): ("month", "team", "marts_key"),
+    ("finance", "chargeback"): ("month", "marts_key"),
+    ("finance", "commitments"): ("month", "site", "device_type"),
+    ("finance", "cost"): ("month", "marts_key", "part"),
+    ("finance", "invoices"): ("month", "site", "kind"),
+    ("finance", "months"): ("month", "site"),
+    ("finance", "savings"): ("recommendation_id",),
+    ("finance", "unit_cost"): ("month", "marts_key", "token_kind"),
     ("marts", "budget_monthly"): ("billing_month", "budget"),
     ("marts", "cost_forecast"): ("billing_month", "scope", "scope_name", "basis"),
     ("marts", "efficiency_fit"): ("site", "deployment", "model", "device_type", "meter_scope", "role"),
+    ("published", "adjustments"): ("publication_id", "month", "booked_month", "marts_key", "part"),
+    ("published", "chargeback_adjustments"): ("publication_id", "month", "booked_month", "marts_key"),
+    ("published", "closed_chargebacks"): ("event", "marts_key"),
+    ("published", "closed_costs"): ("event", "marts_key", "part"),
+    ("published", "closed_months"): ("event", "site"),
+    ("published", "closings"): ("event",),
     ("published", "consolidation"): ("recommendation_id",),
     ("published", "publication"): ("publication_id",),
     ("published", "right_sizing"): ("recommendation_id",),
