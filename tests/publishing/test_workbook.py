@@ -5,6 +5,7 @@ The marts are written by hand; tests/ledger/test_book_demo.py asks every questio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.workbook import sheets as workbook
-from pipelines.publishing.workbook.questions import QUESTIONS
+from pipelines.publishing.workbook.questions import MONTHS, QUESTIONS
 
 MARTS = """
 set TimeZone = 'UTC';
@@ -29,9 +30,12 @@ create table marts.model_daily (
     matched_output_tokens decimal(28, 6), matched_total_tokens decimal(28, 6),
     matched_compute_cost_usd decimal(28, 12), priced_output_tokens decimal(28, 6)
 );
-create table marts.cost_daily (
-    date date, billing_month date, model varchar, basis varchar, part varchar, is_cash boolean,
-    cost_usd decimal(28, 12)
+create schema finance;
+create table finance.cost (
+    month date, team varchar, model varchar, part varchar, is_cash boolean, closed_cost_usd decimal(28, 12),
+    adjustment_usd decimal(28, 12), known_cost_usd decimal(28, 12), idle_cost_usd decimal(28, 12),
+    allocation_cost_usd decimal(28, 12), usage_cost_usd decimal(28, 12), marginal_cost_usd decimal(28, 12),
+    billed_cost_usd decimal(28, 12)
 );
 """
 
@@ -60,13 +64,25 @@ insert into marts.model_daily values
 
 
 def test_a_heading_of_cost_names_the_amount_that_the_sheet_adds_up() -> None:
-    """Tables of dates have accelerators and electricity, tables of cost have all parts."""
+    """Tables of dates have accelerators and electricity, those of months have all parts."""
+    amounts = {
+        "compute cost (USD)": "sum(compute_cost_usd)",
+        "charged (USD)": "sum(closed_cost_usd)",
+        "known now (USD)": "sum(known_cost_usd)",
+        "of it adjustments (USD)": "sum(adjustment_usd)",
+        "for what was used (USD)": "sum(usage_cost_usd)",
+    }
     for question in QUESTIONS:
-        headings = " ".join(column.heading for column in question.columns)
-        if "compute cost" in headings:
-            assert "compute_cost_usd" in question.query, question.sheet
-        if "fully loaded" in headings:
-            assert "fully_loaded" in question.query, question.sheet
+        headings = {column.heading for column in question.columns}
+        assert [
+            amount for heading, amount in amounts.items() if (heading in headings) != (amount in question.query)
+        ] == []
+
+
+def test_what_is_about_months_reads_schema_finance_alone() -> None:
+    for question in MONTHS:
+        read = re.findall(r"(?:from|join) (\w+)\.\w+", question.query)
+        assert set(read) == {"finance"} == {table.partition(".")[0] for table in question.tables.split(", ")}
 
 
 def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> None:
@@ -104,13 +120,17 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
 
 def test_a_share_is_a_cell_over_its_columns_total(made: Callable) -> None:
     formulas, values = made(
-        "insert into marts.cost_daily values ('2026-10-01', '2026-10-01', 'm', 'fully_loaded', 'capacity', true, 75),"
-        " ('2026-10-01', '2026-10-01', 'm', 'fully_loaded', 'energy', true, 25),"
-        " ('2026-10-01', '2026-10-01', 'm', 'marginal', 'energy', true, 1000)"
+        "insert into finance.cost (month, part, is_cash, closed_cost_usd, known_cost_usd) values"
+        " ('2026-10-01', 'capacity', true, 70, 75), ('2026-10-01', 'energy', true, 25, 25)"
     )("Parts")
-    assert (formulas["D5"].value, values["D5"].value) == ('=IF(COUNT(C5,C$3)=2,IFERROR(C5/C$3,""),"")', 0.75)
-    assert (values["C3"].value, formulas["C3"].value, values["D3"].value) == (100.0, "=SUM(C5:C6)", 1.0)
-    assert values["D5"].number_format == "0.0%"
+    assert (formulas["I5"].value, values["I5"].value) == ('=IF(COUNT(F5,F$3)=2,IFERROR(F5/F$3,""),"")', 0.75)
+    assert (values["F3"].value, formulas["F3"].value, values["I3"].value) == (100.0, "=SUM(F5:F6)", 1.0)
+    assert values["I5"].number_format == "0.0%"
+    # A month is one, and amounts and headings have the room that they need.
+    assert (values["A5"].number_format, formulas.page_setup.orientation) == ("yyyy-mm", "landscape")
+    assert (formulas.sheet_properties.pageSetUpPr.fitToPage, int(formulas.page_setup.fitToHeight)) == (True, 0)
+    assert formulas.print_title_rows == "$3:$4"
+    assert formulas.row_dimensions[4].height >= 3 * 15
 
 
 NAMES = [
@@ -157,24 +177,25 @@ def test_joules_of_boards_and_of_whole_servers_have_no_total(made: Callable) -> 
 
 
 def test_the_first_sheet_names_the_publication_and_every_question(made: Callable) -> None:
-    about, _ = made("")("About")
+    about, _ = made(TWO_MODELS)("About")
     rows = list(about.iter_rows(values_only=True))
-    assert rows[:5] == [
+    assert rows[:6] == [
         ("fleet", "tiny"),
         ("telemetry", "SYNTHETIC telemetry: nothing here was measured"),
+        ("booked dates", "2026-10-01 to 2026-10-01"),
         ("publication", "20261005T000000000000Z-0badcafe"),
         ("published at", "2026-10-05 01:15 UTC"),
         ("held-back dates", "2026-10-03"),
     ]
     assert rows[-len(QUESTIONS) :] == [(question.sheet, question.asks) for question in QUESTIONS]
-    assert len(QUESTIONS) == 13
+    assert len(QUESTIONS) == 16
 
 
 def test_a_question_without_its_tables_has_the_reason_in_its_sheet(made: Callable) -> None:
     sheets = made("")
     assert sheets("Carbon")[0]["A2"].value.startswith("This publication cannot answer it: Catalog Error: Table with")
     # A table without rows is another thing.
-    assert sheets("Models")[0]["A2"].value.startswith("tiny: SYNTHETIC telemetry")
+    assert sheets("Models")[0]["A2"].value.startswith("tiny, no date is booked: SYNTHETIC telemetry")
     assert [cell.value for cell in sheets("Models")[0][3]] == [None] * 14
 
 
@@ -184,10 +205,10 @@ def test_a_sheet_that_fails_has_the_reason_and_the_others_are_complete(tmp_path:
         connection.execute(MARTS + TWO_MODELS)
         # A table of which the second row cannot be read.
         connection.execute(
-            "create view marts.tenant_daily as select case when n = 2 then error('broken page') else 'a' end as team,"
-            " null::varchar as request_team, null::varchar as namespace, null::varchar as tenant, 1 as requests,"
-            " 1 as output_tokens, 1 as location_gco2e, 1 as usage_cost_usd, 1 as allocation_cost_usd,"
-            " 1 as fully_loaded_cost_usd from range(1, 3) as rows(n)"
+            "create view finance.chargeback as select case when n = 2 then error('broken page') else 'a' end as payer,"
+            " null::date as month, null::varchar as model, null::varchar as tenant, 1 as requests, 1 as output_tokens,"
+            " 1 as energy_kwh, 1 as location_kgco2e, 1 as closed_cost_usd, 1 as adjustment_usd, 1 as known_cost_usd,"
+            " 1 as usage_cost_usd from range(1, 3) as rows(n)"
         )
     workbook.write(snapshot, path, "tiny", True, parts)
     sheets = openpyxl.load_workbook(path, data_only=True)

@@ -6,96 +6,18 @@ query adds columns of the marts, and a ratio is one sum over another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a sheet. With `of` it has a formula and no column in the query: of the column `of` and, unless it is
-    a share of that column's total, the column `by` (both are places in the sheet, from 0)."""
-
-    heading: str
-    digits: int | None = None  # None: a text, a date, or yes and no
-    is_summed: bool = False
-    is_scoped: bool = False  # joules of boards and of whole nodes are never added
-    of: int | None = None
-    by: int | None = None
-    factor: float = 1
-    is_difference: bool = False
-    is_percent: bool = False
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether a formula makes it."""
-        return self.of is not None
-
-    @property
-    def number_format(self) -> str:
-        """How Excel shows its numbers."""
-        if self.is_percent:
-            return "0.0%"
-        return "#,##0" + ("." + "0" * self.digits if self.digits else "")
-
-    def is_added(self, is_one_scope: bool) -> bool:
-        """Whether its rows have a sum."""
-        return (self.is_summed or self.is_difference) and (is_one_scope or not self.is_scoped)
-
-    def formula(self, of: str, by: str) -> str:
-        """Its formula for two cells, or two sums of cells."""
-        if self.is_difference:
-            return f"{of}-{by}"
-        return f"{of}/{by}" if self.factor == 1 else f"{of}/{by}*{self.factor:g}"
-
-    def computed(self, of: float | None, by: float | None) -> float | None:
-        """What its formula gives."""
-        if of is None or (by is None and self.by is not None):
-            return None
-        if self.by is None and by is None:
-            by = of  # the total's own share
-        if self.is_difference:
-            return float(of) - float(by or 0)
-        return float(of) / float(by) * self.factor if by else None
-
-
-@dataclass(frozen=True)
-class Question:
-    """A sheet. `scope` is the place of the meter's scope in the query, where joules depend on it."""
-
-    sheet: str
-    asks: str
-    tables: str
-    query: str
-    columns: tuple[Column, ...]
-    note: str = ""
-    scope: int | None = None
-
-
-def _text(*headings: str) -> tuple[Column, ...]:
-    return tuple(Column(heading) for heading in headings)
-
-
-def _sum(heading: str, digits: int = 2, *, is_scoped: bool = False) -> Column:
-    return Column(heading, digits, is_summed=True, is_scoped=is_scoped)
-
-
-def _ratio(heading: str, of: int, by: int, digits: int = 2, factor: float = 1) -> Column:
-    return Column(heading, digits, of=of, by=by, factor=factor)
-
-
-def _percent(heading: str, of: int, by: int | None = None) -> Column:
-    return Column(heading, 1, of=of, by=by, is_percent=True)
-
+from pipelines.publishing.workbook.columns import Column, Question, percent, ratio, summed, text
 
 _TOKENS = (
-    _sum("kWh at the facility", 3),
-    _sum("CO2e by location (kg)", 3),
-    _sum("compute cost (USD)"),
-    _sum("output tokens (million)", 3),
-    _sum("joules with tokens known (J)", 0, is_scoped=True),
-    _sum("output tokens with joules known", 0, is_scoped=True),
-    _sum("all tokens with joules known", 0, is_scoped=True),
-    _sum("cost of priced tokens (USD)"),
-    _sum("priced output tokens (million)", 3),
+    summed("kWh at the facility", 3),
+    summed("CO2e by location (kg)", 3),
+    summed("compute cost (USD)"),
+    summed("output tokens (million)", 3),
+    summed("joules with tokens known (J)", 0, is_scoped=True),
+    summed("output tokens with joules known", 0, is_scoped=True),
+    summed("all tokens with joules known", 0, is_scoped=True),
+    summed("cost of priced tokens (USD)"),
+    summed("priced output tokens (million)", 3),
 )
 _SUMS = """
     sum(facility_energy_kwh), sum(location_gco2e) / 1000, sum(compute_cost_usd), sum(output_tokens) / 1e6,
@@ -107,13 +29,244 @@ _SUMS = """
 def _token_ratios(first: int) -> tuple[Column, ...]:
     """The headline's ratios of the columns _TOKENS, of which the first is at `first`."""
     return (
-        _ratio("J per output token", first + 4, first + 5, 4),
-        _ratio("J per token", first + 4, first + 6, 4),
-        _ratio("USD per million output tokens", first + 7, first + 8),
+        ratio("J per output token", first + 4, first + 5, 4),
+        ratio("J per token", first + 4, first + 6, 4),
+        ratio("USD per million output tokens", first + 7, first + 8),
     )
 
 
-QUESTIONS = (
+# Amounts of a month: what each column of schema finance adds up to is in docs/finance.md.
+_AMOUNTS = (
+    summed("charged (USD)"),
+    summed("of it adjustments (USD)"),
+    summed("known now (USD)"),
+    summed("of it idle (USD)"),
+)
+_AMOUNT_SUMS = "sum(closed_cost_usd), sum(adjustment_usd), sum(known_cost_usd), sum(idle_cost_usd)"
+
+# The month, of schema finance alone.
+MONTHS = (
+    Question(
+        "Months",
+        "What did each month cost, and how much of it was idle?",
+        "finance.months",
+        f"""
+        select month, site, status, sum(booked_hours), sum(month_hours), {_AMOUNT_SUMS}, sum(forecast_usd),
+            sum(facility_energy_kwh), sum(location_kgco2e)
+        from finance.months group by month, site, status order by month desc, site
+        """,
+        (
+            *text("month", "site", "status"),
+            summed("booked hours", 0),
+            summed("hours of the month", 0),
+            *_AMOUNTS,
+            Column("forecast (USD)", 2),
+            summed("kWh at the facility", 1),
+            summed("CO2e by location (kg)", 1),
+            percent("booked", 3, 4),
+            percent("idle", 8, 7),
+        ),
+        "Charged: what a closed month was closed with, and what is booked so far of an open one.",
+    ),
+    Question(
+        "Cost",
+        "Whose cost is it?",
+        "finance.cost",
+        f"""
+        select month, team, model, {_AMOUNT_SUMS}, sum(allocation_cost_usd), sum(usage_cost_usd), sum(marginal_cost_usd)
+        from finance.cost group by month, team, model
+        order by month desc, sum(known_cost_usd) desc nulls last, team, model
+        """,
+        (
+            *text("month", "team", "model"),
+            *_AMOUNTS,
+            summed("without a share of free accelerators (USD)"),
+            summed("for what was used (USD)"),
+            summed("electricity of the work (USD)"),
+            percent("idle", 6, 5),
+        ),
+        "Each column adds up by itself: choose one.",
+    ),
+    Question(
+        "Parts",
+        "What is the cost made of?",
+        "finance.cost",
+        f"""
+        select month, part, is_cash, {_AMOUNT_SUMS}, sum(billed_cost_usd)
+        from finance.cost group by month, part, is_cash order by month desc, sum(known_cost_usd) desc nulls last, part
+        """,
+        (
+            *text("month", "part", "on an invoice"),
+            *_AMOUNTS,
+            summed("at the bill's price (USD)"),
+            percent("share of all", 5),
+        ),
+    ),
+    Question(
+        "Who pays",
+        "Who pays?",
+        "finance.chargeback",
+        """
+        select month, payer, tenant, sum(requests), sum(output_tokens) / 1e6, sum(energy_kwh), sum(location_kgco2e),
+            sum(closed_cost_usd), sum(adjustment_usd), sum(known_cost_usd), sum(usage_cost_usd)
+        from finance.chargeback group by month, payer, tenant
+        order by month desc, sum(known_cost_usd) desc nulls last, payer, tenant
+        """,
+        (
+            *text("month", "payer", "tenant"),
+            summed("requests", 0),
+            summed("output tokens (million)", 3),
+            summed("kWh of accelerators", 1),
+            summed("CO2e by location (kg)", 1),
+            summed("charged (USD)"),
+            summed("of it adjustments (USD)"),
+            summed("known now (USD)"),
+            summed("for what was used (USD)"),
+            percent("share of what is charged", 7),
+        ),
+    ),
+    Question(
+        "Output tokens",
+        "What does a million output tokens cost, all parts of the cost?",
+        "finance.chargeback",
+        """
+        select month, model, sum(output_tokens) / 1e6, sum(known_cost_usd), sum(usage_cost_usd)
+        from finance.chargeback group by month, model having sum(output_tokens) > 0
+        order by month desc, sum(known_cost_usd) desc nulls last, model
+        """,
+        (
+            *text("month", "model"),
+            summed("output tokens (million)", 3),
+            summed("known now (USD)"),
+            summed("for what was used (USD)"),
+            ratio("USD per million output tokens", 3, 2),
+            ratio("USD per million, for what was used", 4, 2),
+        ),
+        "Models that generated no token are not here: Cost has them.",
+    ),
+    Question(
+        "Kinds of tokens",
+        "What does a million tokens of each kind cost, beside the list price?",
+        "finance.unit_cost",
+        """
+        select month, model, token_kind, sum(tokens) / 1e6, sum(known_cost_usd),
+            sum(list_cost_usd) / sum(tokens) filter (list_cost_usd is not null) * 1e6
+        from finance.unit_cost group by month, model, token_kind order by month desc, model, token_kind
+        """,
+        (
+            *text("month", "model", "kind of tokens"),
+            summed("tokens (million)", 3),
+            summed("known now (USD)"),
+            Column("list price (USD per million)", 3),
+            ratio("USD per million tokens", 4, 3, 3),
+        ),
+    ),
+    Question(
+        "Budgets",
+        "Does the budget hold?",
+        "finance.budgets",
+        """
+        select month, budget, scope, name, is_in_progress, budget_usd, spent_usd, forecast_usd, forecast_low_usd,
+            forecast_high_usd
+        from finance.budgets order by month desc, budget
+        """,
+        (
+            *text("month", "budget", "of", "name", "in progress"),
+            Column("budget (USD)", 2),
+            Column("spent (USD)", 2),
+            Column("forecast (USD)", 2),
+            Column("forecast, low (USD)", 2),
+            Column("forecast, high (USD)", 2),
+            percent("spent of the budget", 6, 5),
+            percent("forecast of the budget", 7, 5),
+        ),
+        "Budgets may contain each other, so they have no total.",
+    ),
+    Question(
+        "Invoices",
+        "Does it add up to the invoice?",
+        "finance.invoices",
+        """
+        select month, site, kind, is_booked_whole,
+            case when difference_usd is not null then billed_usd end,
+            case when difference_usd is not null then computed_usd end,
+            case when difference_usd is null then billed_usd end,
+            case when difference_usd is null then computed_usd end
+        from finance.invoices order by month desc, site, kind
+        """,
+        (
+            *text("month", "site", "kind of bill", "booked whole"),
+            summed("billed (USD)"),
+            summed("computed (USD)"),
+            summed("billed, of other hours (USD)"),
+            summed("computed, of other hours (USD)"),
+            Column("billed less computed (USD)", 2, of=4, by=5, is_difference=True),
+            percent("of the computed", 8, 5),
+        ),
+        "Amounts of other hours are not compared: more or fewer hours are billed than booked.",
+    ),
+    Question(
+        "Commitments",
+        "Are the accelerators used that are paid for anyway?",
+        "finance.commitments",
+        """
+        select month, site, device_type, committed_gpu_hours, used_gpu_hours, committed_cost_usd, unused_cost_usd
+        from finance.commitments order by month desc, site, device_type
+        """,
+        (
+            *text("month", "site", "accelerator"),
+            summed("committed GPU-hours", 0),
+            summed("used GPU-hours", 0),
+            summed("committed (USD)"),
+            summed("unused (USD)"),
+            percent("used", 4, 3),
+        ),
+    ),
+    Question(
+        "What to do",
+        "What is there to do, and what does it save in a month?",
+        "finance.savings",
+        """
+        select deployment, model, advice, reason, freed_accelerators, accelerator_saving_usd_per_month,
+            energy_saving_usd_per_month, saving_kwh_per_month, saving_kgco2e_per_month, confidence
+        from finance.savings
+        order by accelerator_saving_usd_per_month desc nulls last, saving_kwh_per_month desc nulls last, deployment
+        """,
+        (
+            *text("deployment", "model", "what to do", "reason"),
+            summed("freed accelerators", 0),
+            summed("accelerators, if released (USD)"),
+            summed("electricity (USD)"),
+            summed("kWh at the facility", 1),
+            summed("CO2e by location (kg)", 1),
+            *text("confidence"),
+        ),
+        "A month is 730 hours. docs/recommendations explains each kind and when not to rely on it.",
+    ),
+    Question(
+        "Carbon",
+        "How much electricity, CO2 and water did each month take?",
+        "finance.carbon",
+        """
+        select month, team, model, sum(facility_energy_kwh), sum(location_kgco2e), sum(idle_location_kgco2e),
+            sum(embodied_kgco2e), sum(water_litres)
+        from finance.carbon group by month, team, model
+        order by month desc, sum(location_kgco2e) desc nulls last, team, model
+        """,
+        (
+            *text("month", "team", "model"),
+            summed("kWh at the facility", 1),
+            summed("CO2e by location (kg)", 1),
+            summed("of it idle (kg)", 1),
+            summed("CO2e of manufacture (kg)", 1),
+            summed("water (litres)", 0),
+            percent("idle", 5, 4),
+        ),
+    ),
+)
+
+# The detail behind it, by date and meter.
+DETAILS = (
     Question(
         "Models",
         "What does a token cost per model, in joules, CO2 and dollars?",
@@ -122,7 +275,7 @@ QUESTIONS = (
         select model, meter_scope, {_SUMS} from marts.model_daily
         group by model, meter_scope order by sum(compute_cost_usd) desc nulls last, model, meter_scope
         """,
-        (*_text("model", "meter"), *_TOKENS, *_token_ratios(2)),
+        (*text("model", "meter"), *_TOKENS, *_token_ratios(2)),
         "Joules are of the meter in the row (board: the accelerator; node: the whole server), idle joules included.",
         scope=1,
     ),
@@ -134,72 +287,12 @@ QUESTIONS = (
         select date, meter_scope, {_SUMS} from marts.fleet_daily
         group by date, meter_scope order by date desc, meter_scope
         """,
-        (*_text("date (UTC)", "meter"), *_TOKENS, *_token_ratios(2)),
+        (*text("date (UTC)", "meter"), *_TOKENS, *_token_ratios(2)),
         scope=1,
     ),
     Question(
-        "Bases",
-        "What does a million output tokens cost, on each basis?",
-        "marts.cost_daily, marts.model_daily",
-        """
-        with costs as (select model, basis, sum(cost_usd) as cost_usd from marts.cost_daily group by model, basis),
-        tokens as (select model, sum(output_tokens) / 1e6 as mtok from marts.model_daily group by model)
-        select model, any_value(mtok), sum(cost_usd) filter (basis = 'marginal'),
-            sum(cost_usd) filter (basis = 'usage'), sum(cost_usd) filter (basis = 'allocation'),
-            sum(cost_usd) filter (basis = 'fully_loaded')
-        from costs left join tokens using (model) group by model
-        order by sum(cost_usd) filter (basis = 'fully_loaded') desc nulls last, model
-        """,
-        (
-            *_text("model"),
-            _sum("output tokens (million)", 3),
-            _sum("marginal (USD)"),
-            _sum("usage (USD)"),
-            _sum("allocation (USD)"),
-            _sum("fully loaded (USD)"),
-            _ratio("marginal (USD per million)", 2, 1, 3),
-            _ratio("usage (USD per million)", 3, 1),
-            _ratio("allocation (USD per million)", 4, 1),
-            _ratio("fully loaded (USD per million)", 5, 1),
-        ),
-        "Choose one basis: sums over several mean nothing. docs/finance.md explains them.",
-    ),
-    Question(
-        "Parts",
-        "What is the cost made of?",
-        "marts.cost_daily",
-        """
-        select part, is_cash, sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded'
-        group by part, is_cash order by sum(cost_usd) desc nulls last, part
-        """,
-        (*_text("part", "is cash"), _sum("cost, fully loaded (USD)"), _percent("share of the cost", 2)),
-    ),
-    Question(
-        "Bills",
-        "Does it add up to the invoice?",
-        "marts.cost_reconciliation_monthly",
-        """
-        select billing_month, site, kind, is_booked_whole,
-            case when difference_usd is not null then billed_usd end,
-            case when difference_usd is not null then computed_cost_usd end,
-            case when difference_usd is null then billed_usd end,
-            case when difference_usd is null then computed_cost_usd end
-        from marts.cost_reconciliation_monthly order by billing_month desc, site, kind
-        """,
-        (
-            *_text("billing month", "site", "kind of bill", "month is complete"),
-            _sum("billed (USD)"),
-            _sum("computed (USD)"),
-            _sum("billed, of other hours (USD)"),
-            _sum("computed, of other hours (USD)"),
-            Column("billed less computed (USD)", 2, of=4, by=5, is_difference=True),
-            _percent("of the computed", 8, 5),
-        ),
-        "Amounts of other hours are not compared: more or fewer hours are billed than booked.",
-    ),
-    Question(
         "Idle",
-        "What do idle accelerators cost, and whose are they?",
+        "What do idle accelerators and their electricity cost, and why are they idle?",
         "marts.idle_power",
         """
         select model, account, meter_scope, sum(idle_gpu_seconds) / 3600, sum(idle_facility_kwh),
@@ -208,125 +301,17 @@ QUESTIONS = (
         order by sum(idle_capacity_cost_usd) desc nulls last, model, account, meter_scope
         """,
         (
-            *_text("model", "account", "meter"),
-            _sum("idle GPU-hours", 1),
-            _sum("idle kWh at the facility", 3),
-            _sum("idle CO2e by location (kg)", 3),
-            _sum("idle electricity (USD)"),
-            _sum("idle capacity (USD)"),
-            _percent("share of the idle capacity", 7),
+            *text("model", "account", "meter"),
+            summed("idle GPU-hours", 1),
+            summed("idle kWh at the facility", 3),
+            summed("idle CO2e by location (kg)", 3),
+            summed("idle electricity (USD)"),
+            summed("idle capacity (USD)"),
+            percent("share of the idle capacity", 7),
         ),
     ),
     Question(
-        "Electricity",
-        "What do electricity, cooling and the demand charge add?",
-        "marts.cost_daily",
-        """
-        select billing_month, sum(cost_usd) filter (part = 'energy'), sum(cost_usd) filter (part = 'cooling'),
-            sum(cost_usd) filter (part = 'overhead'), sum(cost_usd) filter (part = 'demand_charge'), sum(cost_usd)
-        from marts.cost_daily where basis = 'allocation' group by billing_month order by billing_month desc
-        """,
-        (
-            *_text("billing month"),
-            _sum("energy (USD)"),
-            _sum("cooling (USD)"),
-            _sum("overhead (USD)"),
-            _sum("demand charge (USD)"),
-            _sum("all parts (USD)"),
-            _percent("energy of all", 1, 5),
-            _percent("cooling of all", 2, 5),
-            _percent("overhead of all", 3, 5),
-            _percent("demand charge of all", 4, 5),
-        ),
-    ),
-    Question(
-        "Token classes",
-        "What does a million tokens of each class cost?",
-        "marts.token_class_cost_daily",
-        """
-        select model, token_class, string_agg(distinct price_method, ', ' order by price_method), sum(tokens) / 1e6,
-            sum(cost_usd)
-        from marts.token_class_cost_daily where basis = 'fully_loaded'
-        group by model, token_class order by model, token_class
-        """,
-        (
-            *_text("model", "class of tokens", "method"),
-            _sum("tokens (million)", 3),
-            _sum("cost, fully loaded (USD)"),
-            _ratio("USD per million tokens", 4, 3, 3),
-        ),
-        "The method by which a cost is shared among classes: docs/finance.md.",
-    ),
-    Question(
-        "Who pays",
-        "Who pays?",
-        "marts.tenant_daily",
-        """
-        select coalesce(request_team, team), namespace, tenant, sum(requests), sum(output_tokens) / 1e6,
-            sum(location_gco2e) / 1000, sum(usage_cost_usd), sum(allocation_cost_usd), sum(fully_loaded_cost_usd)
-        from marts.tenant_daily group by all order by sum(fully_loaded_cost_usd) desc nulls last, 1, 2, 3
-        """,
-        (
-            *_text("team", "namespace", "tenant"),
-            _sum("requests", 0),
-            _sum("output tokens (million)", 3),
-            _sum("CO2e by location (kg)", 3),
-            _sum("usage (USD)"),
-            _sum("allocation (USD)"),
-            _sum("fully loaded (USD)"),
-            _percent("share of the fully loaded cost", 8),
-        ),
-    ),
-    Question(
-        "Budgets",
-        "Does the budget hold?",
-        "marts.budget_monthly",
-        """
-        select billing_month, budget, scope, scope_name, is_in_progress, budget_usd, spent_usd, forecast_usd,
-            forecast_low_usd, forecast_high_usd
-        from marts.budget_monthly order by billing_month desc, budget
-        """,
-        (
-            *_text("billing month", "budget", "of", "name", "month is in progress"),
-            Column("budget (USD)", 2),
-            Column("spent (USD)", 2),
-            Column("forecast (USD)", 2),
-            Column("forecast, low (USD)", 2),
-            Column("forecast, high (USD)", 2),
-            _percent("spent of the budget", 6, 5),
-            _percent("forecast of the budget", 7, 5),
-        ),
-        "Budgets may contain each other, so they have no total.",
-    ),
-    Question(
-        "What to do",
-        "Which deployments need fewer accelerators, and what does that save in a month?",
-        "published.right_sizing, published.consolidation",
-        """
-        select deployment, kind, reason_code, current_gpus, recommended_gpus, saving_kwh_month, saving_kgco2e_month,
-            saving_energy_usd_month, saving_usd_month_if_released, risk_ratio, confidence
-        from published.right_sizing where is_preferred
-        union all
-        select deployment, kind, reason_code, current_gpus, recommended_gpus, saving_kwh_month, saving_kgco2e_month,
-            saving_energy_usd_month, saving_usd_month_if_released, risk_ratio, confidence
-        from published.consolidation where is_preferred
-        order by saving_usd_month_if_released desc nulls last, saving_kwh_month desc nulls last, deployment
-        """,
-        (
-            *_text("deployment", "what to do", "reason"),
-            _sum("GPUs", 0),
-            _sum("GPUs then", 0),
-            _sum("kWh a month", 1),
-            _sum("kgCO2e a month", 1),
-            _sum("USD for kWh a month"),
-            _sum("USD a month if released"),
-            Column("time short", 1, is_percent=True),
-            *_text("confidence"),
-        ),
-        "A month is 730 hours. docs/recommendations explains each kind and when not to rely on it.",
-    ),
-    Question(
-        "Carbon",
+        "SCI",
         "What is the carbon intensity of a token (SCI)?",
         "marts.sci_daily",
         """
@@ -335,12 +320,12 @@ QUESTIONS = (
         from marts.sci_daily group by model, sci_basis order by sum(sci_gco2e) desc nulls last, model, sci_basis
         """,
         (
-            *_text("model", "basis"),
-            _sum("scope 2 by location (kgCO2e)", 3),
-            _sum("embodied (kgCO2e)", 3),
-            _sum("SCI (gCO2e)", 1),
-            _sum("output tokens (million)", 3),
-            _ratio("gCO2e per million output tokens", 4, 5),
+            *text("model", "basis"),
+            summed("scope 2 by location (kgCO2e)", 3),
+            summed("embodied (kgCO2e)", 3),
+            summed("SCI (gCO2e)", 1),
+            summed("output tokens (million)", 3),
+            ratio("gCO2e per million output tokens", 4, 5),
         ),
         "docs/carbon.md names the standards.",
     ),
@@ -355,12 +340,14 @@ QUESTIONS = (
         order by abs(sum(difference_joules)) desc nulls last, meter, site, source
         """,
         (
-            *_text("meter", "site", "scope", "source"),
-            _sum("metered (kWh)", 6, is_scoped=True),
-            _sum("booked (kWh)", 6, is_scoped=True),
-            _sum("rejected samples", 0),
+            *text("meter", "site", "scope", "source"),
+            summed("metered (kWh)", 6, is_scoped=True),
+            summed("booked (kWh)", 6, is_scoped=True),
+            summed("rejected samples", 0),
             Column("metered less booked (kWh)", 6, of=4, by=5, is_difference=True, is_scoped=True),
         ),
         scope=2,
     ),
 )
+
+QUESTIONS = (*MONTHS, *DETAILS)

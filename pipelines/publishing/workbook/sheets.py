@@ -9,6 +9,7 @@ A text is stored as a text whatever it begins with.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -23,7 +24,8 @@ from xlsxwriter.utility import xl_col_to_name
 from collectors.samples import printable
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.spreadsheet_cells import FORMULA_BEGINS
-from pipelines.publishing.workbook.questions import QUESTIONS, Column, Question
+from pipelines.publishing.workbook.columns import Column, Question
+from pipelines.publishing.workbook.questions import QUESTIONS
 from pipelines.warehouse import database
 
 # Rows of a sheet before the rest is added up in one row.
@@ -31,6 +33,10 @@ SHOWN_ROWS = 1000
 # Excel's own limit is 32,767 characters, far more than a cell shows.
 TEXT_CHARACTERS = 1000
 TOTAL, HEADING, FIRST = 2, 3, 4  # rows, from 0
+# Width of a column in characters; a heading has as many lines as its words need, each so many points high.
+LEAST_WIDTH, MOST_WIDTH = 11, 36
+LINE_POINTS = 15
+A4 = 9  # as Excel numbers paper
 _ABOUT = "About"
 _RULES = (
     "An empty cell is unknown, never 0. A total adds what is known.",
@@ -75,9 +81,10 @@ def _made(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts, reasons:
         published = connection.execute(
             "select publication_id, published_at, held_back_dates from published.publication"
         ).fetchall()[0]
+        period = _period(connection)
         book.set_properties({"title": f"Wattledger: {name}", "created": published[1]})
         styles = _Styles(book)
-        _write_about(book, styles, [name, label, *published])
+        _write_about(book, styles, [name, label, period, *published])
         for question in QUESTIONS:
             sheet = _Sheet(book.add_worksheet(question.sheet), styles, question)
             if question.sheet in reasons:
@@ -85,7 +92,7 @@ def _made(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts, reasons:
                 continue
             parts.attempt(
                 f"sheet {question.sheet} of the workbook (query in pipelines/publishing/workbook/questions.py)",
-                partial(sheet.write, connection, f"{name}: {label}"),
+                partial(sheet.write, connection, f"{name}, {period}: {label}. Publication {published[0]}"),
                 partial(reasons.__setitem__, question.sheet),
             )
     return made.getvalue()
@@ -110,7 +117,9 @@ def _write_about(book: Any, styles: _Styles, facts: Sequence[Any]) -> None:
     sheet.set_column(0, 0, 18)
     sheet.set_column(1, 1, 90)
     bold = styles.get(bold=True)
-    names = ("fleet", "telemetry", "publication", "published at", "held-back dates")
+    names = ("fleet", "telemetry", "booked dates", "publication", "published at", "held-back dates")
+    sheet.set_paper(A4)
+    sheet.fit_to_pages(1, 0)
     for place, (name, value) in enumerate(zip(names, facts, strict=True)):
         sheet.write_string(place, 0, name, bold)
         _write_text(sheet, styles, place, 1, _text(value) or "none")
@@ -136,6 +145,8 @@ class _Sheet:
         self._question = question
         self._columns = question.columns
         self._last = FIRST
+        self._lines = 1  # of the headings
+        self._widths: list[int] = []
 
     def write(self, connection: duckdb.DuckDBPyConnection, label: str) -> None:
         """Ask the question and write the answer."""
@@ -152,15 +163,16 @@ class _Sheet:
         if rest := rows[SHOWN_ROWS:]:
             lines.append(_values(self._columns, _summed(self._columns, rest, is_one_scope)))
             note += f" The {SHOWN_ROWS:,} first of {len(rows):,} rows; the last row is the sum of all others."
-        self._sheet.write_string(1, 0, note)
         self._last = FIRST + len(lines) - 1
+        self._lay_out()
         totals = _totals(self._columns, lines, is_one_scope)
         if any(total is not None for total in totals):
             self._sheet.write_string(TOTAL, 0, "total", self._styles.get(bold=True))
         for place, column in enumerate(self._columns):
-            self._write_heading(place, [line[place] for line in lines])
+            self._write_heading(place, [*(line[place] for line in lines), totals[place]])
             if totals[place] is not None:
                 self._write_total(place, column, totals[place])
+        self._write_note(note)
         for at, line in enumerate(lines, FIRST):
             for place, column in enumerate(self._columns):
                 if column.of is not None:
@@ -170,6 +182,22 @@ class _Sheet:
         self._sheet.freeze_panes(FIRST, 1)
         if lines:
             self._sheet.autofilter(HEADING, 0, self._last, len(self._columns) - 1)
+
+    def _write_note(self, note: str) -> None:
+        """Over all columns, in as many lines as it needs: a line that runs on would make the page as wide."""
+        style = self._styles.get(text_wrap=True, valign="top")
+        self._sheet.merge_range(1, 0, 1, len(self._widths) - 1, "", style)
+        self._sheet.write_string(1, 0, note, style)
+        self._sheet.set_row(1, LINE_POINTS * len(textwrap.wrap(note, sum(self._widths))) + 3)
+
+    def _lay_out(self) -> None:
+        """On paper: across, one page wide, the headings on each page."""
+        self._sheet.set_landscape()
+        self._sheet.set_paper(A4)
+        self._sheet.fit_to_pages(1, 0)
+        self._sheet.repeat_rows(TOTAL, HEADING)
+        self._sheet.set_row(0, 22)
+        self._sheet.set_footer("&L&A&R&P / &N")
 
     def write_reason(self, line: str) -> None:
         """Write the question and why there is no answer."""
@@ -181,10 +209,18 @@ class _Sheet:
 
     def _write_heading(self, place: int, values: Sequence[Any]) -> None:
         heading = self._columns[place].heading
-        style = self._styles.get(bold=True, text_wrap=True, valign="top", bottom=1)
+        column = self._columns[place]
+        align = "left" if column.digits is None else "right"
+        style = self._styles.get(bold=True, text_wrap=True, valign="top", bottom=1, align=align)
         self._sheet.write_string(HEADING, place, heading, style)
-        texts = [len(value) for value in values[:100] if isinstance(value, str)]
-        self._sheet.set_column(place, place, min(40, max([12, max(map(len, heading.split())) + 3, *texts])))
+        words = max(map(len, heading.split()))
+        shown = [len(_as_shown(value, column)) for value in values]
+        # Two more for the button of the filter, which covers the end of the heading.
+        width = min(MOST_WIDTH, max([LEAST_WIDTH, words + 2, *(length + 2 for length in shown)]))
+        self._sheet.set_column(place, place, width)
+        self._widths.append(width)
+        self._lines = max(self._lines, len(textwrap.wrap(heading, width - 2)))
+        self._sheet.set_row(HEADING, LINE_POINTS * self._lines + 3)
 
     def _write_total(self, place: int, column: Column, value: float) -> None:
         if column.of is None or column.is_difference:
@@ -220,7 +256,9 @@ class _Sheet:
             style = self._styles.get(num_format=self._columns[place].number_format)
             self._sheet.write_number(at, place, value, style)
         elif isinstance(value, date):
-            self._sheet.write_datetime(at, place, value, self._styles.get(num_format="yyyy-mm-dd"))
+            is_month = self._columns[place].heading == "month"
+            style = self._styles.get(num_format="yyyy-mm" if is_month else "yyyy-mm-dd", align="left")
+            self._sheet.write_datetime(at, place, value, style)
         else:
             _write_text(self._sheet, self._styles, at, place, str(value))
 
@@ -237,6 +275,26 @@ def _values(columns: Sequence[Column], row: Row) -> list[Any]:
         if column.is_computed and column.of is not None:
             line[place] = column.computed(line[column.of], None if column.by is None else line[column.by])
     return line
+
+
+def _period(connection: duckdb.DuckDBPyConnection) -> str:
+    """The dates that the publication has."""
+    try:
+        first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
+    except duckdb.CatalogException:
+        return "no date is booked"
+    return f"{first} to {last}" if first else "no date is booked"
+
+
+def _as_shown(value: Any, column: Column) -> str:
+    """A value as its cell shows it, for the width of the column."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{100 * value:.1f}%" if column.is_percent else f"{value:,.{column.digits or 0}f}"
+    return str(value)
 
 
 def _summed(columns: Sequence[Column], rows: Sequence[Row], is_one_scope: bool) -> list[Any]:
