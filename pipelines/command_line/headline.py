@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines.command_line import advice_headline, model_headline
+from pipelines.command_line import advice_headline, model_headline, month_headline
 from pipelines.command_line.text_tables import SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing.parts import Parts
@@ -66,6 +66,8 @@ def headline(fleet: Fleet, parts: Parts | None = None) -> str:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
         made: dict[str, Callable[[], str]] = {
             "models": lambda: model_headline.models(connection, fleet),
+            "months": lambda: month_headline.months(connection),
+            "budgets": lambda: month_headline.budgets(connection),
             "advice": lambda: advice_headline.advice(connection),
             "free accelerators": lambda: advice_headline.free_boards(connection),
             "run windows": lambda: _windows(connection),

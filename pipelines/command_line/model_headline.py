@@ -180,10 +180,7 @@ def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         return {}
     least = "" if all(is_cost_complete for *_, is_cost_complete in parts) else "≥ "
     total = sum(usd for _, usd, *_ in parts)
-    return {
-        "all parts": f"{least}{total:,.2f} USD, the cost in the fleet report and in cost_daily: USD compute and"
-        f" {', '.join(others)}"
-    }
+    return {"all parts": f"{least}{total:,.2f} USD, as in the table of months: USD compute and {', '.join(others)}"}
 
 
 def _inputs(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> dict[str, str]:

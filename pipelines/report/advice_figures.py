@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table, text
-from pipelines.report.sentences import amount, counted, listed, total
+from pipelines.report.sentences import amount, counted, listed, percent, total
 
 SURE = ("high", "medium")
 NO_CHANGE = ("keep", "insufficient_data")
@@ -152,14 +152,7 @@ def _steps(found: Sequence[Row], day_usd: float | None) -> str:
     more = (
         f'<p><a href="#advice">{counted(len(changes) - STEPS, "more change")}</a></p>' if len(changes) > STEPS else ""
     )
-    month = amount((day_usd or 0) * MONTH_DAYS, "USD", 0)
-    scale = (
-        f" For comparison, the whole fleet costs {month} in a month like the newest date. Of its hosting and operations"
-        " nothing is counted as saved."
-        if day_usd
-        else ""
-    )
-    return f"<p>{_summary(changes)}{scale}</p><ol>{steps}</ol>{more}"
+    return f"<p>{_summary(changes, day_usd)}</p><ol>{steps}</ol>{more}"
 
 
 def _no_change(found: Sequence[Row]) -> str:
@@ -174,33 +167,60 @@ def _no_change(found: Sequence[Row]) -> str:
     return text.strip()
 
 
-def _summary(changes: Sequence[Row]) -> str:
-    sure = [row for row in changes if row["confidence"] in SURE]
+def _summary(changes: Sequence[Row], day_usd: float | None) -> str:
+    """What the changes save together, the greater amount first."""
     if total(changes, "most_usd_month") is None:
         return f"{counted(len(changes), 'change')} would help; what that saves is unknown."
-    kwh = total(changes, "saving_kwh_month")
-    summary = (
-        f"{counted(len(changes), 'change')} would save"
-        f" <b>{amount(total(changes, 'saving_energy_usd_month'), 'USD', 0)}</b> of electricity a month at once"
-        f" ({amount(kwh, 'kWh', 0)}, {amount(total(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})"
+    month_usd = day_usd * MONTH_DAYS if day_usd else None
+    released = _released(changes, month_usd)
+    electricity = _electricity(changes, is_first=not released)
+    scale = " Of hosting and operations nothing is counted as saved." if month_usd else ""
+    return f"{released}{' ' if released else ''}{electricity}{scale}"
+
+
+def _released(changes: Sequence[Row], month_usd: float | None) -> str:
+    usd = total(changes, "saving_usd_month_if_released")
+    if not usd:
+        return ""
+    freed = round(sum(row["freed_gpus"] or 0 for row in changes if row["saving_usd_month_if_released"]))
+    share = ""
+    if month_usd:
+        costs = f"{amount(month_usd, 'USD', 0)} in a month like the newest date"
+        # Of a date on which little ran, more may be saved than it cost.
+        of_all = f", {percent(usd / month_usd)} of what" if usd <= month_usd else ";"
+        share = (
+            f"{of_all} the whole fleet costs {'(' if usd <= month_usd else ''}{costs}{')' if usd <= month_usd else ''}"
+        )
+    return (
+        f"Handing back {counted(freed, 'freed GPU')} saves <b>{amount(usd, 'USD', 0)}</b> a month{share}"
+        f"{_sure(changes, 'saving_usd_month_if_released')}."
     )
-    if total(changes, "saving_kwh_month_if_nodes_off") is not None:
-        column = "saving_kwh_month_if_nodes_off"
-        off = sum((row["saving_kwh_month"] if row[column] is None else row[column]) or 0 for row in changes)
-        summary += f". Switching off the nodes that become empty as well makes it {amount(off, 'kWh', 0)}"
-    summary += "."
-    released = total(changes, "saving_usd_month_if_released")
-    if released:
-        freed = round(sum(row["freed_gpus"] or 0 for row in changes if row["saving_usd_month_if_released"]))
-        summary += f" Handing back {counted(freed, 'freed GPU')} saves <b>{amount(released, 'USD', 0)} more</b> a month"
-        of_sure = total(sure, "saving_usd_month_if_released")
-        if len(sure) < len(changes):
-            summary += f", {amount(of_sure or 0, 'USD', 0)} of it with at least medium confidence: begin there"
-        summary += "."
-    elif sure and len(sure) < len(changes):
-        of_sure = total(sure, "saving_energy_usd_month")
-        summary += f" {amount(of_sure, 'USD', 0)} of it has at least medium confidence: begin there."
-    return summary
+
+
+def _electricity(changes: Sequence[Row], *, is_first: bool) -> str:
+    line = (
+        f"{'' if is_first else 'At once '}{counted(len(changes), 'change')} would save"
+        f" <b>{amount(total(changes, 'saving_energy_usd_month'), 'USD', 0)}</b> of electricity a month"
+        f" ({amount(total(changes, 'saving_kwh_month'), 'kWh', 0)},"
+        f" {amount(total(changes, 'saving_kgco2e_month'), 'kg CO2e', 0)})"
+        f"{_sure(changes, 'saving_energy_usd_month') if is_first else ''}."
+    )
+    column = "saving_kwh_month_if_nodes_off"
+    if total(changes, column) is None:
+        return line
+    off = sum((row["saving_kwh_month"] if row[column] is None else row[column]) or 0 for row in changes)
+    return f"{line} Switching off the nodes that become empty as well makes it {amount(off, 'kWh', 0)}."
+
+
+def _sure(changes: Sequence[Row], column: str) -> str:
+    """How much of a saving the lookback supports well; nothing where it does so for all of it."""
+    sure = [row for row in changes if row["confidence"] in SURE]
+    if len(sure) == len(changes):
+        return ""
+    usd = total(sure, column)
+    if not usd:
+        return ", none of it with at least medium confidence"
+    return f"; {amount(usd, 'USD', 0)} of it with at least medium confidence: begin there"
 
 
 def _advice(found: Sequence[Row]) -> Drawn:

@@ -1,4 +1,4 @@
-"""The page: what to do next, the headline, then a section per question, in the order in which a reader decides.
+"""The page: the month, what to do next, the newest day, then a section per question, in the order of decisions.
 
 Add a figure to its section here. Keep out what a figure shows. The page has no script, and its policy forbids every
 request: it looks the same on a disk, in a mail and on a machine without a network.
@@ -19,13 +19,15 @@ from pipelines.report.energy_figures import CARBON, CURVES, IDLE
 from pipelines.report.figures import Figure, Row
 from pipelines.report.finance_figures import BILLS, PARTIAL_LOAD, PARTS
 from pipelines.report.markup import text, unbroken
+from pipelines.report.month_figures import BUDGETS, MONTH, PAYERS
 from pipelines.report.platform_figures import CROSSOVER, PLATFORMS
 from pipelines.report.quality_figures import ALARMS, COVERAGE, ESTIMATES, HELD_BACK
 from pipelines.warehouse import database
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 SECTIONS: dict[str, tuple[Figure, ...]] = {
-    "Headline": (HEADLINE,),
+    "The month": (MONTH, BUDGETS, PAYERS),
+    "The newest day": (HEADLINE,),
     "What to do": (ADVICE,),
     "Cost and energy": (OVER_TIME, MODELS, CURVES),
     "Idle and free": (IDLE, FREE_BOARDS, PARTIAL_LOAD),
@@ -67,10 +69,11 @@ def page(path: Path, parts: Parts | None = None) -> str:
             f"<style>{(Path(__file__).parent / 'page.css').read_text(encoding='utf-8')}</style></head><body>",
             '<a class="skip" href="#next">Skip to what to do next</a>',
             f"<header><h1>Fleet report: <bdi>{fleet}</bdi></h1>{unbroken(_about(made))}</header><main>",
+            sections[0],
             '<section class="next" id="next" aria-labelledby="next-title"><h2 id="next-title">What to do next</h2>'
             f"{unbroken(steps)}</section>",
             f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
-            *sections,
+            *sections[1:],
             f"</main><footer>{_footer(made)}</footer></body></html>\n",
         ]
     )

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from pipelines.advice import consolidation_table, right_sizing_table
+from pipelines.command_line import month_headline
 from pipelines.command_line.advice_headline import _KINDS
 from pipelines.command_line.headline import _ways_in
 from pipelines.command_line.model_headline import _inputs
@@ -79,3 +80,27 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
         f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas finance, marts, published)",
         f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\"",
     ]
+
+
+def test_months_add_up_sites_and_mark_what_is_known_in_part() -> None:
+    """Two sites of October, of which one changed after it was closed; November got the 7.20 USD."""
+    with duckdb.connect() as connection:
+        assert month_headline.months(connection) == month_headline.budgets(connection) == ""
+        connection.execute("create schema finance")
+        connection.execute(
+            "create table finance.months as select * from (values"
+            " (date '2026-10-01', 'west', 'adjusted', 744, 744, 100.0, 0, 107.2, 53.6, null, true),"
+            " (date '2026-10-01', 'east', 'adjusted', 744, 744, 50.0, 0, 50.0, 25.0, null, false),"
+            " (date '2026-11-01', 'west', 'open', 24, 720, 47.2, 7.2, 40.0, 10.0, 1200.0, true),"
+            " (date '2026-11-01', 'bare', 'open', 24, 720, null, 0, null, null, null, false)"
+            ") as months(month, site, status, booked_hours, month_hours, closed_cost_usd, adjustment_usd,"
+            " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete)"
+        )
+        connection.execute(
+            "create table finance.budgets (month date, budget varchar, scope varchar, name varchar, budget_usd double,"
+            " spent_usd double, forecast_usd double, expected_overrun_usd double)"
+        )
+        newest, older = month_headline.months(connection).splitlines()[2:4]
+        assert newest.split() == ["2026-11", "open", "3.3%", "≥", "47.20", "7.20", "≥", "40.00", "25.0%", "1,200.00"]
+        assert older.split() == ["2026-10", "adjusted", "100.0%", "≥", "150.00", "–", "≥", "157.20", "50.0%", "–"]
+        assert month_headline.budgets(connection) == ""

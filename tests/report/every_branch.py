@@ -24,7 +24,9 @@ MODELS = [f"m{number}" for number in range(1, 8)]
 
 def write(folder: Path) -> Path:
     """The published file."""
-    return publications.write(folder, **_days(), **_costs(), **_loads(), **_quality(), **_advice(), **_platforms())
+    return publications.write(
+        folder, **_days(), **_costs(), **_loads(), **_quality(), **_advice(), **_platforms(), **_months()
+    )
 
 
 def _days() -> dict[str, list[dict[str, Any]]]:
@@ -166,6 +168,41 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
                 "all_free_since_at": MIDNIGHT}
             for reason in ("unallocated", "spare", "engine_without_energy")
         ],
+    }  # fmt: skip
+
+
+def _months() -> dict[str, list[dict[str, Any]]]:
+    """A month that is open, one that is closed, one that changed since."""
+    month = {
+        "site": "west", "booked_hours": 665, "month_hours": 744, "closed_cost_usd": 100, "adjustment_usd": 7,
+        "known_cost_usd": 93, "idle_cost_usd": 60, "forecast_usd": 120, "is_cost_complete": True,
+    }  # fmt: skip
+    states = (("open", MONTH), ("closed", MONTH.replace(month=9)), ("adjusted", MONTH.replace(month=8)))
+    paid = {"month": MONTH, "site": "west", "closed_cost_usd": 10, "known_cost_usd": 10, "is_cost_complete": True}
+    invoice = {"month": MONTH, "site": "west", "billed_usd": 103, "computed_usd": 100}
+    kind = {"month": MONTH, "site": "west", "model": "m1", "tokens": 1e6, "known_cost_usd": 5}
+    return {
+        "finance_months": [{**month, "status": status, "month": on} for status, on in states],
+        "finance_cost": [{**paid, "team": "a", "model": "m1", "part": "energy", "is_cash": True}],
+        # The thirteenth is with all others.
+        "finance_chargeback": [
+            {**paid, "payer": f"team {number:02}", "tenant": "acme", "model": "m1", "output_tokens": 1e6}
+            for number in range(14)
+        ],
+        "finance_unit_cost": [{**kind, "token_kind": "output", "list_cost_usd": 3}, {**kind, "token_kind": "input"}],
+        "finance_budgets": [
+            {"month": MONTH, "budget": "a", "scope": "team", "name": "a", "budget_usd": 100, "spent_usd": 90,
+                "forecast_usd": 120, "expected_overrun_usd": 20, "is_in_progress": True},
+        ],
+        "finance_invoices": [
+            {**invoice, "kind": "electricity", "difference_usd": 3},
+            {**invoice, "kind": "rental"},  # billed for other hours than those booked
+        ],
+        "finance_commitments": [
+            {"month": MONTH, "site": "west", "device_type": "h100", "committed_gpu_hours": 8, "used_gpu_hours": 6},
+        ],
+        "finance_savings": [{"deployment": "llm/m1", "model": "m1", "advice": "fewer_gpus", "freed_accelerators": 4}],
+        "finance_carbon": [{"month": MONTH, "team": "a", "model": "m1", "location_kgco2e": 3}],
     }  # fmt: skip
 
 

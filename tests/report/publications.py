@@ -5,6 +5,7 @@ Add here how a row is written. Keep out what the page should show of it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import date, timedelta
@@ -33,7 +34,13 @@ PUBLISHED = {
 
 def columns() -> dict[str, dict[str, str]]:
     """Table -> column -> type, of every table of a publication."""
-    marts = contracts_of(prepared_project().manifest_path, DBT_PROJECT).marts
+    manifest = prepared_project().manifest_path
+    marts = contracts_of(manifest, DBT_PROJECT).marts
+    views = [
+        node
+        for node in json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
+        if node["resource_type"] == "model" and node["schema"] == "finance"
+    ]
     computed = {
         "marts.efficiency_fit": efficiency_fits.COLUMNS,
         "marts.cost_forecast": cost_forecasts.FORECAST_COLUMNS,
@@ -43,6 +50,10 @@ def columns() -> dict[str, dict[str, str]]:
     }
     return {
         **{f"marts.{name}": dict(mart.columns) for name, mart in marts.items()},
+        **{
+            f"finance.{view['name']}": {column["name"]: column["data_type"] for column in view["columns"].values()}
+            for view in views
+        },
         **{name: {column: kind for column, (kind, _) in found.items()} for name, found in computed.items()},
         "published.publication": PUBLISHED,
     }

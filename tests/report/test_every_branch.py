@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.command_line import advice_headline, headline, model_headline
+from pipelines.command_line import advice_headline, headline, model_headline, month_headline
 from pipelines.publishing.workbook.questions import QUESTIONS
 from pipelines.report import figures, page
 from pipelines.warehouse import database
@@ -23,7 +23,7 @@ QUERIES = {
     **{f"workbook {question.sheet}": question.query for question in QUESTIONS},
     **{
         f"{module.__name__} {name}": value
-        for module in (headline, advice_headline, model_headline)
+        for module in (headline, advice_headline, model_headline, month_headline)
         for name, value in vars(module).items()
         if isinstance(value, str) and value.strip().startswith(("select", "with"))
     },
