@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import dagster as dg
+import duckdb
 from dagster_dbt import DbtProject
 
 from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, empty_tables, right_sizing_table
@@ -20,7 +21,7 @@ from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
 from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
-from pipelines.publishing import publication, published_tables
+from pipelines.publishing import month_closing, publication, published_tables
 from pipelines.report import fleet_report
 from pipelines.warehouse import contracts
 from pipelines.warehouse.asset_keys import schema_of
@@ -56,7 +57,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         bill_assets.bills_asset(fleet),
         window_assets.run_windows_asset(fleet),
     ]
-    books = ledger.ledger_assets(fleet, project, _booking_of(fleet), empty_tables.create)
+    books = ledger.ledger_assets(fleet, project, _booking_of(fleet), _create_read)
     booked = [
         invariants.invariant_checks(fleet, project.manifest_path),
         *checks.asset_checks(fleet),
@@ -112,6 +113,12 @@ def _booking_of(fleet: Fleet) -> ledger.Book:
     return ledger_on_spark.booking_of(fleet)
 
 
+def _create_read(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
+    """Tables that models read and that no model makes."""
+    empty_tables.create(connection)
+    month_closing.take_back(fleet, connection)
+
+
 def _copies(fleet: Fleet, project: DbtProject) -> Iterator[dg.AssetsDefinition]:
     """The publication in the other places that the fleet file names."""
     targets = fleet.publication
@@ -130,6 +137,13 @@ def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
     """What `run --rebuild` computes again: every asset except the landing of telemetry and of requests."""
     landed = {dg.AssetKey(["raw", table]) for table in (*telemetry_assets.TELEMETRY_TABLES, "requests")}
     return sorted(set(job.asset_layer.executable_asset_keys) - landed)
+
+
+def published_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
+    """What publishing alone makes: the publication, its report and its copies."""
+    advice = {table.partition(".")[2] for table in empty_tables.TABLES if table.startswith("published.")}
+    keys = job.asset_layer.executable_asset_keys
+    return sorted(key for key in keys if schema_of(key) == "published" and key.path[-1] not in advice)
 
 
 def _kept_fresh(spec: dg.AssetSpec) -> dg.AssetSpec:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.landing import benchmark_landing, fleet_landing
 from pipelines.warehouse.raw_tables import create_tables
-from tests.books import Book, demo_fleet
+from tests.books import Book, create_read, demo_fleet
 
 MODELS = (
     "int_benchmark_results",
@@ -32,6 +32,7 @@ def book_of_benchmarks(folder: Path, *entries: dict[str, Any]) -> Book:
     book = Book.of(fleet, folder / "data")
     with book.connection() as connection:
         create_tables(connection)
+        create_read(connection)
         fleet_landing.write_fleet(connection, book.fleet)
         assert [one.failure for one in benchmark_landing.write_benchmark_results(connection, book.fleet)] == [
             None for _ in entries

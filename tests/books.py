@@ -46,7 +46,7 @@ from pipelines.landing import (
     request_landing,
 )
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import database, due_dates
+from pipelines.warehouse import closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests import commands, optional
 from tests.kept import kept
@@ -370,6 +370,12 @@ class Book:
         return ["--select", *(f"+{mart}" for mart in self.marts)] if self.marts else []
 
 
+def create_read(connection: duckdb.DuckDBPyConnection) -> None:
+    """The tables that models read and that no model makes, empty."""
+    empty_tables.create(connection)
+    closings.create(connection)
+
+
 @cache
 def empty_warehouse() -> Path:
     """A warehouse of dbt's seeds and of all marts without a row, with which each new book begins: creating the tables
@@ -381,7 +387,7 @@ def _make_empty(folder: Path) -> None:
     path = folder / "warehouse.duckdb"
     with closing(database.connect(path)) as connection:
         create_tables(connection)
-        empty_tables.create(connection)
+        create_read(connection)
     prepared_project()  # one parse for all worker processes; the others only read
     for word in ("seed", "run"):
         done = run_dbt([word], {}, {"WATTLEDGER_WAREHOUSE": str(path)}, folder)

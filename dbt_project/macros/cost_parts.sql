@@ -117,6 +117,13 @@
     ]) }}
 {% endmacro %}
 
+{# The parts that no invoice shows. #}
+{% macro notional_parts() -%}
+    {%- set names = [] -%}
+    {%- for part in cost_parts() if not part.is_cash %}{% do names.append("'" ~ part.name ~ "'") %}{% endfor -%}
+    {{ names | join(', ') }}
+{%- endmacro %}
+
 {% macro cost_bases() %}{{ return(['marginal', 'usage', 'allocation', 'fully_loaded']) }}{% endmacro %}
 
 {# Of a row's cost of a part what it pays itself: nothing where its rate holds the part already. #}

@@ -58,7 +58,7 @@ class LedgerConfig(dg.Config):
 
 
 def ledger_assets(
-    fleet: Fleet, project: DbtProject, book: Book, create_read: Callable[[duckdb.DuckDBPyConnection], None]
+    fleet: Fleet, project: DbtProject, book: Book, create_read: Callable[[Fleet, duckdb.DuckDBPyConnection], None]
 ) -> list[dg.AssetsDefinition]:
     """Two definitions: the seeds (unpartitioned) and the marts with all models before them (daily), which `book`
     makes. `create_read` creates the tables that models read and later steps of the run fill."""
@@ -107,7 +107,7 @@ def ledger_assets(
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
             with database.connect(fleet.warehouse) as connection:
-                create_read(connection)
+                create_read(fleet, connection)
             try:
                 yield from book(context, fleet, first, end, keeps_unchanged)
             except upgrades.NeedsRebuild as refusal:

@@ -71,18 +71,30 @@ def home_of(fleets: Sequence[Fleet]) -> Path:
 
 
 def prepare(fleets: Sequence[Fleet]) -> Path:
-    """Create the instance's folder, set DAGSTER_HOME to it for this process and its children, and return it."""
+    """Choose the instance, create it, and return its folder."""
+    home, is_ours = chosen(fleets)
+    create(home, is_ours=is_ours)
+    return home
+
+
+def chosen(fleets: Sequence[Fleet]) -> tuple[Path, bool]:
+    """Set DAGSTER_HOME to the instance's folder for this process and its children; returns the folder, and whether its
+    configuration is ours. Writes nothing."""
     home = home_of(fleets)
-    home.mkdir(parents=True, exist_ok=True)
     os.environ["DAGSTER_HOME"] = str(home)
     is_own = [home] == [own_home(fleet) for fleet in fleets]
     if not is_own:
         os.environ.setdefault(SHARED_INSTANCE, "1")
-    ours = home / "dagster.yaml"
-    # An instance that was set up elsewhere (a team's, with its own database) keeps its configuration.
-    if is_own or home.name == SHARED or not ours.exists():
-        shutil.copyfile(CONFIGURATION, ours)
-    return home
+    return home, is_own or home.name == SHARED
+
+
+def create(home: Path, *, is_ours: bool) -> None:
+    """Create the instance's folder. One that was set up elsewhere (a team's, with its own database) keeps its
+    configuration."""
+    home.mkdir(parents=True, exist_ok=True)
+    configuration = home / "dagster.yaml"
+    if is_ours or not configuration.exists():
+        shutil.copyfile(CONFIGURATION, configuration)
 
 
 def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> int:

@@ -5,6 +5,7 @@
     python -m pipelines run --adopt [--fleet …]
     python -m pipelines table [--fleet …]
     python -m pipelines sql "select * from marts.fleet_daily" [--fleet …] [--format table|csv|json] [--limit 40] [--raw]
+    python -m pipelines close 2026-10 [--undo] [--fleet …]
     python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
     python -m pipelines fleet check fleets/demo.yaml
 
@@ -50,7 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     sql.add_argument(
         "--raw", action="store_true", help="CSV without the apostrophe before texts that a spreadsheet would run"
     )
-    for command in (run, table, sql):
+    close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
+    close.add_argument("month", type=_month, help="the month, such as 2026-10")
+    close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
+    for command in (run, table, sql, close):
         command.add_argument("--fleet", type=Path, default=_default_fleet())
     run.add_argument("--start", type=_date, help="first UTC date; by default every date that is not landed yet")
     run.add_argument("--end", type=_date, help="the UTC date after the last one")
@@ -109,6 +113,10 @@ def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) 
         from pipelines.command_line.sql_command import sql  # noqa: PLC0415
 
         return sql(fleet, chosen)
+    if chosen.command == "close":
+        from pipelines.command_line.close_command import close  # noqa: PLC0415
+
+        return close(fleet, chosen.month, is_undone=chosen.undo)
     end = fleet.period.end or "yesterday"
     print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
     return 0
@@ -127,6 +135,13 @@ def _date(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a UTC date such as 2026-10-01") from None
+
+
+def _month(text: str) -> date:
+    try:
+        return date.fromisoformat(f"{text}-01")
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a month such as 2026-10") from None
 
 
 def _count(text: str) -> int:

@@ -21,7 +21,7 @@ import dagster as dg
 from sqlalchemy import Engine, event
 
 from collectors.samples import printable
-from pipelines.code_location import JOB, definitions_of, rebuilt_assets, validate
+from pipelines.code_location import JOB, definitions_of, published_assets, rebuilt_assets, validate
 from pipelines.command_line import instance, mistakes
 from pipelines.command_line.headline import headline
 from pipelines.fleet.fleet_file import Fleet
@@ -37,9 +37,10 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         # Wait for another writer here, once, and not in each of the run's first steps.
         with database.writing(fleet.warehouse, "run"):
             pass
+    home, is_ours = instance.chosen([fleet])
     validate(fleet)
     # Nothing is written for a fleet file that cannot work.
-    home = instance.prepare([fleet])
+    instance.create(home, is_ours=is_ours)
     began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
@@ -57,33 +58,11 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         },
         publication: {"force": options.force_publish},
     }
-    # The progress handler holds the real console.
-    with (
-        mistakes.stderr_aside() as aside,
-        history_kept_open(home),
-        dg.DagsterInstance.get() as dagster_instance,
-        Path(os.devnull).open("w") as nowhere,
-        redirect_stdout(nowhere),
-    ):
-        result = job.execute_in_process(
-            instance=dagster_instance,
-            tags={
-                "dagster/asset_partition_range_start": start.isoformat(),
-                "dagster/asset_partition_range_end": (end - timedelta(days=1)).isoformat(),
-            },
-            run_config={
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                "ops": {op: {"config": of_op} for op, of_op in config.items()},
-            },
-            asset_selection=rebuilt_assets(job) if is_rebuilt else None,
-            raise_on_error=False,
-        )
+    chosen = rebuilt_assets(job) if is_rebuilt else None
+    with _instance(home) as (dagster_instance, aside):
+        result = _executed(job, dagster_instance, (start, end), config, chosen)
         schedule = instance.nightly(fleet, dagster_instance)
-    failures = [(step.step_key or "", step.step_failure_data.error) for step in result.get_step_failure_events()]
-    if any(mistakes.is_interrupt(error) for _, error in failures):
-        raise KeyboardInterrupt
-    for line in mistakes.failures(failures, fleet, aside):
-        print(line, file=sys.stderr)
+    _print_failures(fleet, result, aside)
     failed = _report(result)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
     parts = Parts()
@@ -94,6 +73,60 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     if schedule is not None:
         print(f"\n{schedule}")
     return 0 if result.success and not failed and not parts.failed else 1
+
+
+def publish(fleet: Fleet, on: date) -> int:
+    """Publish what the warehouse has, without booking; returns the exit status. `on` names the run in Dagster."""
+    job = definitions_of(fleet).resolve_job_def(JOB)
+    with _instance(instance.prepare([fleet])) as (dagster_instance, aside):
+        dates = (on, on + timedelta(days=1))
+        result = _executed(job, dagster_instance, dates, {}, published_assets(job))
+    _print_failures(fleet, result, aside)
+    return 0 if result.success and not _report(result) else 1
+
+
+@contextmanager
+def _instance(home: Path) -> Iterator[tuple[dg.DagsterInstance, list[str]]]:
+    """Dagster's instance, and what is written to standard error meanwhile; the progress handler holds the real
+    console."""
+    with (
+        mistakes.stderr_aside() as aside,
+        history_kept_open(home),
+        dg.DagsterInstance.get() as dagster_instance,
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stdout(nowhere),
+    ):
+        yield dagster_instance, aside
+
+
+def _executed(
+    job: dg.JobDefinition,
+    dagster_instance: dg.DagsterInstance,
+    dates: tuple[date, date],
+    config: dict[str, dict[str, object]],
+    selected: list[dg.AssetKey] | None,
+) -> dg.ExecuteInProcessResult:
+    return job.execute_in_process(
+        instance=dagster_instance,
+        tags={
+            "dagster/asset_partition_range_start": dates[0].isoformat(),
+            "dagster/asset_partition_range_end": (dates[1] - timedelta(days=1)).isoformat(),
+        },
+        run_config={
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            "ops": {op: {"config": of_op} for op, of_op in config.items()},
+        },
+        asset_selection=selected,
+        raise_on_error=False,
+    )
+
+
+def _print_failures(fleet: Fleet, result: dg.ExecuteInProcessResult, aside: list[str]) -> None:
+    failures = [(step.step_key or "", step.step_failure_data.error) for step in result.get_step_failure_events()]
+    if any(mistakes.is_interrupt(error) for _, error in failures):
+        raise KeyboardInterrupt
+    for line in mistakes.failures(failures, fleet, aside):
+        print(line, file=sys.stderr)
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def _publish(
         published = [] if previous is None else published_tables.published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
         same = published_tables.replace_tables(connection, start, end, held_back)
-        finance_tables.write(connection)
+        finance_tables.write(connection, publication_id, published_at)
         found += history.misstated_months(connection)
         if found and not force:
             raise history.refusal(found)

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 
 import duckdb
 
+from pipelines.warehouse import closings
 from pipelines.warehouse.database import literal, transaction
 
 # Schemas that are brought from the warehouse as they are, and all that a publication has.
@@ -110,7 +111,11 @@ def replace_tables(
     Dates that are held back keep the target's rows; new columns are NULL in them.
     """
     source, target = (
-        {key: table for key, table in tables(connection, of).items() if table.schema in BROUGHT}
+        {
+            key: table
+            for key, table in tables(connection, of).items()
+            if table.schema in BROUGHT and table.name not in closings.TABLES  # these are appended to (finance_tables)
+        }
         for of in ("warehouse", "target")
     )
     for schema in BROUGHT:

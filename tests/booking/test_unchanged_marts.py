@@ -19,7 +19,7 @@ from pipelines.booking.ledger import ledger_assets, on_duckdb
 from pipelines.booking.project import prepared_project
 from pipelines.spark.committed_marts import bring_back
 from pipelines.warehouse.asset_keys import asset_key
-from tests.books import Book, broken_project
+from tests.books import Book, broken_project, create_read
 from tests.ledger.benchmarks.test_book_load_test import DAY, load_test_book
 
 pytestmark = pytest.mark.sampled
@@ -210,7 +210,7 @@ def booked(copy: Book) -> Callable[..., dict[str, dict[str, Any]]]:
     """Books the day as Dagster does; returns the metadata of each mart of the topic."""
 
     def book_day(**config: bool) -> dict[str, dict[str, Any]]:
-        assets = ledger_assets(copy.fleet, prepared_project(), on_duckdb)
+        assets = ledger_assets(copy.fleet, prepared_project(), on_duckdb, lambda _, held: create_read(held))
         (ledger,) = [one for one in assets if one.node_def.name == "ledger"]
         done = dg.materialize(
             [ledger], partition_key=DAY.isoformat(), run_config={"ops": {"ledger": {"config": config}}}

@@ -530,7 +530,7 @@ def test_the_readme_shows_the_tables_that_the_run_prints(four_weeks: tuple[Book,
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## What you see\n")[2].partition("\n## ")[0]
     shown = re.findall(r"^```\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    assert [block.split()[0] for block in shown] == ["fleet", "advice", "free", "run"]
+    assert [block.split()[0] for block in shown] == ["fleet", "month", "month", "advice", "free", "run"]
     assert [block for block in shown if block.rstrip() not in printed] == []
 
 
@@ -538,14 +538,21 @@ def test_the_workbook_answers_every_question(four_weeks: tuple[Book, str]) -> No
     book, _ = four_weeks
     sheets = openpyxl.load_workbook(book.fleet.published / publication.WORKBOOK, data_only=True)
     notes = {question.sheet: sheets[question.sheet]["A2"].value for question in QUESTIONS}
-    assert {name: note for name, note in notes.items() if not note.startswith("demo: SYNTHETIC telemetry")} == {}
-    assert {name for name in notes if sheets[name]["A5"].value is None} == set()
+    assert {
+        name: note
+        for name, note in notes.items()
+        if not note.startswith("demo, 2026-10-01 to 2026-10-28: SYNTHETIC telemetry")
+    } == {}
+    assert {name for name in notes if sheets[name]["A5"].value is None} == {"Commitments"}  # the demo has none
     # What README and docs/finance.md show of the same publication.
     assert (sheets["Models"]["A5"].value, round(sheets["Models"]["L5"].value, 4)) == ("Qwen3.5-397B", 202.8296)
     assert round(sheets["Models"]["E3"].value, 2) == 18536.28
-    assert [round(sheets["Bases"].cell(3, place).value, 2) for place in (3, 4, 5, 6)] == [21374.11] * 4
-    assert round(sheets["Bases"]["J5"].value, 2) == 968.83
-    assert [sheets["What to do"].cell(3, place).value for place in (4, 5)] == [24, 8]
+    # One word, one amount: what was charged, what is known, what of it is idle.
+    for name, first in (("Months", 6), ("Cost", 4), ("Parts", 4)):
+        totals = [round(sheets[name].cell(3, place).value, 2) for place in range(first, first + 4)]
+        assert (name, totals) == (name, [21374.11, 0, 21374.11, 15999.48])
+    assert round(sheets["Who pays"]["H3"].value, 2) == 21374.11
+    assert sheets["What to do"]["E3"].value == 16
     assert abs(sheets["Meters"]["H3"].value) < 1e-6
 
 

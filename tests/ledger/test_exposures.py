@@ -19,7 +19,7 @@ def named_in(*patterns: str) -> set[str]:
     """The marts that queries in these files of `pipelines` name."""
     files = [path for pattern in patterns for path in PIPELINES.glob(pattern) if path.suffix in (".py", ".sql")]
     text = "".join(path.read_text(encoding="utf-8") for path in files)
-    return set(re.findall(r"\bmarts\.(\w+)", text))
+    return set(re.findall(r"\b(?:finance|marts)\.(\w+)", text))
 
 
 def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
@@ -33,7 +33,7 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
         for name, tables in {
             "printed_page": named_in("command_line/*headline.py"),
             "fleet_report": named_in("report/**/*"),
-            "workbook": {table for one in QUESTIONS for table in re.findall(r"\bmarts\.(\w+)", one.query)},
+            "workbook": {table for one in QUESTIONS for table in re.findall(r"\b(?:finance|marts)\.(\w+)", one.query)},
             "focus_files": {"focus_cost_and_usage"},
             "metrics": {name for path in METRICS.glob("*.sql") for name in SOURCE.findall(path.read_text("utf-8"))},
             "history_guard": named_in("publishing/history.py"),
@@ -50,5 +50,5 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
 
 def test_the_tables_that_a_sheet_names_are_those_of_its_query() -> None:
     for question in QUESTIONS:
-        queried = re.findall(r"\b(?:marts|published)\.\w+", question.query)
+        queried = re.findall(r"\b(?:finance|marts|published)\.\w+", question.query)
         assert sorted(set(queried)) == sorted(question.tables.split(", ")), question.sheet

@@ -51,6 +51,8 @@ OWN = {
     "int_bucket_readings": "view",
     "int_claimed_energy": "view",
     "int_costed_energy": "view",
+    "int_due_adjustments": "view",
+    "int_due_chargeback_adjustments": "view",
     "int_energy_readings": "view",
     "int_energy_segments": "view",
     "int_engine_steps": "view",

@@ -251,7 +251,9 @@ def prepare(
     """Make the marts ready for a run of these dates of October; their columns then."""
     dates = october(first, last)
     upgrades.prepare(connection, fleet, TODAY, dates[0], dates[-1] + timedelta(days=1), is_whole=is_whole)
-    held = "select table_name, list(column_name order by column_index) from duckdb_columns() where schema_name = 'marts'"
+    held = (
+        "select table_name, list(column_name order by column_index) from duckdb_columns() where schema_name = 'marts'"
+    )
     return dict(connection.execute(f"{held} group by 1 order by 1").fetchall())
 
 

@@ -21,12 +21,12 @@ energy as (
 
     select
         month,
-        site,
+        {{ plain_name('site', 'site') }} as site,
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
         {{ exact('cast(sum(location_gco2e) as double) / 1000') }} as location_kgco2e,
         bool_and(is_booked_whole) as is_booked_whole
     from {{ ref('model_monthly') }}
-    group by month, site
+    group by 1, 2
 
 ),
 
@@ -34,11 +34,11 @@ booked as (
 
     select
         billing_month as month,
-        site,
+        {{ plain_name('site', 'site') }} as site,
         sum(hour_seconds) / 3600 as booked_hours,
         max(month_hours) as month_hours
     from hours
-    group by billing_month, site
+    group by 1, 2
 
 ),
 
@@ -46,7 +46,7 @@ cost_months as (
 
     select
         billing_month as month,
-        site,
+        {{ plain_name('site', 'site') }} as site,
         {{ on_basis('fully_loaded') }} as known_cost_usd,
         case
             when count(case when basis = 'fully_loaded' then cost_usd end) = count(case when basis = 'fully_loaded' then idle_cost_usd end)
@@ -54,29 +54,93 @@ cost_months as (
         end as idle_cost_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from costs
-    group by billing_month, site
+    group by 1, 2
+
+),
+
+closings as (
+
+    {{ active_closings() }}
+
+),
+
+closed_months as (
+
+    select
+        closed.month,
+        closed.site,
+        {{ money_sum('closed.closed_cost_usd') }} as closed_cost_usd
+    from {{ source('published', 'closed_costs') }} as closed
+    inner join closings on closed.event = closings.event
+    group by closed.month, closed.site
+
+),
+
+adjustments as (
+
+    select * from {{ source('published', 'adjustments') }}
+
+),
+
+adjusted_in as (
+
+    select
+        booked_month as month,
+        site,
+        {{ money_sum('adjustment_usd') }} as adjustment_usd
+    from adjustments
+    group by booked_month, site
+
+),
+
+-- Sites with a cost or a meter; hours alone are those of a site at which there is nothing.
+site_months as (
+
+    select month, site from cost_months
+    union
+    select month, site from energy
+    union
+    select month, site from adjusted_in
 
 ),
 
 final as (
 
     select
-        booked.month,
-        {{ plain_name('booked.site', 'site') }} as site,
-        booked.booked_hours,
+        site_months.month,
+        site_months.site,
+        case
+            when closings.month is null then 'open'
+            when site_months.month in (select month from adjustments) then 'adjusted'
+            else 'closed'
+        end as status,
+        closings.closed_at,
+        coalesce(booked.booked_hours, 0) as booked_hours,
         booked.month_hours,
-        {{ ratio('booked.booked_hours', 'booked.month_hours') }} as booked_ratio,
+        coalesce({{ ratio('booked.booked_hours', 'booked.month_hours') }}, 0) as booked_ratio,
         coalesce(energy.is_booked_whole, false) as is_booked_whole,
+        cast(
+            case
+                when closings.month is not null then closed_months.closed_cost_usd
+                else coalesce(cost_months.known_cost_usd + coalesce(adjusted_in.adjustment_usd, 0), adjusted_in.adjustment_usd)
+            end as {{ money_type() }}
+        ) as closed_cost_usd,
+        cast(coalesce(adjusted_in.adjustment_usd, 0) as {{ money_type() }}) as adjustment_usd,
         cost_months.known_cost_usd,
         cost_months.idle_cost_usd,
         forecasts.forecast_usd,
         energy.facility_energy_kwh,
         energy.location_kgco2e,
-        coalesce(cost_months.is_cost_complete, false) as is_cost_complete
-    from booked
-    left join cost_months on booked.month = cost_months.month and booked.site = cost_months.site
-    left join energy on booked.month = energy.month and booked.site = energy.site
-    left join forecasts on booked.month = forecasts.billing_month and booked.site = forecasts.scope_name
+        coalesce(cost_months.is_cost_complete, true) as is_cost_complete,
+        closings.figures_hash
+    from site_months
+    left join booked on {{ equal_keys('site_months', 'booked', ['month', 'site']) }}
+    left join cost_months on {{ equal_keys('site_months', 'cost_months', ['month', 'site']) }}
+    left join energy on {{ equal_keys('site_months', 'energy', ['month', 'site']) }}
+    left join closings on site_months.month = closings.month
+    left join closed_months on {{ equal_keys('site_months', 'closed_months', ['month', 'site']) }}
+    left join adjusted_in on {{ equal_keys('site_months', 'adjusted_in', ['month', 'site']) }}
+    left join forecasts on site_months.month = forecasts.billing_month and site_months.site = forecasts.scope_name
 
 )
 

@@ -1,0 +1,159 @@
+"""Closed months: what a month was closed with, and what was adjusted since.
+
+These are primary data: nothing computes them again. They are appended to, never changed, and are in the warehouse and
+in each publication; whichever was lost takes them from the other. Add here what holds for the six tables. Keep out what
+is adjusted (dbt_project/models/finance) and the command `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+import duckdb
+
+from pipelines.warehouse import database
+
+_COST = {
+    "site": ("varchar", "As in finance.cost."),
+    "team": ("varchar", "As in finance.cost."),
+    "deployment": ("varchar", "As in finance.cost."),
+    "model": ("varchar", "As in finance.cost."),
+    "part": ("varchar", "As in finance.cost."),
+    "marts_key": ("varchar", "As in finance.cost."),
+}
+_CHARGEBACK = {
+    "site": ("varchar", "As in finance.chargeback."),
+    "payer": ("varchar", "As in finance.chargeback."),
+    "tenant": ("varchar", "As in finance.chargeback."),
+    "model": ("varchar", "As in finance.chargeback."),
+    "marts_key": ("varchar", "As in finance.chargeback."),
+}
+_MONEY = "decimal(28,12)"
+_CLOSED = {
+    "event": ("integer", "Number of the closing, as in closings."),
+    "month": ("date", "First day of the month."),
+}
+_AMOUNT = {
+    "closed_cost_usd": (_MONEY, "USD, fully loaded, as it was known when the month was closed."),
+    "adjustment_usd": (_MONEY, "USD of it for earlier months, which the month got as adjustments."),
+}
+_ADJUSTED = {
+    "publication_id": ("varchar", "Publication in which the change was found."),
+    "adjusted_at": ("timestamptz", "When that was."),
+    "month": ("date", "First day of the closed month that changed."),
+    "booked_month": ("date", "First day of the open month that got the difference."),
+}
+_DIFFERENCE = {
+    "adjustment_usd": (_MONEY, "USD, fully loaded: what is known now less what was known before."),
+    "reason": ("varchar", "Why it changed: `late data`, `price`, `peak of the month` or `method`."),
+}
+# What the reason is found by: the month of the site as it was known.
+_STATE = {
+    "facility_energy_kwh": ("decimal(28,6)", "kWh of the site in the month, as known then. NULL: not metered."),
+    "gpu_hours": ("double", "Claimed GPU-hours of the site in the month, as known then. NULL: none."),
+    "method_version": ("varchar", "The method that they were booked by."),
+}
+Columns = dict[str, tuple[str, str]]
+TABLES: dict[str, tuple[str, Columns]] = {
+    "closings": (
+        "One row per closing of a month or undoing of one, in order. [evidence: finance]",
+        {
+            **_CLOSED,
+            "action": ("varchar", "`closed` or `undone`."),
+            "closed_at": ("timestamptz", "When the command was given."),
+            "publication_id": ("varchar", "Publication whose figures the month was closed with. NULL: undone."),
+            "closed_cost_usd": (_MONEY, "USD of the month, fully loaded. NULL: undone."),
+            "figures_hash": ("varchar", "Digest of the keys and figures of closed_costs. NULL: undone."),
+        },
+    ),
+    "closed_months": ("One row per closing and site. What was known of it. [evidence: finance]",
+        {**_CLOSED, "site": ("varchar", "As in finance.months."), **_STATE}),
+    "closed_costs": ("One row per closing and row of finance.cost. What it was closed with. [evidence: finance]",
+        {**_CLOSED, **_COST, **_AMOUNT}),
+    "closed_chargebacks": (
+        "One row per closing and row of finance.chargeback. What it was closed with. [evidence: finance]",
+        {**_CLOSED, **_CHARGEBACK, **_AMOUNT}),
+    "adjustments": (
+        "One row per publication, closed month and row of finance.cost that changed since. [evidence: finance]",
+        {**_ADJUSTED, **_COST, **_DIFFERENCE, **_STATE}),
+    "chargeback_adjustments": (
+        "One row per publication, closed month and row of finance.chargeback that changed since. [evidence: finance]",
+        {**_ADJUSTED, **_CHARGEBACK, **_DIFFERENCE}),
+}  # fmt: skip
+
+
+class ClosingsLost(Exception):
+    """A closing is missing, or its figures are not those that the month was closed with."""
+
+
+def create(connection: duckdb.DuckDBPyConnection, at: str = "published") -> None:
+    """Create the tables where they are missing, in the schema `at`."""
+    connection.execute(f"create schema if not exists {at}")
+    for name, (comment, columns) in TABLES.items():
+        listed = ", ".join(f"{column} {kind}" for column, (kind, _) in columns.items())
+        connection.execute(f"create table if not exists {at}.{name} ({listed})")
+        connection.execute(f"comment on table {at}.{name} is {database.literal(comment)}")
+        for column, (_, described) in columns.items():
+            connection.execute(f"comment on column {at}.{name}.{column} is {database.literal(described)}")
+
+
+def bring(connection: duckdb.DuckDBPyConnection, source: str, target: str) -> None:
+    """Append to the tables of the schema `target` the rows of `source` that they lack. ClosingsLost where the result
+    has a gap, or other figures than the month was closed with."""
+    held, own = (
+        {
+            name
+            for (name,) in connection.execute(
+                "select table_name from duckdb_tables() where database_name || '.' || schema_name = ?", [at]
+            ).fetchall()
+        }
+        & TABLES.keys()
+        for at in (source, target)
+    )
+    if not held and not own:  # both are older than closings
+        return
+    create(connection, target)
+    for name, (_, columns) in TABLES.items():
+        if name in held:
+            listed = ", ".join(columns)
+            connection.execute(
+                f"insert into {target}.{name} ({listed})"
+                f" select {listed} from {source}.{name} except all select {listed} from {target}.{name}"
+            ).fetchall()
+    for line in _wrong(connection, target):
+        raise ClosingsLost(line)
+
+
+def figures_hash(connection: duckdb.DuckDBPyConnection, at: str, event: int) -> str | None:
+    """The digest of the keys and figures of a closing; of no names. None where it has no row."""
+    rows = connection.execute(
+        "select md5(string_agg(marts_key || chr(10) || part || chr(10) || closed_cost_usd::varchar, chr(10)"
+        f" order by marts_key, part)) from {at}.closed_costs where event = ?",
+        [event],
+    ).fetchall()
+    digest: str | None = rows[0][0]
+    return digest
+
+
+def last_event(connection: duckdb.DuckDBPyConnection, at: str, month: date) -> tuple[int, str] | None:
+    """The newest event of a month and its action; None where it was never closed."""
+    rows = connection.execute(
+        f"select event, action from {at}.closings where month = ? order by event desc limit 1", [month]
+    ).fetchall()
+    return rows[0] if rows else None
+
+
+def _wrong(connection: duckdb.DuckDBPyConnection, at: str) -> Iterator[str]:
+    events = connection.execute(f"select event, month, action, figures_hash from {at}.closings order by event")
+    for number, (event, month, action, digest) in enumerate(events.fetchall(), start=1):
+        if event != number:
+            yield (
+                f"closing {number} is missing: neither the warehouse nor the publication has it. Restore one of them"
+                " from a backup (docs/operations.md)"
+            )
+        elif action == "closed" and figures_hash(connection, at, event) != digest:
+            yield (
+                f"{month:%Y-%m} was closed with other figures than closing {event} has now: rows of it are missing or"
+                " changed. Restore the warehouse or the publication from a backup (docs/operations.md)"
+            )
