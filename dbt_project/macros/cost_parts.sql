@@ -150,7 +150,8 @@
 
 {# A part's columns of int_priced_cost_days, added up. #}
 {% macro part_sums(part) -%}
-    {%- set amounts = ['usd', 'idle_usd', 'memo_usd', 'carried_usd', 'carried_idle_usd'] + {'energy': ['marginal_usd'], 'time': ['usage_usd']}.get(part.by, []) -%}
+    {%- set amounts = ['usd', 'idle_usd', 'memo_usd', 'carried_usd', 'carried_idle_usd']
+        + {'energy': ['marginal_usd'], 'time': ['usage_usd']}.get(part.by, []) -%}
     {%- for amount in amounts -%}
     {{ money_sum(part.name ~ '_' ~ amount) }} as {{ part.name }}_{{ amount }}{{ ',' if not loop.last }}
     {% endfor -%}

@@ -23,9 +23,17 @@
     end
 {%- endmacro %}
 
-{# Of a month, one amount of the rows of cost_daily on a basis; unknown where it is unknown of a row that has a cost. #}
+{# Of a month, one amount of the rows of cost_daily on a basis. #}
 {% macro on_basis(basis, column='cost_usd', also='true') -%}
     {{ money_sum("case when basis = '" ~ basis ~ "' and " ~ also ~ " then " ~ column ~ " end") }}
+{%- endmacro %}
+
+{# What of a month paid for idleness; unknown where it is unknown of a row that has a cost. #}
+{% macro known_idle_cost() -%}
+    case
+        when count(case when basis = 'fully_loaded' then cost_usd end) = count(case when basis = 'fully_loaded' then idle_cost_usd end)
+            then {{ on_basis('fully_loaded', 'idle_cost_usd') }}
+    end
 {%- endmacro %}
 
 {# The closings that hold: of a month the newest event, if it closed the month. #}
@@ -63,10 +71,7 @@
         {{ on_basis('allocation') }} as allocation_cost_usd,
         {{ on_basis('usage', also='deployment not in (' ~ beside_the_models() ~ ')') }} as usage_cost_usd,
         {{ on_basis('marginal', also='deployment not in (' ~ beside_the_models() ~ ')') }} as marginal_cost_usd,
-        case
-            when count(case when basis = 'fully_loaded' then cost_usd end) = count(case when basis = 'fully_loaded' then idle_cost_usd end)
-                then {{ on_basis('fully_loaded', 'idle_cost_usd') }}
-        end as idle_cost_usd,
+        {{ known_idle_cost() }} as idle_cost_usd,
         {{ on_basis('fully_loaded', 'billed_cost_usd') }} as billed_cost_usd,
         bool_and(is_cash) as is_cash,
         bool_and(is_cost_complete) as is_cost_complete
@@ -99,7 +104,8 @@
             {{ plain_name('site', 'site') }} as site,
             {{ payer('deployment', ['request_team', 'team']) }} as payer,
             case
-                when deployment = {{ unallocated() }} then {{ plain_name('deployment', 'tenant') }} else {{ plain_name('tenant', 'tenant') }}
+                when deployment = {{ unallocated() }} then {{ plain_name('deployment', 'tenant') }}
+                else {{ plain_name('tenant', 'tenant') }}
             end as tenant,
             {{ plain_name('model', 'model') }} as model,
             site || ' | ' || case

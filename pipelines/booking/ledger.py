@@ -32,6 +32,7 @@ from pipelines.booking.project import constants_of, environment_of, project_cont
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import history, restoring
 from pipelines.warehouse import database, due_dates, settings
+from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -106,11 +107,11 @@ def ledger_assets(
             _check_history(fleet, config)
             if config.rebuild:
                 first, end = _all_booked(fleet, first, end)
-            with database.connect(fleet.warehouse) as connection:
-                create_read(fleet, connection)
             try:
+                with database.connect(fleet.warehouse) as connection:
+                    create_read(fleet, connection)
                 yield from book(context, fleet, first, end, keeps_unchanged)
-            except upgrades.NeedsRebuild as refusal:
+            except (upgrades.NeedsRebuild, ClosingsLost) as refusal:
                 raise dg.Failure(str(refusal), allow_retries=False) from None
 
     return [seeds, ledger]

@@ -69,6 +69,8 @@ def _adjust(connection: duckdb.DuckDBPyConnection, publication_id: str, publishe
     due = _views(connection, "intermediate")
     if not {view for view, *_ in _ADJUSTMENTS} <= due.keys():  # no run has booked since there are closings
         return
+    if connection.execute("select count(*) from target.published.closings").fetchall() == [(0,)]:
+        return
     with _reading(connection):
         for view, table, more in _ADJUSTMENTS:
             connection.execute(

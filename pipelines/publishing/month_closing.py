@@ -38,6 +38,8 @@ def close(fleet: Fleet, month: date) -> str:
         database.connect(fleet.warehouse) as connection,
         closing(_published(fleet)) as published,
     ):
+        if "cost" not in database.tables(published, "finance"):
+            raise QuestionError(f"{month:%Y-%m} cannot be closed: the publication is of an older version. Run first")
         take_back(fleet, connection)
         last = closings.last_event(connection, "published", month)
         if last is not None and last[1] == "closed":
@@ -47,6 +49,8 @@ def close(fleet: Fleet, month: date) -> str:
         ((cost_usd,),) = published.execute(
             "select sum(closed_cost_usd) from finance.cost where month = ?", [month]
         ).fetchall()
+        if cost_usd is None:
+            raise QuestionError(f"{month:%Y-%m} cannot be closed: it has no cost, because no price is known")
         with database.transaction(connection):
             event = _next_event(connection)
             for table, query in _CLOSED_WITH.items():

@@ -45,6 +45,7 @@ from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.workbook import sheets
 from pipelines.warehouse import database, due_dates, findings
 from pipelines.warehouse.asset_keys import asset_key
+from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.settings import code_version
 
@@ -252,7 +253,7 @@ def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any],
                 restoring.checked(fleet.published, folder)
                 return {"unchanged": str(folder)}, Parts()
             made = publish(fleet, start, end, due=due, own=own, force=config.force)
-        except (history.HistoryWouldShrink, PublicationDamaged) as refusal:
+        except (history.HistoryWouldShrink, PublicationDamaged, ClosingsLost) as refusal:
             raise dg.Failure(str(refusal)) from None
         if made is None:
             return {"nothing_published": "every date is held back"}, Parts()

@@ -13,6 +13,7 @@ from datetime import date
 import duckdb
 
 from pipelines.warehouse import database
+from pipelines.warehouse.refusals import QuestionError
 
 _COST = {
     "site": ("varchar", "As in finance.cost."),
@@ -83,16 +84,19 @@ TABLES: dict[str, tuple[str, Columns]] = {
 }  # fmt: skip
 
 
-class ClosingsLost(Exception):
+class ClosingsLost(QuestionError):
     """A closing is missing, or its figures are not those that the month was closed with."""
 
 
 def create(connection: duckdb.DuckDBPyConnection, at: str = "published") -> None:
     """Create the tables where they are missing, in the schema `at`."""
     connection.execute(f"create schema if not exists {at}")
+    held = _held(connection, at)
     for name, (comment, columns) in TABLES.items():
+        if name in held:
+            continue
         listed = ", ".join(f"{column} {kind}" for column, (kind, _) in columns.items())
-        connection.execute(f"create table if not exists {at}.{name} ({listed})")
+        connection.execute(f"create table {at}.{name} ({listed})")
         connection.execute(f"comment on table {at}.{name} is {database.literal(comment)}")
         for column, (_, described) in columns.items():
             connection.execute(f"comment on column {at}.{name}.{column} is {database.literal(described)}")
@@ -101,17 +105,8 @@ def create(connection: duckdb.DuckDBPyConnection, at: str = "published") -> None
 def bring(connection: duckdb.DuckDBPyConnection, source: str, target: str) -> None:
     """Append to the tables of the schema `target` the rows of `source` that they lack. ClosingsLost where the result
     has a gap, or other figures than the month was closed with."""
-    held, own = (
-        {
-            name
-            for (name,) in connection.execute(
-                "select table_name from duckdb_tables() where database_name || '.' || schema_name = ?", [at]
-            ).fetchall()
-        }
-        & TABLES.keys()
-        for at in (source, target)
-    )
-    if not held and not own:  # both are older than closings
+    held = _held(connection, source)
+    if not held and not _held(connection, target):  # both are older than closings
         return
     create(connection, target)
     for name, (_, columns) in TABLES.items():
@@ -123,6 +118,16 @@ def bring(connection: duckdb.DuckDBPyConnection, source: str, target: str) -> No
             ).fetchall()
     for line in _wrong(connection, target):
         raise ClosingsLost(line)
+
+
+def _held(connection: duckdb.DuckDBPyConnection, at: str) -> set[str]:
+    """Those of the tables that the schema has; without a database before its name it is one of the connection's own."""
+    rows = connection.execute(
+        "select table_name from duckdb_tables() where ? in (database_name || '.' || schema_name,"
+        " if(database_name = current_database(), schema_name, null))",
+        [at],
+    ).fetchall()
+    return {name for (name,) in rows} & TABLES.keys()
 
 
 def figures_hash(connection: duckdb.DuckDBPyConnection, at: str, event: int) -> str | None:

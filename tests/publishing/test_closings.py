@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import dagster as dg
 import duckdb
 import pytest
 
@@ -302,3 +303,29 @@ def test_a_closing_with_a_missing_row_is_an_error(fleet: Fleet) -> None:
         closings.ClosingsLost, match=r"^closing 1 is missing: neither the warehouse nor the publication"
     ):
         publish(fleet)
+
+
+def test_a_closing_that_is_lost_fails_its_step_in_one_line(fleet: Fleet) -> None:
+    publish(fleet)
+    month_closing.close(fleet, OCTOBER)
+    with closing(database.connect(fleet.warehouse)) as connection:
+        connection.execute("delete from published.closed_costs where part = 'energy'")
+    with pytest.raises(dg.Failure, match=r"^2026-10 was closed with other figures than closing 1 has now: rows of it"):
+        publication._published(fleet, publication.PublicationConfig())
+
+
+def test_what_cannot_be_closed_is_one_line(fleet: Fleet) -> None:
+    """A month without a price, and a publication that an older version made."""
+    with closing(database.connect(fleet.warehouse)) as connection:
+        connection.execute("update marts.cost_daily set cost_usd = null where date = ?", [LAST])
+    publish(fleet)
+    with pytest.raises(QuestionError, match=r"^2026-10 cannot be closed: it has no cost, because no price is known"):
+        month_closing.close(fleet, OCTOBER)
+    with closing(database.connect(fleet.warehouse)) as connection:
+        for (view,) in connection.execute(
+            "select view_name from duckdb_views() where schema_name = 'finance'"
+        ).fetchall():
+            connection.execute(f'drop view finance."{view}"')
+    publish(fleet)
+    with pytest.raises(QuestionError, match=r"^2026-10 cannot be closed: the publication is of an older version"):
+        month_closing.close(fleet, OCTOBER)

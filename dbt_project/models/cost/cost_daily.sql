@@ -133,7 +133,8 @@ model_rows as (
         -- Usage pays for a model's own idle energy, not for its idle time.
         case bases.basis
             when 'marginal' then case when present.own_usd is not null then 0 end
-            when 'usage' then case when present.part in ({{ time_parts | join(', ') }}) then present.own_idle_usd * 0 else present.own_idle_usd end
+            when 'usage'
+                then case when present.part in ({{ time_parts | join(', ') }}) then present.own_idle_usd * 0 else present.own_idle_usd end
             when 'allocation' then present.own_idle_usd
             else present.own_idle_usd + coalesce(present.carried_idle_usd, 0)
         end as idle_cost_usd,

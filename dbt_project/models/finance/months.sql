@@ -48,10 +48,7 @@ cost_months as (
         billing_month as month,
         {{ plain_name('site', 'site') }} as site,
         {{ on_basis('fully_loaded') }} as known_cost_usd,
-        case
-            when count(case when basis = 'fully_loaded' then cost_usd end) = count(case when basis = 'fully_loaded' then idle_cost_usd end)
-                then {{ on_basis('fully_loaded', 'idle_cost_usd') }}
-        end as idle_cost_usd,
+        {{ known_idle_cost() }} as idle_cost_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from costs
     group by 1, 2
@@ -84,12 +81,7 @@ adjustments as (
 
 adjusted_in as (
 
-    select
-        booked_month as month,
-        site,
-        {{ money_sum('adjustment_usd') }} as adjustment_usd
-    from adjustments
-    group by booked_month, site
+    {{ adjusted_in('adjustments', ['site']) }}
 
 ),
 
