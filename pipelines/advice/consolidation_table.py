@@ -14,8 +14,15 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from pipelines.advice import advised
-from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS, mark_preferred
+from pipelines.advice import advised, shared_columns
+from pipelines.advice.shared_columns import (
+    AVOIDABLE_COLUMNS,
+    CONFIDENCE,
+    IS_PREFERRED,
+    SAVING_COLUMNS,
+    mark_preferred,
+    without_split,
+)
 from pipelines.analysis import consolidation
 from pipelines.analysis.sizes import KEYS
 from pipelines.fleet.fleet_file import Fleet
@@ -24,7 +31,7 @@ from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
 
-READ = ("usage", "intervals", "days", "engines")
+READ = ("usage", "intervals", "days", "engines", *shared_columns.READ)
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope and role: what it does in a plan that serves the"
     " lookback's loads with fewer accelerators. Rows of one colocation_id are followed together or not at all. Follow,"
@@ -66,6 +73,7 @@ COLUMNS = {
         "Mean watts of those accelerators over the lookback, within meter_scope. NULL: not known.",
     ),
     **SAVING_COLUMNS,
+    **AVOIDABLE_COLUMNS,
     "risk_ratio": (
         "double",
         "Share of the lookback's intervals in which the accelerators shared would have been asked for more than their"
@@ -116,7 +124,7 @@ def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.
     InfeasiblePlan names the rules that a plan breaks; nothing is written then.
     """
     made = consolidation.consolidate(_read(connection))
-    write_table(connection, "published.consolidation", TABLE_COMMENT, COLUMNS, made.rows)
+    write_table(connection, "published.consolidation", TABLE_COMMENT, COLUMNS, without_split(made.rows))
     made.rows["is_preferred"] = made.rows["recommendation_id"].isin(mark_preferred(connection))
     return made
 

@@ -25,14 +25,15 @@ KEYS = ("scope", "scope_name", "basis")
 FORECAST_COMMENT = (
     "One row per billing month in progress, scope (site, team or model), its name and basis of the cost. What the month"
     " will have cost at its end. Contracts, hosting, operations, licences and the demand charge of the peak so far run"
-    " on as on the newest date; what follows the load costs the mean of its weekday. [topic: cost]"
+    " on as on the newest date; what follows the load is expected by its level, weekdays, growth and breaks of the last"
+    " 56 days. [topic: cost]"
 )
 BUDGET_COMMENT = (
     "One row per billing month and budget of the fleet file. What was spent beside the budget and, of a month in"
     " progress, what it will have cost at its end. A site's cost is all that it pays, a team's or model's is what the"
     " basis gives to it. [topic: cost]"
 )
-_FEW = " NULL: fewer than 14 days are known."
+_FEW = " NULL: fewer than 14 days are known at one of its sites."
 _SCOPE = {
     "scope": ("varchar", "`site`, `team` (of the deployment) or `model`."),
     "scope_name": ("varchar", "Name of the site, team or model."),
@@ -61,13 +62,18 @@ FORECAST_COLUMNS = {
         f"USD expected for what follows the load: energy, cooling, overhead, carbon price.{_FEW}",
     ),
     **{name: (kind, comment + _FEW) for name, (kind, comment) in _FORECAST.items()},
-    "history_days": ("integer", "Known days of the last 28, of which the means and the interval are made."),
+    "history_days": ("integer", "Known days of the last 56, of which the forecast is made."),
+    "horizon_days": ("integer", "Days from as_of_date to the last date that is to come."),
     "coverage_ratio": (
         "double",
-        "Share of coverage_weeks in which energy_rest_usd of the week was between its 10th and 90th percentile, each"
-        " forecast from the 28 days before it: 0.8 is right. NULL: there is no such week.",
+        "Share of coverage_weeks whose actual cost was between the 10th and 90th percentile, each forecast from the 56"
+        " days before it for the same days ahead as energy_rest_usd: 0.8 is right. NULL: there is none.",
     ),
-    "coverage_weeks": ("integer", "Past weeks of the last 26 that could be forecast like that."),
+    "coverage_weeks": (
+        "integer",
+        "Evenings of the last 26 weeks, a week apart, from which as many days ahead could be forecast and are over by"
+        " now. Those of a long horizon have days in common.",
+    ),
     **_COMMON,
 }
 BUDGET_COLUMNS = {

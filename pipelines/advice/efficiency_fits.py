@@ -27,7 +27,7 @@ TABLE_COMMENT = (
     " between the lowest and the highest observed load and is never extrapolated. [topic: efficiency]"
 )
 _INTERVAL = {"": "", "_low": ": lower end of the 95 % interval", "_high": ": upper end of the 95 % interval"}
-_NO_FORM = " NULL: the form has none, or there is no form."
+_NO_FORM = " NULL: the form has none, or there is no form; of the ends also too_few_dates."
 _PARAMETERS = {
     "intercept_watts_per_gpu": "Watts where the fitted line meets no load: not the power of an idle device",
     "slope_joules_per_token": "Watts per token per second of the linear form: joules of one more token",
@@ -57,6 +57,12 @@ COLUMNS = {
         for parameter, meaning in _PARAMETERS.items()
         for end in _INTERVAL
     },
+    "interval_basis": (
+        "varchar",
+        "What the intervals follow from: `dates` (how the dates differ, counted as fewer where a date resembles the one"
+        " before, or the scatter of the levels about the form where wider), `one_date` (that scatter; they hold for the"
+        " date alone), `too_few_dates` (no interval: 2 to 6 dates, or not 1.5 independent ones). NULL: refused.",
+    ),
     "watts_per_gpu_at_highest_load": ("double", "Fitted watts at the highest observed load. NULL: refused."),
     "loo_error_watts": (
         "double",

@@ -14,20 +14,20 @@ import duckdb
 import pandas as pd
 
 from pipelines.advice import advised, shared_columns
-from pipelines.advice.shared_columns import CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
-from pipelines.analysis import power_caps, right_sizing, sizes
+from pipelines.advice.shared_columns import AVOIDABLE_COLUMNS, CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
+from pipelines.analysis import power_caps, right_sizing, sizes, trials
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts, pictures
 from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
 
-READ = ("usage", "intervals", "days", "loads", "hours", "benchmarks")
-DEMAND = ("usage", "date", "is_held", "tokens_per_second", "tokens_per_second_per_gpu")
+READ = ("usage", "intervals", "days", "loads", "hours", "benchmarks", "measured_sizes", *shared_columns.READ)
+DEMAND = ("usage", "date", "is_held", "is_pressed", "tokens_per_second", "tokens_per_second_per_gpu")
 TABLE_COMMENT = (
     "One row per site, deployment, model, device type, meter scope, role and change of size that the evidence of the"
-    " lookback allows; where it allows none, one row of kind keep or insufficient_data. Follow, and add up, the rows"
-    " with is_preferred of this table and of published.consolidation. How: docs/recommendations."
+    " lookback allows; where it allows none, one row of kind try_it, keep or insufficient_data. Follow, and add up, the"
+    " rows with is_preferred of this table and of published.consolidation. How: docs/recommendations."
     " [start here: advice]"
 )
 _CHANGE = " NULL: nothing is known to be enough."
@@ -38,7 +38,8 @@ COLUMNS = {
     "kind": (
         "varchar",
         "`fewer_replicas`, `fewer_gpus` (a smaller tensor-parallel size), `smaller_device`, `newer_device`,"
-        " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `keep` (right as it is),"
+        " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `try_it` (only data sheets"
+        " show that a smaller size may be enough: an experiment, and no saving), `keep` (right as it is),"
         " `insufficient_data`.",
     ),
     **dict.fromkeys(sizes.KEYS, ("varchar", "As in deployment_usage.")),
@@ -52,24 +53,43 @@ COLUMNS = {
     "current_power_limit_watts": ("double", "Power limit of each accelerator now. NULL: another kind."),
     "recommended_power_limit_watts": ("double", "Power limit that is enough. NULL: another kind."),
     "idle_hours_per_week": ("double", "Hours of the local week to sleep through. NULL: another kind."),
+    "trial_replicas": ("double", "Engines of the size to try. NULL: another kind."),
+    "trial_gpus_per_replica": ("double", "Accelerators of an engine of the size to try. NULL: another kind."),
+    "trial_days": (
+        "double",
+        "Days after which the trial can be assessed: at least 7, at most 28, and enough for 300 intervals with a demand"
+        " above capacity_low_tokens_per_second. NULL: another kind.",
+    ),
     **SAVING_COLUMNS,
+    **AVOIDABLE_COLUMNS,
     "risk_ratio": (
         "double",
-        "Share of the intervals of the lookback whose demand was above the recommended capacity, 0-1. NULL: nothing"
-        " changes.",
+        "Share of the intervals of the lookback whose demand was above the recommended capacity, 0-1; for a smaller"
+        " engine those, too, in which requests waited, and hours with a preemption or a full KV cache. NULL: nothing"
+        " changes, or the capacity is not shown by evidence.",
     ),
     "confidence": CONFIDENCE,
     "reason_code": ("varchar", "Why: docs/recommendations/reason_codes.md lists the codes."),
     "evidence_basis": (
         "varchar",
         "Why the recommended size is enough: `requests_within_slo`, `histogram_within_slo`,"
-        " `highest_observed`, `lower_limit_within_slo`, `lower_limit_seen`, `published_benchmark`, `bandwidth_floor`,"
-        " `no_demand`, `idle_hours`. NULL: nothing"
-        " changes.",
+        " `highest_observed`, `measured_on_size` (a load test, or a deployment, of the model on that size),"
+        " `scaled_by_bandwidth` (the engine's own best in proportion to the memory bandwidth),"
+        " `lower_limit_within_slo`, `lower_limit_seen`, `published_benchmark`, `no_demand`, `idle_hours`. Of"
+        " `try_it` `bandwidth_floor`: data sheets alone. NULL: nothing changes.",
     ),
     "recommended_capacity_tokens_per_second": (
         "double",
-        "Tokens per second that the recommended size serves. NULL: nothing changes.",
+        "Tokens per second that the recommended size serves. NULL: nothing changes, or no evidence shows it.",
+    ),
+    "capacity_low_tokens_per_second": (
+        "double",
+        "The same at least, as evidence shows; of `try_it` for the size to try. NULL: another kind, or not known.",
+    ),
+    "capacity_high_tokens_per_second": (
+        "double",
+        "The most that a published result, or the engine's own rate per running request and its best interval, leave"
+        " possible for that size. NULL: another kind, or not known.",
     ),
     "evidence": (
         "varchar",
@@ -101,19 +121,20 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     its rows and their backtests."""
     usage = advised.usage(connection)
     demand = advised.read(connection, "intervals", DEMAND)
-    days, hours, benchmarks = (advised.read(connection, name) for name in ("days", "hours", "benchmarks"))
+    days, hours = (advised.read(connection, name) for name in ("days", "hours"))
+    evidence = advised.read(connection, "benchmarks"), advised.read(connection, "measured_sizes")
     limits = power_caps.evidence(usage, days, advised.read(connection, "loads"), demand)
     days = days.dropna(subset="seconds")
-    proposed = _proposed(usage, benchmarks, limits, "demand_tokens_per_second")
-    earlier = _proposed(usage, benchmarks, limits and limits.part(is_held=False), "train_demand")
+    proposed = trials.planned(_proposed(usage, evidence, limits, "demand_tokens_per_second"), demand)
+    earlier = _proposed(usage, evidence, limits and limits.part(is_held=False), "train_demand")
     earlier["held_saved_watts"] = power_caps.held_savings(usage, limits, earlier)
     tests = right_sizing.backtest(usage, earlier, right_sizing.shortfalls(earlier, demand), hours)
     rows = right_sizing.recommend(
         usage, proposed, right_sizing.shortfalls(proposed, demand), hours=hours, days=days, backtests=tests
     )
-    write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, rows)
+    write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, shared_columns.without_split(rows))
     rows["is_preferred"] = rows["recommendation_id"].isin(shared_columns.mark_preferred(connection))
-    return rows[list(COLUMNS)], tests
+    return rows[[name for name in COLUMNS if name in rows]], tests
 
 
 def right_sizing_asset(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> dg.AssetsDefinition:
@@ -138,10 +159,15 @@ def right_sizing_asset(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> 
 
 
 def _proposed(
-    usage: pd.DataFrame, benchmarks: pd.DataFrame, limits: power_caps.Evidence | None, demand: str
+    usage: pd.DataFrame,
+    evidence: tuple[pd.DataFrame, pd.DataFrame],
+    limits: power_caps.Evidence | None,
+    demand: str,
 ) -> pd.DataFrame:
-    """Every smaller size and lower limit that would have served a demand, numbered."""
-    sized, capped = sizes.candidates(usage, benchmarks, demand), power_caps.candidates(usage, limits, demand)
+    """Every smaller size and lower limit that would have served a demand, numbered. `evidence`: benchmarks and measured
+    sizes."""
+    benchmarks, measured = evidence
+    sized, capped = sizes.candidates(usage, benchmarks, demand, measured), power_caps.candidates(usage, limits, demand)
     if capped.empty:
         return sized
     return (

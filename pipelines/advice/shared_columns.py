@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 
-from pipelines.analysis import preference
+from pipelines.advice import advised
+from pipelines.analysis import avoidable, preference
+from pipelines.analysis.right_sizing import joined
+from pipelines.analysis.sizes import KEYS
 from pipelines.warehouse import database
 
 _NOT_KNOWN = " NULL: not known, or nothing changes."
@@ -47,22 +51,66 @@ SAVING_COLUMNS = {
         + _NOT_KNOWN,
     ),
     "saving_kgco2e_month": ("double", "Location-based kg of CO2e of that energy." + _NOT_KNOWN),
-    "saving_low": ("double", "Lower end of the 95 % interval of saving_kwh_month." + _NOT_KNOWN),
-    "saving_high": ("double", "Upper end of the 95 % interval of saving_kwh_month." + _NOT_KNOWN),
+    "saving_low": (
+        "double",
+        "Lower end of the 95 % interval of what the coming 30 days save, as 730 hours of kWh. saving_kwh_month, the"
+        " mean of the lookback, is outside where its days grew or changed at a date. NULL: not known"
+        " (saving_interval_basis), or nothing changes.",
+    ),
+    "saving_high": ("double", "Upper end of it. NULL as there."),
     "saving_interval_basis": (
         "varchar",
-        "How the days of the lookback differ, by `day_bootstrap` (14 days and more) or `student_t`; `reference_error`:"
-        " parked watts are a reference of the device type, 30 % off either way; `one_day` (no interval). Bare idle"
-        " watts are a reference, too: 30 % of them is part of each. NULL: no saving is known.",
+        "`coming_days`: what the dates of the lookback lead to expect of the coming 30 days: their level, weekdays,"
+        " growth or a break, and that a day resembles the day before. `reference_error`: parked watts are a reference"
+        " of the device type, 30 % off either way; dates contribute nothing. `effective_days` (a power cap): how the"
+        " dates of both limits differ, counted as fewer where a day resembles the day before; `student_t`: the same"
+        " with fewer than 7 dates, each counted. `too_few_days`: no interval, as fewer than 14 dates are known (a power"
+        " cap: 1.5 independent ones). Bare idle watts are a reference, too: 30 % of them is part of each but that of a"
+        " power cap. NULL: no saving is known.",
     ),
     "saving_kwh_month_if_nodes_off": ("double", f"Facility kWh of 730 hours that are saved{_NODES_OFF}"),
     "saving_energy_usd_month_if_nodes_off": ("double", f"USD of the energy that is saved{_NODES_OFF}"),
     "saving_kgco2e_month_if_nodes_off": ("double", f"Location-based kg of CO2e that are saved{_NODES_OFF}"),
     "saving_usd_month_if_released": (
         "double",
-        "USD of the GPU-hours of freed_gpus for 730 hours, if they are handed back and no longer paid, or given to a"
-        " model that would need others. GPU-hours alone: energy is in the columns above. NULL: no rate is known, or no"
-        " accelerator is freed.",
+        "USD of the GPU-hours of freed_gpus for 730 hours at the mean price of the lookback, if they are handed back"
+        " and no longer paid, or given to a model that would need others. When that is possible is in the columns of"
+        " avoidable_…. GPU-hours alone: energy is in the columns above. NULL: no rate is known, or no accelerator is"
+        " freed.",
+    ),
+}
+_FOLLOWED = " NULL: not known, nothing is freed, or it is no row to follow."
+# Of the rows to follow, all of them taken together.
+AVOIDABLE_COLUMNS = {
+    "avoidable_now_usd_month": (
+        "double",
+        "USD of 730 GPU-hours of those freed_gpus that can be handed back at once: no commitment pays for them, and"
+        " the whole node is empty where the site rents by the node. All rows to follow together give back each hour"
+        " once." + _FOLLOWED,
+    ),
+    "avoidable_later_usd_month": (
+        "double",
+        "The same of those that a commitment pays for until it ends (avoidable_from)." + _FOLLOWED,
+    ),
+    "avoidable_from": (
+        "date",
+        "Local date of the site from which all of avoidable_later_usd_month is saved: the end of the last of these"
+        " commitments. NULL: none of it waits for a date.",
+    ),
+    "not_avoidable_usd_month": (
+        "double",
+        "The same of those that are paid on: owned ones (what is written off), those of a commitment without an end,"
+        " and those beside accelerators that stay in use." + _FOLLOWED,
+    ),
+    "avoidable_basis": (
+        "varchar",
+        "How the freed accelerators are paid for, with their number: `8 on demand; 8 committed until 2027-01-01`. NULL:"
+        " nothing is freed, or it is no row to follow.",
+    ),
+    "saving_now_usd_month": (
+        "double",
+        "USD that a month costs less at once, as far as it is known: avoidable_now_usd_month and"
+        " saving_energy_usd_month. Advice is in its order. NULL: nothing of it is known, or it is no row to follow.",
     ),
 }
 CONFIDENCE = (
@@ -79,25 +127,50 @@ IS_PREFERRED = (
     " savings add up. A change before none, then the greatest saving_kwh_month, then"
     " saving_usd_month_if_released; rows of one colocation_id together or not at all.",
 )
-_FACTS = ("recommendation_id", "exclusive_group_id", "kind", "saving_kwh_month", "saving_usd_month_if_released")
+_FACTS = (
+    *("recommendation_id", "exclusive_group_id", *KEYS, "kind", "current_gpus", "freed_gpus", "saving_kwh_month"),
+    *("saving_energy_usd_month", "saving_usd_month_if_released"),
+)
+READ = ("boards", "capacity_prices")
 
 
 def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Mark the rows to follow in both tables, whichever of them was written last; returns their recommendation_id."""
+    """Mark the rows to follow in both tables, whichever of them was written last, and write what is avoidable of them
+    together; returns their recommendation_id."""
     parts = []
     for name in _tables(connection):
         colocation = "colocation_id" if name == "consolidation" else "null::varchar as colocation_id"
         facts = f"select {', '.join(_FACTS)}, {colocation} from published.{name}"
         parts.append(connection.execute(facts).df().assign(table=name))
     rows = pd.concat(parts, ignore_index=True)
-    chosen = rows.loc[preference.preferred(rows), ["recommendation_id"]]
-    with database.registered(connection, rows_preferred=chosen), database.transaction(connection):
+    chosen = rows[preference.preferred(rows)]
+    boards, prices = (advised.read(connection, name) for name in READ)
+    split = avoidable.split(chosen.assign(holder=joined(chosen, KEYS)), boards, prices)
+    columns = ", ".join(f"{name} = made.{name}" for name in AVOIDABLE_COLUMNS)
+    nothing = ", ".join(f"{name} = null" for name in AVOIDABLE_COLUMNS)
+    with database.registered(connection, rows_made=_typed(split)), database.transaction(connection):
         for name in _tables(connection):
+            connection.execute(f"update published.{name} set is_preferred = false, {nothing}").fetchall()
             connection.execute(
-                f"update published.{name} set is_preferred ="
-                " recommendation_id in (select recommendation_id from rows_preferred)"
+                f"update published.{name} as advice set is_preferred = true, {columns} from rows_made as made"
+                " where advice.recommendation_id = made.recommendation_id"
             ).fetchall()
     return set(chosen["recommendation_id"])
+
+
+def without_split(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows as they are first written: what is avoidable of them shows once those of both tables are known."""
+    return rows.assign(**dict.fromkeys(AVOIDABLE_COLUMNS))
+
+
+def _typed(split: pd.DataFrame) -> pa.Table:
+    """With the types of the columns, also where all values of one are missing."""
+    kinds = {"double": pa.float64(), "date": pa.date32(), "varchar": pa.string()}
+    arrays = {"recommendation_id": pa.array(split["recommendation_id"].tolist(), pa.string())}
+    for name, (kind, _) in AVOIDABLE_COLUMNS.items():
+        values = [None if pd.isna(value) else value for value in split[name]]
+        arrays[name] = pa.array(values, kinds[kind])
+    return pa.table(arrays)
 
 
 def preferred_saving_kwh_month(connection: duckdb.DuckDBPyConnection) -> float:
@@ -115,5 +188,5 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
         "select table_name, list(column_name) from duckdb_columns()"
         " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"
     ).fetchall()
-    current = {name for name, columns in found if {"is_preferred", "freed_gpus"} <= set(columns)}
+    current = {name for name, columns in found if {"is_preferred", "freed_gpus", *AVOIDABLE_COLUMNS} <= set(columns)}
     return [name for name in preference.TABLES if name in current]

@@ -1,7 +1,7 @@
-"""What the rest of a month will cost where the cost follows the load: weekday means, and how far they have been wrong.
+"""What the rest of a month will cost where the cost follows the load, and how often such forecasts have been right.
 
 Add here how daily costs are carried forward. Keep out which costs these are and what is paid whatever runs: SQL
-(int_advised_cost_days, int_advised_months).
+(int_advised_cost_days, int_advised_months); and the forms that days take (`coming_days`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from datetime import date
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from pipelines.analysis.resampling import RESAMPLES, chance_of
+from pipelines.analysis import coming_days
+from pipelines.analysis.coming_days import LEAST_DAYS
 
-# Weeks of which the means are made, and weeks on which earlier forecasts are tried.
-TRAINING_WEEKS, HISTORY_WEEKS = 4, 26
-LEAST_DAYS = 14
+# Days that a forecast is made of, and days on which earlier forecasts are tried.
+TRAINING_DAYS, HISTORY_WEEKS = 56, 26
 # The interval: 10th to 90th percentile.
 CONFIDENCE = 0.8
-_NORMAL_QUANTILE = 1.281552  # of a normal law, at 0.9
+# Costs of demand may grow as well as not: four weeks are too few to show 2 % a week.
+GROWTH_PENALTY = 0.0
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Daily costs as an array of series × weeks × days of the week, which ends with the newest date; NaN: not known.
+    """Daily costs as an array of series × days, which ends with the newest date; NaN: not known.
 
     A series is a unit at a site. `unit` and `site` number them.
     """
@@ -42,29 +42,34 @@ class _Table:
         np.add.at(summed, self.unit, values)
         return summed
 
+    def until(self, back: int) -> np.ndarray:
+        """The TRAINING_DAYS that end `back` days before the newest date."""
+        end = self.usd.shape[1] - back
+        return self.usd[:, max(end - TRAINING_DAYS, 0) : end]
+
 
 def forecast(days: pd.DataFrame, booked: pd.DataFrame, rests: pd.DataFrame, as_of: date) -> pd.DataFrame:
-    """The cost of the rest of a month, per unit.
+    """The cost of the rest of a month in USD, per unit.
 
     `days` has unit, site, date, usd; `booked` site and date of what is known: a unit without a row there cost 0 once it
     has started. `rests` has site, date and rest_ratio, the share of that date which is to come. `as_of` is the newest
     date.
 
-    A date is expected to cost the mean of its weekday in the last TRAINING_WEEKS. The interval (10th to 90th
-    percentile) is of sums of whole weeks' residuals, drawn again and again, both of the weeks to come and of those that
-    the means were made of; it is widened for the few weeks that there are. All is NaN with fewer than LEAST_DAYS known
-    days.
-    `coverage_ratio` is the share of `coverage_weeks` past weeks that were within the interval that would have been
-    forecast the day before each of them.
+    The dates to come are expected by level, weekday, growth and breaks of the last TRAINING_DAYS (`coming_days`); a
+    missing date before `as_of` is, too. The interval is CONFIDENCE; sites of a unit are taken to miss it together. All
+    is NaN where a site of the unit has fewer than LEAST_DAYS known days.
+    `coverage_ratio` is the share of `coverage_weeks` earlier weeks on whose evening such a rest, of as many days from
+    that weekday on, would have been forecast with the actual cost within its interval.
 
-    Returns unit, rest_usd, rest_low_usd, rest_high_usd, history_days, coverage_ratio, coverage_weeks.
+    Returns unit, rest_usd, rest_low_usd, rest_high_usd, history_days, horizon_days, coverage_ratio, coverage_weeks.
     """
     units = pd.Index(days["unit"].unique()).sort_values()
     sites = pd.Index(booked["site"].unique()).sort_values()
     table = _table(days, booked, units, sites, as_of)
-    newest = table.usd[:, -TRAINING_WEEKS:]
-    expected, low, high, history_days = _forecast(table, newest, _ahead(rests, sites, as_of), f"month_end {as_of}")
-    hits, weeks = _past_weeks(table, as_of)
+    ahead, shares = _ahead(rests, sites, as_of)
+    expected, low, high = _forecast(table, table.until(0), ahead, shares)
+    history_days = (table.by_unit((~np.isnan(table.until(0))).astype(float)) > 0).sum(axis=1)
+    hits, weeks = _past_weeks(table, ahead, shares)
     return pd.DataFrame(
         {
             "unit": units,
@@ -72,6 +77,7 @@ def forecast(days: pd.DataFrame, booked: pd.DataFrame, rests: pd.DataFrame, as_o
             "rest_low_usd": low,
             "rest_high_usd": high,
             "history_days": history_days,
+            "horizon_days": max(int(ahead.max(initial=0)), 0),
             "coverage_ratio": np.where(weeks > 0, hits / np.maximum(weeks, 1), np.nan),
             "coverage_weeks": weeks,
         }
@@ -97,7 +103,7 @@ def _table(days: pd.DataFrame, booked: pd.DataFrame, units: pd.Index, sites: pd.
     usd[is_booked[site] & has_started] = 0.0
     within = (at >= 0) & (at < length)
     usd[numbers[within], at[within]] = days["usd"].to_numpy(float)[within]
-    return _Table(usd.reshape(len(series), HISTORY_WEEKS, 7), unit, site, len(units))
+    return _Table(usd, unit, site, len(units))
 
 
 def _days_from(dates: Sequence[object] | pd.Series, as_of: date) -> np.ndarray:
@@ -105,86 +111,59 @@ def _days_from(dates: Sequence[object] | pd.Series, as_of: date) -> np.ndarray:
     return found
 
 
-def _ahead(rests: pd.DataFrame, sites: pd.Index, as_of: date) -> np.ndarray:
-    """What is to come, as an array of sites × weeks × days of the week, in the order of _Table."""
-    ahead = _days_from(rests["date"], as_of) - 1
-    weeks, week = np.unique(ahead // 7, return_inverse=True)
-    shares = np.zeros((len(sites), max(len(weeks), 1), 7))
-    known = sites.get_indexer(rests["site"])
-    np.add.at(shares, (known, week, ahead % 7), rests["rest_ratio"].to_numpy(float))
-    return shares
+def _ahead(rests: pd.DataFrame, sites: pd.Index, as_of: date) -> tuple[np.ndarray, np.ndarray]:
+    """Days to come, numbered from 1 on (a missing earlier date: 0 and less), and the share of each by site."""
+    ahead, day = np.unique(_days_from(rests["date"], as_of), return_inverse=True)
+    shares = np.zeros((len(sites), len(ahead)))
+    np.add.at(shares, (sites.get_indexer(rests["site"]), day), rests["rest_ratio"].to_numpy(float))
+    return ahead, shares
 
 
 def _forecast(
-    table: _Table, usd: np.ndarray, ahead: np.ndarray, identity: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Expected cost, its low and high end, and known days of each unit, from the weeks `usd` (series × weeks × 7)."""
+    table: _Table, usd: np.ndarray, ahead: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Expected cost, its low and high end of each unit, from the days `usd` (series × days)."""
     is_known = ~np.isnan(usd)
-    known_days = table.by_unit(is_known.astype(float)) > 0
-    days = known_days.sum(axis=(1, 2))
-    weekdays = known_days.any(axis=1).sum(axis=1)
-    counts = is_known.sum(axis=1)
-    overall = np.nansum(usd, axis=(1, 2)) / np.maximum(is_known.sum(axis=(1, 2)), 1)
-    means = np.where(counts > 0, np.nansum(usd, axis=1) / np.maximum(counts, 1), overall[:, None])
-    shares = ahead[table.site]
-    expected = table.by_unit(np.einsum("shd,sd->s", shares, means))
-
-    # Each weekday's mean follows its few days: they miss it by less than the next one will.
-    freed = np.sqrt(days / np.maximum(days - weekdays, 1))
-    residuals = np.where(is_known, usd - means[:, None], 0.0)
-    missed = table.by_unit(np.einsum("shd,swd->shw", shares, residuals)) * freed[:, None, None]
-    weeks = np.clip(days // 7, 1, usd.shape[1])
-    errors = _drawn(missed, weeks, identity)
-    widened = stdtrit(np.maximum(weeks - 1, 1), (1 + CONFIDENCE) / 2) / _NORMAL_QUANTILE
-    low, high = (np.quantile(errors, end, axis=1) for end in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-
-    is_enough = days >= LEAST_DAYS
-    found = (expected, np.maximum(expected + low * widened, 0.0), expected + high * widened)
-    known = [np.where(is_enough, values, np.nan) for values in found]
-    return known[0], known[1], known[2], days
+    ends = np.full((3, len(usd)), np.nan)
+    days = np.arange(1 - usd.shape[1], 1)
+    # Series of one site with the same known days share all that follows from the days.
+    patterns = np.unique(np.column_stack([table.site[:, None], is_known]), axis=0, return_inverse=True)[1].ravel()
+    for pattern in range(patterns.max(initial=-1) + 1):
+        rows = np.flatnonzero(patterns == pattern)
+        known, weights = is_known[rows[0]], shares[table.site[rows[0]]]
+        if not weights.any():
+            ends[:, rows] = 0.0
+        elif known.sum() >= LEAST_DAYS:
+            is_due = weights > 0
+            found = coming_days.outlook(
+                usd[rows][:, known], days[known], ahead[is_due], weights[is_due], GROWTH_PENALTY, weeks_differ=True
+            )
+            ends[:, rows] = found.mean, *found.interval(CONFIDENCE)
+    expected, low, high = (table.by_unit(end) for end in ends)
+    return np.maximum(expected, 0.0), np.maximum(low, 0.0), np.maximum(high, 0.0)
 
 
-def _drawn(missed: np.ndarray, weeks: np.ndarray, identity: str) -> np.ndarray:
-    """What drawn weeks miss, less what the means miss if other weeks had been drawn: units × RESAMPLES.
-
-    `missed` has units × weeks to come × trained weeks. All units draw the same weeks, the newest `weeks` that each has:
-    models that move together stay together.
-    """
-    units, horizon, trained = missed.shape
-    chance = chance_of(identity)
-    rows = np.arange(units)[:, None]
-
-    def week(fraction: np.ndarray) -> np.ndarray:
-        found: np.ndarray = trained - 1 - (fraction[None, :] * weeks[:, None]).astype(int)
-        return found
-
-    errors = np.zeros((units, RESAMPLES))
-    for n, fraction in enumerate(chance.random((horizon, RESAMPLES))):
-        errors += missed[:, n][rows, week(fraction)]
-    whole = missed.sum(axis=1)
-    mean_errors = np.zeros((units, RESAMPLES))
-    for n, fraction in enumerate(chance.random((trained, RESAMPLES))):
-        is_trained = n < weeks
-        mean_errors += np.where(is_trained[:, None], whole[rows, week(fraction)], 0.0)
-    errors -= mean_errors / weeks[:, None]
-    return errors
-
-
-def _past_weeks(table: _Table, as_of: date) -> tuple[np.ndarray, np.ndarray]:
-    """How many held-back weeks of each unit were within their interval, and how many there were."""
+def _past_weeks(table: _Table, ahead: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many earlier rests of each unit were within their interval, and how many could be tried: a week apart, so
+    that each begins on the weekday on which this one does."""
     hits, weeks = np.zeros(table.units), np.zeros(table.units, dtype=int)
-    for back in range(1, HISTORY_WEEKS - 1):
-        held = table.usd[:, HISTORY_WEEKS - back]
-        trained = table.usd[:, max(HISTORY_WEEKS - back - TRAINING_WEEKS, 0) : HISTORY_WEEKS - back]
-        is_held = ~np.isnan(held)
-        if not is_held.any():
+    is_due = ahead > 0
+    if not is_due.any():
+        return hits, weeks
+    ahead, shares = ahead[is_due], shares[:, is_due]
+    length = table.usd.shape[1]
+    longest = int(ahead.max())
+    for back in range(7 * -(-longest // 7), length - LEAST_DAYS + 1, 7):
+        trained = table.until(back)
+        if (~np.isnan(trained)).sum(axis=1).max(initial=0) < LEAST_DAYS:
             break
-        sites = np.zeros((table.site.max() + 1, 1, 7))
-        np.maximum.at(sites[:, 0], table.site, is_held.astype(float))
-        expected, low, high, _ = _forecast(table, trained, sites, f"month_end {as_of} {back} weeks earlier")
-        actual = table.by_unit(np.nansum(held, axis=1))
-        is_whole = (table.by_unit(is_held.astype(float)) > 0).all(axis=1) & ~np.isnan(expected)
-        slack = 1e-9 * np.abs(actual)
+        weights = shares[table.site]
+        held = table.usd[:, length - back - 1 + ahead]
+        is_held = ~np.isnan(held) | (weights == 0)
+        expected, low, high = _forecast(table, trained, ahead, shares)
+        actual = table.by_unit((np.nan_to_num(held) * weights).sum(axis=1))
+        is_whole = (table.by_unit((~is_held).astype(float)) == 0).all(axis=1) & ~np.isnan(expected)
+        slack = 1e-6 * np.abs(actual)
         weeks += is_whole
         hits += is_whole & (actual >= low - slack) & (actual <= high + slack)
     return hits, weeks

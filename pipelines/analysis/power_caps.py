@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pipelines.analysis import sizes
-from pipelines.analysis.resampling import difference_interval
+from pipelines.analysis.capacities import SLO_BASES
+from pipelines.analysis.day_intervals import difference_interval
 
 # Deployments that are evidence for each other: the watts of one GPU at a load are those of the same model, cut alike.
 POOL = ["model", "device_type", "meter_scope", "role", "gpus_per_replica"]
@@ -108,7 +108,7 @@ def candidates(usage: pd.DataFrame, evidence: Evidence | None, demand: str) -> p
         one, pool = usage.loc[number], pools.get(now["pool"], {})
         if number not in own or now["limit_percent"] not in pool or not most[number] > 0:
             continue
-        needs_slo = one["capacity_basis"] in sizes.SLO_BASES
+        needs_slo = one["capacity_basis"] in SLO_BASES
         found: list[dict[str, Any]] = []
         for percent in sorted(limit for limit in pool if limit < now["limit_percent"]):
             level = (now["pool"], percent)
@@ -117,9 +117,8 @@ def candidates(usage: pd.DataFrame, evidence: Evidence | None, demand: str) -> p
             compared = _compared(pool[now["limit_percent"]], pool[percent], *own[number]) if is_enough else None
             if compared is None:
                 continue
-            identity = "\x1f".join(str(one[key]) for key in sizes.KEYS)
             here, there = compared["tables"]
-            ends = difference_interval(here, there, compared["shares"], identity)
+            ends = difference_interval(here, there, compared["shares"])
             # Dates of one limit differ by chance, too: half of all limits that change nothing would seem to save.
             if ends[0] > 0:
                 capacity = {"recommended_capacity_tokens_per_second": each * one["gpus"], "evidence_basis": basis}
@@ -150,9 +149,10 @@ def held_savings(usage: pd.DataFrame, evidence: Evidence | None, earlier: pd.Dat
 
 
 class _Table(NamedTuple):
-    """Facts of dates (rows) and load bins (columns, in order)."""
+    """Facts of dates (rows, numbered by `days`) and load bins (columns, in order)."""
 
     loads: np.ndarray
+    days: np.ndarray
     intervals: np.ndarray
     gpu_seconds: np.ndarray
     tokens: np.ndarray
@@ -166,13 +166,16 @@ class _Table(NamedTuple):
         for fact in ("intervals", "gpu_seconds", "tokens", "joules"):
             made.append(np.zeros((len(dates), len(loads))))
             np.add.at(made[-1], (row, column), levels[fact].to_numpy(float))
-        return cls(loads, *made)
+        numbers = (
+            dates if dates.dtype.kind == "i" else pd.to_datetime(dates).to_numpy().astype("datetime64[D]").astype(int)
+        )
+        return cls(loads, numbers, *made)
 
-    def at(self, loads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Joules and GPU-seconds at these loads, of the dates that had any of them."""
+    def at(self, loads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Joules and GPU-seconds at these loads, of the dates that had any of them, and the numbers of these."""
         columns = np.searchsorted(self.loads, loads)
         rows = self.gpu_seconds[:, columns].sum(axis=1) > 0
-        return self.joules[rows][:, columns], self.gpu_seconds[rows][:, columns]
+        return self.joules[rows][:, columns], self.gpu_seconds[rows][:, columns], self.days[rows]
 
 
 def _of_pools(evidence: Evidence) -> dict[int, dict[float, _Table]]:
@@ -226,12 +229,12 @@ def _compared(
     is_known = np.isin(own.loads, known[0]) & np.isin(own.loads, known[1])
     tokens = own.tokens.sum(axis=0)
     tables = [side.at(own.loads[is_known]) for side in (now, then)]
-    dates = [len(joules) for joules, _ in tables]
+    dates = [len(days) for *_, days in tables]
     token_ratio = float(tokens[is_known].sum() / tokens.sum())
     if not is_known.any() or token_ratio < least_ratio or min(dates) < least_dates:
         return None
     shares = own.gpu_seconds.sum(axis=0)[is_known] / all_gpu_seconds
-    watts = [joules.sum(axis=0) / gpu_seconds.sum(axis=0) for joules, gpu_seconds in tables]
+    watts = [joules.sum(axis=0) / gpu_seconds.sum(axis=0) for joules, gpu_seconds, _ in tables]
     saved = float((watts[0] - watts[1]) @ shares)
     return {"saved": saved, "shares": shares, "tables": tables, "limit_dates": dates[1], "token_ratio": token_ratio}
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+
+from pipelines.analysis.day_intervals import LEAST_EFFECTIVE_DAYS, day_correlation, effective_days, student
 
 LEAST_LEVELS = 5
 LEAST_RANGE = 2.0  # highest over lowest load
-CONFIDENCE = 0.95
+LEAST_DATES = 7  # of more than one: fewer do not show how far a date resembles the one before
 FORMS = ("constant", "linear", "saturating")  # of equals the first wins
 LOAD, WATTS = "tokens_per_second_per_gpu", "watts_per_gpu"
 PARAMETERS = (
@@ -51,10 +52,13 @@ def fit_power(levels: pd.DataFrame, keys: Sequence[str], days: pd.DataFrame | No
         linear      W = intercept + slope x
         saturating  W = intercept + (limit - intercept) x / (x + half_load)
 
-    A parameter `p` comes with `p_low` and `p_high`, CONFIDENCE by Student's t; NULL where the chosen form has none.
-    Their width comes from the levels' scatter about the form or, where wider, from the days': what a day does to all
-    its levels at once (other prompts, a warm room) is not in the former. `days` has `load_bin` (as then `levels` has),
-    `date`, `tokens`, `gpu_seconds` and `joules` of each curve, level and date; dates are left out one by one.
+    A parameter `p` comes with `p_low` and `p_high`, 95 % by Student's t; NULL where the chosen form has none. Their
+    width comes from the levels' scatter about the form or, where wider, from the dates': what a date does to all its
+    levels at once (other prompts, a warm room) is not in the former. `days` has `load_bin` (as then `levels` has),
+    `date`, `tokens`, `gpu_seconds` and `joules` of each curve, level and date. Dates are left out one by one
+    (jackknife), and count for as many as are independent (`day_intervals`). `interval_basis` is `dates` then; `levels`
+    without `days`; `one_date` where there is one, for which alone they hold; `too_few_dates` without an interval, with
+    fewer than LEAST_DATES or less than LEAST_EFFECTIVE_DAYS independent ones.
 
     The intercept is where the line meets no load, not the power of an idle device. The fit holds from `lowest_` to
     `highest_tokens_per_second_per_gpu` and not beyond.
@@ -82,6 +86,7 @@ COLUMNS = (
     "highest_tokens_per_second_per_gpu",
     "form",
     *(f"{parameter}{end}" for parameter in PARAMETERS for end in ("", "_low", "_high")),
+    "interval_basis",
     "watts_per_gpu_at_highest_load",
     "loo_error_watts",
     "loo_error_ratio",
@@ -90,7 +95,7 @@ COLUMNS = (
 )
 
 
-def _fitted(load: np.ndarray, watts: np.ndarray, without_days: tuple[np.ndarray, np.ndarray] | None) -> dict[str, Any]:
+def _fitted(load: np.ndarray, watts: np.ndarray, without: _WithoutDates | None) -> dict[str, Any]:
     seen = {
         "levels": len(load),
         "lowest_tokens_per_second_per_gpu": load[0],
@@ -106,7 +111,7 @@ def _fitted(load: np.ndarray, watts: np.ndarray, without_days: tuple[np.ndarray,
     return {
         **seen,
         "form": form,
-        **_intervals(chosen.values, load, watts, without_days),
+        **_intervals(chosen.values, load, watts, without),
         "watts_per_gpu_at_highest_load": _watts(chosen.values, load)[-1],
         "loo_error_watts": chosen.loo_error_watts,
         "loo_error_ratio": chosen.loo_error_watts / watts.mean(),
@@ -115,14 +120,20 @@ def _fitted(load: np.ndarray, watts: np.ndarray, without_days: tuple[np.ndarray,
     }
 
 
-def _without_days(curve: pd.DataFrame, days: pd.DataFrame) -> tuple[np.ndarray, np.ndarray] | None:
-    """Loads and watts of the levels, date left out by level; None of a single date. A level that is all of one date's
-    stays as it is."""
+@dataclass(frozen=True)
+class _WithoutDates:
+    """Loads and watts of the levels (columns), each date left out (rows, numbered by `days`)."""
+
+    days: np.ndarray
+    loads: np.ndarray
+    watts: np.ndarray
+
+
+def _without_days(curve: pd.DataFrame, days: pd.DataFrame) -> _WithoutDates:
+    """A level that is all of one date's stays as it is."""
     bins = curve["load_bin"].to_numpy()
     days = days[days["load_bin"].isin(bins)]
     dates, date = np.unique(days["date"].to_numpy(), return_inverse=True)
-    if len(dates) < 2:
-        return None
     level = np.searchsorted(bins, days["load_bin"].to_numpy())
     left = {}
     for name in ("tokens", "gpu_seconds", "joules"):
@@ -131,32 +142,51 @@ def _without_days(curve: pd.DataFrame, days: pd.DataFrame) -> tuple[np.ndarray, 
         left[name] = daily.sum(axis=0) - daily
     is_left = left["gpu_seconds"] >= 1
     seconds = np.where(is_left, left["gpu_seconds"], 1.0)
-    return (
+    return _WithoutDates(
+        dates if dates.dtype.kind == "i" else pd.to_datetime(dates).to_numpy().astype("datetime64[D]").astype(int),
         np.where(is_left, left["tokens"] / seconds, curve[LOAD].to_numpy(float)),
         np.where(is_left, left["joules"] / seconds, curve[WATTS].to_numpy(float)),
     )
 
 
 def _intervals(
-    values: np.ndarray, load: np.ndarray, watts: np.ndarray, without_days: tuple[np.ndarray, np.ndarray] | None
-) -> dict[str, float]:
+    values: np.ndarray, load: np.ndarray, watts: np.ndarray, without: _WithoutDates | None
+) -> dict[str, float | str]:
     freedom = len(load) - len(values)
     slopes = np.linalg.pinv(_tangent(values, load))
     scatter = ((watts - _watts(values, load)) ** 2).sum() / freedom
-    reach = _student(freedom) * np.sqrt((slopes**2).sum(axis=1) * scatter)
-    if without_days is not None:
-        # One step from the whole curve's parameters to those without a date: exact for the straight forms.
-        loads, left_watts = without_days
-        steps = np.einsum("dpn,dn->dp", np.linalg.pinv(_tangent(values, loads)), left_watts - _watts(values, loads))
-        n = len(steps)
-        jackknife = (n - 1) / n * ((steps - steps.mean(axis=0)) ** 2).sum(axis=0)
-        reach = np.maximum(reach, _student(n - 1) * np.sqrt(jackknife))
-    numbers: dict[str, float] = {}
+    reach = student(freedom) * np.sqrt((slopes**2).sum(axis=1) * scatter)
+    basis = "levels" if without is None else "one_date"
+    if without is not None and len(without.days) > 1:
+        reach, basis = np.maximum(reach, _reach_of_dates(values, without)), "dates"
+        if np.isnan(reach).any():
+            reach, basis = np.full(len(values), np.nan), "too_few_dates"
+    numbers: dict[str, float | str] = {"interval_basis": basis}
     for name, value, one in zip(_NAMES[len(values)], values, reach, strict=True):
         ends = {"": value, "_low": value - one, "_high": value + one}
         # Of a curve that does not bend at all the half load may be anything; its end is then a large number.
         numbers |= {f"{name}{end}": float(np.exp(min(x, 700.0)) if name == HALF_LOAD else x) for end, x in ends.items()}
     return numbers
+
+
+def _reach_of_dates(values: np.ndarray, without: _WithoutDates) -> np.ndarray:
+    """Half the interval of each parameter from what it changes by as dates are left out; NaN with too few of them.
+
+    One step leads from the whole curve's parameters to those without a date: exact for the straight forms.
+    """
+    n = len(without.days)
+    if n < LEAST_DATES:
+        return np.full(len(values), np.nan)
+    inverse = np.linalg.pinv(_tangent(values, without.loads))
+    steps = np.einsum("dpn,dn->dp", inverse, without.watts - _watts(values, without.loads))
+    misses = (n - 1) * (steps - steps.mean(axis=0))
+    reaches = []
+    for miss in misses.T:
+        effective = effective_days(n, day_correlation([(miss, without.days)]) or 0.0)
+        is_known = effective >= LEAST_EFFECTIVE_DAYS
+        reach = student(effective - 1) * np.sqrt(miss @ miss / n / (effective - 1)) if is_known else np.nan
+        reaches.append(reach)
+    return np.array(reaches)
 
 
 # A form is known by the number of its parameters: 1 constant, 2 linear, 3 saturating.
@@ -219,7 +249,3 @@ def _lines(x: np.ndarray, watts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     slope = ((x - centre) * (watts - watts.mean())).sum(axis=1, keepdims=True) / square
     residuals = watts - watts.mean() - slope * (x - centre)
     return (watts.mean() - slope * centre)[:, 0], slope[:, 0], residuals, 1 / x.shape[1] + (x - centre) ** 2 / square
-
-
-def _student(freedom: int) -> float:
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-NO_CHANGE = ("keep", "insufficient_data")
+NO_CHANGE = ("try_it", "keep", "insufficient_data")  # of a deployment without a change, the first of these is followed
 # Of rows that save the same, the one that frees the most, then the one that needs the least else.
 KINDS = (
     *("spin_down", "fewer_gpus", "fewer_replicas", "colocate", "sleep_outside_hours", "sleep_when_idle", "power_cap"),
@@ -28,12 +28,11 @@ FACTS = [
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 HIGH_DAYS, LEAST_MEDIUM_DAYS = 21, 14
 HIGH_COVERAGE_RATIO = 0.95
-# What was seen to be enough under the model's own SLO, or no demand at all; and what no telemetry of this fleet shows.
+# What was seen to be enough under the model's own SLO, or no demand at all.
 STRONG_EVIDENCE = (
     *("requests_within_slo", "histogram_within_slo", "lower_limit_within_slo"),
     *("no_demand", "idle_hours"),
 )
-WEAK_EVIDENCE = ("bandwidth_floor", "unknown")
 
 
 def confidence(rows: pd.DataFrame, evidence: pd.Series, serves_less: pd.Series) -> pd.Series:
@@ -41,7 +40,7 @@ def confidence(rows: pd.DataFrame, evidence: pd.Series, serves_less: pd.Series) 
     changes. `evidence` is the basis of that; `serves_less` whether less has to serve the same demand."""
     has_queue_data = rows["has_queue_telemetry"].fillna(False).astype(bool) | ~serves_less
     days = rows["days"].astype(float)
-    is_low = evidence.isin(WEAK_EVIDENCE) | evidence.isna() | (days < LEAST_MEDIUM_DAYS)
+    is_low = (evidence == "unknown") | evidence.isna() | (days < LEAST_MEDIUM_DAYS)
     is_high = evidence.isin(STRONG_EVIDENCE) & (days >= HIGH_DAYS) & has_queue_data
     is_high &= rows["coverage_ratio"].astype(float) >= HIGH_COVERAGE_RATIO
     words = pd.Series(np.select([is_low, is_high], [LOW, HIGH], default=MEDIUM), index=rows.index, dtype=object)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines.analysis import power_caps, preference, savings, sizes, sleep
+from pipelines.analysis.capacities import SLO_BASES, own_most
 from pipelines.analysis.sizes import KEYS
 
 GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
@@ -26,6 +27,7 @@ PRESSURE_RATIO = 0.01  # share of time with queues, preemptions or a full cache 
 LEAST_COVERAGE_RATIO = 0.9
 LEAST_DAYS = 7
 CUTS = ("fewer_replicas", "fewer_gpus", "newer_device", "smaller_device", "power_cap")
+SMALLER_ENGINES = ("fewer_gpus", "smaller_device")  # each has less than an engine of today
 CHANGES = (*CUTS, "spin_down", "sleep_outside_hours")
 
 
@@ -49,22 +51,28 @@ def vetoes(usage: pd.DataFrame) -> pd.Series:
         (_share(usage["queued_intervals"], usage["pressure_intervals"]) > PRESSURE_RATIO, "queueing"),
         (_share(usage["preempted_hours"], usage["hours"]) > PRESSURE_RATIO, "preemptions"),
         (_share(usage["full_cache_hours"], usage["hours"]) > PRESSURE_RATIO, "kv_cache_pressure"),
-        (usage["capacity_basis"].isin(sizes.SLO_BASES) & usage["capacity_tokens_per_second"].isna(), "slo_missed"),
+        (usage["capacity_basis"].isin(SLO_BASES) & usage["capacity_tokens_per_second"].isna(), "slo_missed"),
     ]
     return _first_of(usage, reasons)
 
 
 def shortfalls(candidates: pd.DataFrame, demand: pd.DataFrame) -> pd.DataFrame:
-    """For how many intervals of the lookback (`demand`: `usage`, `is_held`, `tokens_per_second`), and of the days held
-    back, each candidate would have been too small; those of a deployment without any are left out."""
-    by_usage = demand.groupby("usage")
-    asked = {number: (own["tokens_per_second"].to_numpy(), own["is_held"].to_numpy(bool)) for number, own in by_usage}
-    columns = ["candidate", "usage", "recommended_capacity_tokens_per_second"]
+    """For how many intervals of the lookback (`demand`: `usage`, `is_held`, `tokens_per_second`, `is_pressed`), and of
+    the days held back, each candidate would have been too small; those of a deployment without any are left out.
+
+    A smaller engine is too small, too, in an interval in which the engines of today had not enough (`is_pressed`). What
+    is only to be tried has a capacity that is not known, and no row.
+    """
+    names = ["tokens_per_second", "is_held", "is_pressed"]
+    asked = {number: [own[name].to_numpy() for name in names] for number, own in demand.groupby("usage")}
+    columns = ["candidate", "usage", "kind", "recommended_capacity_tokens_per_second"]
+    known = candidates[candidates["recommended_capacity_tokens_per_second"].notna()]
     found = []
-    for candidate, number, capacity in candidates[columns].itertuples(index=False):
+    for candidate, number, kind, capacity in known[columns].itertuples(index=False):
         if number in asked:
-            tokens, is_held = asked[number]
-            is_short = tokens > float(capacity)
+            tokens, is_held, is_pressed = asked[number]
+            is_short = (tokens > float(capacity)) | (is_pressed.astype(bool) & (kind in SMALLER_ENGINES))
+            is_held = is_held.astype(bool)
             found.append((candidate, len(tokens), is_short.sum(), is_held.sum(), (is_short & is_held).sum()))
     columns = ["candidate", "intervals", "short_intervals", "held_intervals", "held_short_intervals"]
     return pd.DataFrame(found, columns=columns).astype(int)
@@ -76,15 +84,14 @@ def backtest(
     """What the earlier days alone would have recommended, replayed on the days held back: one row per deployment, kind.
 
     `candidates` were proposed from the earlier days' demand; `shortfalls` per candidate: `held_intervals`,
-    `held_short_intervals`. Of a deployment without a token on the earlier days every interval with tokens is short; of
-    hours that were a habit on the earlier days, those with tokens. A power cap must have saved something, too
-    (`held_saved_watts`); where the days held back do not know both limits it has no test. Columns: `usage`, `kind`,
-    `backtest_recommended_gpus`, `backtest_short_ratio`, `backtest_held`.
+    `held_short_intervals`. What is only to be tried has no test. Of a deployment without a token on the
+    earlier days every interval with tokens is short; of hours that were a habit on the earlier days, those with tokens.
+    A power cap must have saved something, too (`held_saved_watts`); where the days held back do not know both limits it
+    has no test. Columns: `usage`, `kind`, `backtest_recommended_gpus`, `backtest_short_ratio`, `backtest_held`.
     """
     assessable = usage[refusals(usage).isna()]
-    sized = candidates[candidates["usage"].isin(assessable.index[vetoes(assessable).isna()])].merge(
-        shortfalls, on="candidate"
-    )
+    is_allowed = candidates["usage"].isin(assessable.index[vetoes(assessable).isna()])
+    sized = candidates[is_allowed & (candidates["kind"] != sizes.TRY_IT)].merge(shortfalls, on="candidate")
     sized["backtest_recommended_gpus"] = sized["recommended_replicas"] * sized["recommended_gpus_per_replica"]
     sized["backtest_short_ratio"] = _share(sized["held_short_intervals"], sized["held_intervals"])
     sized = sized.reindex(columns=[*sized.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
@@ -147,14 +154,17 @@ def recommend(
     usage = usage.assign(refusal=refusals(usage), veto=vetoes(usage))
     assessable = usage[usage["refusal"].isna()]
     assessed = candidates.merge(shortfalls, on="candidate", how="left")
-    assessed["risk_ratio"] = _share(assessed["short_intervals"], assessed["intervals"])
-    allowed = assessable.index[assessable["veto"].isna()]
-    cuts = assessed[assessed["usage"].isin(allowed) & (assessed["risk_ratio"] <= ALLOWED_SHORT_RATIO)]
+    is_trial = assessed["kind"] == sizes.TRY_IT
+    assessed["risk_ratio"] = _share(assessed["short_intervals"], assessed["intervals"]).mask(is_trial)
+    is_allowed = assessed["usage"].isin(assessable.index[assessable["veto"].isna()])
+    cuts = assessed[is_allowed & (assessed["risk_ratio"] <= ALLOWED_SHORT_RATIO)]
     is_published, is_cap = cuts["evidence_basis"] == "published_benchmark", cuts["kind"] == "power_cap"
     reasons = np.select([is_published, is_cap], ["published_benchmark", "seen_at_lower_limit"], "demand_fits")
     cuts = cuts.assign(reason_code=reasons)
+    to_try = assessed[is_allowed & is_trial].assign(reason_code="data_sheet_only")
     found = pd.concat(
-        [_spin_downs(assessable[assessable["veto"].isna()]), _sleeps(assessable, hours), cuts], ignore_index=True
+        [_spin_downs(assessable[assessable["veto"].isna()]), _sleeps(assessable, hours), cuts, to_try],
+        ignore_index=True,
     )
     found = found.reindex(columns=[*found.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
     found = found.merge(backtests, on=["usage", "kind"], how="left")
@@ -232,6 +242,7 @@ def _why_kept(usage: pd.DataFrame, assessed: pd.DataFrame) -> pd.Series:
     weights_fit = usage["weights_gib"].to_numpy(float) / half <= usable
     has_room = sizes.fits(usage, half, replicas)
     is_last = replicas <= least
+    is_excluded = usage["demand_tokens_per_second_p99"].to_numpy(float) > own_most(usage) * replicas
     reasons = [
         (gpus % 1 != 0, "shared_devices"),
         ((usage["busy_intervals"] == 0) & (least > 1), "min_replicas"),
@@ -242,7 +253,7 @@ def _why_kept(usage: pd.DataFrame, assessed: pd.DataFrame) -> pd.Series:
         (is_last & ~weights_fit, "weights_do_not_fit"),
         (is_last & usage["running_requests_max"].isna(), "concurrency_not_known"),
         (is_last & ~has_room, "kv_cache_does_not_fit"),
-        (usage["is_capacity_lower_bound"].eq(False), "demand_needs_it"),
+        (usage["is_capacity_lower_bound"].eq(False) | is_excluded, "demand_needs_it"),
         (np.ones(len(usage), bool), "capacity_not_observed"),
     ]
     return usage["veto"].fillna(_first_of(usage, reasons))
@@ -291,11 +302,11 @@ SHOWN = (
     "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",
     "context_tokens", "memory_gib", "memory_bandwidth_gb_per_second", "max_tensor_parallel", "running_requests_max",
-    "kv_cache_usage_ratio_max", "has_queue_telemetry", "pressure_intervals", "queued_intervals", "hours",
-    "preempted_hours", "full_cache_hours", "min_replicas", "mean_watts", "parked_watts_per_gpu",
-    "parked_watts_basis", "idle_watts_bare", "break_even_seconds", "allocation_ratio", "pue",
+    "kv_cache_usage_ratio_max", "request_tokens_per_second", "has_queue_telemetry", "pressure_intervals",
+    "queued_intervals", "hours", "preempted_hours", "full_cache_hours", "min_replicas", "mean_watts",
+    "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "break_even_seconds", "allocation_ratio", "pue",
     "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh", "usd_per_gpu_hour", "power_limit_watts", "limit_dates",
-    "limit_token_ratio",
+    "limit_token_ratio", "trial_deciding_intervals",
 )  # fmt: skip
 
 

@@ -7,15 +7,13 @@ saving consists of. Keep out what is recommended (`right_sizing`, `consolidation
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pipelines.analysis import sleep
-from pipelines.analysis.resampling import ratio_interval
-from pipelines.analysis.sizes import KEYS
+from pipelines.analysis.day_intervals import coming_ratio_interval
 
 HOURS_PER_MONTH = 730
 REFERENCE_ERROR_RATIO = 0.3  # of watts that are a device type's reference and not measured
@@ -44,7 +42,7 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
 
     Of each: `is_change`, `current_gpus`, `freed_gpus`, `freed_gpus_on_empty_nodes` (nodes that are left without any
     pod), and `saved_watts` of a change that is not of FREEING. `days` per `usage` and date: `joules`, `gpu_seconds`,
-    `parked_joules`, `parked_gpu_seconds`, `tokens`, `seconds`.
+    `parked_joules`, `parked_gpu_seconds`, `tokens`, `seconds`; its `date` is a date or a number of days.
 
     The work of a freed accelerator moves to those that stay, so it saves what it draws *parked*; all that it draws
     where its model is spun down.
@@ -97,7 +95,8 @@ def with_savings(rows: pd.DataFrame, days: pd.DataFrame) -> pd.DataFrame:
 
 
 def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, float, str | None]:
-    """Ends of saving_kwh_month and their basis: how the days differ, and how wrong references may be."""
+    """Ends of saving_kwh_month in the coming month and their basis: what the days lead to expect, and how wrong
+    references may be."""
     saving = row["saving_kwh_month"]
     if not np.isfinite(saving):
         return np.nan, np.nan, None
@@ -111,23 +110,27 @@ def _interval(row: dict[str, Any], days: pd.DataFrame | None) -> tuple[float, fl
     if not (is_freeing or whole > bare):
         return np.nan, np.nan, None
     if parts == PARKED and row["parked_watts_basis"] != "intervals_without_tokens":
-        reach, basis = (REFERENCE_ERROR_RATIO * whole,) * 2, "reference_error"
+        coming, reach, basis = whole, (REFERENCE_ERROR_RATIO * whole,) * 2, "reference_error"
     elif days is None:
         return np.nan, np.nan, None
     else:
         numerators, denominators = (days[part].to_numpy(float) for part in parts)
-        low, high, basis = ratio_interval(numerators, denominators, _seed(row, parts))
+        expected, low, high, basis = coming_ratio_interval(numerators, denominators, _numbered(days["date"]))
         ratio = numerators.sum() / denominators.sum() if denominators.sum() > 0 else np.nan
         # Of parked watts that were measured above the mean, the mean counts: its days scatter in proportion.
-        reach = ((ratio - low) * whole / ratio, (high - ratio) * whole / ratio)
+        coming = expected * whole / ratio
+        reach = ((expected - low) * whole / ratio, (high - expected) * whole / ratio)
     below, above = np.hypot(reach, REFERENCE_ERROR_RATIO * bare)
     # Loading is a small part of what sleep saves, and taken to be unsure in proportion.
     each = row["freed_gpus"] * HOURS_PER_MONTH / 1000 * row["pue"] if is_freeing else saving / (whole - bare)
-    low, high = each * (whole - below - bare), each * (whole + above - bare)
-    return max(low, 0.0), max(high, 0.0), basis
+    low, high = each * (coming - below - bare), each * (coming + above - bare)
+    return (max(low, 0.0), max(high, 0.0), basis) if np.isfinite(low) else (np.nan, np.nan, basis)
 
 
-def _seed(row: dict[str, Any], parts: tuple[str, str]) -> str:
-    """The same days of the same deployment are resampled alike, whichever table asks."""
-    text = "\x1f".join(map(str, (row["as_of_date"], *(row[key] for key in KEYS), *parts)))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _numbered(dates: pd.Series) -> np.ndarray:
+    """Dates as whole numbers of days."""
+    is_number = pd.api.types.is_numeric_dtype(dates)
+    numbers: np.ndarray = (
+        dates.to_numpy(int) if is_number else pd.to_datetime(dates).to_numpy().astype("datetime64[D]").astype(int)
+    )
+    return numbers

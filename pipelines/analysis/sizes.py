@@ -1,7 +1,7 @@
 """Smaller sizes that would do: which replicas, GPUs or other devices can serve a demand, as far as there is evidence.
 
-Add a kind of size here with the evidence that it needs. Keep out whether it is recommended and what it saves
-(`right_sizing`), and which models share hardware (`consolidation`).
+Add a kind of size here with the evidence that it needs. Keep out what a replica serves (`capacities`), whether a size
+is recommended and what it saves (`right_sizing`), and which models share hardware (`consolidation`).
 """
 
 from __future__ import annotations
@@ -9,58 +9,44 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from pipelines.analysis import capacities
+
 KEYS = ["site", "deployment", "model", "device_type", "meter_scope", "role"]
 TARGET_UTILISATION = 0.8  # of a capacity that demand may take at its 99th percentile
 FULL_CACHE_RATIO = 0.9
 USABLE_MEMORY_RATIO = 0.9  # of an accelerator's memory, for weights and KV cache
 CONTEXT_TOKENS = 32_768  # of each running request, where the fleet file does not state it
-BANDWIDTH_SHARE = 0.1  # of the memory bandwidth's bound on a batch of one, as a floor of what a replica serves
-BENCHMARK_SHARE = 0.5  # of a published benchmark's throughput, as what production reaches
-SLO_BASES = ("requests_within_slo", "histogram_within_slo")
+TRY_IT = "try_it"  # a size that data sheets allow and no evidence shows to be enough
+NOTHING_MEASURED = pd.DataFrame(columns=capacities.MEASURED_COLUMNS)
 
 
-def candidates(usage: pd.DataFrame, benchmarks: pd.DataFrame, demand: str) -> pd.DataFrame:
+def candidates(
+    usage: pd.DataFrame, benchmarks: pd.DataFrame, demand: str, measured: pd.DataFrame = NOTHING_MEASURED
+) -> pd.DataFrame:
     """One row per smaller size that would have served a demand with room to spare: its 99th percentile or, where that
-    is 0, its maximum (`usage[demand_p99]` and `_max`, in tokens per second).
+    is 0, its maximum (`usage[demand_p99]` and `_max`, in tokens per second); and, where no evidence shows that any
+    would, one row of TRY_IT for the least size that the data sheets allow and the engine's own rates do not exclude.
 
     `usage` has one row per deployment, numbered by its index; `benchmarks` one per `model`, `device_type` (since
     `device_since`) and `accelerators`: `tokens_per_second_per_gpu`, `joules_per_output_token`, within the model's
-    inter-token latency. Columns: `candidate`, `usage`, `kind`, `recommended_device_type`, `recommended_replicas`,
-    `recommended_gpus_per_replica`, `recommended_capacity_tokens_per_second` (of all replicas), `evidence_basis`,
-    `saved_watts` (of the devices; NaN where it follows from the GPUs removed).
+    inter-token latency; `measured` one per `model`, `device_type`, `role` and `accelerators` of an engine:
+    `tokens_per_second`. Columns: `candidate`, `usage`, `kind`, `recommended_device_type`, `recommended_replicas`,
+    `recommended_gpus_per_replica`, `recommended_capacity_tokens_per_second`, `capacity_low_tokens_per_second`,
+    `capacity_high_tokens_per_second` (of all replicas), `evidence_basis`, `saved_watts` (of the devices; NaN where it
+    follows from the GPUs removed), `trial_replicas`, `trial_gpus_per_replica` (of TRY_IT; what is recommended is then
+    today's size, of a capacity that is NaN).
     """
     most = usage[f"{demand}_p99"].where(usage[f"{demand}_p99"] > 0, usage[f"{demand}_max"])
     is_whole = (usage["gpus_per_replica"] >= 1) & (usage["gpus_per_replica"] % 1 == 0)
     whole = usage.assign(demand=most)[(most > 0) & is_whole]
-    rows = pd.concat(
-        [
-            _fewer_replicas(whole, benchmarks),
-            _fewer_gpus(whole, benchmarks),
-            _other_devices(whole, benchmarks),
-        ],
-        ignore_index=True,
-    )
+    replicas, replicas_to_try = _fewer_replicas(whole, benchmarks)
+    gpus, gpus_to_try = _fewer_gpus(whole, benchmarks, measured)
+    trials = pd.concat([gpus_to_try, replicas_to_try], ignore_index=True)
+    trials = trials[~trials["usage"].isin([*replicas["usage"], *gpus["usage"]])]
+    trials = trials.assign(gpus=trials["trial_replicas"] * trials["trial_gpus_per_replica"])
+    trials = trials.sort_values(["usage", "gpus"], kind="stable").drop_duplicates("usage").drop(columns="gpus")
+    rows = pd.concat([replicas, gpus, _other_devices(whole, benchmarks), trials], ignore_index=True)
     return rows.rename_axis("candidate").reset_index()
-
-
-def capacity(usage: pd.DataFrame, benchmarks: pd.DataFrame, gpus: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens per second of one replica of `gpus` accelerators, by row of `usage`, and the basis of the number.
-
-    A capacity under the model's SLO is used alone. What was merely seen is a lower bound: a published benchmark of the
-    model (× BENCHMARK_SHARE) or the memory bandwidth over the weights that a step reads (× BANDWIDTH_SHARE) may be
-    a higher one. NaN and "unknown" where there is none.
-    """
-    observed = usage["capacity_tokens_per_second_per_gpu"].to_numpy(float) * gpus
-    names = np.where(observed > 0, usage["capacity_basis"].fillna("unknown").to_numpy(object), "unknown")
-    best = np.nan_to_num(observed)
-    is_under_slo = np.isin(names, SLO_BASES)
-    published = _published_capacity(usage, benchmarks, gpus)
-    bound = usage["memory_bandwidth_gb_per_second"].to_numpy(float) * 1e9 * gpus
-    floor = BANDWIDTH_SHARE * bound / (usage["active_weights_gib"].to_numpy(float) * 2**30)
-    for other, name in ((published, "published_benchmark"), (np.nan_to_num(floor), "bandwidth_floor")):
-        is_better = (other > best) & ~is_under_slo
-        best, names = np.where(is_better, other, best), np.where(is_better, name, names)
-    return np.where(best > 0, best, np.nan), names
 
 
 def fits(usage: pd.DataFrame, gpus: np.ndarray, replicas: np.ndarray) -> np.ndarray:
@@ -78,30 +64,48 @@ def fits(usage: pd.DataFrame, gpus: np.ndarray, replicas: np.ndarray) -> np.ndar
     return is_fitting
 
 
-def _fewer_replicas(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
+def _fewer_replicas(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Fewer replicas of today's size: those that evidence shows to be enough, and those to try."""
     gpus = usage["gpus_per_replica"].to_numpy(float)
-    each, basis = capacity(usage, benchmarks, gpus)
-    needed = np.ceil(usage["demand"].to_numpy(float) / (TARGET_UTILISATION * each))
-    replicas = np.maximum(needed, np.maximum(usage["min_replicas"].fillna(1).to_numpy(float), 1))
-    # A cache that is known to be half full may not become more than full.
-    fuller = usage["kv_cache_usage_ratio_max"].to_numpy(float) * usage["replicas"].to_numpy(float) / replicas
-    is_less = (replicas < usage["replicas"].to_numpy(float)) & ~(fuller > FULL_CACHE_RATIO)
-    return _rows(usage, "fewer_replicas", replicas, gpus=gpus, each=each, basis=basis)[is_less]
+    found = capacities.unchanged(usage, benchmarks)
+    demand, now = usage["demand"].to_numpy(float), usage["replicas"].to_numpy(float)
+    least = np.maximum(usage["min_replicas"].fillna(1).to_numpy(float), 1)
+
+    def are_less(replicas: np.ndarray) -> np.ndarray:
+        # A cache that is known to be half full may not become more than full.
+        fuller = usage["kv_cache_usage_ratio_max"].to_numpy(float) * now / replicas
+        is_less: np.ndarray = (replicas < now) & ~(fuller > FULL_CACHE_RATIO)
+        return is_less
+
+    replicas = np.maximum(np.ceil(demand / (TARGET_UTILISATION * found.low)), least)
+    rows = _rows(usage, "fewer_replicas", replicas, gpus=gpus, found=found)[are_less(replicas)]
+    possible = np.nan_to_num(np.ceil(demand / capacities.own_most(usage)), nan=1.0)
+    replicas = np.maximum.reduce([np.ceil(demand / (TARGET_UTILISATION * found.on_paper)), possible, least])
+    return rows, _trials(usage, replicas, gpus=gpus, found=found)[are_less(replicas)]
 
 
-def _fewer_gpus(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
-    replicas = usage["replicas"].to_numpy(float)
-    found, taken = [], np.zeros(len(usage), bool)
+def _fewer_gpus(
+    usage: pd.DataFrame, benchmarks: pd.DataFrame, measured: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """As many replicas of a smaller tensor-parallel size: the least that evidence shows to be enough, and the least to
+    try."""
+    replicas, demand = usage["replicas"].to_numpy(float), usage["demand"].to_numpy(float)
+    rows, trials = [], []
+    taken, tried = np.zeros(len(usage), bool), np.zeros(len(usage), bool)
     for gpus in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
         sized = np.full(len(usage), gpus)
-        each, basis = capacity(usage, benchmarks, sized)
-        is_enough = usage["demand"].to_numpy(float) <= TARGET_UTILISATION * each * replicas
+        found = capacities.smaller(usage, benchmarks, measured, sized)
         is_less = gpus < usage["gpus_per_replica"].to_numpy(float)
         divides_heads = usage["max_tensor_parallel"].to_numpy(float) % gpus == 0
-        chosen = is_less & is_enough & divides_heads & fits(usage, sized, replicas) & ~taken
+        is_possible = is_less & divides_heads & fits(usage, sized, replicas)
+        chosen = is_possible & (demand <= TARGET_UTILISATION * found.low * replicas) & ~taken
         taken |= chosen
-        found.append(_rows(usage, "fewer_gpus", replicas, gpus=sized, each=each, basis=basis)[chosen])
-    return pd.concat(found)
+        rows.append(_rows(usage, "fewer_gpus", replicas, gpus=sized, found=found)[chosen])
+        is_on_paper = demand <= TARGET_UTILISATION * found.on_paper * replicas
+        to_try = is_possible & is_on_paper & ~(demand > found.high * replicas) & ~tried
+        tried |= to_try
+        trials.append(_trials(usage, replicas, gpus=sized, found=found)[to_try])
+    return pd.concat(rows), pd.concat(trials)
 
 
 def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +121,7 @@ def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFram
         (pairs["device_type_other"] != pairs["device_type"])
         & (pairs["joules_per_output_token"] <= 0.9 * pairs["own_joules"])
     ]
-    each = (BENCHMARK_SHARE * pairs["tokens_per_second_per_gpu"] * pairs["accelerators"]).to_numpy(float)
+    each = (capacities.BENCHMARK_SHARE * pairs["tokens_per_second_per_gpu"] * pairs["accelerators"]).to_numpy(float)
     replicas = np.maximum(
         np.ceil(pairs["demand"].to_numpy(float) / (TARGET_UTILISATION * each)),
         np.maximum(pairs["min_replicas"].fillna(1).to_numpy(float), 1),
@@ -136,6 +140,8 @@ def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFram
             "recommended_replicas": replicas,
             "recommended_gpus_per_replica": pairs["accelerators"].to_numpy(float),
             "recommended_capacity_tokens_per_second": each * replicas,
+            "capacity_low_tokens_per_second": each * replicas,
+            "capacity_high_tokens_per_second": each * replicas / capacities.BENCHMARK_SHARE,
             "evidence_basis": "published_benchmark",
             "saved_watts": np.minimum(saved.to_numpy(float), left),
         }
@@ -146,7 +152,7 @@ def _other_devices(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> pd.DataFram
 
 
 def _rows(
-    usage: pd.DataFrame, kind: str, replicas: np.ndarray, *, gpus: np.ndarray, each: np.ndarray, basis: np.ndarray
+    usage: pd.DataFrame, kind: str, replicas: np.ndarray, *, gpus: np.ndarray, found: capacities.Capacity
 ) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -155,17 +161,24 @@ def _rows(
             "recommended_device_type": usage["device_type"].to_numpy(object),
             "recommended_replicas": replicas,
             "recommended_gpus_per_replica": gpus,
-            "recommended_capacity_tokens_per_second": each * replicas,
-            "evidence_basis": basis,
+            "recommended_capacity_tokens_per_second": found.low * replicas,
+            "capacity_low_tokens_per_second": found.low * replicas,
+            "capacity_high_tokens_per_second": found.high * replicas,
+            "evidence_basis": found.basis,
             "saved_watts": np.nan,
+            "trial_replicas": np.nan,
+            "trial_gpus_per_replica": np.nan,
         }
     )
 
 
-def _published_capacity(usage: pd.DataFrame, benchmarks: pd.DataFrame, gpus: np.ndarray) -> np.ndarray:
-    pairs = usage[["model", "device_type", "role"]].assign(gpus=gpus, row=np.arange(len(usage)))
-    pairs = pairs[pairs["role"] != "prefill"].merge(benchmarks, on=["model", "device_type"])
-    pairs = pairs[pairs["accelerators"] <= pairs["gpus"]]
-    each = BENCHMARK_SHARE * pairs["tokens_per_second_per_gpu"] * pairs["accelerators"]
-    best: np.ndarray = each.groupby(pairs["row"]).max().reindex(range(len(usage)), fill_value=0.0).to_numpy(float)
-    return best
+def _trials(usage: pd.DataFrame, replicas: np.ndarray, *, gpus: np.ndarray, found: capacities.Capacity) -> pd.DataFrame:
+    """Sizes to try: what is recommended meanwhile is today's."""
+    return _rows(usage, TRY_IT, replicas, gpus=gpus, found=found).assign(
+        recommended_replicas=usage["replicas"].to_numpy(float),
+        recommended_gpus_per_replica=usage["gpus_per_replica"].to_numpy(float),
+        recommended_capacity_tokens_per_second=np.nan,
+        evidence_basis="bandwidth_floor",
+        trial_replicas=replicas,
+        trial_gpus_per_replica=gpus,
+    )

@@ -8,6 +8,7 @@ idle watts of an A100 are 55 by reference, its limit 400 W; PUE 1.2, 0.1 USD per
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.advice.shared_columns import mark_preferred
 from pipelines.analysis import preference
 from tests.books import Book
 from tests.planted import (
@@ -112,8 +114,8 @@ def test_a_saving_is_what_is_saved_while_nodes_and_hosts_stay_on(book: Book) -> 
             book, table, "silent", "saving_usd_month_if_released", "saving_low", "saving_high"
         )
         assert released == pytest.approx(2 * 730, rel=1e-5)
-        # The meter never differs; the bare watts are a reference, 30 % off either way: 16.5 W.
-        assert (low, high) == (pytest.approx((45 - 16.5) * KWH), pytest.approx((45 + 16.5) * KWH))
+        # Nine days are too few for an interval of the coming month.
+        assert (low, high) == (None, None)
 
 
 def test_every_hour_of_the_week_that_was_never_worked_in_is_slept_through(book: Book) -> None:
@@ -156,6 +158,49 @@ def test_each_deployment_has_one_row_to_follow_and_they_add_up(book: Book) -> No
         ("llm/model-tenth", "right_sizing", "keep", None),
         ("llm/model-weekly", "consolidation", "sleep_when_idle", "low"),  # a hair more than by the clock
     ]
+
+
+def avoidable_of(book: Book) -> dict[str, tuple[Any, ...]]:
+    """Deployment -> USD now, at a date, the date, never, and the sum that is saved at once, of the rows to follow."""
+    rows = book.query(
+        """
+        select deployment, avoidable_now_usd_month, avoidable_later_usd_month, avoidable_from, not_avoidable_usd_month,
+            saving_now_usd_month
+        from (
+            select * from published.right_sizing where is_preferred
+            union all by name
+            select * from published.consolidation where is_preferred
+        )
+        """
+    )
+    return {name.removeprefix("llm/model-"): tuple(values) for name, *values in rows}
+
+
+def test_freed_accelerators_are_saved_now_or_once_no_commitment_pays_for_them(book: Book) -> None:
+    """Of five A100s one is freed, alone in its node. Free of contracts it saves 2 USD × 730 h beside 3.942 USD of
+    electricity; where all five are committed at 1 USD, 730 USD once that ends."""
+    found = avoidable_of(book)
+    assert found["silent"] == (pytest.approx(1460), 0, None, 0, pytest.approx(1463.942))
+    # Asleep nothing is handed back: electricity alone.
+    assert found["weekly"][:4] == (None, None, None, None) and found["weekly"][4] > 0
+    terms = "('c', 'west', 'a100-sxm4-80gb', 5, 1, date '2026-01-01', date '2027-07-01')"
+    with book.connection() as connection:
+        connection.execute(f"insert into fleet.commitments values {terms}")
+        mark_preferred(connection)
+        connection.execute("delete from fleet.commitments")
+    assert avoidable_of(book)["silent"] == (0, 730, date(2027, 7, 1), 0, pytest.approx(3.942))
+    with book.connection() as connection:
+        connection.execute(
+            "insert into fleet.node_gpus (node, site, device_type, gpus, valid_from)"
+            " values ('n-silent', 'west', 'a100-sxm4-80gb', 2, date '2026-01-01')"
+        )
+        mark_preferred(connection)
+        connection.execute("delete from fleet.node_gpus")
+    # Another accelerator of the node, which no meter shows, may be in use.
+    assert avoidable_of(book)["silent"] == (0, 0, None, pytest.approx(1460), pytest.approx(3.942))
+    with book.connection() as connection:
+        mark_preferred(connection)
+    assert avoidable_of(book) == found
 
 
 # --- which row to follow ----------------------------------------------------------------------------------------------
@@ -258,7 +303,10 @@ SURE = {"kind": "fewer_gpus", "days": 28, "coverage_ratio": 0.99, "has_queue_tel
         ({}, "highest_observed", "medium"),
         ({}, "lower_limit_seen", "medium"),
         ({}, "published_benchmark", "medium"),
-        ({}, "bandwidth_floor", "low"),
+        ({}, "scaled_by_bandwidth", "medium"),
+        ({}, "measured_on_size", "medium"),
+        ({}, "unknown", "low"),
+        ({"kind": "try_it"}, "bandwidth_floor", None),
         ({"days": 13}, "requests_within_slo", "low"),
         ({"kind": "spin_down", "has_queue_telemetry": False}, "no_demand", "high"),
         ({"kind": "sleep_outside_hours", "has_queue_telemetry": False}, "idle_hours", "high"),

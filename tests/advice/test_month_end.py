@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bench.drawn_days import correlated
 from pipelines.analysis import month_end
 
 AS_OF = date(2026, 10, 28)
@@ -63,14 +64,15 @@ def test_under_14_days_nothing_is_forecast() -> None:
 
 
 def test_a_booked_day_without_a_cost_is_0_and_one_that_is_not_booked_is_unknown() -> None:
-    # Thursdays, from the newest: 22 October without a cost, then 10, 10 and, on the first, 10 USD.
-    without = costs(weekend_dip).query("date != @missing", local_dict={"missing": date(2026, 10, 22)})
+    # No Thursday has a cost: the first day to come costs nothing. Where they are not booked, a Thursday is unknown and
+    # costs what the six other weekdays do in the mean: (4 × 10 + 2 × 4) / 6 = 8.
+    without = costs(weekend_dip)
+    without = without[without["date"].map(lambda on: on.weekday() != 3)]
     known = booked()
-    assert row(without, known)["rest_usd"] == pytest.approx(25 + 1 / 6 - 2.5)
-    unknown = known[known["date"] != date(2026, 10, 22)]
-    found = row(without, unknown)
-    assert found["rest_usd"] == pytest.approx(25 + 1 / 6)
-    assert found["history_days"] == 27
+    assert row(without, known)["rest_usd"] == pytest.approx(15 + 1 / 6)
+    found = row(without, known[known["date"].map(lambda on: on.weekday() != 3)])
+    assert found["rest_usd"] == pytest.approx(8 + 15 + 1 / 6)
+    assert found["history_days"] == 24
 
 
 def test_a_missing_date_of_the_month_is_forecast_as_its_weekday() -> None:
@@ -88,22 +90,39 @@ def test_sites_of_one_unit_are_added_and_the_rest_of_each_is_its_own() -> None:
     assert row(days, known, rests)["rest_usd"] == pytest.approx(27 + 1 / 6)
 
 
-def test_the_interval_widens_with_the_weeks_scatter_and_is_the_same_every_time() -> None:
-    # Whole weeks of 90 and 110 USD a day in turns: 100 is the mean, 327 USD the expectation of the 3.29 days.
+def test_a_break_and_a_growth_go_on() -> None:
+    # From 15 October on 6 USD a day less on weekdays; and 1 USD more every day: 29 + 30 + 31 and 7/24 of 32.
+    step = row(costs(lambda on: 10.0 if on < date(2026, 10, 15) else 4.0), booked())
+    assert step["rest_usd"] == pytest.approx(4 * (3 + 7 / 24))
+    grown = row(costs(lambda on: 28.0 - (AS_OF - on).days), booked())
+    assert grown["rest_usd"] == pytest.approx(29 + 30 + 31 + 32 * 7 / 24)
+    assert grown["horizon_days"] == 4
+
+
+def test_the_interval_contains_what_is_expected_and_is_the_same_every_time() -> None:
     turns = costs(lambda on: 110.0 if (AS_OF - on).days // 7 % 2 else 90.0)
     found = row(turns, booked())
-    assert found["rest_usd"] == pytest.approx(100 * (3 + 7 / 24))
-    assert found["rest_low_usd"] < 90 * (3 + 7 / 24)
-    assert found["rest_high_usd"] > 110 * (3 + 7 / 24)
+    assert found["rest_low_usd"] < found["rest_usd"] < found["rest_high_usd"]
     assert found == row(turns.sample(frac=1, random_state=3), booked())
     twins = pd.concat([turns, turns.assign(unit="b")])
     both = month_end.forecast(twins, booked(), RESTS, AS_OF).drop(columns="unit")
-    assert both.iloc[0].to_dict() == both.iloc[1].to_dict() == {key: found[key] for key in both}
+    assert both.iloc[0].to_dict() == both.iloc[1].to_dict() == pytest.approx({key: found[key] for key in both})
 
 
-@pytest.mark.parametrize("weekly_scatter", [0.0, 5.0])
-def test_four_of_five_held_back_weeks_are_within_the_interval(weekly_scatter: float) -> None:
-    """Days that deviate each by itself, and weeks that deviate as a whole: 200 series of 26 weeks each."""
+def test_the_back_test_is_of_as_many_days_as_are_to_come() -> None:
+    """22 days to come: four weeks before the newest date is the first evening whose 22 days are over, and 14 days have
+    to be known before it. From 42 days on there is one such evening, from 49 on two."""
+    rests = pd.DataFrame({"site": "west", "date": [AS_OF + timedelta(days=n) for n in range(1, 23)], "rest_ratio": 1.0})
+    tried = [row(costs(weekend_dip, n), booked(n), rests)["coverage_weeks"] for n in (41, 42, 48, 49)]
+    assert tried == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("correlation", "weekly_scatter"), [(0.0, 0.0), (0.5, 0.0), (0.0, 5.0)], ids=["independent", "correlated", "weeks"]
+)
+def test_four_of_five_held_back_weeks_are_within_the_interval(correlation: float, weekly_scatter: float) -> None:
+    """Days that deviate each by itself, days that resemble the day before, and weeks that deviate as a whole: 200
+    series of 26 weeks each."""
     chance = np.random.default_rng(15)
     units, days = 200, 182
     scatter = np.repeat(chance.normal(size=(units, 26)) * weekly_scatter, 7, axis=1).ravel()
@@ -112,7 +131,7 @@ def test_four_of_five_held_back_weeks_are_within_the_interval(weekly_scatter: fl
             "unit": np.repeat(np.arange(units), days),
             "site": "west",
             "date": dates(days) * units,
-            "usd": 100 + chance.normal(size=units * days) * 4 + scatter,
+            "usd": 100 + 4 * correlated(chance, (units, days), correlation).ravel() + scatter,
         }
     )
     found = month_end.forecast(made, booked(days), RESTS, AS_OF)

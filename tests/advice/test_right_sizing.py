@@ -365,7 +365,9 @@ def test_planted_waste_is_recovered_and_what_is_recommended_holds(capsys: pytest
                     "active_time_ratio": float((demand > 0).mean()),
                 }
             )
-            truths.append((0 if shape == "silent" else needed, watts, parked_seconds))
+            # What the coming 30 days will draw parked is what a saving promises.
+            coming = watts * np.random.default_rng(seed + 3 * 10**6).normal(1, 0.02, 30).mean()
+            truths.append((0 if shape == "silent" else needed, coming, parked_seconds))
             demands.append(demand)
             futures.append(mean * planted(np.random.default_rng(seed + 2 * 10**6), shape, DAYS))
     frame = usage(*rows)
@@ -413,7 +415,7 @@ def test_planted_waste_is_recovered_and_what_is_recommended_holds(capsys: pytest
     assert len(cut) >= 0.99 * (~silent).sum()
     assert exact >= 0.9
     assert (cut["recommended_replicas"] - needed).abs().max() <= 1
-    assert 0.92 <= covered <= 0.98
+    assert 0.92 <= covered <= 0.99  # days that are independent are the easiest case
     assert held >= 0.99
     assert tests["backtest_held"].mean() >= 0.99
 
@@ -430,4 +432,5 @@ def test_the_defaults_of_these_tests_are_a_deployment_that_can_be_sized() -> Non
         "kv_basis",
         "limit_dates",
         "limit_token_ratio",
+        "trial_deciding_intervals",
     }

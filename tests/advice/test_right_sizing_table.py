@@ -22,6 +22,7 @@ MODEL = ("weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_tok
 PRESSURE = ("hours", "pressure_intervals", "queued_intervals", "preempted_hours", "full_cache_hours")
 JOINED = {"min_replicas", "cold_start_seconds", "memory_gib", "memory_bandwidth_gb_per_second", "power_limit_watts"}
 JOINED |= {"idle_watts_bare", "context_tokens", "kv_cache_usage_ratio_max", "running_requests_max"}
+JOINED |= {"request_tokens_per_second"}
 COUNTED = {name for name in DEPLOYMENT if name.startswith(("train_", "held_"))} - {"held_back_dates"} | {
     "busy_intervals"
 }
@@ -56,6 +57,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
                 "date": [at.date() for at in hours],
                 "interval_start_at": hours,
                 "interval_seconds": 3600,
+                "engines": 4,
                 "matched_gpu_seconds": 4 * 3600.0,
                 "matched_joules": [4 * 3600.0 * (300 if rate else 100) for rate in rates],
                 "matched_output_tokens": [3600.0 * rate for rate in rates],
@@ -84,6 +86,11 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         curve = dates.assign(load_bin=10, intervals=8, gpu_seconds=115200.0, tokens=4.32e6, joules=300 * 115200.0)
         limited = dates.assign(meters=4, meters_with_limit=4, power_limit_watts_min=400.0, power_limit_watts_max=400.0)
         goodput = intervals.assign(requests=100, good_requests_low=100)[intervals["matched_output_tokens"] > 0]
+        # A load test of a fifth engine of that size, which names the engine: not more than 90 tok/s.
+        test = {"model": "m", "device_type": "a100", "requests_basis": "stated", "engine": "e", "gpus": 1.0}
+        phases = pd.DataFrame(
+            [test | {"output_tokens_per_second": 90.0, "failed_requests": 0, "tpot_p99_seconds": 0.02}]
+        )
         types = pd.DataFrame(
             {"device_type": ["a100", "b200-sxm"], "gpus": 1, "valid_from": ["2020-11-01", "2025-01-01"]}
         )
@@ -98,6 +105,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             "marts.benchmark_efficiency": benchmarks,
             "marts.efficiency_curve_daily": curve,
             "marts.goodput_hourly": goodput,
+            "marts.load_test_phases": phases,
             "marts.power_limits_daily": limited,
             "reference.device_types": types,
         }.items():
@@ -105,11 +113,26 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute(f"create table {name} as select * from frame")
         connection.execute("alter table marts.deployment_usage alter last_seen_date type date")
         connection.execute("alter table marts.deployment_usage alter as_of_date type date")
+        for name in ("preemptions", "kv_cache_usage_ratio_max"):
+            connection.execute(f"alter table marts.pressure_hourly alter {name} type double")
         connection.execute("insert into fleet.sites (site, time_zone) values ('west', 'America/Los_Angeles')")
         connection.execute("insert into fleet.models (model, min_replicas) values ('m', 1)")
         connection.execute("update fleet.models set slo_attainment_ratio = 0.95")
-        others = ("_engines", "_budgets", "_cost_days", "_months", "_month_rests")  # of consolidation and forecasts
+        others = ("_engines", "_budgets", "_cost_days", "_months", "_month_rests", "_boards", "_capacity_prices")
         create_advice_models(connection, *(name for name in advice_models() if not name.endswith(others)))
+        # Four boards of one node, at 2 USD an hour each.
+        names = ("site", "deployment", "model", "device_type", "meter_scope", "role")
+        holder = "/".join(str(DEPLOYMENT[name]) for name in names)
+        connection.execute(
+            "create table intermediate.int_advised_boards as select * from (values (?, ?, 'n0', ?, 4.0))"
+            " as t (site, device_type, unit, holder, gpus)",
+            [DEPLOYMENT["site"], DEPLOYMENT["device_type"], holder.replace(str(DEPLOYMENT["deployment"]), "d0")],
+        )
+        connection.execute(
+            "create table intermediate.int_advised_capacity_prices as select site, device_type,"
+            " date '2026-10-29' as on_date, 'on_demand' as paid_as, null::double as gpus, 2.0 as usd_per_gpu_hour,"
+            " null::date as valid_from, null::date as valid_to from intermediate.int_advised_boards"
+        )
         yield connection
 
 
@@ -128,6 +151,40 @@ def test_hours_are_the_sites_and_every_interval_is_counted(marts: duckdb.DuckDBP
     assert found.loc["newer_device", "recommended_device_type"] == "b200-sxm"
     assert found.loc["newer_device", "saving_kwh_month"] == pytest.approx(0.7 * 80 * 0.73 * 1.25)
     assert sorted(tests["kind"]) == sorted(found.index)
+
+
+def test_an_hour_without_enough_is_pressed_and_a_size_is_measured_by_its_best(
+    marts: duckdb.DuckDBPyConnection,
+) -> None:
+    """One interval of an hour in which requests waited, the hour of a preemption, the one of a full cache. 250 tok/s
+    of four engines with 8 requests each at most: 7.8 to one. In production an engine did 100, in its test 90."""
+    for change, at in (
+        ("queued_intervals = 1", "2026-10-27 19:00"),
+        ("preemptions = 2", "2026-10-14 10:00"),
+        ("kv_cache_usage_ratio_max = 0.9", "2026-10-14 11:00"),
+        ("kv_cache_usage_ratio_max = 0.89", "2026-10-14 12:00"),
+    ):
+        marts.execute(f"update marts.pressure_hourly set {change} where hour_start_at = timestamptz '{at}+00'")
+    pressed = marts.execute(
+        "select strftime(interval_start_at, '%m-%d %H') from intermediate.int_advised_intervals where is_pressed"
+        " order by all"
+    ).fetchall()
+    assert pressed == [("10-14 10",), ("10-14 11",), ("10-27 19",)]
+    fastest = marts.execute("select request_tokens_per_second from intermediate.int_advised_usage").fetchall()
+    assert fastest == [(pytest.approx(250 / 32),)]
+    measured = "select * from intermediate.int_advised_measured_sizes order by all"
+    assert marts.execute(measured).fetchall() == [("m", "a100", "unified", 1, 100)]
+    marts.execute("update marts.load_test_phases set output_tokens_per_second = 120, gpus = 2").fetchall()
+    assert marts.execute(measured).fetchall()[1:] == [("m", "a100", "unified", 2, 120)]
+    # A test that failed requests, that was slower than the SLO, or of which the engine is not known, is none.
+    for change in (
+        "failed_requests = 1",
+        "tpot_p99_seconds = 0.06, failed_requests = 0",
+        "tpot_p99_seconds = 0.01, engine = null",
+    ):
+        marts.execute("update fleet.models set tpot_slo_seconds = 0.05").fetchall()
+        marts.execute(f"update marts.load_test_phases set {change}").fetchall()
+        assert len(marts.execute(measured).fetchall()) == 1
 
 
 @pytest.mark.parametrize(("tokens", "hours"), [(0, 7 * 16), (1, 7 * 16 - 1)])

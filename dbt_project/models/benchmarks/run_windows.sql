@@ -25,6 +25,12 @@ held_back_dates as (
 
 ),
 
+meter_errors as (
+
+    select * from {{ ref('meter_errors') }}
+
+),
+
 {{ window_reading_ctes(
     ref('energy_ledger'), ref('int_meter_choices'), ref('int_reading_days'), ref('stg_series'), ref('int_scrape_copies'),
     ref('int_token_choices'), ref('int_engine_days'), ref('int_engine_roles')
@@ -145,6 +151,9 @@ clipped_steps as (
             when readings.purpose = 'energy' or not steps.is_impossible
                 then {{ clipped_joules('steps', 'readings.start_us', 'readings.end_us') }}
         end as total,
+        {{ sampling_variance(
+            'least(steps.end_us, readings.end_us) - greatest(steps.start_us, readings.start_us)', 'steps.'
+        ) }} as sampling_joules2,
         least(steps.end_us, readings.end_us) - greatest(steps.start_us, readings.start_us) as covered_us,
         case when steps.is_gap then 1 else 0 end as gaps,
         case when steps.is_impossible then 1 else 0 end as impossible_steps
@@ -165,6 +174,7 @@ totals as (
         min(meter_scope) as meter_scope,
         max(meter_scope) as other_meter_scope,
         {{ exact_sum("case when purpose = 'energy' then total end") }} as energy_joules,
+        cast({{ exact_sum("case when purpose = 'energy' then sampling_joules2 end") }} as double) as sampling_joules2,
         max(case when quantity = 'energy' then 1 else 0 end) = 1 as has_counter,
         sum(case when purpose = 'energy' then covered_us end) as covered_us,
         max(case when purpose = 'energy' then gaps end) as gaps,
@@ -218,6 +228,20 @@ assembled as (
 
 ),
 
+-- The gain of the meters is taken as the same of all of them.
+with_error as (
+
+    select
+        assembled.*,
+        sqrt(
+            {{ variance_of_bound('cast(assembled.energy_joules as double) * meter_errors.energy_error_ratio') }}
+            + assembled.sampling_joules2
+        ) as uncertainty_joules
+    from assembled
+    left join meter_errors on assembled.meter_scope = meter_errors.meter_scope
+
+),
+
 final as (
 
     select
@@ -233,6 +257,11 @@ final as (
         mean_watts,
         mean_watts_basis,
         energy_joules,
+        case
+            when uncertainty_joules is not null
+                then greatest(cast(energy_joules as double) - {{ coverage_factor() }} * uncertainty_joules, 0)
+        end as energy_joules_low,
+        cast(energy_joules as double) + {{ coverage_factor() }} * uncertainty_joules as energy_joules_high,
         window_output_tokens as output_tokens,
         window_total_tokens as total_tokens,
         case when output_tokens is not null or total_tokens is not null then 'stated' else 'counters' end as tokens_basis,
@@ -242,7 +271,7 @@ final as (
         reason_code,
         held_back_dates,
         held_back_dates is null as is_complete
-    from assembled
+    from with_error
 
 )
 

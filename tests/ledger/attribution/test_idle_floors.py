@@ -8,10 +8,14 @@ in which it works: 79,200 s after two hours of rest, 86,400 s without rest.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import date, datetime
 
+import numpy as np
 import pytest
 
+from pipelines.warehouse import database
 from tests.books import Book
 from tests.planted import (
     DAY_SECONDS,
@@ -32,7 +36,8 @@ from tests.planted import (
 WORKING_WATTS = 300
 ALL_DAY, AFTER_TWO_HOURS = DAY_SECONDS, DAY_SECONDS - 2 * HOURS
 BY_BOARD, BY_MODEL, BY_NODE, BY_FLEET = (f"parked_p10_of_{level}" for level in ("board", "model", "node", "fleet"))
-REFERENCE_WATTS = {kind: 93.0 for kind in ("pair", "high", "lone", "far", "wrong", "short")}
+BY_MINUTES = "parked_minutes_of_board"
+REFERENCE_WATTS = {kind: 93.0 for kind in ("pair", "high", "lone", "far", "wrong", "short", "minutes")}
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,12 @@ def boards() -> Iterator[Board]:
     for n in range(3):
         yield Board(f"low{n}", "wrong", 22, 2, (BY_BOARD, 22 * AFTER_TWO_HOURS))
     yield Board("busy", "wrong", 0, 0, ("device_type_reference", 93 * ALL_DAY))
-    # 20 minutes of three boards are an hour of the pool, and of none an hour of its own: 70, 75 and 80 W.
-    for watts in (70, 75, 80):
-        yield Board(f"w{watts}", "short", watts, 1 / 3, (BY_MODEL, 75 * (DAY_SECONDS - 1200)))
+    # 10 minutes of six boards are an hour of the pool, and of none a quarter of an hour of its own: 70 to 80 W.
+    for watts in (70, 72, 74, 76, 78, 80):
+        yield Board(f"w{watts}", "short", watts, 1 / 6, (BY_MODEL, 75 * (DAY_SECONDS - 600)))
+    # 20 minutes are its own.
+    for watts in (70, 80):
+        yield Board(f"w{watts}", "minutes", watts, 1 / 3, (BY_MINUTES, watts * (DAY_SECONDS - 1200)))
     # No reference of this type is known: what two boards report is all there is, 20 and 40 W.
     yield Board("one", "undescribed", 20, 2, (BY_BOARD, 20 * AFTER_TWO_HOURS))
     yield Board("two", "undescribed", 40, 2, (BY_BOARD, 40 * AFTER_TWO_HOURS))
@@ -132,3 +140,36 @@ def test_a_board_has_its_own_idle_floor_before_that_of_others(floors: dict[str, 
     expected = {f"{kind}-{one.name}": one.floor for one in boards() if one.kind == kind}
     found = {meter: floors[meter] for meter in expected}
     assert found == {meter: (basis, pytest.approx(joules, abs=1e-3)) for meter, (basis, joules) in expected.items()}
+
+
+def test_twenty_minutes_of_its_own_are_the_floor_of_that_date_in_the_demo(four_weeks: tuple[Book, str]) -> None:
+    """A board of gpt-oss-120b on 2026-10-11: parked from 09:15 to 09:35, and on no other date. Its gauge read 74.216 to
+    74.616 W; boards of its type with another model were parked at 72.9 W, its floor on each other date."""
+    board, first, last = "GPU-15928254-5d00-5ad3-809f-5365a7b71505", "2026-10-11 09:14", "2026-10-11 09:36"
+    with closing(database.connect(four_weeks[0].fleet.warehouse, read_only=True)) as connection:
+        samples = connection.execute(
+            "select epoch(observed_at), value from raw.power_samples inner join staging.stg_series using (series_id)"
+            " where metric = 'DCGM_FI_DEV_POWER_USAGE' and meter = ? and observed_at between ? and ?"
+            " order by observed_at",
+            [board, f"{first}:00+00", f"{last}:00+00"],
+        ).fetchall()
+        floors = connection.execute(
+            "select date, idle_basis, sum(idle_floor_joules)::double / sum(covered_seconds)::double"
+            " from marts.energy_ledger where meter = ? and state = 'active' group by all order by date",
+            [board],
+        ).fetchall()
+    times, watts = np.array(samples, dtype=float).T
+    assert (len(samples), min(watts[1:-1]), max(watts[1:-1])) == (22, 74.216, 74.616)
+    # Means of four intervals of 300 s, by trapezoid from the samples and their neighbours.
+    fine = np.arange(0, 1200, 0.01) + epoch("2026-10-11 09:15:00")
+    means = np.interp(fine, times, watts).reshape(4, -1).mean(axis=1)
+    assert np.percentile(means, 10) == pytest.approx(74.3453, abs=2e-4)
+    own = {day: watts for day, basis, watts in floors if basis == "parked_minutes_of_board"}
+    assert own == {date(2026, 10, 11): pytest.approx(74.3453, abs=2e-4)}
+    others = [watts for _, basis, watts in floors if basis == "parked_p10_of_fleet"]
+    assert len(others) == 14  # from the 15th on no pod holds it
+    assert 72.5 < min(others) <= max(others) < 73.5
+
+
+def epoch(text: str) -> float:
+    return datetime.fromisoformat(f"{text}+00:00").timestamp()

@@ -1,6 +1,9 @@
--- One row per deployment and interval of its lookback: its demand, and the hour of its site's own week.
+-- One row per deployment and interval of its lookback: its demand, the hour of its site's own week, and whether its
+-- engines had enough.
 -- A table, as the other models of advice and the asset itself read it: as a view it would be made five times.
 {{ config(materialized='table') }}
+{% set pressure_keys = ['site', 'deployment', 'model', 'role'] %}
+{% set hour_number = int_div(epoch_us('intervals.interval_start_at'), hour_us()) %}
 
 with deployments as (
 
@@ -11,6 +14,19 @@ with deployments as (
 intervals as (
 
     select * from {{ ref('model_intervals') }}
+
+),
+
+pressure_hours as (
+
+    select
+        {{ pressure_keys | join(', ') }},
+        {{ int_div(epoch_us('hour_start_at'), hour_us()) }} as hour_number,
+        running_requests_max,
+        queued_intervals,
+        preemptions > 0 or kv_cache_usage_ratio_max >= 0.9 as is_full
+    from {{ ref('pressure_hourly') }}
+    where date >= (select min(lookback_start_date) from deployments)
 
 ),
 
@@ -58,11 +74,21 @@ final as (
         {{ ratio('tokens', 'intervals.matched_gpu_seconds') }} / deployments.capacity_tokens_per_second_per_gpu as load_ratio,
         -- What is not known is not parked.
         coalesce({{ moved_tokens() | replace('role', 'intervals.role') }} = 0, false) as is_parked,
+        -- Requests waited in so many intervals of the hour: those with the most tokens.
+        coalesce(pressure_hours.is_full, false) or row_number() over (
+            partition by deployments.usage, {{ hour_number }} order by tokens desc nulls last, intervals.interval_start_at
+        ) <= coalesce(pressure_hours.queued_intervals, 0) as is_pressed,
+        -- Of one request if as many ran all the time as ever in the hour: it had no less.
+        cast(tokens as double) / intervals.interval_seconds
+            / nullif(intervals.engines * greatest(pressure_hours.running_requests_max, 1), 0) as request_tokens_per_second,
         intervals.matched_joules,
         intervals.matched_gpu_seconds
     from intervals
     inner join local_times
         on intervals.site = local_times.site and intervals.interval_start_at = local_times.interval_start_at
+    left join pressure_hours
+        on {{ equal_keys('intervals', 'pressure_hours', pressure_keys) }}
+        and {{ hour_number }} = pressure_hours.hour_number
     {{ of_deployments('intervals', ref('held_back_dates')) }}
 
 )

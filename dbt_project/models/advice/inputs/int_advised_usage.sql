@@ -70,6 +70,7 @@ demand as (
         usage,
         quantile_cont(tokens_per_second, 0.99) filter (where not is_held) as train_demand_p99,
         max(tokens_per_second) filter (where not is_held) as train_demand_max,
+        max(request_tokens_per_second) as request_tokens_per_second,
         count(*) filter (where not is_parked) as busy_intervals,
         count(*) filter (where not is_parked and not is_held) as train_busy_intervals,
         count(*) filter (where not is_parked and is_held) as held_busy_intervals,

@@ -62,6 +62,7 @@ whole_pieces as (
         first_interval as interval_number,
         cast(null as bigint) as slice_start_us,
         {{ exact('coalesce(energy_joules, 0)') }} as energy_joules,
+        {{ sampling_variance('end_us - start_us') }} as sampling_joules2,
         case when energy_joules is null then 0 else end_us - start_us end as covered_us,
         energy_source,
         is_reset,
@@ -129,6 +130,7 @@ pieces as (
         slice_start_us,
         {{ accumulated('coalesce(energy_joules, 0)', 'slope_watts', 'to_us - start_us', '(end_us - start_us)') }}
         - {{ accumulated('coalesce(energy_joules, 0)', 'slope_watts', 'from_us - start_us', '(end_us - start_us)') }} as energy_joules,
+        {{ sampling_variance('to_us - from_us') }} as sampling_joules2,
         case when energy_joules is null then 0 else to_us - from_us end as covered_us,
         energy_source,
         is_reset,
@@ -149,6 +151,7 @@ intervals as (
         {{ exact_sum(
             "case when segment_us > " ~ (var('max_spread_seconds') | int * 1000000) ~ " then energy_joules else 0 end"
         ) }} as overspread_joules,
+        {{ exact_sum('sampling_joules2') }} as sampling_joules2,
         sum(covered_us) as covered_us,
         min(energy_source) as first_energy_source,
         max(energy_source) as last_energy_source,
@@ -172,6 +175,7 @@ final as (
         intervals.slice_start_us,
         intervals.energy_joules,
         intervals.overspread_joules,
+        intervals.sampling_joules2,
         intervals.covered_us,
         case
             when first_energy_source = last_energy_source then first_energy_source

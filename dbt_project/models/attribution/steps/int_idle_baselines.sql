@@ -1,12 +1,14 @@
 -- The idle floor of an active device, in watts of its meter: the p10 of the date's parked intervals. A board's own come
--- first, of the model that it serves, else of whatever was parked on it; so no other board moves its floor. A board
--- that was not parked for an hour has the median over boards: of its device type and model, of its type on the node, of
--- its type in the fleet. Else it has the type's reference. A function of the day's raw alone.
+-- first, of the model that it serves, else of whatever was parked on it; so no other board moves its floor. An hour of
+-- them is enough; a quarter of an hour is less sure (another basis), and still nearer than what others drew, if it is
+-- like the type's reference. A board that was parked for less has the median over boards: of its device type and model,
+-- of its type on the node, of its type in the fleet. Else it has the type's reference. A function of the day's raw alone.
 --
 -- In a pool each board counts once, with its own p10, if it was parked for five minutes, and all of them together for
 -- an hour. A board that draws under half or over twice its type's reference watts counts for itself alone: a median of
 -- one or two boards does not show which is odd.
 {% set enough_seconds = 3600 %}
+{% set fewest_seconds = 900 %}
 {% set enough_seconds_of_a_member = 300 %}
 {% set pools = ['date', 'meter_scope', 'device_type', 'pooled_by', 'pooled'] %}
 
@@ -89,12 +91,7 @@ members as (
         boards.parked_seconds >= {{ enough_seconds_of_a_member }}
         -- Meters of nodes and racks read what is behind them, of any size; and of an unknown type anything may be.
         and (boards.pooled_by <> 'fleet' or (boards.meter_scope in ('board', 'module') and boards.device_type <> {{ unknown() }}))
-        -- The reference is a board's; what other meters read may hold several, and hosts.
-        and (
-            boards.meter_scope <> 'board'
-            or device_types.idle_watts_loaded is null
-            or boards.watts between 0.5 * device_types.idle_watts_loaded and 2 * device_types.idle_watts_loaded
-        )
+        and {{ is_like_its_type('boards.watts', 'boards') }}
 
 ),
 
@@ -120,7 +117,9 @@ final as (
         active.node,
         case
             when mig_floors.idle_basis is not null then mig_floors.idle_basis
-            when coalesce(boards_with_model.watts, boards_with_any.watts) is not null then 'parked_p10_of_board'
+            when boards_with_model.parked_seconds >= {{ enough_seconds }} or boards_with_any.parked_seconds >= {{ enough_seconds }}
+                then 'parked_p10_of_board'
+            when {{ is_like_its_type('coalesce(boards_with_model.watts, boards_with_any.watts)', 'active') }} then 'parked_minutes_of_board'
             when medians_of_model.watts is not null then 'parked_p10_of_model'
             when medians_of_node.watts is not null then 'parked_p10_of_node'
             when medians_of_fleet.watts is not null then 'parked_p10_of_fleet'
@@ -129,8 +128,12 @@ final as (
         end as idle_basis,
         coalesce(
             mig_floors.floor_watts,
-            boards_with_model.watts,
-            boards_with_any.watts,
+            case when boards_with_model.parked_seconds >= {{ enough_seconds }} then boards_with_model.watts end,
+            case when boards_with_any.parked_seconds >= {{ enough_seconds }} then boards_with_any.watts end,
+            case
+                when {{ is_like_its_type('coalesce(boards_with_model.watts, boards_with_any.watts)', 'active') }}
+                    then coalesce(boards_with_model.watts, boards_with_any.watts)
+            end,
             medians_of_model.watts,
             medians_of_node.watts,
             medians_of_fleet.watts,
@@ -142,11 +145,11 @@ final as (
         on {{ equal_keys('active', 'boards_with_model', ['date', 'meter_scope', 'meter']) }}
         and boards_with_model.pooled_by = 'model'
         and active.model = boards_with_model.pooled
-        and boards_with_model.parked_seconds >= {{ enough_seconds }}
+        and boards_with_model.parked_seconds >= {{ fewest_seconds }}
     left join boards as boards_with_any
         on {{ equal_keys('active', 'boards_with_any', ['date', 'meter_scope', 'meter']) }}
         and boards_with_any.pooled_by = 'fleet'
-        and boards_with_any.parked_seconds >= {{ enough_seconds }}
+        and boards_with_any.parked_seconds >= {{ fewest_seconds }}
     {% for pooled_by, pooled in {'model': 'active.model', 'node': 'active.node', 'fleet': "'all'"}.items() %}
     left join medians as medians_of_{{ pooled_by }}
         on {{ equal_keys('active', 'medians_of_' ~ pooled_by, ['date', 'meter_scope', 'device_type']) }}

@@ -1,0 +1,56 @@
+-- How unsure a figure is, by the GUM (JCGM 100:2008): what a part adds, and how parts are combined. Used by
+-- energy_evidence_daily, figure_intervals and run_windows; docs/method.md has the formulas and their sources.
+
+{# Variance, in J², that sampling adds to the part of a segment from one sample of a gauge to the next: half the square
+   of their difference × the part's share of the segment. Over n steps of equal length this is the standard error
+   √(½·mean(Δ²)/n) of the mean, times the time. A counter misses nothing between two readings. `of`: where the columns of
+   the segment are from. #}
+{% macro sampling_variance(part_us, of='') -%}
+    {{ exact(
+        'coalesce(' ~ of ~ 'slope_watts * ' ~ of ~ 'slope_watts, 0) / 2 * ((' ~ of ~ 'end_us - ' ~ of ~ 'start_us) / 1e6) * (('
+        ~ part_us ~ ') / 1e6)'
+    ) }}
+{%- endmacro %}
+
+{# Standard uncertainty of an error that is equally likely anywhere within ± bound (GUM 4.3.7): bound / √3; here its square. #}
+{% macro variance_of_bound(bound) -%}(({{ bound }}) * ({{ bound }}) / 3){%- endmacro %}
+
+{# A variance as a part of the square of its value, in decimals, whose sums do not depend on the order of their parts. #}
+{% macro relative_variance(variance, value) -%}
+    cast(floor(({{ variance }}) / nullif(({{ value }}) * ({{ value }}), 0) * 1e12 + 0.5) / 1e12 as {{ money_type() }})
+{%- endmacro %}
+
+{# Half the width of a 95 % interval, in standard uncertainties. #}
+{% macro coverage_factor() %}1.96{% endmacro %}
+
+{# The keys of a sum over one site or all, one model or all, one meter scope or all (`levels`), and what they group by. #}
+{% macro level_groups(table) -%}
+    case when levels.is_all_sites then {{ whole_fleet() }} else {{ table }}.site end,
+    case when levels.is_all_models then {{ whole_fleet() }} else {{ table }}.model end,
+    case when levels.is_all_scopes then {{ whole_fleet() }} else {{ table }}.meter_scope end
+{%- endmacro %}
+{% macro level_keys(table) -%}
+    case when levels.is_all_sites then {{ whole_fleet() }} else {{ table }}.site end as site,
+    case when levels.is_all_models then {{ whole_fleet() }} else {{ table }}.model end as model,
+    case when levels.is_all_scopes then {{ whole_fleet() }} else {{ table }}.meter_scope end as meter_scope
+{%- endmacro %}
+
+{# Intervals of figures beside each other, per month and site, or per month, site and model (`marts_key`): the ends, and
+   each end over the figure. #}
+{% macro intervals_by(figures, has_model=true) -%}
+    select
+        month,
+        {{ "site || ' | ' || model as marts_key" if has_model else plain_name('site', 'site') ~ ' as site' }},
+        {% for figure in figures -%}
+        {% for end in ['low', 'high'] -%}
+        max(case when figure = '{{ figure }}' then value_{{ end }} end) as {{ figure }}_{{ end }},
+        max(case when figure = '{{ figure }}' then {{ ratio('value_' ~ end, 'value') }} end) as {{ figure }}_{{ end }}_ratio,
+        {% endfor -%}
+        {% endfor -%}
+        max(metered_ratio) as metered_ratio
+    from {{ ref('figure_intervals') }}
+    where meter_scope = {{ whole_fleet() }}
+        and site <> {{ whole_fleet() }}
+        and model {{ '<>' if has_model else '=' }} {{ whole_fleet() }}
+    group by 1, 2
+{%- endmacro %}

@@ -1,0 +1,126 @@
+-- What each source of error may add to the sums of a month: one row per month, site, model, meter scope and source. An
+-- effect is the largest error either way (joules, kWh, grams, USD), with its sign; rows of one source_key err together,
+-- of two keys independently.
+{% set sources = [
+    {
+        'name': 'meters', 'key': "meter_scope || '|' || device_type", 'joules': 'energy_error_ratio',
+        'kwh': 'energy_error_ratio * accelerator_share', 'grams': 'energy_error_ratio * accelerator_share', 'floor': '0'
+    },
+    {
+        'name': 'hosts', 'key': "site || '|' || host_basis", 'joules': '0',
+        'kwh': 'host_error_ratio * (1 - accelerator_share)', 'grams': 'host_error_ratio * (1 - accelerator_share)', 'floor': '0'
+    },
+    {'name': 'PUE', 'key': 'site', 'joules': '0', 'kwh': 'pue_error_ratio', 'grams': 'pue_error_ratio', 'floor': '0'},
+    {'name': 'grid factors', 'key': "site || '|' || carbon_basis", 'joules': '0', 'kwh': '0', 'grams': 'grid_error_ratio', 'floor': '0'},
+    {
+        'name': 'idle floors', 'key': "device_type || '|' || idle_basis", 'joules': '0', 'kwh': '0', 'grams': '0',
+        'floor': 'floor_error_ratio'
+    },
+    {
+        'name': 'shares', 'key': "site || '|' || model", 'joules': 'share_error_ratio', 'kwh': 'share_error_ratio',
+        'grams': 'share_error_ratio', 'floor': '0'
+    }
+] %}
+{% set keys = ['month', 'site', 'model', 'meter_scope'] %}
+
+with evidence as (
+
+    select * from {{ ref('energy_evidence_daily') }} where {{ in_run_months('billing_month') }}
+
+),
+
+stated_errors as (
+
+    select * from {{ ref('stated_errors') }}
+
+),
+
+bases as (
+
+    select
+        billing_month as month,
+        site,
+        model,
+        meter_scope,
+        device_type,
+        host_basis,
+        idle_basis,
+        attribution_confidence,
+        carbon_basis,
+        case
+            when substr(carbon_basis, 1, 7) = 'yearly_' then 'yearly'
+            when substr(carbon_basis, 1, 13) = 'wider_yearly_' then 'wider_yearly'
+            else carbon_basis
+        end as grid_basis,
+        is_matched,
+        cast(sum(energy_joules) as double) as joules,
+        cast(sum(idle_joules) as double) as idle_joules,
+        cast(sum(idle_joules + productive_joules) as double) as known_joules,
+        cast(sum(idle_floor_joules) as double) as idle_floor_joules,
+        cast(sum(facility_energy_kwh) as double) as kwh,
+        cast(sum(location_gco2e) as double) as grams,
+        cast(sum(charged_energy_cost_usd) as double) as usd,
+        coalesce({{ ratio('sum(error_joules)', 'sum(energy_joules)') }}, 0) as energy_error_ratio,
+        coalesce({{ ratio('sum(accelerator_facility_kwh)', 'sum(facility_energy_kwh)') }}, 0) as accelerator_share
+    from evidence
+    group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+
+),
+
+-- What has no stated error has none: the host is inside the meter, or there is no floor.
+with_errors as (
+
+    select
+        bases.*,
+        coalesce(hosts.error_ratio, 0) as host_error_ratio,
+        case when bases.meter_scope = 'facility' then 0 else pue.error_ratio end as pue_error_ratio,
+        coalesce(grids.error_ratio, 0) as grid_error_ratio,
+        coalesce(floors.error_ratio, 0) as floor_error_ratio,
+        coalesce(shares.error_ratio, 0) as share_error_ratio
+    from bases
+    inner join stated_errors as pue on pue.input = 'pue' and pue.basis = 'stated'
+    left join stated_errors as hosts on hosts.input = 'host' and bases.host_basis = hosts.basis
+    left join stated_errors as grids on grids.input = 'grid' and bases.grid_basis = grids.basis
+    left join stated_errors as floors on floors.input = 'idle_floor' and bases.idle_basis = floors.basis
+    left join stated_errors as shares on shares.input = 'attribution' and bases.attribution_confidence = shares.basis
+
+),
+
+effects as (
+
+    {% for source in sources -%}
+    select
+        {{ keys | join(', ') }},
+        '{{ source.name }}' as error_source,
+        {{ source.key }} as source_key,
+        {{ source.joules }} * joules as joules,
+        {{ source.joules }} * idle_joules + {{ source.floor }} * idle_floor_joules as idle_joules,
+        {{ source.joules }} * known_joules as known_joules,
+        case when is_matched then {{ source.joules }} * joules else 0 end as matched_joules,
+        {{ source.kwh }} * kwh as kwh,
+        {{ source.grams }} * grams as grams,
+        case when is_matched then {{ source.grams }} * grams else 0 end as matched_grams,
+        {{ source.kwh }} * usd as usd,
+        case when is_matched then {{ source.kwh }} * usd else 0 end as matched_usd
+    from with_errors
+    {% if not loop.last %}union all{% endif %}
+    {% endfor %}
+
+),
+
+{% set sums = ['joules', 'idle_joules', 'known_joules', 'matched_joules', 'kwh', 'grams', 'matched_grams', 'usd', 'matched_usd'] %}
+final as (
+
+    select
+        {{ keys | join(', ') }},
+        error_source,
+        source_key,
+        {% for sum in sums -%}
+        {{ exact_sum(exact(sum)) }} as {{ sum }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from effects
+    group by {{ keys | join(', ') }}, error_source, source_key
+
+)
+
+select * from final

@@ -1,0 +1,85 @@
+"""What is worth a trial, in words: which deployment, which size, why, for how long, and which intervals decide.
+
+Add here a sentence about an experiment. Keep out what is recommended with a saving (`advice_figures`), and how long a
+trial takes (`pipelines.analysis.trials`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pipelines.report.figures import Row
+from pipelines.report.markup import named, number
+from pipelines.report.sentences import counted
+
+TRY_IT = "try_it"
+WHAT_TO_TRY = "Try {deployment} with {trial}"
+WHY = "Only the data sheet's memory bandwidth shows that it may be enough"
+
+
+def of(found: Sequence[Row]) -> list[Row]:
+    """The rows that are only to be tried."""
+    return [row for row in found if row["kind"] == TRY_IT]
+
+
+def size(row: Row) -> str:
+    """The size to try, against today's: `engines on 4 GPUs instead of 8`."""
+    if row["trial_gpus_per_replica"] is None or row["trial_replicas"] is None:
+        return "a smaller size"
+    if row["trial_gpus_per_replica"] != row["current_gpus_per_replica"]:
+        now = number(row["current_gpus_per_replica"], 0)
+        return f"engines on {counted(round(row['trial_gpus_per_replica']), 'GPU')} instead of {now}"
+    return f"{counted(round(row['trial_replicas']), 'engine')} instead of {number(row['current_replicas'], 0)}"
+
+
+def steps(found: Sequence[Row]) -> str:
+    """The trials as HTML, below the changes; nothing without any."""
+    rows = of(found)
+    if not rows:
+        return ""
+    items = "".join(f"<li><b>{_what(row)}</b>. {_why(row)} {_how(row)}</li>" for row in rows)
+    return f"<p>{sentence(found).strip()}</p><ul>{items}</ul>"
+
+
+def sentence(found: Sequence[Row]) -> str:
+    """How many sizes may be tried, after another sentence; nothing without any."""
+    count = len(of(found))
+    return f" {counted(count, 'smaller size')} may be tried; no saving of it is counted." if count else ""
+
+
+def _what(row: Row) -> str:
+    return WHAT_TO_TRY.format(deployment=named(row["deployment"]), trial=size(row))
+
+
+def _why(row: Row) -> str:
+    facts = json.loads(row["evidence"] or "{}")
+    low, high = (row[f"capacity_{end}_tokens_per_second"] for end in ("low", "high"))
+    asked = facts.get("demand_tokens_per_second_p99")
+    why = f"{WHY}."
+    if low is not None:
+        why += (
+            f" In proportion to the GPUs, the best load of its own engines is {number(low, 2)} tokens a second on that"
+        )
+        why += f" size, and their own rates allow at most {number(high, 2)}." if high is not None else " size."
+    if asked is not None:
+        why += f" In 99 % of the intervals it is asked for up to {number(asked, 2)}."
+    waited = facts.get("queued_intervals")
+    if waited:
+        why += f" Requests waited in {counted(round(waited), 'interval')} with the GPUs of today."
+    return why
+
+
+def _how(row: Row) -> str:
+    beside = (
+        "It is the only engine: start the smaller one beside it, and send it all requests."
+        if row["current_replicas"] == 1
+        else "Let one part of the requests go to that size."
+    )
+    days = "for a week" if row["trial_days"] is None else f"for {number(row['trial_days'], 0)} days"
+    low = row["capacity_low_tokens_per_second"]
+    above = "with requests" if low is None else f"with more than {number(low, 2)} tokens a second"
+    return (
+        f"{beside} Run it {days}. The intervals {above} decide: keep it if requests wait in at most 1 % of them,"
+        " none is preempted, and the first token comes in time."
+    )
