@@ -30,7 +30,8 @@ def kinds(seeds: Path = SEEDS) -> tuple[str, ...]:
         return tuple(sorted({row["kind"] for row in csv.DictReader(lines)}))
 
 
-def _known_kind(kind: str) -> str:
+def known_kind(kind: str) -> str:
+    """The kind; ValueError where the seed does not have it."""
     if kind not in kinds():
         raise ValueError(f"expected one of {', '.join(kinds())}")
     return kind
@@ -43,7 +44,7 @@ class Bill(Part):
     """
 
     site: Name
-    kind: Annotated[Name, AfterValidator(_known_kind)]
+    kind: Annotated[Name, AfterValidator(known_kind)]
     start_at: AwareDatetime
     end_at: AwareDatetime
     usd: Number | None = None

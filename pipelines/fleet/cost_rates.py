@@ -222,6 +222,16 @@ def _double_spot_rates(rates: Sequence[SpotRate]) -> Iterator[str]:
                 )
 
 
+def stated_rates(rates: Sequence[CostRate], files: Sequence[CostRateFile]) -> dict[str, str]:
+    """Device type -> the key of the fleet file that prices it."""
+    stated = {
+        device_type: f"cost_rate_files[{n}]"
+        for n, file in enumerate(files)
+        for device_type in file.device_types.values()
+    }
+    return stated | {rate.device_type: f"cost_rates[{n}]" for n, rate in enumerate(rates)}
+
+
 def double_rates(rates: Sequence[CostRate], files: Sequence[CostRateFile]) -> Iterator[str]:
     """Device types that two entries price on one date, with both entries: a line each."""
     entries: list[tuple[str, str, Quote]] = [

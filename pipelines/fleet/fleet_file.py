@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -20,13 +20,15 @@ from pydantic import AwareDatetime, Field, ValidationError, model_validator
 from collectors.collector import Collector
 from pipelines.fleet import fleet_yaml, grid_zones
 from pipelines.fleet.bills import Bills, bills_of_unknown_sites
-from pipelines.fleet.budgets import Budget, double_budgets, unknown_scopes
+from pipelines.fleet.budgets import Budget, ReportingCurrency, double_budgets, unknown_scopes
+from pipelines.fleet.commitments import CommitmentOffer, doubtful_commitments, offers_of_unknown_sites
 from pipelines.fleet.cost_rates import (
     Commitment,
     CostRate,
     CostRateFile,
     SpotRate,
     double_rates,
+    stated_rates,
     wrong_capacity_prices,
 )
 from pipelines.fleet.energy_contracts import (
@@ -36,6 +38,7 @@ from pipelines.fleet.energy_contracts import (
 )
 from pipelines.fleet.fleet_errors import FleetError, problems
 from pipelines.fleet.fleet_limits import FleetLimits
+from pipelines.fleet.focus_exports import FocusExport, wrong_exports
 from pipelines.fleet.grid_sources import GridIntensity
 from pipelines.fleet.landing_targets import LandingTarget, unbookable_landings
 from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
@@ -237,10 +240,13 @@ class Fleet(Part):
     cost_rates: tuple[CostRate, ...] = ()
     cost_rate_files: tuple[CostRateFile, ...] = ()
     commitments: tuple[Commitment, ...] = ()
+    commitment_offers: tuple[CommitmentOffer, ...] = ()
     energy_contracts: tuple[EnergyContract, ...] = ()
     spot_rates: tuple[SpotRate, ...] = ()
     bills: Bills = Bills()
+    focus_exports: tuple[FocusExport, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    reporting_currency: ReportingCurrency | None = None
     assignments: tuple[Assignment, ...] = ()
     publication: PublicationTargets = PublicationTargets()
     path: Path = Field(default=Path(), exclude=True)
@@ -304,7 +310,7 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
     found = [*(f"{key}: unknown key" for key in reserved), *_disagreements(fleet)]
     if found:
         raise FleetError(path, found)
-    for notice in (*notices, *grid_zones.unused_sources(fleet.zones(), fleet.grid_intensity)):
+    for notice in (*notices, *_doubts(fleet)):
         # Without a handler Python prints a warning to stderr: so does every command that reads a fleet file.
         logger.warning("%s: %s", path.name, notice)
     return fleet
@@ -339,6 +345,7 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
             yield f"{key}[{part.name}].site: got {part.site!r}, expected one of the sites {sorted(sites)}"
     yield from miscounted_gpus([(node.name, node.site, node.gpus) for node in fleet.nodes], sites)
     yield from wrong_capacity_prices(fleet.commitments, fleet.spot_rates, sites)
+    yield from offers_of_unknown_sites(fleet.commitment_offers, sites)
     lists = {file.source for file in fleet.prices.files}
     for model in fleet.models:
         if model.list_price is not None and model.list_price.source not in lists:
@@ -347,8 +354,9 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
                 f" under prices.files {sorted(lists)}"
             )
     yield from bills_of_unknown_sites(fleet.bills, sites)
+    yield from wrong_exports(fleet.focus_exports, sites, stated_rates(fleet.cost_rates, fleet.cost_rate_files))
     yield from wrong_contracts(fleet.energy_contracts, sites)
-    yield from _wrong_budgets(fleet, sites)
+    yield from double_budgets(fleet.budgets)
     yield from grid_zones.unserved_sites(fleet.zones(), fleet.grid_intensity)
     for site in fleet.sites:
         yield from double_tariffs(site.name, site.tariff)
@@ -358,16 +366,23 @@ def _disagreements(fleet: Fleet) -> Iterator[str]:
     yield from _double_assignments(fleet)
 
 
-def _wrong_budgets(fleet: Fleet, sites: Collection[str]) -> Iterator[str]:
+def _doubts(fleet: Fleet) -> Iterator[str]:
+    """What is perhaps wrong: it is taken as it is, with a warning."""
+    yield from grid_zones.unused_sources(fleet.zones(), fleet.grid_intensity)
+    only = fleet.sites[0].name if len(fleet.sites) == 1 else None
+    yield from doubtful_commitments(fleet.commitments, [(node.site or only, node.gpus) for node in fleet.nodes])
+    yield from _doubtful_budgets(fleet)
+
+
+def _doubtful_budgets(fleet: Fleet) -> Iterator[str]:
     placed: list[Engine | Assignment] = [*fleet.engines, *fleet.assignments]
     known = {
         "team": {*fleet.teams.values(), *(part.team for part in placed if part.team)},
         "model": {*(model.name for model in fleet.models), *(part.model for part in placed if part.model)},
-        "site": sites,
+        "site": {site.name for site in fleet.sites},
     }
     canonical = {alias: model.name for model in fleet.models for alias in model.aliases}
     yield from unknown_scopes(fleet.budgets, known, canonical)
-    yield from double_budgets(fleet.budgets)
 
 
 def _double_assignments(fleet: Fleet) -> Iterator[str]:

@@ -28,7 +28,7 @@ def unserved_sites(zones: Mapping[str, str], grid: GridIntensity, seeds: Path = 
         if zone not in known:
             yield (
                 f"sites[{site}].zone: got {zone!r}, expected a zone of the seeds grid_factors and grid_zones or of a"
-                f" source under grid_intensity, or {UNKNOWN_ZONE} (no CO2); {_nearest(zone, known)}"
+                f" source under grid_intensity, or {UNKNOWN_ZONE} (no CO2); {nearest(zone, known)}"
             )
 
 
@@ -41,7 +41,7 @@ def unused_sources(zones: Mapping[str, str], grid: GridIntensity) -> Iterator[st
         return
     for key, zone in _served(grid):
         if zone not in zones.values():
-            near = _nearest(zone, zones.values())
+            near = nearest(zone, zones.values())
             yield f"{key}.zone: got {zone!r}, which no site has: its hours are not used; {near}"
 
 
@@ -61,11 +61,11 @@ def _seeded(seeds: Path) -> set[str]:
     return found
 
 
-def _nearest(zone: str, known: Iterable[str]) -> str:
-    """The most similar known zones, best first, or all where none is similar. Upper and lower case are the same."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The most similar known names, best first, or all where none is similar. Upper and lower case are the same."""
     by_folded = {name.casefold(): name for name in sorted(known)}
-    asked = zone.casefold()
+    asked = name.casefold()
     if not difflib.get_close_matches(asked, by_folded, cutoff=SIMILAR):
-        return f"known: {', '.join(by_folded.values())}"
+        return f"known: {', '.join(by_folded.values()) or 'none'}"
     near = difflib.get_close_matches(asked, by_folded, n=NEAREST, cutoff=0)
     return f"nearest: {', '.join(by_folded[name] for name in near)}"

@@ -5,7 +5,7 @@ Add a fact of a whole site here. Keep out what a charge consists of (`site_charg
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field
@@ -28,7 +28,7 @@ TimeZone = Annotated[str, AfterValidator(_known_zone)]
 class Site(Part):
     """A place with one grid zone (`unknown` where it is unknown), one time zone and one facility overhead, of which
     `cooling_share_of_overhead` is cooling; what it charges beside electricity and GPU-hours; and what a kWh emits there
-    that no contract covers."""
+    that no contract covers. Accelerators are handed back by the whole `node`, or by the `board` (`rented_by`)."""
 
     name: GivenName
     zone: Name
@@ -37,6 +37,7 @@ class Site(Part):
     wue_litres_per_kwh: NonNegative | None = None
     tariff: tuple[Tariff, ...] = ()
     cooling_share_of_overhead: Share | None = None
+    rented_by: Literal["node", "board"] = "node"
     demand_charges: tuple[DemandCharge, ...] = ()
     hosting: tuple[Hosting, ...] = ()
     operations: tuple[Operations, ...] = ()

@@ -6,13 +6,13 @@ here how a view becomes a table. Keep out what a column means: that is the view'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 
 import duckdb
 
-from pipelines.publishing import published_tables
+from pipelines.publishing import published_tables, restatements
 from pipelines.publishing.published_tables import FINANCE
 from pipelines.warehouse import closings
 
@@ -57,11 +57,19 @@ _ADJUSTMENTS = (
 )
 
 
-def write(connection: duckdb.DuckDBPyConnection, publication_id: str, published_at: datetime) -> None:
+def write(
+    connection: duckdb.DuckDBPyConnection,
+    publication_id: str,
+    published_at: datetime,
+    held_back: Collection[date] | None = None,
+) -> None:
     """Bring the closings, adjust closed months that changed, and make the tables of schema finance anew in the attached
-    `target`, by the views of the attached `warehouse`."""
+    `target`, by the views of the attached `warehouse`. Unless `held_back` is None (nothing to compare with), find what
+    the publication restates; these dates are not compared."""
     closings.bring(connection, "warehouse.published", "target.published")
     _adjust(connection, publication_id, published_at)
+    if held_back is not None:
+        restatements.find(connection, publication_id, published_at, held_back)
     _make(connection)
 
 

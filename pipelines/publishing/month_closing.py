@@ -7,13 +7,17 @@ afterwards: SQL (dbt_project/models/finance).
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import duckdb
+import pyarrow as pa
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.publishing import restoring
+from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
@@ -51,12 +55,14 @@ def close(fleet: Fleet, month: date) -> str:
         ).fetchall()
         if cost_usd is None:
             raise QuestionError(f"{month:%Y-%m} cannot be closed: it has no cost, because no price is known")
+        focus = _focus_file(fleet, published, month)
         with database.transaction(connection):
             event = _next_event(connection)
             for table, query in _CLOSED_WITH.items():
                 found = published.sql(f"from ({query}) where month = ?", params=[month]).to_arrow_table()
                 with database.registered(connection, rows_closed=found):
                     connection.execute(f"insert into published.{table} select {event}, * from rows_closed").fetchall()
+            _freeze(connection, event, month, focus)
             digest = closings.figures_hash(connection, "published", event)
             row = [event, month, "closed", datetime.now(UTC), publication_id, cost_usd, digest]
             connection.execute("insert into published.closings values (?, ?, ?, ?, ?, ?, ?)", row)
@@ -112,6 +118,41 @@ def take_back(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
         closings.bring(connection, "publication.published", f"{own}.published")
     finally:
         connection.execute("detach publication")
+
+
+def _focus_file(fleet: Fleet, published: duckdb.DuckDBPyConnection, month: date) -> bytes | None:
+    """The FOCUS file of the month in the latest publication; None where nothing of the month has a price there.
+    QuestionError where it was not written."""
+    folder = fleet.latest_publication
+    if folder is None or "focus_cost_and_usage" not in database.tables(published, "marts"):
+        return None
+    ((rows,),) = published.execute(
+        "select count(*) from marts.focus_cost_and_usage where billing_month = ?", [month]
+    ).fetchall()
+    path = cost_and_usage.path_of(month).as_posix()
+    manifest = restoring.checked(fleet.published, folder, suspects={path})
+    if path in {file.path for file in manifest.focus}:
+        return (folder / path).read_bytes()
+    if rows:
+        raise QuestionError(
+            f"{month:%Y-%m} cannot be closed: {path} of the publication could not be written, and it is frozen with the"
+            " month. Run again, then close; the check `every_part_is_made` has the reason"
+        )
+    return None
+
+
+def _freeze(connection: duckdb.DuckDBPyConnection, event: int, month: date, focus: bytes | None) -> None:
+    """Keep the FOCUS file of a month with its closing, line by line."""
+    if focus is None:
+        return
+    lines = focus.decode().split("\n")
+    frozen = pa.table({"line_number": pa.array(range(1, len(lines) + 1), pa.int32()), "line": lines})
+    digest = hashlib.sha256(focus).hexdigest()
+    with database.registered(connection, lines_frozen=frozen):
+        connection.execute(
+            "insert into published.closed_focus select ?, ?, line_number, line, ? from lines_frozen",
+            [event, month, digest],
+        ).fetchall()
 
 
 def _published(fleet: Fleet) -> duckdb.DuckDBPyConnection:

@@ -35,6 +35,7 @@ from pipelines.publishing import (
     publication_manifest,
     published_files,
     published_tables,
+    restatements,
     restoring,
     retention,
 )
@@ -43,7 +44,7 @@ from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, Manifest
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.workbook import sheets
-from pipelines.warehouse import database, due_dates, findings
+from pipelines.warehouse import database, due_dates, findings, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.raw_tables import create_tables
@@ -144,8 +145,9 @@ def _publish(
         due = [start + timedelta(days=n) for n in range((end - start).days)] if due is None else due
         published = [] if previous is None else published_tables.published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
+        restated = restatements.remember(connection, start, end)
         same = published_tables.replace_tables(connection, start, end, held_back)
-        finance_tables.write(connection, publication_id, published_at)
+        finance_tables.write(connection, publication_id, published_at, held_back if restated else None)
         found += history.misstated_months(connection)
         if found and not force:
             raise history.refusal(found)
@@ -259,6 +261,7 @@ def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any],
             return {"nothing_published": "every date is held back"}, Parts()
         with database.connect(fleet.warehouse) as connection:
             due_dates.published(connection, start, end)
+            settings.published(connection, made.held_back)
     logger.info("published %s", made.publication_id)
     return _metadata(fleet, made), made.parts
 

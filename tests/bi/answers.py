@@ -1,19 +1,18 @@
 """What each chart and panel should return, in SQL that the tests wrote for the snapshot: title -> query.
 
-First come the names that a chart groups by, then its figures. `{dates}` is the date filter. Add a row with each new
-chart. Keep out SQL that is copied from the dashboards: these queries take another way where there is one.
+First come the names that a chart groups by, then its figures. `{dates}` is the date filter, `{months}` that of the
+month. Add a row with each new chart. Keep out SQL that is copied from the dashboards: these queries take another way
+where there is one.
 """
 
 from __future__ import annotations
 
+from pipelines.named_figures.dictionary import HeadlineFigure
+
 JOULES = "marts.model_daily where meter_scope = 'board' and {dates}"
-PER_MTOK = "1e6 * sum(cost_usd) filter (basis = '{0}') / nullif(sum(tokens) filter (basis = '{0}'), 0)"
-
-
-def per_mtok(basis: str) -> str:
-    """USD per million tokens of a basis."""
-    return PER_MTOK.format(basis)
-
+STEPS = ("calendar", "coverage", "price", "volume", "efficiency", "idle", "new", "gone", "adjustments")
+MONTH = "strftime(month, '%Y-%m')"
+MONTH_COSTS = "(select *, billing_month as month from marts.cost_daily where basis = 'fully_loaded')"
 
 OPERATOR = {
     "Joules per output token, J/token (board meters)": (
@@ -69,65 +68,83 @@ OPERATOR = {
     ),
 }
 FINANCE = {
-    "Full cost, USD (all parts)": "select sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded' and {dates}",
-    "Full cost, USD per million tokens (input and output)": (
-        # Of the models, which on this basis carry the whole cost of the fleet.
-        "select 1e6 * (select sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded' and {dates})"
-        " / (select sum(total_tokens) from marts.model_daily where {dates})"
+    "Cost, as charged, USD": "select sum(closed_cost_usd) from finance.months where {months}",
+    "Cost at the end of the month, USD": (
+        "select sum(forecast_usd) from (select *, billing_month as month from marts.cost_forecast)"
+        " where scope = 'site' and basis = 'allocation' and {months}"
     ),
-    "Full cost, USD per million output tokens": (
-        "select 1e6 * (select sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded' and {dates})"
-        " / (select sum(output_tokens) from marts.model_daily where {dates})"
+    "Cost, as known now, USD": f"select sum(cost_usd) from {MONTH_COSTS} where {{months}}",
+    "Idle cost, USD": f"select sum(idle_cost_usd) from {MONTH_COSTS} where {{months}}",
+    "Idle share of the cost, %": "select sum(idle_cost_usd) / sum(known_cost_usd) from finance.months where {months}",
+    "USD per million output tokens, all parts": (
+        "select 1e6 * sum(usd) / sum(tokens) from (select sum(known_cost_usd) as usd, sum(tokens) filter"
+        " (token_kind = 'output') as tokens from finance.unit_cost where {months} group by month, model)"
+        " where tokens > 0"
     ),
-    "Idle accelerators, USD (energy and capacity)": (
-        "select sum(idle_energy_cost_usd + idle_capacity_cost_usd) from marts.idle_power where {dates}"
+    "Months: booked share in %, cost in USD (all months)": (
+        f"select {MONTH}, site, status, booked_hours / month_hours, closed_cost_usd, adjustment_usd,"
+        " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete from finance.months"
     ),
-    "Idle accelerators, % of energy and capacity cost": (
-        "select sum(idle_compute_cost_usd) / sum(compute_cost_usd) from marts.model_daily where {dates}"
+    "Cost by part, USD": (
+        # No month is closed, so what is charged is what is known.
+        f"select part, sum(cost_usd), sum(cost_usd), sum(idle_cost_usd), sum(billed_cost_usd) from {MONTH_COSTS}"
+        " where {months} group by part"
     ),
-    "Dates with an unknown cost, count": (
-        "select count(distinct date) from marts.cost_daily where not is_cost_complete and {dates}"
+    "Cost by date and part, as known now, USD": (
+        f"select date, part, sum(cost_usd) from {MONTH_COSTS} where {{months}} and {{dates}} group by all"
     ),
-    "Full cost, USD per million output tokens by date and model, log scale": (
-        "select date, model, 1e6 * sum(cost_usd) / sum(tokens) filter (token_class = 'output')"
-        " from marts.token_class_cost_daily where basis = 'fully_loaded' and {dates}"
-        " group by all having sum(tokens) > 0"
+    "Teams and models: cost in USD, idle share in %": (
+        "select team, model, sum(closed_cost_usd), sum(known_cost_usd), sum(allocation_cost_usd), sum(usage_cost_usd),"
+        " sum(idle_cost_usd), sum(idle_cost_usd) / nullif(sum(known_cost_usd), 0)"
+        " from finance.cost where {months} group by team, model"
     ),
-    "Full cost by date and part, USD": (
-        "select date, part, sum(cost_usd) from marts.cost_daily where basis = 'fully_loaded' and {dates} group by all"
+    "Who pays: payers and tenants, USD": (
+        "select payer, tenant, sum(closed_cost_usd), sum(known_cost_usd), sum(output_tokens) / 1e6,"
+        " 1e6 * sum(known_cost_usd) filter (output_tokens > 0) / nullif(sum(output_tokens), 0)"
+        " from finance.chargeback where {months} group by all"
     ),
-    "Cost by basis and part, USD (each bar is the whole cost)": (
-        r"select basis, if(deployment like '\_\_%' escape '\', 'paid by no model', part) as paid_for, sum(cost_usd)"
-        " from marts.cost_daily where {dates} group by all"
+    "What changed against the month before, by part, USD": (
+        "select strftime(compared_month, '%Y-%m'), part,"
+        f" {', '.join(f'sum({step}_usd)' for step in ('before', *STEPS, 'after'))}"
+        " from finance.bridge where {months} group by all"
     ),
-    "Models: full cost, and USD per million tokens on each basis": (
-        "select model, sum(cost_usd) filter (basis = 'fully_loaded'), sum(tokens) filter (basis = 'usage') / 1e6,"
-        f" {per_mtok('marginal')}, {per_mtok('usage')}, {per_mtok('allocation')}, {per_mtok('fully_loaded')}"
-        " from marts.token_class_cost_daily where {dates} group by model"
+    "Kinds of tokens: cost in USD, USD per million, list price": (
+        "select model, token_kind, sum(known_cost_usd), sum(tokens) / 1e6, 1e6 * sum(known_cost_usd) / sum(tokens),"
+        " 1e6 * sum(list_cost_usd) / sum(tokens) filter (list_cost_usd is not null)"
+        " from finance.unit_cost where {months} group by all"
     ),
-    "Who pays: teams and tenants, full cost in USD": (
-        "select coalesce(request_team, team, 'No team'), tenant, sum(fully_loaded_cost_usd),"
-        " (sum(input_tokens) + sum(output_tokens)) / 1e6,"
-        " 1e6 * sum(fully_loaded_cost_usd) / (sum(input_tokens) + sum(output_tokens))"
-        " from marts.tenant_daily where {dates} group by all"
+    "Budgets of the month, USD": (
+        f"select {MONTH}, budget, scope, scope_name, basis, budget_usd, spent_usd, spent_usd / budget_usd,"
+        " forecast_usd, forecast_low_usd, forecast_high_usd, expected_overrun_usd"
+        " from (select *, billing_month as month from marts.budget_monthly) where {months}"
     ),
-    "Unusual costs by date, USD (full cost)": (
-        "select date, scope, model, part, cost_usd, usual_usd, difference_usd from marts.cost_anomalies_daily"
-        " where is_anomaly and {dates}"
+    "Invoices against the book, USD": (
+        f"select {MONTH}, site, kind, billed_usd, computed_cost_usd, difference_usd,"
+        " difference_usd / computed_cost_usd, billed_hours, booked_hours, is_booked_whole"
+        " from (select *, billing_month as month from marts.cost_reconciliation_monthly) where {months}"
     ),
-    "Budgets by billing month, USD": (
-        "select billing_month, budget, basis, budget_usd, spent_usd, forecast_usd, forecast_low_usd, forecast_high_usd,"
-        " expected_overrun_usd from marts.budget_monthly"
+    "Commitments: utilisation and coverage in %, USD": (
+        f"select {MONTH}, site, device_type, committed_gpu_hours, used_gpu_hours,"
+        " used_gpu_hours / committed_gpu_hours, coverage_ratio, committed_cost_usd, unused_cost_usd"
+        " from finance.commitments where {months}"
     ),
-    "Forecast of the month in progress, USD": (
-        "select billing_month, scope, scope_name, basis, spent_usd, forecast_usd, forecast_low_usd, forecast_high_usd"
-        " from marts.cost_forecast"
+    "What to save, USD per month of 730 hours (as of the newest date)": (
+        "select site, deployment, advice, freed_accelerators, accelerator_saving_usd_per_month,"
+        " energy_saving_usd_per_month, saving_kwh_per_month, saving_kgco2e_per_month, confidence, reason, as_of_date"
+        " from finance.savings"
     ),
-    "Bills against the book by month, USD": (
-        "select billing_month, site, kind, billed_usd, computed_cost_usd, difference_usd, is_booked_whole"
-        " from marts.cost_reconciliation_monthly"
+    "Unusual costs by date, USD (without a share of free accelerators)": (
+        "select date, scope, model, part, cost_usd, usual_usd, difference_usd"
+        " from (select *, date_trunc('month', date)::date as month from marts.cost_anomalies_daily)"
+        " where is_anomaly and {months}"
+    ),
+    "What was restated, in the unit of the figure (all months)": (
+        f"select {MONTH}, figure, unit, reason, count(distinct date), sum(before), sum(after), sum(change)"
+        " from published.restated_figures group by all"
     ),
 }
+# They have rows of every month, whatever month is chosen.
+OF_ALL_MONTHS = {title for title in FINANCE if "{months}" not in FINANCE[title]}
 SUSTAINABILITY = {
     "Scope 2 by location, kg CO2e": (
         "select sum(scope2_location_gco2e) / 1000 from marts.site_footprint_daily where {dates}"
@@ -184,3 +201,9 @@ SUSTAINABILITY = {
 }
 ANSWERS = {**OPERATOR, **FINANCE, **SUSTAINABILITY}
 BOARDS = {"operator": OPERATOR, "finance": FINANCE, "sustainability": SUSTAINABILITY}
+
+
+def headed(figure: HeadlineFigure) -> str:
+    """What a chart, a column or a metric that shows a headline figure is called: its title, with the unit."""
+    units = {"USD": ", USD", "ratio": ", %", "USD per million tokens": ""}  # which the title has
+    return figure.title + units.get(figure.unit, f", {figure.unit}")

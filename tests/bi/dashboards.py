@@ -38,7 +38,7 @@ def photograph(page: browser.Page, url: str, board: str, charts: int, to: Path) 
     AssertionError where they are not all there in READY_SECONDS.
     """
     # Superset loads the charts that are in the window: the window is as high as the longest dashboard.
-    page.look(width=WIDTH, height=3200)
+    page.look(width=WIDTH, height=4400)
     page.open(f"{url}/superset/dashboard/wattledger-{board}/?standalone=1")
     deadline = time.monotonic() + READY_SECONDS
     while (drawn := page.value(DRAWN)) != charts or page.value(LOADING):

@@ -1,6 +1,7 @@
 """Every chart of the Superset bundle and every panel for Grafana, on a real snapshot and a real PostgreSQL.
 
-One fleet of three days is booked, published to both, and read by one Superset. Its models have hostile names.
+One fleet of three days is booked, published to both, and read by one Superset. Its models have hostile names. Its site
+is seven hours behind UTC, so the first hours are of the month before: there are two months.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date
 from decimal import Decimal
-from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +27,22 @@ from bi.superset import bundle
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT
 from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.named_figures import choices, dictionary, explanation
 from pipelines.publishing import publication
 from pipelines.publishing.postgresql import loading as postgresql
 from pipelines.warehouse import contracts
 from tests import browser
 from tests.bi import dashboards, superset_server
-from tests.bi.answers import ANSWERS, BOARDS
+from tests.bi.answers import ANSWERS, BOARDS, OF_ALL_MONTHS, headed
+from tests.bi.chart_rows import is_pivoted, is_same, rows_of, sorted_rows
 from tests.books import Book, demo_fleet, on
 from tests.servers import Postgresql
 
 NEEDED_BY = {"published": ("postgresql", "superset")}
 
-FIRST, END = on("10-14"), on("10-17")
-ALL_DATES = "true"
+FIRST, END = on("10-01"), on("10-04")
+NEWEST, BEFORE = "2026-10", "2026-09"
+EVERY = "true"
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = {
     "gpt-oss-120b": SCRIPT,
@@ -47,21 +50,46 @@ HOSTILE = {
     "Qwen3.5-397B": "\N{HEBREW LETTER ALEF}\N{HEBREW LETTER BET} '; drop table marts.model_daily; --",
     "Kimi-K2.5": '=HYPERLINK("http://evil.example")',
 }
-# What three quiet days do not have: an unusual cost, two sources that differ, a date that is held back. Written into
-# the warehouse before it is published.
+# What three quiet days do not have: an unusual cost, two sources that differ, a date that is held back, a forecast, a
+# figure that was restated, whole months to compare. Written into the warehouse before it is published.
 PLANTED = """
 insert into marts.held_back_dates (date, invariant, table_name, row_number, found, unit, expected, remedy, broken_rows)
-values ('2026-10-13', 'energy_balances', 'energy_ledger', 1, 12.5, 'joules', 'at most 0.001', 'book the date again', 1);
+values ('2026-09-30', 'energy_balances', 'energy_ledger', 1, 12.5, 'joules', 'at most 0.001', 'book the date again', 1);
 update marts.reconciliation_daily set
     cross_check_source = 'ipmi', cross_check_joules = 1.08 * metered_joules, cross_check_ratio = 0.08
 where (date, meter) = (select (min(date), min(meter)) from marts.reconciliation_daily);
 insert into marts.cost_anomalies_daily (
     as_of_date, date, scope, site, model, part, cost_usd, usual_usd, difference_usd, is_anomaly, method_version
-) values ('2026-10-16', '2026-10-16', 'fleet', '__all__', '__all__', '__all__', 900, 700, 200, true, 'test');
+) values ('2026-10-03', '2026-10-03', 'fleet', '__all__', '__all__', '__all__', 900, 700, 200, true, 'test');
+update marts.cost_forecast set forecast_usd = 9876.5, forecast_low_usd = 9000, forecast_high_usd = 10000
+where billing_month = '2026-10-01';
+insert into published.restated_figures (
+    publication_id, restated_at, month, date, site, model, figure, part, unit, before, after, change, reason
+)
+select
+    'earlier', '2026-10-04 01:00:00+00', '2026-10-01', '2026-10-02', 'west', model, 'cost', 'energy', 'USD', 10, 12, 2,
+    'late data'
+from (values ('a'), ('b')) as models (model);
+create or replace view finance.bridge as
+select
+    month, month - interval 1 month as compared_month, true as is_of_whole_months, 3 as days, 'west' as site,
+    'a' as model, part, 100::decimal(28, 12) as before_usd, 3::decimal(28, 12) as calendar_usd,
+    -1::decimal(28, 12) as coverage_usd, 20::decimal(28, 12) as price_usd, -5::decimal(28, 12) as volume_usd,
+    -2::decimal(28, 12) as efficiency_usd, 4::decimal(28, 12) as idle_usd, 7::decimal(28, 12) as new_usd,
+    -6::decimal(28, 12) as gone_usd, 1::decimal(28, 12) as adjustments_usd, 121::decimal(28, 12) as after_usd,
+    true as is_cost_complete
+from (values ('2026-10-01'::date, 'energy'), ('2026-10-01'::date, 'capacity')) as parts (month, part);
 """
+# 24 are more than there are.
+COMMITMENT = {
+    "commitment": "c-2026",
+    "site": "west",
+    "device_type": "a100-sxm4-80gb",
+    "gpus": 24,
+    "usd_per_gpu_hour": 1.0,
+    "valid_from": on("01-01"),
+}
 READER = "bi"
-# A right value may differ in its last digits: one database adds and divides decimals, the other doubles.
-DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -71,11 +99,16 @@ class Published:
     snapshot: Path
     uri: str
 
-    def answer(self, title: str, dates: str = ALL_DATES) -> list[tuple]:
-        """What the chart or panel with this title should return."""
+    def answer(self, title: str, dates: str = EVERY, month: str = "") -> list[tuple]:
+        """What the chart or panel with this title should return, of all months or of one (`2026-10`)."""
+        months = f"month = '{month}-01'" if month else EVERY
+        return self.run(ANSWERS[title].replace("{dates}", dates).replace("{months}", months))
+
+    def run(self, query: str) -> list[tuple]:
+        """Rows of the snapshot."""
         with closing(duckdb.connect(str(self.snapshot), read_only=True)) as connection:
             connection.execute("set TimeZone = 'UTC'")
-            return connection.execute(ANSWERS[title].replace("{dates}", dates)).fetchall()
+            return connection.execute(query).fetchall()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +123,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         for one in given["models"]
     ]
     budgets = [one for one in given["budgets"] if "model" not in one]
-    fleet = demo_fleet(folder, FIRST, END, models=models, budgets=budgets, bills=given["bills"])
+    fleet = demo_fleet(
+        folder, FIRST, END, models=models, budgets=budgets, bills=given["bills"], commitments=[COMMITMENT]
+    )
     book = Book.of(fleet, folder / "data")
     book.run()
     with book.connection() as connection:
@@ -131,71 +166,6 @@ def run(uri: str, sql: str) -> list[tuple]:
     return list(zip(*columns, strict=True))
 
 
-# --- one form for all answers -----------------------------------------------------------------------------------------
-
-
-def plain(value: Any) -> Any:
-    """A value as all three programs can give it: dates and times as ISO in UTC, numbers as floats."""
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-    if isinstance(value, date):
-        return datetime.combine(value, time(), UTC).isoformat()
-    return float(value) if isinstance(value, int | float | Decimal) else value
-
-
-def sorted_rows(rows: list[tuple]) -> list[tuple[str, list[float]]]:
-    """Each row as its words and its numbers, in an order that all programs share."""
-    split = []
-    for row in rows:
-        values = [plain(value) for value in row]
-        words = [None if isinstance(value, float) else value for value in values]
-        split.append((repr(words), [value for value in values if isinstance(value, float)]))
-    return sorted(split)
-
-
-def is_same(found: list[tuple], expected: list[tuple]) -> bool:
-    """Whether two answers have the same rows in any order, numbers to DIGITS digits."""
-    ours, theirs = sorted_rows(found), sorted_rows(expected)
-    return len(ours) == len(theirs) and all(
-        words == other_words
-        and len(numbers) == len(other_numbers)
-        and all(isclose(one, other, rel_tol=10**-DIGITS) for one, other in zip(numbers, other_numbers, strict=True))
-        for (words, numbers), (other_words, other_numbers) in zip(ours, theirs, strict=True)
-    )
-
-
-def labels_of(query: dict[str, Any]) -> list[str]:
-    return [one["label"] if isinstance(one, dict) else one for one in query["columns"]]
-
-
-def is_pivoted(query: dict[str, Any]) -> bool:
-    """Whether the second name of each row has become a column."""
-    return len(query["columns"]) == 2 and any(one["operation"] == "pivot" for one in query.get("post_processing") or [])
-
-
-def rows_of(query: dict[str, Any], result: dict[str, Any]) -> list[tuple]:
-    """The rows of a chart's answer: its columns, then its metrics. A pivot is undone; its empty cells are no rows."""
-    columns, metrics = labels_of(query), query.get("metrics") or []
-    timed = {name for name, kind in zip(result["colnames"], result["coltypes"], strict=True) if kind == 2}
-    found = [
-        {name: instant(value) if name in timed and value is not None else value for name, value in row.items()}
-        for row in result["data"]
-    ]
-    if not is_pivoted(query):
-        return [tuple(row[name] for name in [*columns, *metrics]) for row in found]
-    (x, _) = columns
-    return [(row[x], name, value) for row in found for name, value in row.items() if name != x and value is not None]
-
-
-def instant(value: Any) -> datetime:
-    """Superset gives milliseconds since 1970."""
-    return (
-        datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int | float) else datetime.fromisoformat(value)
-    )
-
-
 # --- the charts -------------------------------------------------------------------------------------------------------
 
 
@@ -219,19 +189,68 @@ def test_every_chart_returns_the_numbers_of_the_snapshot(
     assert differences(server, published) == []
     # What was planted is in them, so an empty table is not taken for a right one.
     assert published.answer("Held-back dates, count") == [(1,)]
-    assert published.answer("Unusual costs by date, USD (full cost)")[0][4:] == (900, 700, 200)
+    unusual = "Unusual costs by date, USD (without a share of free accelerators)"
+    assert published.answer(unusual, month=NEWEST)[0][4:] == (900, 700, 200)
     assert all(published.answer(title) for title in ANSWERS)
 
 
 def test_a_date_filter_reaches_a_chart(server: superset_server.Superset, published: Published) -> None:
-    number = server.charts()["Full cost by date and part, USD"]
+    number = server.charts()["Cost by date and part, as known now, USD"]
     asked = server.query_context(number)
     (query,) = asked["queries"]
     (dates,) = [one for one in query["filters"] if one["op"] == "TEMPORAL_RANGE"]
-    dates["val"] = "2026-10-15 : 2026-10-16"
+    dates["val"] = "2026-10-02 : 2026-10-03"
     found = rows_of(query, server.ask("chart/data", asked)["result"][0])
-    assert {row[0].date() for row in found} == {on("10-15")}
-    assert is_same(found, published.answer("Full cost by date and part, USD", "date = '2026-10-15'"))
+    assert {row[0].date() for row in found} == {on("10-02")}
+    assert is_same(found, published.answer("Cost by date and part, as known now, USD", "date = '2026-10-02'"))
+
+
+@pytest.mark.parametrize("month", [NEWEST, BEFORE])
+def test_the_month_filter_reaches_each_chart_of_finance_but_those_of_all_months(
+    month: str, server: superset_server.Superset, published: Published
+) -> None:
+    wrong = []
+    for title, number in server.charts().items():
+        if title in OF_ALL_MONTHS or title not in BOARDS["finance"]:
+            continue
+        asked = server.query_context(number)
+        (query,) = asked["queries"]
+        query["filters"].append(of_month(month))
+        found = rows_of(query, server.ask("chart/data", asked)["result"][0])
+        if not is_same(found, published.answer(title, month=month)):
+            wrong.append(f"{title}: found {found}, expected {published.answer(title, month=month)}")
+    assert wrong == []
+
+
+def test_the_site_filter_reaches_each_chart_of_finance_but_budgets(
+    server: superset_server.Superset, published: Published
+) -> None:
+    wrong = []
+    for title in BOARDS["finance"]:
+        asked = server.query_context(server.charts()[title])
+        (query,) = asked["queries"]
+        query["filters"].append({"col": "site", "op": "IN", "val": ["nowhere"]})
+        found = rows_of(query, server.ask("chart/data", asked)["result"][0])
+        expected = published.answer(title) if title == "Budgets of the month, USD" else []
+        if not is_same([row for row in found if row != (None,)], expected):
+            wrong.append(f"{title}: found {found}")
+    assert wrong == []
+
+
+def of_month(month: str) -> dict[str, Any]:
+    """The filter that a dashboard adds to the queries of its charts."""
+    return {"col": "year_month", "op": "IN", "val": [month]}
+
+
+def test_a_number_of_a_month_is_the_dictionarys_figure(published: Published) -> None:
+    """The answers above are these figures, and the charts give the answers."""
+    compared = {headed(figure): figure for figure in dictionary.figures().values() if headed(figure) in ANSWERS}
+    assert len(compared) == 6
+    for title, figure in compared.items():
+        for month in (NEWEST, BEFORE):
+            query = explanation.query_of(figure, choices.Choice(date.fromisoformat(f"{month}-01")))
+            assert is_same(published.answer(title, month=month), published.run(query)), (title, month)
+        assert published.answer(title, month=NEWEST) != published.answer(title, month=BEFORE)
 
 
 @pytest.mark.needs("chromium")
@@ -252,15 +271,21 @@ def test_the_dashboards_are_drawn_and_hostile_names_do_nothing(
         assert missing == [], board
         assert "Unexpected error" not in texts[board]
         assert "Wattledger: " + board in texts[board]
+    # The month is set when the page opens.
+    assert f"Month\n{NEWEST}" in texts["finance"]
     # Names are text on the page, as they are in the tables.
     assert SCRIPT in texts["operator"]
     assert HOSTILE["Kimi-K2.5"] in texts["finance"]
     # What the page asks for is what is saved with each chart, which the tests above run.
     saved = {number: server.query_context(number)["queries"] for number in server.charts().values()}
-    asked = {one["form_data"]["slice_id"]: one["queries"] for one in sent if one["form_data"].get("slice_id")}
-    assert asked.keys() == saved.keys()
+    asked = [(one["form_data"]["slice_id"], one["queries"]) for one in sent if one["form_data"].get("slice_id")]
+    assert {number for number, _ in asked} == saved.keys()
     essential = ("columns", "metrics", "filters", "orderby", "row_limit", "post_processing")
-    for number, queries in asked.items():
+    titles = {number: title for title, number in server.charts().items()}
+    for number, (query,) in saved.items():
+        if titles[number] in BOARDS["finance"] and titles[number] not in OF_ALL_MONTHS:
+            query["filters"].insert(0, of_month(NEWEST))
+    for number, queries in asked:
         assert [[one.get(key) for key in essential] for one in queries] == [
             [one.get(key) for key in essential] for one in saved[number]
         ], number
@@ -271,23 +296,29 @@ def test_every_chart_returns_the_same_numbers_from_postgresql(
 ) -> None:
     server.read_from(bundle.address(published.uri))
     try:
-        chart = server.data(server.charts()["Full cost, USD (all parts)"])
+        chart = server.data(server.charts()["Cost, as charged, USD"])
         assert differences(server, published) == []
         test_a_date_filter_reaches_a_chart(server, published)
+        test_the_month_filter_reaches_each_chart_of_finance_but_those_of_all_months(NEWEST, server, published)
     finally:
         server.read_from(bundle.address(str(published.snapshot)))
-    assert "marts.cost_daily" in chart["query"]
+    assert "finance.cost" in chart["query"]
 
 
 # --- Grafana ----------------------------------------------------------------------------------------------------------
 
 GRAFANA = PROJECT / "bi" / "grafana"
-VARIABLES = {"schema_prefix:raw": "", "site:sqlstring": "'west'", "meter_scope:sqlstring": "'board'"}
+VARIABLES = {
+    "schema_prefix:raw": "",
+    "site:sqlstring": "'west'",
+    "meter_scope:sqlstring": "'board'",
+    "month:sqlstring": f"'{NEWEST}'",
+}
 
 
 def expanded(sql: str) -> str:
     """A panel's SQL as Grafana sends it: variables, and the macro for the time range of the three days."""
-    sql = re.sub(r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN '2026-10-13T00:00:00Z' AND '2026-10-16T23:59:59Z'", sql)
+    sql = re.sub(r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN '2026-09-30T00:00:00Z' AND '2026-10-03T23:59:59Z'", sql)
     return re.sub(r"\$\{(.+?)\}", lambda found: VARIABLES[found[1]], sql)
 
 
@@ -302,7 +333,17 @@ def test_every_panel_for_grafana_returns_the_numbers_of_its_chart(board: str, pu
     for title, panel in asking.items():
         (target,) = panel["targets"]
         found = run(published.uri, expanded(target["rawSql"]))
-        assert is_same(found, published.answer(title)), f"{title}: {sorted_rows(found)}"
+        assert is_same(found, published.answer(title, month=NEWEST)), f"{title}: {sorted_rows(found)}"
+
+
+def test_the_month_of_grafana_is_the_newest_and_each_panel_asks_for_it(published: Published) -> None:
+    found = json.loads((GRAFANA / "finance.json").read_text(encoding="utf-8"))
+    (month,) = [one for one in found["templating"]["list"] if one["name"] == "month"]
+    # No month is saved, so Grafana takes the first one; it asks again each time the page is loaded.
+    assert (month.get("current"), month["refresh"], month["sort"], month["includeAll"]) == (None, 1, 0, False)
+    assert run(published.uri, expanded(month["query"])) == [(NEWEST,), (BEFORE,)]
+    queries = {one["title"]: one["targets"][0]["rawSql"] for one in panels("finance") if one["type"] != "text"}
+    assert {title for title, query in queries.items() if "${month:sqlstring}" not in query} == OF_ALL_MONTHS
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -180,6 +180,85 @@ def test_a_commitment_is_for_a_site_of_the_fleet_and_has_a_name_of_its_own(tmp_p
     ]
 
 
+NODES = "nodes: [{name: n, site: west, gpus: [{device_type: h100, count: 16, valid_from: 2026-01-01}]}]\n"
+COMMITTED = "{{commitment: {}, site: west, device_type: h100, gpus: 8, usd_per_gpu_hour: 1, {}}}"
+
+
+@pytest.mark.parametrize(
+    ("terms", "doubts"),
+    [
+        # Of different start, 16 together, and 16 are there.
+        (["valid_from: 2026-01-01", "valid_from: 2026-02-01"], []),
+        # One after the other they cover 8.
+        (["valid_from: 2026-01-01, valid_to: 2026-02-01", "valid_from: 2026-02-01"] * 2, None),
+        (
+            ["valid_from: 2026-01-01", "valid_from: 2026-01-01"],
+            [
+                "commitments[c1]: has the site, device_type, gpus (8), usd_per_gpu_hour (1) and valid_from (2026-01-01)"
+                " of commitments[c0], and both are paid: 16 h100 at west. Expected one entry per contract: remove one"
+                " if it was entered twice"
+            ],
+        ),
+        (
+            ["valid_from: 2026-01-01", "valid_from: 2026-02-01", "valid_from: 2026-03-01, valid_to: 2026-04-01"],
+            [
+                "commitments[c0], commitments[c1], commitments[c2]: 24 h100 are committed at west from 2026-03-01,"
+                " where nodes[].gpus has 16: 8 are paid and cannot be used. Correct gpus or the dates, or add the nodes"
+            ],
+        ),
+        (["valid_from: 2026-02-01, valid_to: 2026-05-01"], []),
+        (
+            ["valid_from: 2026-02-15, valid_to: 2026-05-10"],
+            [
+                "commitments[c0]: begins on 2026-02-15 and ends on 2026-05-10, within a month: it is paid for the hours"
+                " of a part of that month. Right if the contract has it so"
+            ],
+        ),
+    ],
+)
+def test_a_doubtful_commitment_stays_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, terms: list[str], doubts: list[str] | None
+) -> None:
+    entries = ", ".join(COMMITTED.format(f"c{n}", term) for n, term in enumerate(terms))
+    fleet = load(tmp_path, f"{SMALLEST}{SITE.format(charges='')}{NODES}commitments: [{entries}]\n")
+    assert len(fleet.commitments) == len(terms)
+    if doubts is None:  # twice the same two
+        assert [line.partition(":")[2].partition("]")[0] for line in caplog.messages] == [
+            " commitments[c2",
+            " commitments[c3",
+        ]
+    else:
+        assert caplog.messages == [f"fleet.yaml: {doubt}" for doubt in doubts]
+
+
+def test_a_commitment_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+    entry = COMMITTED.format("c", "valid_from: 2026-02-01, valid_to: 2026-02-01")
+    assert problems(tmp_path, f"{SMALLEST}{SITE.format(charges='')}commitments: [{entry}]\n") == [
+        "commitments[0]: valid_to: got 2026-02-01, expected a date after valid_from 2026-02-01"
+    ]
+
+
+def test_an_offer_is_of_a_site_of_the_fleet(tmp_path: Path) -> None:
+    offer = "commitment_offers: [{{site: {}, device_type: h100, term_months: 12, usd_per_gpu_hour: 1}}]\n"
+    assert (
+        load(tmp_path, SMALLEST + SITE.format(charges="") + offer.format("west")).commitment_offers[0].provider is None
+    )
+    assert problems(tmp_path, SMALLEST + SITE.format(charges="") + offer.format("east")) == [
+        "commitment_offers[0].site: got 'east', expected one of the sites ['west']"
+    ]
+
+
+@pytest.mark.parametrize(("word", "kept"), [("", "node"), ("rented_by: node", "node"), ("rented_by: board", "board")])
+def test_accelerators_are_handed_back_by_node_or_board(tmp_path: Path, word: str, kept: str) -> None:
+    assert load(tmp_path, SMALLEST + SITE.format(charges=word)).sites[0].rented_by == kept
+
+
+def test_another_word_for_what_is_handed_back_is_refused(tmp_path: Path) -> None:
+    assert problems(tmp_path, SMALLEST + SITE.format(charges="rented_by: gpu")) == [
+        "sites[west].rented_by: got 'gpu', expected 'node' or 'board'"
+    ]
+
+
 SPOT = "{{site: west, device_type: h100, gpus: 8, usd_per_gpu_hour: 1, {times}}}"
 
 
@@ -269,14 +348,6 @@ BUDGETS = f"{SMALLEST}{SITE.format(charges='')}teams: {{ns: chat}}\nmodels: [{{n
         ("team: chat", None),
         ("model: big, basis: fully_loaded", None),
         ("site: west, valid_from: 2026-11-01, valid_to: 2027-01-01", None),
-        (
-            "team: shop",
-            "budgets[0].team: got 'shop', expected one of the teams ['chat'], or add it under teams, engines or"
-            " assignments",
-        ),
-        ("model: small", "budgets[0].model: got 'small', expected one of the models ['big'], or add it under models"),
-        ("model: org/big", "budgets[0].model: got 'org/big', expected 'big', of which it is an alias"),
-        ("site: east", "budgets[0].site: got 'east', expected one of the sites ['west'], or add it under sites"),
         ("team: chat, site: west", "budgets[0]: got team and site, expected exactly one of team, model, site"),
         (
             "team: chat, valid_from: 2026-11-15",
@@ -284,14 +355,46 @@ BUDGETS = f"{SMALLEST}{SITE.format(charges='')}teams: {{ns: chat}}\nmodels: [{{n
         ),
     ],
 )
-def test_a_budget_is_of_one_team_model_or_site_that_the_fleet_has(
-    tmp_path: Path, entry: str, problem: str | None
-) -> None:
+def test_a_budget_is_of_one_team_model_or_site(tmp_path: Path, entry: str, problem: str | None) -> None:
     text = f"{BUDGETS}budgets: [{{budget: b, usd_per_month: 10, {entry}}}]\n"
     if problem is None:
         load(tmp_path, text)
     else:
         assert problems(tmp_path, text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("entry", "doubt"),
+    [
+        ("team: chat", None),
+        (
+            "team: chatt",
+            "budgets[0].team (b): got 'chatt', which the fleet file does not have, so nothing may count against 10 USD"
+            " a month; nearest: chat. Correct it, or add it under teams, engines or assignments",
+        ),
+        (
+            "model: tiny",
+            "budgets[0].model (b): got 'tiny', which the fleet file does not have, so nothing may count against 10 USD"
+            " a month; known: big. Correct it, or add it under models",
+        ),
+        (
+            "model: org/big",
+            "budgets[0].model (b): got 'org/big', which the fleet file does not have, so nothing may count against 10"
+            " USD a month; it is an alias of 'big', whose cost counts: write that",
+        ),
+        (
+            "site: wets",
+            "budgets[0].site (b): got 'wets', which the fleet file does not have, so nothing may count against 10 USD"
+            " a month; nearest: west. Correct it, or add it under sites",
+        ),
+    ],
+)
+def test_a_budget_of_a_name_that_the_fleet_does_not_have_stays_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: str, doubt: str | None
+) -> None:
+    fleet = load(tmp_path, f"{BUDGETS}budgets: [{{budget: b, usd_per_month: 10, {entry}}}]\n")
+    assert len(fleet.budgets) == 1
+    assert caplog.messages == [f"fleet.yaml: {doubt}"] * (doubt is not None)
 
 
 def test_a_budget_is_raised_from_a_later_month_on(tmp_path: Path) -> None:

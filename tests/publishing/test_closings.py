@@ -87,12 +87,26 @@ def cost(
         " from (values ('allocation'), ('fully_loaded')) as bases(basis)",
         [on, on, deployment, part, usd],
     )
+    _focus(connection, on)
     connection.execute(f"delete from marts.tenant_daily where {of_row}", [on, deployment])
     connection.execute(
         "insert into marts.tenant_daily by name select date, billing_month, site, deployment, team, model,"
         " '__no_requests__' as tenant, sum(cost_usd) as fully_loaded_cost_usd, true as is_cost_complete"
         f" from marts.cost_daily where {of_row} and basis = 'fully_loaded' group by all",
         [on, deployment],
+    )
+
+
+def _focus(connection: duckdb.DuckDBPyConnection, on: date) -> None:
+    """The rows of FOCUS of a date: half of what capacity costs is bought, so no invoice shows it."""
+    connection.execute("delete from marts.focus_cost_and_usage where date = ?", [on])
+    connection.execute(
+        "insert into marts.focus_cost_and_usage by name select date, billing_month, site as BillingAccountId,"
+        " cost_usd * if(part = 'capacity', 0.5, 1) as BilledCost, cost_usd as EffectiveCost,"
+        " billing_month::timestamptz as BillingPeriodStart, date::timestamptz as ChargePeriodStart,"
+        " deployment as x_Deployment, part as x_Part, part || '/1' as SkuPriceId"
+        " from marts.cost_daily where date = ? and basis = 'allocation' and cost_usd is not null",
+        [on],
     )
 
 

@@ -16,6 +16,8 @@ import yaml
 
 from bi.superset import bundle
 from pipelines.fleet.fleet_file import PROJECT
+from pipelines.named_figures.dictionary import HeadlineFigure, figures
+from tests.bi.answers import FINANCE, OF_ALL_MONTHS, headed
 from tests.report import publications
 
 SUPERSET = PROJECT / "bi" / "superset"
@@ -68,6 +70,72 @@ def test_each_chart_names_what_its_dataset_has() -> None:
         assert {*(query.get("metrics") or [])} <= {one["metric_name"] for one in dataset["metrics"]}, chart[
             "slice_name"
         ]
+
+
+def test_a_metric_with_the_name_of_a_headline_figure_is_that_figure() -> None:
+    """In finance the titles are those of docs/figures.md; nothing else has such a title."""
+    of_finance = {one.name: one for one in figures().values() if one.table.startswith("finance.")}
+    found = {}
+    for name, dataset in DATASETS.items():
+        by_title = {one["verbose_name"]: one for one in dataset["metrics"]}
+        for figure in of_finance.values():
+            metric = by_title.get(headed(figure))
+            if metric is None:
+                continue
+            assert metric["metric_name"] == figure.name, (name, metric)
+            if f"{dataset['schema']}.{name}" == figure.table:
+                assert metric["expression"] == expression(figure), name
+                found[figure.name] = name
+    # carbon is no table of these dashboards.
+    assert found.keys() == {key for key, one in of_finance.items() if one.table != "finance.carbon"}
+    titles = {headed(one): one for one in figures().values()}
+    for name, dataset in DATASETS.items():
+        for column in dataset["columns"]:
+            if figure := titles.get(column.get("verbose_name")):
+                assert figure.name.endswith(column["column_name"]), (name, column)
+
+
+def expression(figure: HeadlineFigure) -> str:
+    """The metric of a figure in the SQL that both databases have."""
+
+    def summed(column: str) -> str:
+        return f"sum(case when {figure.only_with} > 0 then {column} end)" if figure.only_with else f"sum({column})"
+
+    if figure.denominator is None:
+        return summed(figure.numerator)
+    factor = {1: "", 1e6: "1e6 * "}[figure.factor]
+    return f"{factor}{summed(figure.numerator)} / nullif({summed(figure.denominator)}, 0)"
+
+
+def test_the_month_of_finance_is_the_newest_until_another_is_chosen() -> None:
+    board = yaml.safe_load((SUPERSET / "dashboards/finance.yaml").read_text("utf-8"))
+    (month,) = [one for one in board["metadata"]["native_filter_configuration"] if one["name"] == "Month"]
+    chosen = {"multiSelect": False, "defaultToFirstItem": True, "sortAscending": False}
+    assert chosen.items() <= month["controlValues"].items()
+    # Charts wait for it, so that none is asked for all months first.
+    assert (month["requiredFirst"], month["defaultDataMask"]["filterState"]) == (True, {})
+    charts = [one["meta"] for name, one in board["position"].items() if name.startswith("CHART-")]
+    placed = {one["chartId"]: one["sliceName"] for one in charts}
+    assert {placed[number] for number in month["scope"]["excluded"]} == OF_ALL_MONTHS
+    assert set(placed.values()) == set(FINANCE)
+    # Each chart that it reaches has the column: without it Superset would show all months, unnoticed.
+    by_uuid = {dataset["uuid"]: dataset for dataset in DATASETS.values()}
+    for chart in CHARTS:
+        if chart["slice_name"] in set(FINANCE) - OF_ALL_MONTHS:
+            columns = {one["column_name"] for one in by_uuid[chart["dataset_uuid"]]["columns"]}
+            assert month["targets"][0]["column"]["name"] in columns, chart["slice_name"]
+
+
+def test_finance_reads_schema_finance_but_where_a_date_is_the_question() -> None:
+    by_uuid = {dataset["uuid"]: f"{dataset['schema']}.{name}" for name, dataset in DATASETS.items()}
+    read = {by_uuid[one["dataset_uuid"]] for one in CHARTS if one["slice_name"] in FINANCE}
+    assert {table for table in read if not table.startswith("finance.")} == {
+        "marts.cost_anomalies_daily",
+        "marts.cost_daily",
+    }
+    panels = json.loads((PROJECT / "bi/grafana/finance.json").read_text("utf-8"))["panels"]
+    asked = "".join(target["rawSql"] for panel in panels for target in panel.get("targets", []))
+    assert set(re.findall(r"\b(?:finance|marts)\.\w+", asked)) == read
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from pipelines.publishing.focus import cost_and_usage
+from pipelines.warehouse import database
 from tests import optional
 from tests.books import Book
+from tests.planted import DAY, ENERGY, OUTPUT, board, plant, pod, rising, vllm
 
 # What this fleet supports of FOCUS' conditional rules. Not among them: zones, capacity reservations, prices in other
-# currencies, public price lists. The demo has no commitments; the validator wants the status of a commitment in all
-# rows where there are some, also in rows without one, which the specification does not.
+# currencies, public price lists.
 SUPPORTED = (
     "ACCOUNT_NAMING",
     "BILLING_BASED_ON_PROVISIONED_RESOURCES",
@@ -91,7 +95,7 @@ def test_the_files_are_the_allocated_cost_of_the_marts(four_weeks: tuple[Book, s
     book, _ = four_weeks
     files = book.fleet.published / "latest/focus/*.csv"
     assert book.query(
-        "select sum(BilledCost::decimal(28, 12))"
+        "select sum(EffectiveCost::decimal(28, 12))"
         " - (select sum(cost_usd) from marts.cost_daily where basis = 'allocation')"
         f" from read_csv('{files}', all_varchar = true)"
     ) == [(0,)]
@@ -104,3 +108,61 @@ def test_the_files_are_the_allocated_cost_of_the_marts(four_weeks: tuple[Book, s
         (f"energy/{price}", price, "kWh", "2026-10-10T00:00:00Z", "2026-10-11T00:00:00Z", "2026-10-01T07:00:00Z")
         for price in (0.11, 0.14, 0.23)
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.needs("focus")
+def test_the_validator_finds_no_more_where_commitments_pay(tmp_path: Path) -> None:
+    """Two boards of a model: five committed, or one of two beside a spot price or the rate, which is of a bought type.
+
+    Rule C-004 of the status, and so C-002 and C-000 that have it, is about rows with a CommitmentDiscountId. The
+    validator asks it of the rows without one, where C-003 wants the contrary.
+    """
+    of_site = {"zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}
+    sites = [{"name": name, **of_site} for name in ("unused", "spot", "rate")]
+    series = [
+        (ENERGY, board(f"GPU-{n}-{site['name']}", f"n-{site['name']}", **pod(site["name"])), rising(360_000, 0))
+        for site in sites
+        for n in range(2)
+    ]
+    engines = [(OUTPUT, vllm(site["name"], site["name"]), rising(10, 0)) for site in sites]
+    contract = {"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 1.0}
+    book = plant(
+        tmp_path,
+        [*series, *engines],
+        sites=[*sites, {"name": "west", **of_site}],
+        nodes=[{"name": f"n-{site['name']}", "site": site["name"], "host_watts": 0} for site in sites],
+        cost_rates=[
+            {
+                "device_type": "a100-sxm4-80gb",
+                "price_usd_per_gpu": 20_000.0,
+                "life_years": 4.0,
+                "cost_of_capital_ratio": 0.08,
+                "source": "bought",
+            }
+        ],
+        commitments=[
+            {"commitment": site, "site": site, "gpus": gpus, "valid_from": DAY, **contract}
+            for site, gpus in (("unused", 5.0), ("spot", 1.0), ("rate", 1.0))
+        ],
+        spot_rates=[{"site": "spot", "gpus": 1.0, "start_at": "2026-01-01T00:00:00Z", **contract}],
+        marts=("cost_daily", "focus_cost_and_usage"),
+    )
+    book.run()
+    with closing(database.connect(":memory:")) as connection:
+        connection.execute(f"attach {database.literal(book.fleet.warehouse)} as booked (read_only)")
+        file = tmp_path / cost_and_usage.export(connection, "booked", tmp_path, date(2026, 10, 1)).path
+    assert book.query(
+        "select distinct PricingCategory, CommitmentDiscountStatus from read_csv(?, all_varchar = true) order by all",
+        [str(file)],
+    ) == [
+        ("Committed", "Unused"),
+        ("Committed", "Used"),
+        ("Dynamic", None),
+        ("Standard", None),
+    ]
+    of_status = {f"CommitmentDiscountStatus-C-{number}-C" for number in ("000", "002", "004")}
+    for supported, beside in ((SUPPORTED, set()), ((*SUPPORTED, "COMMITMENT_DISCOUNT"), of_status)):
+        listed = ",".join(f"{name}_SUPPORTED" for name in supported)
+        _, failed = found_by_validator(file, tmp_path, "--applicability-criteria", listed)
+        assert failed == {"InvoiceId-C-005-C"} | beside

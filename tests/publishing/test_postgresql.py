@@ -241,7 +241,7 @@ def columns_by_table(fleet: Fleet) -> dict[str, list[str]]:
         return dict(
             snapshot.execute(
                 "select table_name, list(column_name) from duckdb_columns()"
-                " where schema_name in ('marts', 'published') group by 1"
+                " where schema_name in ('finance', 'marts', 'published') group by schema_name, table_name"
             ).fetchall()
         )
 

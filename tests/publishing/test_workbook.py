@@ -37,6 +37,13 @@ create table finance.cost (
     allocation_cost_usd decimal(28, 12), usage_cost_usd decimal(28, 12), marginal_cost_usd decimal(28, 12),
     billed_cost_usd decimal(28, 12)
 );
+create table finance.savings (
+    deployment varchar, model varchar, advice varchar, reason varchar, freed_accelerators double,
+    saving_now_usd_per_month double, avoidable_now_usd_per_month double, energy_saving_usd_per_month double,
+    avoidable_later_usd_per_month double, avoidable_from date, not_avoidable_usd_per_month double,
+    saving_kwh_per_month double, saving_kwh_per_month_low double, saving_kwh_per_month_high double,
+    saving_kgco2e_per_month double, confidence varchar
+);
 """
 
 
@@ -101,7 +108,7 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
         "priced output tokens (million)",
         "J per output token",
         "J per token",
-        "USD per million output tokens",
+        "USD per million output tokens, compute",
     ]
     assert formulas.freeze_panes == "B5"
     assert formulas.auto_filter.ref == "A4:N7"
@@ -131,6 +138,23 @@ def test_a_share_is_a_cell_over_its_columns_total(made: Callable) -> None:
     assert (formulas.sheet_properties.pageSetUpPr.fitToPage, int(formulas.page_setup.fitToHeight)) == (True, 0)
     assert formulas.print_title_rows == "$3:$4"
     assert formulas.row_dimensions[4].height >= 3 * 15
+
+
+def test_only_what_is_saved_now_has_a_total_and_is_first(made: Callable) -> None:
+    formulas, values = made(
+        "insert into finance.savings (deployment, freed_accelerators, saving_now_usd_per_month,"
+        " avoidable_now_usd_per_month, energy_saving_usd_per_month, avoidable_later_usd_per_month, avoidable_from,"
+        " not_avoidable_usd_per_month) values"
+        " ('committed', 16, 30, 0, 30, 11680, '2027-07-01', 0), ('on demand', 8, 5850, 5840, 10, 0, null, 2920)"
+    )("What to do")
+    headings = {cell.value: cell.column_letter for cell in formulas[4]}
+    shown = {name: [values[f"{letter}{row}"].value for row in (3, 5, 6)] for name, letter in headings.items()}
+    assert shown["deployment"][1:] == ["on demand", "committed"]
+    assert shown["accelerators, now (USD)"] == [5840, 5840, 0]
+    assert shown["electricity, now (USD)"] == [40, 10, 30]
+    assert shown["accelerators, at a date (USD)"] == [None, 0, 11680]
+    assert shown["accelerators, never (USD)"] == [None, 2920, 0]
+    assert [str(value)[:10] for value in shown["all of it from"][1:]] == ["None", "2027-07-01"]
 
 
 NAMES = [
@@ -187,8 +211,9 @@ def test_the_first_sheet_names_the_publication_and_every_question(made: Callable
         ("published at", "2026-10-05 01:15 UTC"),
         ("held-back dates", "2026-10-03"),
     ]
-    assert rows[-len(QUESTIONS) :] == [(question.sheet, question.asks) for question in QUESTIONS]
-    assert len(QUESTIONS) == 16
+    asked = [question for question in QUESTIONS if question.sheet != "Currency"]  # the fleet states none
+    assert rows[-len(asked) :] == [(question.sheet, question.asks) for question in asked]
+    assert len(asked) == 18
 
 
 def test_a_question_without_its_tables_has_the_reason_in_its_sheet(made: Callable) -> None:
@@ -213,10 +238,19 @@ def test_a_sheet_that_fails_has_the_reason_and_the_others_are_complete(tmp_path:
     workbook.write(snapshot, path, "tiny", True, parts)
     sheets = openpyxl.load_workbook(path, data_only=True)
     line = (
-        "sheet Who pays of the workbook (query in pipelines/publishing/workbook/questions.py) could not be made:"
+        "sheet Who pays of the workbook (query in pipelines/publishing/workbook) could not be made:"
         " InvalidInputException: Invalid Input Error: broken page"
     )
     assert parts.failed == [line]
     assert list(sheets["Who pays"].iter_rows(values_only=True)) == [("Who pays?",), (f"The {line}",)]
     assert [row[0] for row in sheets["Models"].iter_rows(min_row=5, values_only=True)] == ["busy", "parked", "silent"]
-    assert len(sheets.sheetnames) == 1 + len(QUESTIONS)
+    assert len(sheets.sheetnames) == len(QUESTIONS)  # About, and all but Currency
+
+
+def test_a_sheet_without_rows_has_a_line_instead(made: Callable) -> None:
+    _, values = made("")("What to do")
+    assert [values["A5"].value, values["A6"].value, values.auto_filter.ref] == [
+        "There is none in these dates.",
+        None,
+        None,
+    ]

@@ -5,7 +5,7 @@ with budgets as (
 
 ),
 
-final as (
+in_usd as (
 
     select
         billing_month as month,
@@ -26,6 +26,12 @@ final as (
         is_cost_complete,
         as_of_date
     from budgets
+
+),
+
+final as (
+
+    {{ with_currency(['budget_usd', 'spent_usd', 'remaining_usd', 'forecast_usd', 'expected_overrun_usd'], has_key=false) }}
 
 )
 

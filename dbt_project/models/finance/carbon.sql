@@ -5,7 +5,13 @@ with months as (
 
 ),
 
-final as (
+intervals as (
+
+    {{ intervals_by(['facility_energy_kwh', 'location_kgco2e']) }}
+
+),
+
+summed as (
 
     select
         month,
@@ -22,6 +28,31 @@ final as (
         site || ' | ' || model as marts_key
     from months
     group by all
+
+),
+
+-- Of several teams that share a model, each has the relative error of the model.
+final as (
+
+    select
+        summed.month,
+        summed.site,
+        summed.team,
+        summed.model,
+        summed.facility_energy_kwh,
+        summed.facility_energy_kwh * intervals.facility_energy_kwh_low_ratio as facility_energy_kwh_low,
+        summed.facility_energy_kwh * intervals.facility_energy_kwh_high_ratio as facility_energy_kwh_high,
+        summed.location_kgco2e,
+        summed.location_kgco2e * intervals.location_kgco2e_low_ratio as location_kgco2e_low,
+        summed.location_kgco2e * intervals.location_kgco2e_high_ratio as location_kgco2e_high,
+        summed.idle_location_kgco2e,
+        summed.embodied_kgco2e,
+        summed.water_litres,
+        summed.output_tokens,
+        summed.is_carbon_complete,
+        summed.marts_key
+    from summed
+    left join intervals on {{ equal_keys('summed', 'intervals', ['month', 'marts_key']) }}
 
 )
 

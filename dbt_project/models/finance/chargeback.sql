@@ -29,7 +29,7 @@ amounts as (
 
 ),
 
-final as (
+in_usd as (
 
     select
         amounts.month,
@@ -51,6 +51,12 @@ final as (
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
+
+),
+
+final as (
+
+    {{ with_currency(['closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd']) }}
 
 )
 

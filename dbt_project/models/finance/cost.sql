@@ -1,35 +1,7 @@
 -- What each month cost and whose it is, by part; what no model holds has a row of its own, so that every column adds up.
-with known as (
+with {{ closed_and_known_costs() }},
 
-    {{ known_costs() }}
-
-),
-
-closings as (
-
-    {{ active_closings() }}
-
-),
-
-frozen as (
-
-    {{ frozen_rows('closed_costs', cost_names()) }}
-
-),
-
-adjusted as (
-
-    {{ adjusted_in('adjustments', cost_names()) }}
-
-),
-
-amounts as (
-
-    {{ closed_and_known(cost_names()) }}
-
-),
-
-final as (
+in_usd as (
 
     select
         amounts.month,
@@ -51,6 +23,15 @@ final as (
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + cost_names()) }}
+
+),
+
+final as (
+
+    {{ with_currency([
+        'closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd', 'marginal_cost_usd',
+        'idle_cost_usd', 'billed_cost_usd'
+    ]) }}
 
 )
 

@@ -5,7 +5,7 @@ with reconciled as (
 
 ),
 
-final as (
+in_usd as (
 
     select
         billing_month as month,
@@ -21,6 +21,12 @@ final as (
         is_prorated,
         is_booked_whole
     from reconciled
+
+),
+
+final as (
+
+    {{ with_currency(['billed_usd', 'computed_usd', 'difference_usd'], has_key=false) }}
 
 )
 

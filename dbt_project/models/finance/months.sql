@@ -30,6 +30,12 @@ energy as (
 
 ),
 
+intervals as (
+
+    {{ intervals_by(['known_cost_usd', 'facility_energy_kwh', 'location_kgco2e'], has_model=false) }}
+
+),
+
 booked as (
 
     select
@@ -96,7 +102,7 @@ site_months as (
 
 ),
 
-final as (
+in_usd as (
 
     select
         site_months.month,
@@ -119,20 +125,36 @@ final as (
         ) as closed_cost_usd,
         cast(coalesce(adjusted_in.adjustment_usd, 0) as {{ money_type() }}) as adjustment_usd,
         cost_months.known_cost_usd,
+        intervals.known_cost_usd_low,
+        intervals.known_cost_usd_high,
         cost_months.idle_cost_usd,
         forecasts.forecast_usd,
+        forecasts.forecast_low_usd,
+        forecasts.forecast_high_usd,
         energy.facility_energy_kwh,
+        intervals.facility_energy_kwh_low,
+        intervals.facility_energy_kwh_high,
+        intervals.metered_ratio,
         energy.location_kgco2e,
+        intervals.location_kgco2e_low,
+        intervals.location_kgco2e_high,
         coalesce(cost_months.is_cost_complete, true) as is_cost_complete,
         closings.figures_hash
     from site_months
     left join booked on {{ equal_keys('site_months', 'booked', ['month', 'site']) }}
     left join cost_months on {{ equal_keys('site_months', 'cost_months', ['month', 'site']) }}
     left join energy on {{ equal_keys('site_months', 'energy', ['month', 'site']) }}
+    left join intervals on {{ equal_keys('site_months', 'intervals', ['month', 'site']) }}
     left join closings on site_months.month = closings.month
     left join closed_months on {{ equal_keys('site_months', 'closed_months', ['month', 'site']) }}
     left join adjusted_in on {{ equal_keys('site_months', 'adjusted_in', ['month', 'site']) }}
     left join forecasts on site_months.month = forecasts.billing_month and site_months.site = forecasts.scope_name
+
+),
+
+final as (
+
+    {{ with_currency(['closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'idle_cost_usd', 'forecast_usd'], has_key=false) }}
 
 )
 

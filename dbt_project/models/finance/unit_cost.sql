@@ -23,12 +23,18 @@ summed as (
 
 ),
 
-final as (
+intervals as (
+
+    {{ intervals_by(['known_cost_usd']) }}
+
+),
+
+in_usd as (
 
     select
-        month,
-        site,
-        model,
+        summed.month,
+        summed.site,
+        summed.model,
         case token_class
             when 'cached_input' then 'cached input'
             when 'computed_input' then 'computed input'
@@ -38,11 +44,20 @@ final as (
         tokens,
         known_cost_usd,
         {{ ratio('known_cost_usd', 'tokens') }} * 1e6 as known_cost_usd_per_mtok,
+        {{ ratio('known_cost_usd', 'tokens') }} * 1e6 * intervals.known_cost_usd_low_ratio as known_cost_usd_per_mtok_low,
+        {{ ratio('known_cost_usd', 'tokens') }} * 1e6 * intervals.known_cost_usd_high_ratio as known_cost_usd_per_mtok_high,
         case when listed_tokens = tokens then list_cost_usd end as list_cost_usd,
         case when listed_tokens = tokens then {{ ratio('list_cost_usd', 'tokens') }} * 1e6 end as list_usd_per_mtok,
         is_cost_complete,
-        marts_key
+        summed.marts_key
     from summed
+    left join intervals on {{ equal_keys('summed', 'intervals', ['month', 'marts_key']) }}
+
+),
+
+final as (
+
+    {{ with_currency(['known_cost_usd', 'list_cost_usd']) }}
 
 )
 

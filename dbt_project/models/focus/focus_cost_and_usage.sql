@@ -3,11 +3,18 @@
 -- depends_on: {{ ref('cost_daily') }}
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
+{% set of_price = ['capacity_source', 'commitment'] %}
 {% set token_classes = ['input_tokens', 'cached_input_tokens', 'output_tokens'] %}
 
 with priced_days as (
 
     select * from {{ ref('int_priced_cost_days') }}
+
+),
+
+capacity_by_source as (
+
+    select * from {{ ref('int_capacity_by_source') }}
 
 ),
 
@@ -29,34 +36,7 @@ sites as (
 
 ),
 
--- What costs an unknown amount is no row.
-part_days as (
-
-    {% for part in cost_parts() -%}
-    {% set sku = focus_skus()[part.name] -%}
-    select
-        {% for key in keys -%}
-        {{ key }},
-        {% endfor -%}
-        is_held,
-        '{{ part.name }}' as part,
-        {{ part.is_cash }} as is_cash,
-        {{ part.name }}_usd as cost_usd,
-        {{ part.name }}_memo_usd as memo_usd,
-        {{ sku.price }} as unit_price,
-        {{ 'claimed_gpu_seconds' if sku.by == 'gpu_hours' else 'cast(null as ' ~ exact_type() ~ ')' }} as gpu_seconds,
-        {{ 'facility_energy_kwh' if sku.by == 'kwh' else 'cast(null as ' ~ exact_type() ~ ')' }} as facility_energy_kwh,
-        energy_cost_usd as facility_usd,
-        {{ 'location_gco2e' if part.name == 'energy' else 'cast(null as ' ~ exact_type() ~ ')' }} as location_gco2e
-    from priced_days
-    where {{ part.name }}_usd is not null
-    {%- if part.name == 'cost_of_capital' %} and deployment <> {{ unused_commitment() }}
-    {%- elif part.name != 'capacity' %} and deployment not in ({{ beside_the_models() }})
-    {%- endif %}
-    {{ 'union all' if not loop.last }}
-    {% endfor %}
-
-),
+{{ focus_part_days(keys) }},
 
 -- What no model holds is the remainder of its site; a SKU of an accelerator keeps its type.
 allocated as (
@@ -74,6 +54,9 @@ allocated as (
         case when is_held then meter_scope else 'none' end as meter_scope,
         case when is_held then role else 'unified' end as role,
         part,
+        {% for column in of_price + ['is_billed'] -%}
+        {{ column }},
+        {% endfor -%}
         is_cash,
         case
             when part in (
@@ -94,37 +77,7 @@ allocated as (
 
 ),
 
--- A site's fee of an hour in which no row could share it.
-unshared_fees as (
-
-    {% for part in cost_parts() if part.fee -%}
-    select
-        date,
-        billing_month,
-        site,
-        {{ remainder() }} as deployment,
-        {{ remainder() }} as model,
-        cast(null as {{ dbt.type_string() }}) as namespace,
-        cast(null as {{ dbt.type_string() }}) as team,
-        'none' as device_type,
-        'none' as meter_scope,
-        'unified' as role,
-        '{{ part.name }}' as part,
-        {{ part.is_cash }} as is_cash,
-        cast(null as {{ dbt.type_string() }}) as sku_device_type,
-        {{ part.fee }} as cost_usd,
-        cast(null as {{ money_type() }}) as memo_usd,
-        {{ to_a_billionth(focus_skus()[part.name].price) }} as unit_price,
-        cast(null as {{ exact_type() }}) as gpu_seconds,
-        cast(null as {{ exact_type() }}) as facility_energy_kwh,
-        cast(null as {{ money_type() }}) as facility_usd,
-        cast(null as {{ exact_type() }}) as location_gco2e
-    from fees
-    where {{ part.charged }} is not null and {{ part.fee }} is not null and {{ part.among }} = 0
-    {{ 'union all' if not loop.last }}
-    {% endfor %}
-
-),
+{{ focus_unshared_fees() }},
 
 all_costs as (
 
@@ -141,18 +94,27 @@ sku_days as (
         {{ key }},
         {% endfor -%}
         part,
+        {{ of_price | join(',\n        ') }},
         is_cash,
         sku_device_type,
         memo_usd is not null as is_included,
         unit_price,
         {{ money_sum('cost_usd') }} as cost_usd,
+        {{ money_sum('case when is_billed then cost_usd else 0 end') }} as billed_usd,
         {{ money_sum('coalesce(memo_usd, cost_usd)') }} as worth_usd,
         {{ exact_sum('gpu_seconds') }} as gpu_seconds,
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
         {{ money_sum('facility_usd') }} as facility_usd,
         {{ exact_sum('location_gco2e') }} as location_gco2e
     from all_costs
-    group by {{ keys | join(', ') }}, part, is_cash, sku_device_type, memo_usd is not null, unit_price
+    group by
+        {{ keys | join(', ') }},
+        part,
+        {{ of_price | join(', ') }},
+        is_cash,
+        sku_device_type,
+        memo_usd is not null,
+        unit_price
 
 ),
 
@@ -192,6 +154,7 @@ quantified as (
         case
             when not is_included and unit_price <> 0 then cast(cost_usd as double) / unit_price
             when not is_included and unit_price is null and cost_usd <> 0 and coalesce(consumed_quantity, 0) = 0 then 1
+            when deployment = {{ unused_commitment() }} then cast(gpu_seconds as double) / 3600
             else coalesce(consumed_quantity, 0)
         end as pricing_quantity
     from consumed
@@ -219,10 +182,18 @@ named as (
     select
         *,
         sku_id || case
+            when capacity_source = 'commitment' then '/commitments/' || commitment
+            when capacity_source = 'spot' then '/spot'
+            else ''
+        end || case
             when is_included then '/included'
             when unit_price is null then '/blended'
             else '/' || {{ number_text('list_unit_price') }}
-        end as sku_price_id
+        end as sku_price_id,
+        case
+            when capacity_source = 'commitment' then resource_id || '/commitments/' || commitment
+            when deployment = {{ unused_commitment() }} then resource_id || '/commitments'
+        end as commitment_id
     from priced
 
 ),
@@ -257,7 +228,9 @@ described as (
     select
         {{ columns_of('split', keys) }},
         split.part,
+        {{ columns_of('split', of_price + ['billed_usd']) }},
         split.is_cash,
+        split.commitment_id,
         split.sku_id,
         split.sku_price_id,
         split.resource_id,
@@ -306,7 +279,7 @@ final as (
     select
         date,
         billing_month,
-        cast(cost_usd as {{ money_type() }}) as BilledCost,
+        cast(billed_usd as {{ money_type() }}) as BilledCost,
         site as BillingAccountId,
         site as BillingAccountName,
         'Site' as BillingAccountType,
@@ -324,13 +297,16 @@ final as (
         sku_frequency as ChargeFrequency,
         {{ from_epoch_us('least(date_start_us + ' ~ day_us() ~ ', month_end_us)') }} as ChargePeriodEnd,
         {{ from_epoch_us('greatest(date_start_us, month_start_us)') }} as ChargePeriodStart,
-        case when is_unused then 'Usage' end as CommitmentDiscountCategory,
-        case when is_unused then resource_id || '/commitments' end as CommitmentDiscountId,
-        case when is_unused then 'Commitments of ' || sku_device_type || ' at ' || site end as CommitmentDiscountName,
-        case when is_unused then pricing_quantity end as CommitmentDiscountQuantity,
-        case when is_unused then 'Unused' end as CommitmentDiscountStatus,
-        case when is_unused then 'GPU Commitment' end as CommitmentDiscountType,
-        case when is_unused then sku_unit end as CommitmentDiscountUnit,
+        case when commitment_id is not null then 'Usage' end as CommitmentDiscountCategory,
+        commitment_id as CommitmentDiscountId,
+        case
+            when commitment is not null then commitment
+            when commitment_id is not null then 'Commitments of ' || sku_device_type || ' at ' || site
+        end as CommitmentDiscountName,
+        case when commitment_id is not null then pricing_quantity end as CommitmentDiscountQuantity,
+        case when is_unused then 'Unused' when commitment_id is not null then 'Used' end as CommitmentDiscountStatus,
+        case when commitment_id is not null then 'GPU Commitment' end as CommitmentDiscountType,
+        case when commitment_id is not null then sku_unit end as CommitmentDiscountUnit,
         case when not is_unused then consumed_quantity end as ConsumedQuantity,
         case when not is_unused then sku_unit end as ConsumedUnit,
         cast(cost_usd as {{ money_type() }}) as ContractedCost,
@@ -341,8 +317,9 @@ final as (
         cast(cost_usd as {{ money_type() }}) as ListCost,
         list_unit_price as ListUnitPrice,
         case
-            when is_unused then 'Committed'
-            when part in ('capacity', 'cost_of_capital') and unit_price is null and not is_included then 'Other'
+            when commitment_id is not null then 'Committed'
+            when capacity_source = 'spot' then 'Dynamic'
+            when capacity_source is not null and unit_price is null then 'Other'
             else 'Standard'
         end as PricingCategory,
         pricing_quantity as PricingQuantity,

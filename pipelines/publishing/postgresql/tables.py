@@ -49,13 +49,24 @@ _TYPES = {
 INTERVAL = "interval_start_at"
 # Tables that a publication makes, and those that Python computes; the marts have their grain in the project.
 _OWN_GRAINS = {
+    ("finance", "bridge"): ("month", "site", "model", "part"),
     ("finance", "budgets"): ("month", "budget"),
     ("finance", "carbon"): ("month", "team", "marts_key"),
     ("finance", "chargeback"): ("month", "marts_key"),
     ("finance", "commitments"): ("month", "site", "device_type"),
     ("finance", "cost"): ("month", "marts_key", "part"),
+    ("finance", "focus_corrections"): (
+        "x_PublicationId",
+        "month",
+        "BillingAccountId",
+        "x_Team",
+        "x_Deployment",
+        "x_Model",
+        "x_Part",
+    ),
     ("finance", "invoices"): ("month", "site", "kind"),
     ("finance", "months"): ("month", "site"),
+    ("finance", "restatements"): ("publication_id", "date", "site", "model", "figure", "part"),
     ("finance", "savings"): ("recommendation_id",),
     ("finance", "unit_cost"): ("month", "marts_key", "token_kind"),
     ("marts", "budget_monthly"): ("billing_month", "budget"),
@@ -65,10 +76,12 @@ _OWN_GRAINS = {
     ("published", "chargeback_adjustments"): ("publication_id", "month", "booked_month", "marts_key"),
     ("published", "closed_chargebacks"): ("event", "marts_key"),
     ("published", "closed_costs"): ("event", "marts_key", "part"),
+    ("published", "closed_focus"): ("event", "line_number"),
     ("published", "closed_months"): ("event", "site"),
     ("published", "closings"): ("event",),
     ("published", "consolidation"): ("recommendation_id",),
     ("published", "publication"): ("publication_id",),
+    ("published", "restated_figures"): ("publication_id", "date", "site", "model", "figure", "part"),
     ("published", "right_sizing"): ("recommendation_id",),
 }
 

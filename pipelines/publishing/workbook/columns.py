@@ -58,7 +58,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Question:
-    """A sheet. `scope` is the place of the meter's scope in the query, where joules depend on it."""
+    """A sheet. `scope` is the place of the meter's scope in the query, where joules depend on it. With `only_if`, a
+    query of one truth, there is a sheet only where that holds. `if_empty` is what it shows instead of rows."""
 
     sheet: str
     asks: str
@@ -67,6 +68,8 @@ class Question:
     columns: tuple[Column, ...]
     note: str = ""
     scope: int | None = None
+    only_if: str = ""
+    if_empty: str = "There is none in these dates."
 
 
 def text(*headings: str) -> tuple[Column, ...]:

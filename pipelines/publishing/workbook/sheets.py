@@ -84,14 +84,15 @@ def _made(snapshot: Path, fleet: str, is_synthetic: bool, parts: Parts, reasons:
         period = _period(connection)
         book.set_properties({"title": f"Wattledger: {name}", "created": published[1]})
         styles = _Styles(book)
-        _write_about(book, styles, [name, label, period, *published])
-        for question in QUESTIONS:
+        asked = [question for question in QUESTIONS if _is_asked(connection, question)]
+        _write_about(book, styles, [name, label, period, *published], asked)
+        for question in asked:
             sheet = _Sheet(book.add_worksheet(question.sheet), styles, question)
             if question.sheet in reasons:
                 sheet.write_reason(f"The {reasons[question.sheet]}")
                 continue
             parts.attempt(
-                f"sheet {question.sheet} of the workbook (query in pipelines/publishing/workbook/questions.py)",
+                f"sheet {question.sheet} of the workbook (query in pipelines/publishing/workbook)",
                 partial(sheet.write, connection, f"{name}, {period}: {label}. Publication {published[0]}"),
                 partial(reasons.__setitem__, question.sheet),
             )
@@ -112,7 +113,16 @@ class _Styles:
         return self._made[key]
 
 
-def _write_about(book: Any, styles: _Styles, facts: Sequence[Any]) -> None:
+def _is_asked(connection: duckdb.DuckDBPyConnection, question: Question) -> bool:
+    if not question.only_if:
+        return True
+    try:
+        return connection.execute(question.only_if).fetchall() == [(True,)]
+    except (duckdb.CatalogException, duckdb.BinderException):  # a publication of an older version
+        return False
+
+
+def _write_about(book: Any, styles: _Styles, facts: Sequence[Any], asked: Sequence[Question]) -> None:
     sheet = book.add_worksheet(_ABOUT)
     sheet.set_column(0, 0, 18)
     sheet.set_column(1, 1, 90)
@@ -130,7 +140,7 @@ def _write_about(book: Any, styles: _Styles, facts: Sequence[Any]) -> None:
     place += 1
     sheet.write_string(place, 0, "sheet", bold)
     sheet.write_string(place, 1, "answers", bold)
-    for question in QUESTIONS:
+    for question in asked:
         place += 1
         sheet.write_url(place, 0, f"internal:'{question.sheet}'!A1", string=question.sheet)
         sheet.write_string(place, 1, question.asks)
@@ -180,7 +190,9 @@ class _Sheet:
                 else:
                     self._write_value(at, place, line[place])
         self._sheet.freeze_panes(FIRST, 1)
-        if lines:
+        if not lines:
+            self._sheet.write_string(FIRST, 0, question.if_empty)
+        else:
             self._sheet.autofilter(HEADING, 0, self._last, len(self._columns) - 1)
 
     def _write_note(self, note: str) -> None:
@@ -211,7 +223,7 @@ class _Sheet:
         heading = self._columns[place].heading
         column = self._columns[place]
         align = "left" if column.digits is None else "right"
-        style = self._styles.get(bold=True, text_wrap=True, valign="top", bottom=1, align=align)
+        style = self._styles.get(bold=True, text_wrap=True, valign="top", bottom=1, align=align, **self._apart(place))
         self._sheet.write_string(HEADING, place, heading, style)
         words = max(map(len, heading.split()))
         shown = [len(_as_shown(value, column)) for value in values]
@@ -251,16 +263,23 @@ class _Sheet:
         if value is None:
             return
         if isinstance(value, bool):
-            self._sheet.write_string(at, place, "yes" if value else "no")
+            self._sheet.write_string(at, place, "yes" if value else "no", self._styles.get(**self._apart(place)))
         elif isinstance(value, int | float):
             style = self._styles.get(num_format=self._columns[place].number_format)
             self._sheet.write_number(at, place, value, style)
         elif isinstance(value, date):
             is_month = self._columns[place].heading == "month"
-            style = self._styles.get(num_format="yyyy-mm" if is_month else "yyyy-mm-dd", align="left")
+            style = self._styles.get(
+                num_format="yyyy-mm" if is_month else "yyyy-mm-dd", align="left", **self._apart(place)
+            )
             self._sheet.write_datetime(at, place, value, style)
         else:
-            _write_text(self._sheet, self._styles, at, place, str(value))
+            _write_text(self._sheet, self._styles, at, place, str(value), **self._apart(place))
+
+    def _apart(self, place: int) -> dict[str, Any]:
+        """How a text keeps away from the number on its left, which ends where the text begins."""
+        is_beside = place > 0 and self._columns[place].digits is None and self._columns[place - 1].digits is not None
+        return {"indent": 1} if is_beside else {}
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -323,13 +342,14 @@ def _sum(values: Sequence[Any]) -> float | None:
     return sum(known) if known else None
 
 
-def _write_text(sheet: Any, styles: _Styles, at: int, place: int, value: str) -> None:
+def _write_text(sheet: Any, styles: _Styles, at: int, place: int, value: str, **looks: Any) -> None:
     """A text as a text. Where it would be a formula if it were typed, Excel shows it with an apostrophe when edited."""
     text = printable(value)
     if len(text) > TEXT_CHARACTERS:
         text = text[: TEXT_CHARACTERS - 1] + "…"
-    begins = text.startswith(FORMULA_BEGINS)
-    sheet.write_string(at, place, text, styles.get(quote_prefix=True) if begins else None)
+    if text.startswith(FORMULA_BEGINS):
+        looks["quote_prefix"] = True
+    sheet.write_string(at, place, text, styles.get(**looks) if looks else None)
 
 
 def _text(value: Any) -> str:
