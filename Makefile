@@ -24,7 +24,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-spark lock clean
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-coverage bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ drawn: $(READY)  ## odd files, odd labels and worlds of a fresh seed, booked: SE
 test-spark: has-java $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"
 	@$(BIN)/python -m pytest -o addopts=-ra -s tests/spark $(ARGS)
 
-test-bi: has-chromium+npm+postgresql $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL (needs Chromium, npm and PostgreSQL); ARGS="-k grafana"
+test-bi: has-chromium+libreoffice+npm+postgresql $(SUPERSET_READY) $(GRAFANA_READY)  ## the dashboards of bi/ in a real Superset and on a real PostgreSQL, and the figures of every face (needs Chromium, LibreOffice, npm and PostgreSQL); ARGS="-k grafana"
 	@$(BIN)/python -m pytest -o addopts=-ra tests/bi $(ARGS)
 
 test-spark-whole: export WATTLEDGER_SPARK_WHOLE := 1
@@ -96,6 +96,9 @@ report-picture: has-chromium  ## the picture of the report in README, from the d
 
 bench: $(READY)  ## speed and memory beside the floor, printed; GPUS=10000 ARGS="--legs floor --pairs 1"
 	@$(BIN)/python -m bench --gpus $(GPUS) $(ARGS)
+
+bench-coverage: $(READY)  ## how often the published intervals hold, on series of known truth, printed (some 15 minutes); ARGS="--seed 2 --series 100 --days 28"
+	@$(BIN)/python -m bench.coverage $(ARGS)
 
 bench-spark: has-java $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
 	@$(BIN)/python -m bench --legs growth $(ARGS)

@@ -10,6 +10,9 @@ from pipelines.booking.dbt_run import DBT_PROJECT
 
 MODELS = DBT_PROJECT / "models"
 
+# Folders whose models are tables of schema finance.
+FINANCE = ("finance", "changes")
+
 
 def model(name: str) -> str:
     """The path of a model's SQL, relative to the dbt project."""
@@ -22,13 +25,13 @@ def marts() -> list[Path]:
     return [
         path
         for name, path in sorted(_files().items())
-        if not name.startswith(("int_", "stg_")) and path.parent.name not in ("invariants", "finance")
+        if not name.startswith(("int_", "stg_")) and path.parent.name not in ("invariants", *FINANCE)
     ]
 
 
 def finance() -> list[Path]:
     """The SQL of every table of schema finance, by name."""
-    return [path for _, path in sorted(_files().items()) if path.parent.name == "finance"]
+    return [path for _, path in sorted(_files().items()) if path.parent.name in FINANCE]
 
 
 def mart_entries() -> list[Path]:

@@ -119,6 +119,7 @@ PARTS = {
     "git": Part("a clone by git", "apt-get install git", _git),
     "grafana": Part("Grafana's published types", "apt-get install npm; make test-bi", _grafana),
     "java": Part(f"Java {JAVA_AT_LEAST} or newer", "apt-get install openjdk-17-jre-headless", _java),
+    "libreoffice": Part("LibreOffice", "apt-get install libreoffice-calc-nogui", _any_of("soffice", "libreoffice")),
     "metricflow": Part("MetricFlow", "make metrics", _module("dbt_metricflow")),
     "npm": Part("npm", "apt-get install npm", _programs("npm", "node")),
     "openssl": Part("openssl", "apt-get install openssl", _programs("openssl")),

@@ -83,7 +83,7 @@ def plant(
     """
     by_source = series if isinstance(series, Mapping) else {"cluster": series}
     for source, of_source in by_source.items():
-        record(_table(list(of_source)), folder / "recorded" / source)
+        record(table_of(list(of_source)), folder / "recorded" / source)
     stated = {
         "fleet": "planted",
         "period": {"start": DAY, "end": DAY + timedelta(days=days)},
@@ -100,7 +100,7 @@ def _times(first: float, last: float, step: float) -> list[float]:
     return [first + n * step for n in range(int((last - first) // step) + 1)]
 
 
-def _table(series: Sequence[Series]) -> pa.Table:
+def table_of(series: Sequence[Series]) -> pa.Table:
     rows = [(metric, json.dumps(labels), at, value) for metric, labels, samples in series for at, value in samples]
     metrics, labels, times, values = zip(*rows, strict=True)
     return pa.table(

@@ -39,11 +39,13 @@ RAW = {
 FLEET = {
     "fleet/assignments",
     "fleet/budgets",
+    "fleet/commitment_offers",
     "fleet/commitments",
     "fleet/contract_prices",
     "fleet/cost_rates",
     "fleet/device_type_aliases",
     "fleet/device_types",
+    "fleet/currency_rates",
     "fleet/devices",
     "fleet/energy_contracts",
     "fleet/engine_pods",

@@ -71,9 +71,10 @@ PACKAGES = {
     "booking": {"fleet", "warehouse", "publishing"},
     "spark": {"fleet", "warehouse", "landing", "booking"},
     "advice": {"analysis", "fleet", "warehouse", "publishing"},
-    "report": {"fleet", "warehouse", "publishing"},
+    "named_figures": {"fleet", "warehouse"},
+    "report": {"fleet", "warehouse", "publishing", "named_figures"},
     "code_location": {"fleet", "warehouse", "landing", "booking", "spark", "advice", "publishing", "report"},
-    "command_line": {"fleet", "warehouse", "publishing", "code_location"},
+    "command_line": {"fleet", "warehouse", "publishing", "named_figures", "code_location"},
     "definitions": {"code_location"},
     "__main__": {"command_line"},
 }
@@ -171,7 +172,11 @@ OPTIONAL = {
     "pipelines.spark": {"pipelines/code_location.py"},
     "pipelines.publishing.postgresql": {"pipelines/code_location.py"},
     "pipelines.publishing.object_store": {"pipelines/code_location.py"},
-    "pipelines.publishing.focus": {"pipelines/publishing/publication.py", "pipelines/publishing/restoring.py"},
+    "pipelines.publishing.focus": {
+        "pipelines/publishing/month_closing.py",
+        "pipelines/publishing/publication.py",
+        "pipelines/publishing/restoring.py",
+    },
 }
 # The packages that they need, and where alone these are imported.
 PACKAGES_OF_PARTS = {

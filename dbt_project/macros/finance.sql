@@ -245,3 +245,51 @@ final as (
 
 )
 {%- endmacro %}
+
+{# The rows of `cost`: as closed and as known. CTEs known to amounts. #}
+{% macro closed_and_known_costs() -%}
+known as (
+
+    {{ known_costs() }}
+
+),
+
+closings as (
+
+    {{ active_closings() }}
+
+),
+
+frozen as (
+
+    {{ frozen_rows('closed_costs', cost_names()) }}
+
+),
+
+adjusted as (
+
+    {{ adjusted_in('adjustments', cost_names()) }}
+
+),
+
+amounts as (
+
+    {{ closed_and_known(cost_names()) }}
+
+)
+{%- endmacro %}
+
+{# The rows of `in_usd` with these amounts in the reporting currency, at the rate of the row's month. #}
+{% macro with_currency(amounts, has_key=true) -%}
+    select
+        in_usd.*{{ ' exclude (marts_key)' if has_key }},
+        currency_rates.currency,
+        currency_rates.usd_per_unit,
+        {% for amount in amounts -%}
+        {{ money('cast(in_usd.' ~ amount ~ ' as double) / currency_rates.usd_per_unit') }} as {{ amount | replace('_usd', '_in_currency') }}
+            {{- ',' if has_key or not loop.last }}
+        {% endfor %}
+        {%- if has_key %}in_usd.marts_key{% endif %}
+    from in_usd
+    left join {{ source('fleet', 'currency_rates') }} as currency_rates on in_usd.month = currency_rates.month
+{%- endmacro %}

@@ -6,7 +6,8 @@
    `replaces`. #}
 {% macro dated_marts() %}
     {{ return([
-        'cost_drivers_hourly', 'energy_contracts_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power',
+        'capacity_sources_hourly', 'cost_drivers_hourly', 'energy_contracts_daily',
+        'energy_evidence_daily', 'energy_ledger', 'fleet_daily', 'goodput_hourly', 'idle_power',
         'mig_instances_daily', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
         'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily',
         'sci_daily', 'scrape_copies_daily', 'series_daily', 'site_carbon_hourly', 'site_footprint_daily',
@@ -22,7 +23,7 @@
         'accelerator_prices', 'benchmark_efficiency', 'configuration_history', 'cost_anomalies_daily',
         'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily',
         'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
-        'efficiency_curve_daily', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases',
+        'efficiency_curve_daily', 'figure_intervals', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases',
         'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
         'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_partial_load', 'platform_results',
         'rack_economics_daily', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily',

@@ -80,3 +80,13 @@
 {% macro is_bare_index(value) %}regexp_extract({{ value }}, '^(card|nvidia|gpu|accel)?[0-9]{1,3}$', 0) <> ''{% endmacro %}
 {# What exporters write where a board has no serial number or UUID. #}
 {% macro is_no_identity(value) %}lower({{ value }}) in ('n/a', '[n/a]', '[not supported]', 'unknown', 'none', 'null'){% endmacro %}
+
+{# Whether watts are no less than half and no more than twice the type's reference. The reference is a board's; what other
+   meters read may hold several, and hosts. #}
+{% macro is_like_its_type(watts, of) -%}
+    (
+            {{ of }}.meter_scope <> 'board'
+            or device_types.idle_watts_loaded is null
+            or {{ watts }} between 0.5 * device_types.idle_watts_loaded and 2 * device_types.idle_watts_loaded
+        ) and {{ watts }} is not null
+{%- endmacro %}

@@ -10,28 +10,40 @@ import duckdb
 
 from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 
-# The rows to follow, biggest saving first; the rest by name.
+# The rows to follow, what saves most USD at once first; the rest by name.
 _ADVICE = """
 with advice as (
     select deployment, kind, reason_code, null as shares_with, current_gpus, recommended_gpus, saving_kwh_month,
-        saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, saving_usd_month_if_released,
-        risk_ratio, confidence
+        saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, avoidable_now_usd_month,
+        avoidable_later_usd_month, avoidable_from, risk_ratio, confidence, saving_now_usd_month,
+        trial_replicas, trial_gpus_per_replica, trial_gpus_per_replica < current_gpus_per_replica as is_smaller_engine
     from published.right_sizing where is_preferred
     union all
     select deployment, kind, reason_code, shares_with, current_gpus, recommended_gpus, saving_kwh_month,
-        saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, saving_usd_month_if_released,
-        risk_ratio, confidence
+        saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, avoidable_now_usd_month,
+        avoidable_later_usd_month, avoidable_from, risk_ratio, confidence, saving_now_usd_month, null, null, null
     from published.consolidation where is_preferred
 )
 select deployment,
     case
         when kind in ('keep', 'insufficient_data') then format('{}: {}', kind, replace(reason_code, '_', ' '))
+        when is_smaller_engine then format('{}: engine on {:.0f} GPUs', kind, trial_gpus_per_replica)
+        when trial_replicas is not null then format('{}: {:.0f} engines', kind, trial_replicas)
         when shares_with is not null then format('{} with {}', kind, shares_with)
         else kind
     end,
-    * exclude (deployment, kind, reason_code, shares_with)
+    * exclude (
+        deployment, kind, reason_code, shares_with, avoidable_from, saving_now_usd_month, trial_replicas,
+        trial_gpus_per_replica, is_smaller_engine
+    )
+        replace (
+            case
+                when avoidable_later_usd_month > 0
+                    then format('{:.2f} from {}', avoidable_later_usd_month, avoidable_from)
+            end as avoidable_later_usd_month
+        )
 from advice
-order by saving_kwh_month desc nulls last, deployment, kind
+order by saving_now_usd_month desc nulls last, saving_kwh_month desc nulls last, deployment, kind
 """
 _LOOKBACK = """
 select min(cast(lookback_start_at as date)), max(as_of_date) from published.right_sizing
@@ -59,19 +71,23 @@ _ADVICE_COLUMNS = {
     "kgCO2e/month": 1,
     "USD for kWh": 2,
     "kWh if nodes off": 1,
-    "USD if released": 2,
+    "USD released now": 2,
+    "USD at a date": TEXT,
     "time short": RATIO,
     "confidence": TEXT,
 }
-_SUMMED = ("GPUs", "GPUs then", "kWh/month", "kgCO2e/month", "USD for kWh", "USD if released")
+_SUMMED = ("GPUs", "GPUs then", "kWh/month", "kgCO2e/month", "USD for kWh", "USD released now")
 _ADVICE_MEANINGS = {
     "what to do": "the one change to follow for this deployment",
     "GPUs, GPUs then": "accelerators that the deployment has now, and after the change",
     "kWh/month": "facility electricity that the change alone saves; freed accelerators stay on without a model",
     "USD for kWh": "the price of those kWh",
     "kWh if nodes off": "saved instead, if nodes without any remaining pod are switched off with their hosts",
-    "USD if released": "saved in addition, if the freed accelerators are handed back: the price of their hours",
-    "time short": "share of those days in which the smaller size would have been too small; 0 % without requests",
+    "USD released now": "saved in addition, once freed accelerators are handed back: those that no commitment pays for,"
+    " and no other model keeps on their node",
+    "USD at a date": "saved in addition from that date on, when the last of their commitments ends",
+    "time short": "share of those days in which the smaller size would have been too small; 0 % without requests, –"
+    " where nothing changes",
     "confidence": "how well those days support the change (docs/recommendations/confidence.md)",
 }
 _KINDS = {
@@ -84,6 +100,7 @@ _KINDS = {
     "sleep_outside_hours": "unload the model in the hours without requests",
     "sleep_when_idle": "unload the model whenever it has been idle for long",
     "colocate": "share accelerators with the named deployments",
+    "try_it": "a smaller size that only data sheets allow: an experiment (its steps are in the report), no saving yet",
     "keep": "change nothing, for the reason in the row",
     "insufficient_data": "no advice, for the reason in the row",
 }
@@ -102,7 +119,8 @@ _FREE_MEANINGS = {
     "W each": "mean watts of one of them since then",
     "USD/month": "price of their hours and of their own electricity, without hosts",
     "fits on them": "a deployment that could run one more engine there",
-    "… if off, if released": "what a month saves if they are switched off, or handed back",
+    "… if off, if released": "what a month saves if they are switched off, or handed back, at the rate: once no"
+    " commitment and no other board of a rented node keeps them",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from pipelines.command_line import advice_headline, model_headline, month_headline
-from pipelines.command_line.text_tables import SHOWN_ROWS, TEXT, explained, table
+from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication import REPORT, WORKBOOK
@@ -32,6 +32,7 @@ with {model_headline.OF_SCOPES}
 select windows.window_id, windows.mean_watts,
     windows.joules_per_total_token, models.joules_per_total_token as period_joules_per_total_token,
     windows.joules_per_output_token, models.joules_per_output_token as period_joules_per_output_token,
+    (windows.energy_joules_high - windows.energy_joules) / windows.energy_joules as interval_ratio,
     windows.reason_code
 from marts.run_windows as windows
 left join by_scope as models on windows.model = models.model and windows.meter_scope = models.scope
@@ -46,11 +47,13 @@ _WINDOW_COLUMNS = {
     "period": 4,
     "J/output token": 4,
     "period ": 4,
+    "±": RATIO,
     "result": TEXT,
 }
 _WINDOW_MEANINGS = {
     "run window": "a time window that the fleet file names; watts and joules of all accelerators of its engine",
     "period": "the same ratio over all dates, as in the first table",
+    "±": "half of the 95 % interval of the window's joules: error of the meters, and gauges between samples",
     "result": "ok, or why the window's figures are not reliable (run_windows.reason_code)",
 }
 
@@ -67,6 +70,7 @@ def headline(fleet: Fleet, parts: Parts | None = None) -> str:
         made: dict[str, Callable[[], str]] = {
             "models": lambda: model_headline.models(connection, fleet),
             "months": lambda: month_headline.months(connection),
+            "changes": lambda: month_headline.changes(connection),
             "budgets": lambda: month_headline.budgets(connection),
             "advice": lambda: advice_headline.advice(connection),
             "free accelerators": lambda: advice_headline.free_boards(connection),

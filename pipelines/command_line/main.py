@@ -5,6 +5,7 @@
     python -m pipelines run --adopt [--fleet …]
     python -m pipelines table [--fleet …]
     python -m pipelines sql "select * from marts.fleet_daily" [--fleet …] [--format table|csv|json] [--limit 40] [--raw]
+    python -m pipelines explain known_cost_usd [--month 2026-10] [--team …] [--model …] [--site …] [--json] [--fleet …]
     python -m pipelines close 2026-10 [--undo] [--fleet …]
     python -m pipelines dev [--fleet fleets/demo.yaml fleets/mlperf.yaml] [--port 3000] [options of `dagster dev`]
     python -m pipelines fleet check fleets/demo.yaml
@@ -54,7 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
-    for command in (run, table, sql, close):
+    explain = commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it")
+    explain.add_argument("figure", help="its name, such as known_cost_usd (docs/figures.md has all)")
+    explain.add_argument("--month", type=_month, help="the month, such as 2026-10 (default: the newest)")
+    for name in ("team", "model", "site"):
+        explain.add_argument(f"--{name}", help=f"of one {name} alone")
+    explain.add_argument("--json", action="store_true", help="for programs, with all digits")
+    for command in (run, table, sql, close, explain):
         command.add_argument("--fleet", type=Path, default=_default_fleet())
     run.add_argument("--start", type=_date, help="first UTC date; by default every date that is not landed yet")
     run.add_argument("--end", type=_date, help="the UTC date after the last one")
@@ -113,13 +120,21 @@ def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) 
         from pipelines.command_line.sql_command import sql  # noqa: PLC0415
 
         return sql(fleet, chosen)
-    if chosen.command == "close":
-        from pipelines.command_line.close_command import close  # noqa: PLC0415
-
-        return close(fleet, chosen.month, is_undone=chosen.undo)
+    if chosen.command in ("explain", "close"):
+        return _of_a_month(chosen, fleet)
     end = fleet.period.end or "yesterday"
     print(f"{chosen.fleet}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
     return 0
+
+
+def _of_a_month(chosen: argparse.Namespace, fleet: Fleet) -> int:
+    if chosen.command == "explain":
+        from pipelines.command_line.explain_command import explain  # noqa: PLC0415
+
+        return explain(fleet, chosen)
+    from pipelines.command_line.close_command import close  # noqa: PLC0415
+
+    return close(fleet, chosen.month, is_undone=chosen.undo)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -109,7 +109,7 @@ _COLUMNS = {
     "kWh": 1,
     "kgCO2e": 1,
     "USD compute": 2,
-    "USD/Mtok output": 2,
+    "USD compute/Mtok": 2,
 }
 _MEANINGS = {
     "J/total token": "joules of the accelerators alone (in a row marked node: of the whole server), idle joules"
@@ -119,7 +119,7 @@ _MEANINGS = {
     "idle time": "share of the known time in which nothing ran",
     "kWh, kgCO2e": "electricity of the accelerators and their hosts, × PUE, and the grid's emissions for it",
     "USD compute": "price of the accelerator hours that the model claimed, and of its electricity",
-    "USD/Mtok output": "USD compute per million output tokens (Mtok)",
+    "USD compute/Mtok": "USD compute per million output tokens (Mtok)",
 }
 _RESERVED_NAMES = {
     "__unallocated__": "accelerators that no model claimed",
@@ -203,8 +203,16 @@ def _rate(fleet: Fleet, device_type: str, on: date) -> str:
     listed = [file.source for file in fleet.cost_rate_files if device_type in file.device_types.values()]
     if listed:
         return f"price list {listed[0]}"
+    if device_type in _exported(fleet):
+        return "FOCUS export"
     seeded = seeded_rate(device_type, on)
     return "no price" if seeded is None else f"{seeded.price}, seed cost_rates"
+
+
+def _exported(fleet: Fleet) -> set[str]:
+    """The device types whose rate is from a FOCUS export."""
+    exports = [export for export in fleet.focus_exports if "rates" in export.reads]
+    return {sku.device_type for export in exports for sku in export.skus.values()}
 
 
 def _first(texts: Sequence[str]) -> Iterator[str]:
@@ -220,7 +228,7 @@ def _marks(
     if matched_ratio is not None and matched_ratio < WELL_MATCHED:
         marks |= dict.fromkeys(("J/total token", "J/output token"), "{}*")
     if cost_coverage_ratio is not None and cost_coverage_ratio < WELL_MATCHED:
-        marks["USD/Mtok output"] = "{}+"
+        marks["USD compute/Mtok"] = "{}+"
     if not is_cost_complete:
         marks["USD compute"] = "≥ {}"
     if not is_carbon_complete:
@@ -232,6 +240,7 @@ def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | N
     """The line that names the seeded rates: they include electricity, so the fleet file's tariff is not added."""
     stated = {rate.device_type for rate in fleet.cost_rates}
     stated |= {device_type for file in fleet.cost_rate_files for device_type in file.device_types.values()}
+    stated |= _exported(fleet)
     named = []
     for device_type, last in connection.execute(_PRICED_TWICE).fetchall():
         rate = None if device_type in stated else seeded_rate(device_type, last)

@@ -6,17 +6,25 @@ it is compared with (cost_reconciliation_daily and _monthly).
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import duckdb
 
 from collectors.rows import Rejects
+from collectors.samples import SourceError
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse.raw_tables import columns_of
 
+logger = logging.getLogger(__name__)
+
 
 def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[int, str | None]:
-    """Replace raw.bills by the fleet's inline bills and files; returns rows, and which rows of the files were refused.
-    SourceError names a file that cannot be read; the table is then as it was."""
+    """Replace raw.bills by the fleet's inline bills, files and FOCUS exports; returns rows, and which rows of the files
+    were refused. SourceError names a file that cannot be read, or an export of what is billed already; the table is
+    then as it was."""
     sites = [site.name for site in fleet.sites]
     rows = [bill.row("fleet file") for bill in fleet.bills.inline]
     rejected = []
@@ -26,6 +34,14 @@ def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[in
             rows += [bill.row(path.rpartition("/")[2]) for bill in file.bills(path, sites, rejects)]
         rejects.check(file.path)
         rejected += [str(rejects)] if rejects.rows else []
+    for n, export in enumerate(fleet.focus_exports):
+        figures = export.figures()
+        exported = [bill.row(f"focus_exports[{n}]") for bill in figures.bills()]
+        _check_once(export.path, rows, exported)
+        rows += exported
+        rejected += [figures.rejected] if figures.rejected else []
+        if str(figures):
+            logger.info("%s", figures)
     columns = columns_of("raw", "bills")
     connection.execute("begin")
     try:
@@ -40,3 +56,21 @@ def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[in
         connection.execute("rollback")
         raise
     return len(rows), "; ".join(rejected) or None
+
+
+def _check_once(path: str, held: Iterable[Mapping[str, Any]], exported: Iterable[Mapping[str, Any]]) -> None:
+    """SourceError where a FOCUS export bills a time that is billed already, by the fleet file or another export."""
+    billed = list(held)
+    for bill in exported:
+        for other in billed:
+            if (
+                (other["site"], other["kind"]) == (bill["site"], bill["kind"])
+                and other["start_at"] < bill["end_at"]
+                and bill["start_at"] < other["end_at"]
+            ):
+                raise SourceError(
+                    path,
+                    None,
+                    f"{bill['kind']} of {bill['site']} for {bill['start_at']:%Y-%m} is billed by {other['source']}"
+                    " already, expected each month once: leave one of them out, or bills out of `reads`",
+                )

@@ -23,11 +23,17 @@ from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[Mapping[str, int], list[str]]:
-    """Replace the tables of schema `fleet` in one transaction; rows per table, and a line per list of GPU prices with
-    rejects. SourceError names a list that does not give exactly one price."""
+    """Replace the tables of schema `fleet` in one transaction; rows per table, and a line per list of GPU prices or
+    FOCUS export with rejects. SourceError names a list that does not give exactly one price, and an export that cannot
+    be read."""
     rows = fleet_rows(fleet)
     rates, rejected = _listed_rates(fleet)
     rows["cost_rates"] += rates
+    for export in fleet.focus_exports:
+        figures = export.figures()
+        rows["cost_rates"] += figures.rates()
+        rows["commitments"] += figures.commitments()
+        rejected += [figures.rejected] if figures.rejected else []
     with database.transaction(connection):
         for table in FLEET_TABLES:
             _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])
@@ -61,7 +67,9 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
         "sites": [
             {
                 "site": site.name,
-                **site.model_dump(include={"time_zone", "pue", "wue_litres_per_kwh", "cooling_share_of_overhead"}),
+                **site.model_dump(
+                    include={"time_zone", "pue", "wue_litres_per_kwh", "cooling_share_of_overhead", "rented_by"}
+                ),
                 "zone": None if site.zone == UNKNOWN_ZONE else site.zone,
             }
             for site in fleet.sites
@@ -144,7 +152,9 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             {"site": site.name, **mix.model_dump()} for site in fleet.sites for mix in site.residual_mixes
         ],
         "budgets": [budget.row() for budget in fleet.budgets],
+        "currency_rates": list(fleet.reporting_currency.rows()) if fleet.reporting_currency else [],
         "commitments": [commitment.model_dump() for commitment in fleet.commitments],
+        "commitment_offers": [offer.model_dump() for offer in fleet.commitment_offers],
         "spot_rates": [rate.model_dump() for rate in fleet.spot_rates],
         "cost_rates": [rate.row() for rate in fleet.cost_rates],
     }

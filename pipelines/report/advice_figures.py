@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipelines.report import trial_steps
 from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table, text
 from pipelines.report.sentences import amount, counted, listed, percent, total
 
+# USD of the hours of freed accelerators that are saved at once, at a date, and never.
+HANDED_BACK = ("avoidable_now_usd_month", "avoidable_later_usd_month", "not_avoidable_usd_month")
 SURE = ("high", "medium")
-NO_CHANGE = ("keep", "insufficient_data")
+NO_CHANGE = (trial_steps.TRY_IT, "keep", "insufficient_data")
 DOUBTED = "engine_without_energy"  # a free board that may be in use
 SAVINGS = (
-    "saving_kwh_month", "saving_kgco2e_month", "saving_energy_usd_month", "saving_usd_month_if_released",
-    "saving_kwh_month_if_nodes_off", "risk_ratio",
+    "saving_kwh_month", "saving_kgco2e_month", "saving_energy_usd_month", "avoidable_now_usd_month",
+    "avoidable_later_usd_month", "not_avoidable_usd_month", "saving_kwh_month_if_nodes_off",
+    "risk_ratio",
 )  # fmt: skip
 MONTH_DAYS = 730 / 24  # as in the savings
 STEPS = 5  # on top of the page; the table has all
@@ -42,6 +46,7 @@ WHAT_TO_DO = {
     "sleep_outside_hours": ("Unload {deployment} in the hours without requests", "The same hours were idle each week."),
     "sleep_when_idle": ("Unload {deployment} whenever it is idle for long", "Its gaps are longer than a reload costs."),
     "colocate": ("Let {deployment} share accelerators with {others}", "Their loads fit together."),
+    trial_steps.TRY_IT: (trial_steps.WHAT_TO_TRY, f"{trial_steps.WHY}."),
     "keep": ("Leave {deployment} as it is", "{reason}."),
     "insufficient_data": ("No advice for {deployment}", "{reason}."),
 }
@@ -57,7 +62,7 @@ ONE_ENGINE = {
 }
 # What a size rests on where no load was measured on it.
 THEORY = {
-    "bandwidth_floor": "computed from their memory bandwidth, not measured",
+    "scaled_by_bandwidth": "computed from the best of today's engines and the memory bandwidth, not measured",
     "published_benchmark": "by a published benchmark, not measured here",
 }
 
@@ -87,8 +92,10 @@ def _is_now(row: Row) -> str:
 
 
 def saving(row: Row) -> str:
-    """What a month of the change saves, as HTML: the electricity at once, then what handing back accelerators adds."""
-    if row["saving_kwh_month"] is None and not row["saving_usd_month_if_released"]:
+    """What a month of the change saves, as HTML: the electricity, then what handing back accelerators adds at once, at
+    the end of a commitment, or never."""
+    now, later, never = (row[column] for column in HANDED_BACK)
+    if row["saving_kwh_month"] is None and not (now or later or never):
         return "what it saves is unknown"
     span = (
         f", likely {number(row['saving_low'], 0)} to {number(row['saving_high'], 0)} kWh"
@@ -98,12 +105,14 @@ def saving(row: Row) -> str:
     energy = (
         f"{number(row['saving_kwh_month'], 0)} kWh ({amount(row['saving_energy_usd_month'], 'USD', 0)}) a month{span}"
     )
-    if not row["saving_usd_month_if_released"]:
-        return f"saves {energy}"
-    return (
-        f"saves {energy}, and <b>{amount(row['saving_usd_month_if_released'], 'USD', 0)} more</b>"
-        f" once the {number(row['freed_gpus'], 0)} freed GPUs are handed back"
-    )
+    added = [f"<b>{amount(now, 'USD', 0)} more</b> once freed GPUs are handed back"] if now else []
+    if later:
+        added.append(
+            f"{amount(later, 'USD', 0)} more from {row['avoidable_from']} on, when no commitment pays for them"
+        )
+    kept = f"; {amount(never, 'USD', 0)} of freed GPUs are paid on" if never else ""
+    basis = f" (GPUs: {text(row['avoidable_basis'])})" if later or never else ""
+    return ", and ".join([f"saves {energy}", *added]) + kept + basis
 
 
 def next_steps(
@@ -129,11 +138,11 @@ def _free_line(free: Sequence[Row]) -> str:
     gpus, released = sum(row["gpus_now"] for row in unallocated), total(unallocated, "saving_usd_month_if_released")
     if not gpus:
         return ""
-    them = "it" if gpus == 1 else "them"
-    saved = "saves an unknown amount" if released is None else f"saves <b>{amount(released, 'USD', 0)} more</b> a month"
+    they = "it" if gpus == 1 else "they"
+    priced = "an unknown amount" if released is None else f"<b>{amount(released, 'USD', 0)}</b>"
     return (
-        f"<p>In addition {counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free: handing {them} back"
-        f" {saved}"
+        f"<p>In addition {counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free, whose hours are worth"
+        f" {priced} a month: that is saved once {they} can be handed back"
         ' (<a href="#free-boards">free accelerators</a>).</p>'
     )
 
@@ -143,7 +152,7 @@ def _steps(found: Sequence[Row], day_usd: float | None) -> str:
     if not found:
         return "<p>No deployment was booked in the last 28 dates, so there is no advice.</p>"
     if not changes:
-        return f"<p>{_no_change(found)}</p>"
+        return f"<p>{_no_change(found)}</p>{trial_steps.steps(found)}"
     steps = "".join(
         f"<li><b>{what_to_do(row)}</b> (now {_is_now(row)}): {saving(row)}. {why(row)} Confidence:"
         f" {row['confidence'] or 'unknown'}. {next_step(row)}</li>"
@@ -152,7 +161,7 @@ def _steps(found: Sequence[Row], day_usd: float | None) -> str:
     more = (
         f'<p><a href="#advice">{counted(len(changes) - STEPS, "more change")}</a></p>' if len(changes) > STEPS else ""
     )
-    return f"<p>{_summary(changes, day_usd)}</p><ol>{steps}</ol>{more}"
+    return f"<p>{_summary(changes, day_usd)}</p><ol>{steps}</ol>{more}{trial_steps.steps(found)}"
 
 
 def _no_change(found: Sequence[Row]) -> str:
@@ -164,25 +173,24 @@ def _no_change(found: Sequence[Row]) -> str:
         text += (
             f" <b>No advice</b> for {counted(len(unsure), 'deployment')} ({listed(reasons)}): their data is not enough."
         )
-    return text.strip()
+    return text.strip() or "<b>Change nothing</b> yet."
 
 
 def _summary(changes: Sequence[Row], day_usd: float | None) -> str:
     """What the changes save together, the greater amount first."""
-    if total(changes, "most_usd_month") is None:
+    if total(changes, "saving_now_usd_month") is None:
         return f"{counted(len(changes), 'change')} would help; what that saves is unknown."
     month_usd = day_usd * MONTH_DAYS if day_usd else None
     released = _released(changes, month_usd)
     electricity = _electricity(changes, is_first=not released)
     scale = " Of hosting and operations nothing is counted as saved." if month_usd else ""
-    return f"{released}{' ' if released else ''}{electricity}{scale}"
+    return f"{released}{' ' if released else ''}{electricity}{_not_now(changes)}{scale}"
 
 
 def _released(changes: Sequence[Row], month_usd: float | None) -> str:
-    usd = total(changes, "saving_usd_month_if_released")
+    usd = total(changes, "avoidable_now_usd_month")
     if not usd:
         return ""
-    freed = round(sum(row["freed_gpus"] or 0 for row in changes if row["saving_usd_month_if_released"]))
     share = ""
     if month_usd:
         costs = f"{amount(month_usd, 'USD', 0)} in a month like the newest date"
@@ -191,10 +199,26 @@ def _released(changes: Sequence[Row], month_usd: float | None) -> str:
         share = (
             f"{of_all} the whole fleet costs {'(' if usd <= month_usd else ''}{costs}{')' if usd <= month_usd else ''}"
         )
+    freed = round(sum(row["freed_gpus"] or 0 for row in changes if row["avoidable_now_usd_month"]))
+    is_all = not any(row[column] for row in changes if row["avoidable_now_usd_month"] for column in HANDED_BACK[1:])
     return (
-        f"Handing back {counted(freed, 'freed GPU')} saves <b>{amount(usd, 'USD', 0)}</b> a month{share}"
-        f"{_sure(changes, 'saving_usd_month_if_released')}."
+        f"Handing back {'' if is_all else 'some of '}{counted(freed, 'freed GPU')} saves"
+        f" <b>{amount(usd, 'USD', 0)}</b> a month{share}{_sure(changes, 'avoidable_now_usd_month')}."
     )
+
+
+def _not_now(changes: Sequence[Row]) -> str:
+    """What of the freed accelerators is saved at a date, and what never."""
+    later, never = (total(changes, column) for column in HANDED_BACK[1:])
+    dates = [row["avoidable_from"] for row in changes if row["avoidable_from"] is not None]
+    line = f" Another <b>{amount(later, 'USD', 0)}</b> a month follow once commitments end" if later else ""
+    line += f", all of it from {max(dates)} on." if later else ""
+    if never:
+        line += (
+            f" {amount(never, 'USD', 0)} of freed GPUs are paid on: they are owned, committed without an end, or beside"
+            " GPUs in use."
+        )
+    return line
 
 
 def _electricity(changes: Sequence[Row], *, is_first: bool) -> str:
@@ -214,8 +238,9 @@ def _electricity(changes: Sequence[Row], *, is_first: bool) -> str:
 
 def _sure(changes: Sequence[Row], column: str) -> str:
     """How much of a saving the lookback supports well; nothing where it does so for all of it."""
-    sure = [row for row in changes if row["confidence"] in SURE]
-    if len(sure) == len(changes):
+    saving = [row for row in changes if row[column]]
+    sure = [row for row in saving if row["confidence"] in SURE]
+    if len(sure) == len(saving):
         return ""
     usd = total(sure, column)
     if not usd:
@@ -228,38 +253,37 @@ def _advice(found: Sequence[Row]) -> Drawn:
     sentence = (
         f"{counted(len(changes), 'deployment')} of {len(found):,} should change, which saves"
         f" {amount(total(changes, 'saving_energy_usd_month'), 'USD', 0)} of electricity a month at once and"
-        f" {amount(total(changes, 'saving_usd_month_if_released'), 'USD', 0)} of GPU hours once the freed GPUs are"
-        " handed back."
+        f" {amount(total(changes, 'avoidable_now_usd_month'), 'USD', 0)} of GPU hours once freed GPUs are handed back."
+        f"{_not_now(changes)}"
         if changes
         else _no_change(found)
-    )
+    ) + trial_steps.sentence(found)
     drawn = [
         Bar(
             row["deployment"],
             [
                 (series, row[column] or 0, f"{row[column] or 0:,.2f} USD a month")
-                for series, column in enumerate(("saving_energy_usd_month", "saving_usd_month_if_released"))
+                for series, column in enumerate(("saving_energy_usd_month", "avoidable_now_usd_month"))
             ],
-            f"{'unknown' if row['most_usd_month'] is None else format(row['most_usd_month'], ',.0f')}"
+            f"{'unknown' if row['saving_now_usd_month'] is None else format(row['saving_now_usd_month'], ',.0f')}"
             f" ({row['confidence'] or 'unknown'})",
         )
         for row in changes[:12]
     ]
     picture = bars(
         drawn, ("electricity, at once", "GPU hours, once handed back"), unit="USD a month saved (confidence)",
-        description="Bars: what each change saves in a month, in USD. The table has the same numbers.",
+        description="Bars: what each change saves in a month at once, in USD. The table has the same numbers.",
     ) if drawn else ""  # fmt: skip
     columns = {
-        "deployment": NAME, "what to do": TEXT, "accelerator": NAME, "GPUs now": 0, "GPUs then": 0, "kWh": 0,
-        "kg CO2e": 0, "USD for electricity": MONEY, "USD if handed back": 0, "kWh with nodes off": 0,
-        "time short": RATIO, "enough because": TEXT, "confidence": TEXT,
+        "deployment": NAME, "what to do": TEXT, "GPUs": NAME, "kWh": 0,
+        "kg CO2e": 0, "USD for electricity": MONEY, "USD handed back now": 0, "USD at a date": TEXT,
+        "USD paid on": 0, "kWh with nodes off": 0, "time short": RATIO, "confidence": TEXT,
     }  # fmt: skip
     lines = [
         (
             row["deployment"], f"{row['kind']}: {row['reason_code'] or 'unknown'}".replace("_", " "),
-            row["device_type"], row["current_gpus"], _saved(row, "recommended_gpus"),
-            *(_saved(row, column) for column in SAVINGS),
-            (row["evidence_basis"] or "").replace("_", " "), row["confidence"] or "",
+            _gpus(row), *(_saved(row, column) for column in SAVINGS),
+            _supported(row),
         )
         for row in found
     ]  # fmt: skip
@@ -269,9 +293,35 @@ def _advice(found: Sequence[Row]) -> Drawn:
 
 
 def _saved(row: Row, column: str) -> object:
-    """A saving; empty for a deployment that should stay, and for hosts of which none becomes empty."""
+    """A saving; empty where a deployment stays, nothing is freed or waits for a date, or no host becomes empty."""
     is_none = row["kind"] in NO_CHANGE or column == "saving_kwh_month_if_nodes_off"
-    return "" if row[column] is None and is_none else row[column]
+    is_none = is_none or (column in HANDED_BACK and not row["freed_gpus"])
+    if row[column] is None:
+        return "" if is_none else None
+    return _at_a_date(row) if column == "avoidable_later_usd_month" else row[column]
+
+
+def _gpus(row: Row) -> str:
+    """How many of which accelerator the deployment has, and how many it needs after the change."""
+    now, then = (
+        number(row[column], 0) if row[column] is not None else "?" for column in ("current_gpus", "recommended_gpus")
+    )
+    if row["kind"] == trial_steps.TRY_IT:
+        return f"{now} {row['device_type'] or ''}; try {trial_steps.size(row)}"
+    return f"{now if row['kind'] in NO_CHANGE or now == then else f'{now} → {then}'} {row['device_type'] or ''}".strip()
+
+
+def _at_a_date(row: Row) -> str:
+    """What a commitment still pays for, and from which date it can be handed back; empty where there is nothing."""
+    if not row["avoidable_later_usd_month"]:
+        return ""
+    return f"{row['avoidable_later_usd_month']:,.0f} from {row['avoidable_from'] or 'a date that is not known'}"
+
+
+def _supported(row: Row) -> str:
+    """The confidence that the smaller size is enough, and what it rests on."""
+    known = (row["confidence"], (row["evidence_basis"] or "").replace("_", " "))
+    return ": ".join(one for one in known if one)
 
 
 def _free_boards(found: Sequence[Row]) -> Drawn:
@@ -282,9 +332,9 @@ def _free_boards(found: Sequence[Row]) -> Drawn:
     on_average = "" if mean is None else f" ({mean:,.1f} on average in the last 28 dates)"
     sentence = (
         f"{counted(gpus, 'accelerator')} {'is' if gpus == 1 else 'are'} free{on_average} and cost"
-        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; handing back those that are"
-        f" unallocated saves {amount(released, 'USD', 0)} a month, switching them off"
-        f" {amount(total(free, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
+        f"{'s' if gpus == 1 else ''} <b>{amount(cost, 'USD', 0)}</b> a month; the hours of those that are"
+        f" unallocated are worth {amount(released, 'USD', 0)} a month, saved once they can be handed back; switching"
+        f" them off saves {amount(total(free, 'saving_kwh_month_if_switched_off'), 'kWh', 0)}."
     )
     if doubted:
         sentence += f" {counted(doubted, 'more accelerator')} may be in use: an engine on the node has no joules."
@@ -315,6 +365,7 @@ def _filled(row: Row) -> dict[str, str]:
         "others": named(row["shares_with"] or "others"),
         "since": f"{row['lookback_start_at']:%Y-%m-%d}",
         "until": f"{row['as_of_date']:%Y-%m-%d}",
+        "trial": trial_steps.size(row),
         "reason": (row["reason_code"] or "reason unknown").replace("_", " ").capitalize(),
     }
 
@@ -323,11 +374,15 @@ ADVICE = Figure(
     "advice",
     "Advice with savings and next steps",
     "one change per deployment, from the last 28 dates; a month has 730 hours. kWh are at the facility's meter (×"
-    " PUE); likely is the 95 % interval, from how the dates differ. Freed GPUs stay on until they are handed back,"
-    " which saves the USD of that column on top. kWh with nodes off are saved instead of kWh, where nodes are left"
-    " without a pod and are switched off (–: no node becomes empty). Time short is the share of those dates in which"
-    " the smaller size would have been too small; a bandwidth floor is computed, not seen. Confidence is that the"
-    " smaller size is enough, not that of the amount. Hosting and operations are not counted as saved.",
+    " PUE); likely is the 95 % interval of the coming 30 days, from how the dates differ and resemble each other or,"
+    " where watts are a reference and not measured, from its error of 30 %."
+    " Freed GPUs stay on until they are handed back,"
+    " which saves USD on top: now, once a commitment ends, or not at all (owned, committed without an end, or beside"
+    " GPUs that stay in use). All changes together give back each hour once. kWh with nodes off are saved instead of"
+    " kWh, where nodes are left without a pod and are switched off (–: no node becomes empty). Time short is the share"
+    " of those dates in which the smaller size would have been too small (–: not shown by evidence). What is only to be"
+    " tried has no saving. Confidence is that the smaller size is enough, not that of the amount. Hosting and"
+    " operations are not counted as saved.",
     "No advice: no deployment was booked in the last 28 dates.",
     _advice,
 )
@@ -336,7 +391,9 @@ FREE_BOARDS = Figure(
     "Free accelerators",
     "accelerators that no model holds at the end of the newest date: the price of their hours and of their own"
     " electricity (× PUE), without their hosts; a month has 730 hours. Spare: kept free on purpose. Engine without"
-    " energy: an engine on the node reports tokens and no board of its own is known, so these may be its boards.",
+    " energy: an engine on the node reports tokens and no board of its own is known, so these may be its boards. USD if"
+    " handed back is at the rate of the type: nothing of it is saved while a commitment pays for them, or while the"
+    " site rents whole nodes of which another board is in use.",
     "No accelerator is free: a model holds each of them, or no meter shows one.",
     _free_boards,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 
 from pipelines.report.axes import Axis, numeric
 from pipelines.report.markup import BAR_CHARACTERS, NAME_CHARACTERS, label, shortened, text
@@ -104,12 +105,7 @@ def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description:
     height = TOP + len(drawn) * (NAME + BAR + GAP) + BOTTOM
     totals = [sum(max(amount, 0) for _, amount, _ in bar.parts) for bar in drawn]
     x = numeric(totals, left, right, may_be_log=False, ticks=5)
-    body = [
-        f'<line class="grid" x1="{x.place(at):.1f}" x2="{x.place(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
-        f'<text class="tick" x="{x.place(at):.1f}" y="{height - BOTTOM + 16}"'
-        f' text-anchor="{"middle" if at else "start"}">{tick}</text>'
-        for at, tick in x.ticks
-    ]
+    body = _ruled(x, height)
     for row, bar in enumerate(drawn):
         y = TOP + row * (NAME + BAR + GAP) + NAME
         note = f" {escape(bar.note)}" if bar.note else ""
@@ -129,6 +125,43 @@ def bars(drawn: Sequence[Bar], series: Sequence[str], *, unit: str, description:
     seen = {number for bar in drawn for number, amount, _ in bar.parts if amount > 0}
     named = [(number, name) for number, name in enumerate(series) if number in seen]
     return _picture(_legend(named, is_lines=False) if len(series) > 1 else "", "".join(body), height, description)
+
+
+def waterfall(steps: Sequence[tuple[str, float]], *, unit: str, description: str) -> str:
+    """Bars one below the other, each from where the one above it ends: what a total changed by. The last bar is the
+    change itself."""
+    left, right = 4, WIDTH - VALUES
+    height = TOP + (len(steps) + 1) * (NAME + BAR + GAP) + BOTTOM
+    ends = list(accumulate(amount for _, amount in steps))
+    x = numeric([0, *ends], left, right, may_be_log=False, ticks=5)
+    body = _ruled(x, height)
+    rows = [(name, start, end) for (name, _), start, end in zip(steps, [0.0, *ends], ends, strict=False)]
+    rows.append(("all together", 0.0, ends[-1] if ends else 0.0))
+    for row, (name, start, end) in enumerate(rows):
+        y = TOP + row * (NAME + BAR + GAP) + NAME
+        low, high = sorted((x.place(start), x.place(end)))
+        series = 0 if row == len(rows) - 1 else 1 if end >= start else 2
+        shown = f"{end - start:+,.2f}"
+        body.append(
+            f'<text class="name" x="{left}" y="{y - 4}">{label(name, BAR_CHARACTERS)}</text>'
+            f'<rect class="part s{series}" x="{low:.1f}" y="{y}" width="{max(high - low, SLIVER):.1f}" height="{BAR}">'
+            f"<title>{text(_shown(name, f'{shown} {unit}'))}</title></rect>"
+            f'<text class="total" x="{max(high, low + SLIVER) + 6:.1f}" y="{y + BAR * 0.78:.1f}">{shown}</text>'
+        )
+    body.append(
+        f'<text class="title" x="{(left + right) / 2:.0f}" y="{height - 6}" text-anchor="middle">{escape(unit)}</text>'
+    )
+    return _picture("", "".join(body), height, description)
+
+
+def _ruled(x: Axis, height: float) -> list[str]:
+    """The lines of horizontal bars' marks, with the marks below them."""
+    return [
+        f'<line class="grid" x1="{x.place(at):.1f}" x2="{x.place(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
+        f'<text class="tick" x="{x.place(at):.1f}" y="{height - BOTTOM + 16}"'
+        f' text-anchor="{"middle" if x.place(at) > x.start else "start"}">{tick}</text>'
+        for at, tick in x.ticks
+    ]
 
 
 def _widths(amounts: Sequence[float], x: Axis) -> list[float]:

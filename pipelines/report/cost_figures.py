@@ -17,7 +17,7 @@ from pipelines.report.sentences import SAME, amount, change, counted, metered, p
 # What a tile shows: column, unit, digits, and whether more of it is better (None: neither).
 TILES: dict[str, tuple[str, str, int, bool | None]] = {
     "Cost of the day": ("cost_usd", "USD", 2, False),
-    "Cost per million output tokens": ("cost_usd_per_output_mtok", "USD", 2, False),
+    "Cost per million output tokens, all parts": ("cost_usd_per_output_mtok", "USD", 2, False),
     "Energy per output token": ("joules_per_output_token", "J", 2, False),
     "Idle energy": ("idle_energy_ratio", "", 1, False),
     "Output tokens": ("output_mtok", "million", 1, True),
@@ -41,16 +41,17 @@ def _headline(found: Sequence[Row]) -> Drawn:
         least = "≥ " if now[column] is not None and column in LOWER_BOUNDS and not now[LOWER_BOUNDS[column]] else ""
         tiles.append(
             f'<li><span class="what">{title}</span><span class="value">{least}{value}'
-            f" <small>{unit}</small></span>{_difference(now[column], day.get(column), 'day before', is_better, column)}"
-            f"{_difference(now[column], week.get(column), 'week before', is_better, column)}</li>"
+            f" <small>{unit}</small></span>{_sure(now, column)}"
+            f"{_difference(now, day.get(column), 'day', is_better, column)}"
+            f"{_difference(now, week.get(column), 'week', is_better, column)}</li>"
         )
     price = "cost_usd_per_output_mtok"
     sentence = (
         f"On {now['date']} the fleet cost {_least(now)}<b>{amount(now['cost_usd'], 'USD')}</b>{_without_others(now)}"
         " and served"
         f" {amount(now['output_mtok'], 'million output tokens', 1)}: <b>{amount(now[price], 'USD')}</b> per million,"
-        f" {change(now[price], day.get(price), 'the day before')} and"
-        f" {change(now[price], week.get(price), 'a week before')};"
+        f" {_changed(now, day.get(price), 'day', 'the day before')} and"
+        f" {_changed(now, week.get(price), 'week', 'a week before')};"
         f" {ratio(now['idle_energy_ratio'])} of the {metered(now['meter_scope'])}' energy was idle."
     )
     columns = {"figure": TEXT, "unit": TEXT, **{str(row["date"]): 3 for row in found}}
@@ -73,17 +74,47 @@ def _least(row: Row) -> str:
     return "at least " if row["cost_usd"] is not None and not row["is_cost_complete"] else ""
 
 
-def _difference(now: float | None, before: float | None, against: str, is_better: bool | None, column: str) -> str:
-    if now is None or before is None or before == 0:
+def _changed(now: Row, before: float | None, period: str, against: str) -> str:
+    """How the price of the date differs, in words."""
+    price = "cost_usd_per_output_mtok"
+    band = (now[f"{period}_bands"] or {}).get(price)
+    if band is not None and before and now[price] is not None and SAME <= abs(now[price] / before - 1) <= band:
+        return f"no more unlike {against} than usual"
+    return change(now[price], before, against)
+
+
+def _sure(now: Row, column: str) -> str:
+    """The 95 % interval of a tile, from what its meters and stated inputs may err by."""
+    if now[column] is None:
+        return ""
+    if column == "output_mtok":
+        return '<span class="change">counted: exact</span>'
+    error_ratio = (now["error_ratios"] or {}).get(column)
+    if error_ratio is None:
+        return '<span class="change">interval not known</span>'
+    shown = f"{100 * error_ratio * now[column]:.1f} points" if column.endswith("_ratio") else percent(error_ratio)
+    return f'<span class="change">±\N{NO-BREAK SPACE}{shown} (95 %)</span>'
+
+
+def _difference(now: Row, before: float | None, period: str, is_better: bool | None, column: str) -> str:
+    """How a figure differs from the day or the week before; coloured where it differs by more than it usually does."""
+    value, against = now[column], f"{period} before"
+    if value is None or before is None or before == 0:
         return f'<span class="change">{against}: unknown</span>'
-    share = (now - before) / abs(before)
+    share = (value - before) / abs(before)
     if abs(share) < SAME:
         return f'<span class="change">{against}: same</span>'
-    if column.endswith("_ratio"):
-        shown = f"{100 * (now - before):+,.1f} points".replace("-", "−")
+    is_share = column.endswith("_ratio")
+    moved = value - before if is_share else share
+    band = (now[f"{period}_bands"] or {}).get(column)
+    if is_share:
+        shown = f"{100 * moved:+,.1f} points".replace("-", "−")
     else:
         shown = ("+" if share > 0 else "−") + percent(abs(share))
-    style = "" if is_better is None else " better" if (share > 0) == is_better else " worse"
+    if band is not None and abs(moved) <= band:
+        usual = f"{100 * band:,.1f} points" if is_share else percent(band)
+        return f'<span class="change">{against}: {shown}, as usual (±\N{NO-BREAK SPACE}{usual})</span>'
+    style = "" if is_better is None or band is None else " better" if (share > 0) == is_better else " worse"
     arrow = "▲" if share > 0 else "▼"
     return f'<span class="change{style}">{against}: {arrow} {shown}</span>'
 
@@ -95,7 +126,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
     x = of_dates(dates, left, right)
     pictures = []
     for column, unit, title in (
-        ("cost_usd_per_output_mtok", "USD", "Cost per million output tokens"),
+        ("cost_usd_per_output_mtok", "USD", "Cost per million output tokens, all parts"),
         ("kwh_per_output_mtok", "kWh", "Energy per million output tokens"),
     ):
         if all(row[column] is None for row in found):
@@ -124,8 +155,9 @@ def _over_time(found: Sequence[Row]) -> Drawn:
     numbers = table(
         "Cost and energy per million output tokens",
         {
-            "model": NAME, "date": TEXT, "USD per million output tokens": 3, "kWh per million output tokens": 3,
-            "J per output token": 3, "USD": MONEY, "million output tokens": 3, "all prices known": YES_NO,
+            "model": NAME, "date": TEXT, "USD per million output tokens, all parts": 3,
+            "kWh per million output tokens": 3, "J per output token": 3, "USD": MONEY,
+            "million output tokens": 3, "all prices known": YES_NO,
         },
         [
             (
@@ -185,8 +217,9 @@ def _models(found: Sequence[Row]) -> Drawn:
             f", {percent(lost / cost)} of all" if lost and cost else ""
         )
     columns = {
-        "model": NAME, "USD": MONEY, "USD per million output tokens": 3, "million output tokens": 3, "kWh": 1,
-        "J per output token": 3, "idle energy": RATIO, "idle time": RATIO, "kg CO2e": 1, "all prices known": TEXT,
+        "model": NAME, "known USD": MONEY, "USD per million output tokens, all parts": 3, "million output tokens": 3,
+        "kWh": 1, "J per output token": 3, "idle energy": RATIO, "idle time": RATIO, "kg CO2e": 1,
+        "all prices known": TEXT,
     }  # fmt: skip
     numbers = [
         (
@@ -222,7 +255,9 @@ HEADLINE = Figure(
     " alone (capacity, energy, cooling, overhead); here the other parts come on top."
     " Electricity, and CO2e by the grid's factor: accelerators and hosts, × PUE. Energy per token and idle energy: the"
     " booked meters of the scope with the most energy (accelerators alone, or whole servers), idle time included. A"
-    " week before is the same weekday.",
+    " week before is the same weekday. ± is the 95 % interval by the error of meters and stated inputs (hosts, PUE,"
+    " grid factors), which is the same on each date. A change is usual within 1.96 standard deviations of the changes"
+    " of the last 28 dates; without a colour there are too few of them.",
     "No date is published yet.",
     _headline,
 )

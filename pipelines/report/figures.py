@@ -32,7 +32,8 @@ class Drawn:
 class Figure:
     """The figure `title`, drawn from the rows of sql/<query>.sql.
 
-    `boundary` is what the numbers include, with units. `empty` is why there may be no rows.
+    `boundary` is what the numbers include, with units. `empty` is why there may be no rows; where it is empty itself,
+    the figure is then left out.
     """
 
     query: str
@@ -66,7 +67,8 @@ def html(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Mapping
         return f'<p class="none">The {text(line)}</p>{opened("SQL query", _query(figure))}'
 
     name = f"figure {figure.title} (query pipelines/report/sql/{figure.query}.sql)"
-    return _section(figure, parts.attempt(name, lambda: _contents(figure, connection, colours), failed))
+    contents = parts.attempt(name, lambda: _contents(figure, connection, colours), failed)
+    return _section(figure, contents) if contents else ""
 
 
 def _contents(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Mapping[str, int]) -> str:
@@ -75,7 +77,7 @@ def _contents(figure: Figure, connection: duckdb.DuckDBPyConnection, colours: Ma
     except duckdb.CatalogException as refusal:
         return f'<p class="none">Not in this publication: {text(str(refusal).splitlines()[0])}</p>'
     if not found:
-        return f'<p class="none">{text(figure.empty)}</p>'
+        return f'<p class="none">{text(figure.empty)}</p>' if figure.empty else ""
     for row in found:
         row["colour"] = colours.get(str(row.get("model") or row.get("name")))
     drawn = figure.draw(found)

@@ -46,7 +46,7 @@ def write_report(fleet: Fleet, made_parts: Parts | None = None) -> Path | None:
     made, latest = folder / REPORT, fleet.published / REPORT
     # In the publication's own folder: what a crash leaves there is removed with it.
     fresh = folder / f".{os.getpid()}-{REPORT}"
-    write_whole(made, page(folder / DATABASE, made_parts).encode())
+    write_whole(made, page(folder / DATABASE, made_parts, fleet).encode())
     try:
         share(made, fresh)
         fresh.replace(latest)

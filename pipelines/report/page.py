@@ -11,22 +11,23 @@ from pathlib import Path
 
 import duckdb
 
+from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.report import advice_figures, figures
+from pipelines.report import advice_figures, figures, month_trees
 from pipelines.report.advice_figures import ADVICE, FREE_BOARDS
 from pipelines.report.cost_figures import HEADLINE, MODELS, OVER_TIME
 from pipelines.report.energy_figures import CARBON, CURVES, IDLE
 from pipelines.report.figures import Figure, Row
 from pipelines.report.finance_figures import BILLS, PARTIAL_LOAD, PARTS
 from pipelines.report.markup import text, unbroken
-from pipelines.report.month_figures import BUDGETS, MONTH, PAYERS
+from pipelines.report.month_figures import BRIDGE, BUDGETS, MONTH, PAYERS, RESTATED
 from pipelines.report.platform_figures import CROSSOVER, PLATFORMS
 from pipelines.report.quality_figures import ALARMS, COVERAGE, ESTIMATES, HELD_BACK
 from pipelines.warehouse import database
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 SECTIONS: dict[str, tuple[Figure, ...]] = {
-    "The month": (MONTH, BUDGETS, PAYERS),
+    "The month": (MONTH, BUDGETS, BRIDGE, PAYERS, RESTATED),
     "The newest day": (HEADLINE,),
     "What to do": (ADVICE,),
     "Cost and energy": (OVER_TIME, MODELS, CURVES),
@@ -38,9 +39,10 @@ SECTIONS: dict[str, tuple[Figure, ...]] = {
 }
 
 
-def page(path: Path, parts: Parts | None = None) -> str:
+def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> str:
     """The report of the published DuckDB file at `path`, as HTML; the same publication gives the same bytes. A figure
-    that cannot be made is a line of text, and a line of `parts`."""
+    that cannot be made is a line of text, and a line of `parts`. With the fleet, the figures of the month are also
+    shown as trees."""
     parts = parts or Parts()
     with database.connect(path, read_only=True) as connection:
         (made,) = figures.rows(connection, "publication")
@@ -49,8 +51,9 @@ def page(path: Path, parts: Parts | None = None) -> str:
         )
         colours = _colours(connection)
         sections = [_section(title, contents, connection, colours, parts) for title, contents in SECTIONS.items()]
+        sections[0] += _trees(connection, fleet, parts)
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
-    fleet = text(made["fleet"])
+    name = text(made["fleet"])
     day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
     steps = '<p>No advice: <a href="#advice">the section below</a> has the reason.</p>'
     if advice is not None:
@@ -65,10 +68,10 @@ def page(path: Path, parts: Parts | None = None) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">',
-            f"<title>Fleet report: {fleet}, {made['last_date']}</title>",
+            f"<title>Fleet report: {name}, {made['last_date']}</title>",
             f"<style>{(Path(__file__).parent / 'page.css').read_text(encoding='utf-8')}</style></head><body>",
             '<a class="skip" href="#next">Skip to what to do next</a>',
-            f"<header><h1>Fleet report: <bdi>{fleet}</bdi></h1>{unbroken(_about(made))}</header><main>",
+            f"<header><h1>Fleet report: <bdi>{name}</bdi></h1>{unbroken(_about(made))}</header><main>",
             sections[0],
             '<section class="next" id="next" aria-labelledby="next-title"><h2 id="next-title">What to do next</h2>'
             f"{unbroken(steps)}</section>",
@@ -76,6 +79,16 @@ def page(path: Path, parts: Parts | None = None) -> str:
             *sections[1:],
             f"</main><footer>{_footer(made)}</footer></body></html>\n",
         ]
+    )
+
+
+def _trees(connection: duckdb.DuckDBPyConnection, fleet: Fleet | None, parts: Parts) -> str:
+    if fleet is None or "months" not in database.tables(connection, "finance"):
+        return ""
+    return parts.attempt(
+        "section How the figures of the month add up",
+        lambda: month_trees.html(connection, fleet),
+        lambda line: f'<p class="none">The {text(line)}</p>',
     )
 
 

@@ -1,12 +1,13 @@
-"""Closed months: what a month was closed with, and what was adjusted since.
+"""Closed months: what they were closed with, what was adjusted since, and which published figures were restated.
 
 These are primary data: nothing computes them again. They are appended to, never changed, and are in the warehouse and
-in each publication; whichever was lost takes them from the other. Add here what holds for the six tables. Keep out what
-is adjusted (dbt_project/models/finance) and the command `close`.
+in each publication; whichever was lost takes them from the other. Add here what holds for the eight tables. Keep out
+what is adjusted or restated (dbt_project/models/finance, `pipelines.publishing`) and the command `close`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from datetime import date
 
@@ -55,6 +56,21 @@ _STATE = {
     "gpu_hours": ("double", "Claimed GPU-hours of the site in the month, as known then. NULL: none."),
     "method_version": ("varchar", "The method that they were booked by."),
 }
+_RESTATED = {
+    "publication_id": ("varchar", "As in adjustments."),
+    "restated_at": ("timestamptz", "As in finance.restatements, as all that follow."),
+    "month": ("date", "First day of the month."),
+    "date": ("date", "UTC date."),
+    "site": ("varchar", "Site, as in the tables of schema marts."),
+    "model": ("varchar", "Model, as in the tables of schema marts."),
+    "figure": ("varchar", "What changed."),
+    "part": ("varchar", "Part of the cost. NULL: the figure has none."),
+    "unit": ("varchar", "`USD`, `kWh` or `kg`."),
+    "before": (_MONEY, "In that unit. NULL: not known."),
+    "after": (_MONEY, "In that unit. NULL: not known."),
+    "change": (_MONEY, "In that unit."),
+    "reason": ("varchar", "Why it changed."),
+}
 Columns = dict[str, tuple[str, str]]
 TABLES: dict[str, tuple[str, Columns]] = {
     "closings": (
@@ -75,12 +91,22 @@ TABLES: dict[str, tuple[str, Columns]] = {
     "closed_chargebacks": (
         "One row per closing and row of finance.chargeback. What it was closed with. [evidence: finance]",
         {**_CLOSED, **_CHARGEBACK, **_AMOUNT}),
+    "closed_focus": (
+        "One row per closing and line of the month's FOCUS file. What it was closed with. [evidence: finance]",
+        {
+            **_CLOSED,
+            "line_number": ("integer", "From 1 on; the first line has the names of the columns."),
+            "line": ("varchar", "The line, as the file has it."),
+            "file_sha256": ("varchar", "SHA-256 of the whole file in hexadecimal digits, the same in each line."),
+        }),
     "adjustments": (
         "One row per publication, closed month and row of finance.cost that changed since. [evidence: finance]",
         {**_ADJUSTED, **_COST, **_DIFFERENCE, **_STATE}),
     "chargeback_adjustments": (
         "One row per publication, closed month and row of finance.chargeback that changed since. [evidence: finance]",
         {**_ADJUSTED, **_CHARGEBACK, **_DIFFERENCE}),
+    "restated_figures": (
+        "One row per publication and published figure of a date that it changed. [evidence: finance]", _RESTATED),
 }  # fmt: skip
 
 
@@ -141,6 +167,39 @@ def figures_hash(connection: duckdb.DuckDBPyConnection, at: str, event: int) -> 
     return digest
 
 
+def frozen_files(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date, str]:
+    """The closed months of an attached database that have a frozen FOCUS file, each with the file's SHA-256."""
+    if not {"closings", "closed_focus"} <= _held(connection, f"{of}.published"):
+        return {}
+    rows = connection.execute(
+        "select closed.month, max(file_sha256) from (select month, max_by(action, event) as action, max(event) as event"
+        f" from {of}.published.closings group by month) as closed join {of}.published.closed_focus using (event)"
+        " where action = 'closed' group by closed.month order by closed.month"
+    ).fetchall()
+    return dict(rows)
+
+
+def frozen_file(connection: duckdb.DuckDBPyConnection, of: str, month: date) -> bytes:
+    """The FOCUS file that a month was closed with, of an attached database. ClosingsLost where it is another one."""
+    ((event, text, digest),) = connection.execute(
+        "select max(event), string_agg(line, chr(10) order by line_number), max(file_sha256)"
+        f" from {of}.published.closed_focus where event = (select max(event) from {of}.published.closings"
+        " where month = ?)",
+        [month],
+    ).fetchall()
+    content = str(text).encode()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ClosingsLost(_other_file(month, event))
+    return content
+
+
+def _other_file(month: date, event: int) -> str:
+    return (
+        f"{month:%Y-%m} was closed with another FOCUS file than closing {event} has now: lines of it are missing or"
+        " changed. Restore the warehouse or the publication from a backup (docs/operations.md)"
+    )
+
+
 def last_event(connection: duckdb.DuckDBPyConnection, at: str, month: date) -> tuple[int, str] | None:
     """The newest event of a month and its action; None where it was never closed."""
     rows = connection.execute(
@@ -150,6 +209,11 @@ def last_event(connection: duckdb.DuckDBPyConnection, at: str, month: date) -> t
 
 
 def _wrong(connection: duckdb.DuckDBPyConnection, at: str) -> Iterator[str]:
+    lacking = connection.execute(
+        f"select event, any_value(month) from {at}.closed_focus group by event having count(*) <> max(line_number)"
+    )
+    for event, month in lacking.fetchall():
+        yield _other_file(month, event)
     events = connection.execute(f"select event, month, action, figures_hash from {at}.closings order by event")
     for number, (event, month, action, digest) in enumerate(events.fetchall(), start=1):
         if event != number:

@@ -11,7 +11,7 @@ import duckdb
 from pipelines.warehouse import database
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -75,13 +75,15 @@ RAW_TABLES = {
     # What each date was booked with, and which nodes, models, … its book names: `settings`.
     "booked_with": "date date, setting varchar, value varchar",
     "booked_names": "date date, kind varchar, name varchar",
+    # What the dates of the latest publication were booked with: a restatement has its reason by what differs.
+    "published_with": "date date, setting varchar, value varchar",
 }
 
 FLEET_TABLES = {
     "sources": "source varchar, kind varchar, interval_seconds double, tokens_complete boolean, site varchar,"
     " metric_prefix varchar",
     "sites": "site varchar, zone varchar, time_zone varchar, pue double, wue_litres_per_kwh double,"
-    " cooling_share_of_overhead double",
+    " cooling_share_of_overhead double, rented_by varchar",
     "tariffs": "site varchar, valid_from date, valid_to date, local_hour_from integer, local_hour_to integer,"
     " usd_per_kwh double",
     # The unit of `usd` is that of the part: per kW and month, month, GPU-hour or tonne.
@@ -118,8 +120,11 @@ FLEET_TABLES = {
     " is_renewable boolean, share_ratio double, mwh_per_year double, local_hour_from integer, local_hour_to integer,"
     " source varchar, valid_from date, valid_to date",
     "residual_mixes": "site varchar, gco2e_per_kwh double, source varchar, valid_from date, valid_to date",
+    "currency_rates": "currency varchar, month date, usd_per_unit double",
     "commitments": "commitment varchar, site varchar, device_type varchar, gpus double, usd_per_gpu_hour double,"
     " valid_from date, valid_to date",
+    "commitment_offers": "site varchar, device_type varchar, term_months integer, usd_per_gpu_hour double,"
+    " provider varchar",
     "budgets": "budget varchar, scope varchar, scope_name varchar, basis varchar, usd_per_month double,"
     " valid_from date, valid_to date",
     "spot_rates": "site varchar, device_type varchar, gpus double, usd_per_gpu_hour double, start_at timestamptz,"

@@ -13,7 +13,7 @@ about a date that uses old ones (`pipelines.booking.stale_settings`).
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -98,6 +98,15 @@ def record(connection: duckdb.DuckDBPyConnection, start: date, end: date, consta
         "update raw.warehouse_version set method_version = ?, code_version = ?",
         [constants.values["method_version"], constants.values["code_version"]],
     )
+
+
+def published(connection: duckdb.DuckDBPyConnection, held_back: Collection[date]) -> None:
+    """Record that the publication has every booked date with its settings, but those that are held back."""
+    kept = [sorted(held_back)]
+    connection.execute("delete from raw.published_with where not list_contains(?, date)", kept).fetchall()
+    connection.execute(
+        "insert into raw.published_with select * from raw.booked_with where not list_contains(?, date)", kept
+    ).fetchall()
 
 
 def stale(connection: duckdb.DuckDBPyConnection, constants: Constants) -> tuple[dict[str, list[date]], list[date]]:

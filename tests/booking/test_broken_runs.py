@@ -61,7 +61,7 @@ CONTAINER = "        described.container,\n"
 BROKEN = (
     ("pipelines/report/sql/alarms.sql", "{} measured {:,.1f} % {} than", "{} measured {:+,.1f} % {} than"),
     (
-        "pipelines/publishing/workbook/questions.py",
+        "pipelines/publishing/workbook/detail_questions.py",
         "            sum(rejected_samples)\n",
         "            sum(case when error('no such meter') is null then 1 end)\n",
     ),
@@ -96,7 +96,7 @@ def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Pat
         " Error: missing '}' in format string"
     )
     sheet = (
-        "sheet Meters of the workbook (query in pipelines/publishing/workbook/questions.py) could not be made:"
+        "sheet Meters of the workbook (query in pipelines/publishing/workbook) could not be made:"
         " InvalidInputException: Invalid Input Error: no such meter"
     )
     table = "The table of models could not be made: InvalidInputException: Invalid Input Error: no total"

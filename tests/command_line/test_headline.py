@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from pipelines.advice import consolidation_table, right_sizing_table
-from pipelines.command_line import month_headline
+from pipelines.command_line import advice_headline, month_headline
 from pipelines.command_line.advice_headline import _KINDS
 from pipelines.command_line.headline import _ways_in
 from pipelines.command_line.model_headline import _inputs
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
 from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK
+from tests.report import publications
+from tests.report.publications import advice
 
 FLEET = """
 fleet: priced
@@ -54,6 +57,22 @@ def test_every_kind_of_advice_has_its_meaning() -> None:
     assert set(_KINDS) == set(re.findall(r"`([a-z_]+)`", described)) - {"shares_with"}
 
 
+def test_advice_is_in_the_order_of_what_it_saves_at_once_and_names_the_date_of_the_rest(tmp_path: Path) -> None:
+    """The committed 16 GPUs save more kWh, and 11,680 USD a month once their commitment ends: that is in no total."""
+    rows = [
+        advice("committed", "spin_down", saving_kwh_month=200, saving_energy_usd_month=20, avoidable_now_usd_month=0,
+            avoidable_later_usd_month=11_680, avoidable_from=date(2027, 7, 1), saving_now_usd_month=20),
+        advice("free", "spin_down", saving_kwh_month=100, saving_energy_usd_month=10, avoidable_now_usd_month=5_840,
+            avoidable_later_usd_month=0, saving_now_usd_month=5_850),
+    ]  # fmt: skip
+    with duckdb.connect(str(publications.write(tmp_path, published_right_sizing=rows)), read_only=True) as connection:
+        lines = advice_headline.advice(connection).splitlines()[3:6]
+    assert [line.split()[0] for line in lines] == ["llm/free", "llm/committed", "all"]
+    assert lines[0].split()[8:10] == ["5,840.00", "–"]
+    assert lines[1].split()[8:12] == ["0.00", "11680.00", "from", "2027-07-01"]
+    assert lines[2].split()[1:] == ["16", "0", "300.0", "–", "30.00", "–", "5,840.00", "–", "–", "–"]
+
+
 def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,21 +105,22 @@ def test_months_add_up_sites_and_mark_what_is_known_in_part() -> None:
     """Two sites of October, of which one changed after it was closed; November got the 7.20 USD."""
     with duckdb.connect() as connection:
         assert month_headline.months(connection) == month_headline.budgets(connection) == ""
+        assert month_headline.changes(connection) == ""
         connection.execute("create schema finance")
         connection.execute(
             "create table finance.months as select * from (values"
-            " (date '2026-10-01', 'west', 'adjusted', 744, 744, 100.0, 0, 107.2, 53.6, null, true),"
-            " (date '2026-10-01', 'east', 'adjusted', 744, 744, 50.0, 0, 50.0, 25.0, null, false),"
-            " (date '2026-11-01', 'west', 'open', 24, 720, 47.2, 7.2, 40.0, 10.0, 1200.0, true),"
-            " (date '2026-11-01', 'bare', 'open', 24, 720, null, 0, null, null, null, false)"
+            " (date '2026-10-01', 'west', 'adjusted', 744, 744, 100.0, 0, 107.2, 53.6, null, true, 'EUR', 80.0),"
+            " (date '2026-10-01', 'east', 'adjusted', 744, 744, 50.0, 0, 50.0, 25.0, null, false, 'EUR', 40.0),"
+            " (date '2026-11-01', 'west', 'open', 24, 720, 47.2, 7.2, 40.0, 10.0, 1200.0, true, null, null),"
+            " (date '2026-11-01', 'bare', 'open', 24, 720, null, 0, null, null, null, false, null, null)"
             ") as months(month, site, status, booked_hours, month_hours, closed_cost_usd, adjustment_usd,"
-            " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete)"
+            " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete, currency, closed_cost_in_currency)"
         )
         connection.execute(
             "create table finance.budgets (month date, budget varchar, scope varchar, name varchar, budget_usd double,"
             " spent_usd double, forecast_usd double, expected_overrun_usd double)"
         )
         newest, older = month_headline.months(connection).splitlines()[2:4]
-        assert newest.split() == ["2026-11", "open", "3.3%", "≥", "47.20", "7.20", "≥", "40.00", "25.0%", "1,200.00"]
-        assert older.split() == ["2026-10", "adjusted", "100.0%", "≥", "150.00", "–", "≥", "157.20", "50.0%", "–"]
+        assert " ".join(newest.split()) == "2026-11 open 3.3% ≥ 47.20 7.20 ≥ 40.00 25.0% 1,200.00 –"
+        assert " ".join(older.split()) == "2026-10 adjusted 100.0% ≥ 150.00 – ≥ 157.20 50.0% – 120.00"
         assert month_headline.budgets(connection) == ""

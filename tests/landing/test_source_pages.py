@@ -37,6 +37,7 @@ from pipelines.warehouse.raw_tables import create_tables
 from tests.books import validation_data
 from tests.collectors.test_load_tests import aiperf_record
 from tests.collectors.test_requests import SPEND_LOG
+from tests.fleet.test_focus_exports import csv_of
 from tests.landing.test_benchmarks import AA, INFERENCEX, MLPERF, SGLANG_BENCH, VLLM_BENCH
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -135,6 +136,13 @@ def _price_list(path: Path, _: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(listed) if path.suffix == ".json" else own, encoding="utf-8")
 
 
+def _focus_export(path: Path, entry: Mapping[str, Any]) -> None:
+    """A folder with one row, of the first SKU of the entry."""
+    path.mkdir()
+    charge = {"SkuId": next(iter(entry["skus"])), "PricingQuantity": "1", "EffectiveCost": "2", **entry["where"]}
+    (path / "one.csv").write_text(csv_of([charge]), encoding="utf-8")
+
+
 WRITERS: Mapping[str, Callable[[Path, Mapping[str, Any]], None]] = {
     "files": _samples,
     "access_log": _access_log,
@@ -146,6 +154,7 @@ WRITERS: Mapping[str, Callable[[Path, Mapping[str, Any]], None]] = {
     "vllm_bench": _text(json.dumps(VLLM_BENCH)),
     "sglang_bench": _text(json.dumps(SGLANG_BENCH)),
     "prices": _price_list,
+    "focus": _focus_export,
 }
 
 
@@ -155,6 +164,7 @@ def _write(folder: Path, lines: str) -> None:
     entries = [("files", entry) for source in fleet.get("sources", ()) for entry in source.get("files", ())]
     entries += [(entry["kind"], entry) for key in ("requests", "benchmarks") for entry in fleet.get(key, ())]
     entries += [("prices", entry) for entry in fleet.get("prices", {}).get("files", ())]
+    entries += [("focus", entry) for entry in fleet.get("focus_exports", ())]
     for kind, entry in entries:
         if "path" in entry and not entry["path"].startswith(VALIDATION):
             path = folder / entry["path"].replace("*", "one")
@@ -192,6 +202,8 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
             found[source] = rows
         for file in fleet.cost_rate_files:
             found[file.source] = len(list(file.rates(Rejects())))
+        for export in fleet.focus_exports:
+            found[export.path] = len(list(export.figures().rates()))
         fleet_landing.write_fleet(connection, fleet)
     return found
 
@@ -207,6 +219,7 @@ def _naming_files(fleet: Fleet) -> set[str]:
         *(name for file in fleet.grid_intensity.files for name in grid_landing.names_of(file)),
         *(benchmark.name for benchmark in fleet.benchmarks),
         *(file.source for file in (*fleet.prices.files, *fleet.cost_rate_files)),
+        *(export.path for export in fleet.focus_exports),
     }
 
 

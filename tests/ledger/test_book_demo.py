@@ -16,7 +16,6 @@ from collectors.synthetic import demo_truth
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES, minute
 from pipelines.fleet.fleet_file import PROJECT
 from pipelines.publishing import publication
-from pipelines.publishing.workbook.questions import QUESTIONS
 from pipelines.warehouse import database
 from tests.books import Book, at, day, on
 
@@ -103,8 +102,9 @@ def test_idle_models_have_no_curve_and_all_their_energy_to_recover(book: Book) -
     assert found == [(model, True, "no_tokens_served", 28) for model in IDLE]
 
 
-def test_too_large_a_deployment_is_named_with_the_size_that_is_enough(book: Book) -> None:
-    """Qwen3.5-397B in 4 bits weighs 214 GiB: 4 × 80 GiB × 0.9 hold it, 2 do not. gpt-oss-120b's 61 need both A6000."""
+def test_too_large_a_deployment_is_named_with_the_size_to_try(book: Book) -> None:
+    """Qwen3.5-397B in 4 bits weighs 214 GiB: 4 × 80 GiB × 0.9 hold it, 2 do not. gpt-oss-120b's 61 need both A6000.
+    That four are fast enough is shown by no evidence (tests/ledger/advice/test_capacity_of_the_demo.py)."""
     rows = book.query(
         "select model, kind, current_gpus, recommended_gpus, reason_code, backtest_held, confidence"
         " from published.right_sizing where is_preferred order by lower(model)"
@@ -114,10 +114,10 @@ def test_too_large_a_deployment_is_named_with_the_size_that_is_enough(book: Book
         ("gpt-oss-120b", "keep", 2, 2, "weights_do_not_fit", None),
         ("Kimi-K2.5", "spin_down", 8, 0, "no_tokens_served", True),
         ("MiniMax-M2.5", "spin_down", 4, 0, "no_tokens_served", True),
-        ("Qwen3.5-397B", "fewer_gpus", 8, 4, "demand_fits", True),
+        ("Qwen3.5-397B", "try_it", 8, 8, "data_sheet_only", None),
     ]
     sure = {row[0]: row[-1] for row in rows}
-    assert sure == dict.fromkeys(sure) | dict.fromkeys(IDLE, "high") | {"Qwen3.5-397B": "low"}  # bandwidth alone
+    assert sure == dict.fromkeys(sure) | dict.fromkeys(IDLE, "high")
 
 
 def test_what_could_be_saved_adds_up_to_less_than_what_the_idle_share_took(book: Book) -> None:
@@ -131,7 +131,7 @@ def test_what_could_be_saved_adds_up_to_less_than_what_the_idle_share_took(book:
         """
     )
     assert low < saved < high
-    assert 450 < saved < nodes_off < idle
+    assert 400 < saved < nodes_off < idle
     assert kilograms == pytest.approx(saved * 0.19346, rel=1e-3)  # the yearly factor of the zone
 
 
@@ -517,10 +517,10 @@ def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks:
     own = [float(lines[model][-2].replace(",", "")) for model in {engine.model for engine in ENGINES}]
     assert lines["__unallocated__"][-2] == "627.33"
     assert float(lines["fleet"][-2].replace(",", "")) == pytest.approx(sum(own) + 627.33, abs=0.03)
-    assert lines["llm-research/Qwen3.5-397B"][1:4] == ["fewer_gpus", "8", "4"]
+    assert lines["llm-research/Qwen3.5-397B"][1:8] == ["try_it:", "engine", "on", "4", "GPUs", "8", "8"]
     assert lines["llm-shared/gpt-oss-120b"][1:6] == ["keep:", "weights", "do", "not", "fit"]
-    # One change of each deployment, and all together: 201.4 + 198.8 + 56.2 kWh.
-    kwh = [float(lines[name][4]) for name in lines if name.startswith("llm-research/")]
+    # One change of each deployment, and all together: 201.4 + 198.8 kWh. Of what is tried nothing is counted.
+    kwh = [float(lines[f"llm-research/{model}"][4]) for model in IDLE]
     assert float(lines["all"][3]) == pytest.approx(sum(kwh), abs=0.15)
     assert lines["a6000 at west"][3] == "2"
 
@@ -537,22 +537,24 @@ def test_the_readme_shows_the_tables_that_the_run_prints(four_weeks: tuple[Book,
 def test_the_workbook_answers_every_question(four_weeks: tuple[Book, str]) -> None:
     book, _ = four_weeks
     sheets = openpyxl.load_workbook(book.fleet.published / publication.WORKBOOK, data_only=True)
-    notes = {question.sheet: sheets[question.sheet]["A2"].value for question in QUESTIONS}
+    notes = {sheet.title: sheet["A2"].value for sheet in sheets.worksheets[1:]}
     assert {
         name: note
         for name, note in notes.items()
         if not note.startswith("demo, 2026-10-01 to 2026-10-28: SYNTHETIC telemetry")
     } == {}
-    assert {name for name in notes if sheets[name]["A5"].value is None} == {"Commitments"}  # the demo has none
+    # A sheet without rows has the reason in their place.
+    without_rows = {name for name in notes if all(cell.value is None for cell in sheets[name][5][1:])}
+    assert without_rows == {"Changes", "Commitments", "Restated"}
     # What README and docs/finance.md show of the same publication.
     assert (sheets["Models"]["A5"].value, round(sheets["Models"]["L5"].value, 4)) == ("Qwen3.5-397B", 202.8296)
     assert round(sheets["Models"]["E3"].value, 2) == 18536.28
     # One word, one amount: what was charged, what is known, what of it is idle.
     for name, first in (("Months", 6), ("Cost", 4), ("Parts", 4)):
         totals = [round(sheets[name].cell(3, place).value, 2) for place in range(first, first + 4)]
-        assert (name, totals) == (name, [21374.11, 0, 21374.11, 15999.48])
+        assert (name, totals) == (name, [21374.11, 0, 21374.11, 15999.5])
     assert round(sheets["Who pays"]["H3"].value, 2) == 21374.11
-    assert sheets["What to do"]["E3"].value == 16
+    assert sheets["What to do"]["E3"].value == 12
     assert abs(sheets["Meters"]["H3"].value) < 1e-6
 
 

@@ -34,14 +34,14 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
             "printed_page": named_in("command_line/*headline.py"),
             "fleet_report": named_in("report/**/*"),
             "workbook": {table for one in QUESTIONS for table in re.findall(r"\b(?:finance|marts)\.(\w+)", one.query)},
-            "focus_files": {"focus_cost_and_usage"},
+            "focus_files": {"focus_corrections", "focus_cost_and_usage"},
             "metrics": {name for path in METRICS.glob("*.sql") for name in SOURCE.findall(path.read_text("utf-8"))},
             "history_guard": named_in("publishing/history.py"),
             "superset_dashboards": {path.stem for path in (BI / "superset" / "datasets").rglob("*.yaml")},
             "grafana_dashboards": {
                 table
                 for path in (BI / "grafana").glob("*.json")
-                for table in re.findall(r"\bmarts\.(\w+)", path.read_text())
+                for table in re.findall(r"\b(?:finance|marts)\.(\w+)", path.read_text())
             },
         }.items()
     }

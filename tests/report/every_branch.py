@@ -32,7 +32,22 @@ def write(folder: Path) -> Path:
 def _days() -> dict[str, list[dict[str, Any]]]:
     energy = {"energy_joules": 1e6, "attribution_method": "exclusive", "date": NEWEST}
     return {
-        "marts_fleet_daily": [fleet_day(on) for on in (NEWEST, NEWEST - timedelta(days=1), NEWEST - timedelta(days=7))],
+        "marts_fleet_daily": [
+            fleet_day(
+                NEWEST - timedelta(days=days), idle_joules=5e5 + 1e4 * (days % 3),
+                facility_energy_kwh=0.5 + 0.1 * (days % 3),
+            )
+            for days in range(17)
+        ],
+        "marts_figure_intervals": [
+            {"month": MONTH, "site": "__all__", "model": "__all__", "meter_scope": scope, "figure": figure, "value": 10,
+                "value_low": 9, "value_high": 11, "metered_ratio": 0.5, "interval_basis": "meters_and_stated_inputs"}
+            for figure, scope in (
+                ("known_cost_usd", "__all__"), ("known_cost_usd_per_output_mtok", "__all__"),
+                ("facility_energy_kwh", "__all__"), ("location_kgco2e", "__all__"),
+                ("joules_per_output_token", "board"),
+            )
+        ],
         "marts_model_daily": [
             *(model_day(NEWEST, model) for model in MODELS),
             # A row that is metered by node, beside those that are metered by board.
@@ -156,10 +171,16 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
     return {
         # The surest first: by confidence, and not by what is saved.
         "published_right_sizing": [
-            advice("m1", "fewer_gpus", confidence="high", saving_kwh_month=1, saving_energy_usd_month=10),
+            advice("m1", "fewer_gpus", confidence="high", saving_kwh_month=1, saving_energy_usd_month=10,
+                avoidable_later_usd_month=5, avoidable_from=NEWEST),
             advice("m2", "fewer_gpus", confidence="medium", saving_kwh_month=2, saving_energy_usd_month=20),
             advice("m3", "fewer_gpus", confidence="low", saving_kwh_month=3, saving_energy_usd_month=30),
             advice("m6", "insufficient_data", reason_code="short_lookback"),
+            *(
+                advice(model, "try_it", reason_code="data_sheet_only", current_replicas=4, current_gpus_per_replica=2,
+                    trial_replicas=2, trial_gpus_per_replica=gpus, recommended_gpus=8, freed_gpus=None)
+                for model, gpus in (("m5", 1), ("m7", 2))
+            ),
         ],
         "published_consolidation": [advice("m4", "colocate", **pair)],
         "marts_free_boards": [
@@ -175,10 +196,14 @@ def _months() -> dict[str, list[dict[str, Any]]]:
     """A month that is open, one that is closed, one that changed since."""
     month = {
         "site": "west", "booked_hours": 665, "month_hours": 744, "closed_cost_usd": 100, "adjustment_usd": 7,
-        "known_cost_usd": 93, "idle_cost_usd": 60, "forecast_usd": 120, "is_cost_complete": True,
+        "known_cost_usd": 93, "idle_cost_usd": 60, "forecast_usd": 120, "is_cost_complete": True, "currency": "EUR",
+        "closed_cost_in_currency": 90,
     }  # fmt: skip
     states = (("open", MONTH), ("closed", MONTH.replace(month=9)), ("adjusted", MONTH.replace(month=8)))
-    paid = {"month": MONTH, "site": "west", "closed_cost_usd": 10, "known_cost_usd": 10, "is_cost_complete": True}
+    paid = {
+        "month": MONTH, "site": "west", "closed_cost_usd": 10, "known_cost_usd": 10, "is_cost_complete": True,
+        "currency": "EUR",
+    }  # fmt: skip
     invoice = {"month": MONTH, "site": "west", "billed_usd": 103, "computed_usd": 100}
     kind = {"month": MONTH, "site": "west", "model": "m1", "tokens": 1e6, "known_cost_usd": 5}
     return {
@@ -200,6 +225,17 @@ def _months() -> dict[str, list[dict[str, Any]]]:
         ],
         "finance_commitments": [
             {"month": MONTH, "site": "west", "device_type": "h100", "committed_gpu_hours": 8, "used_gpu_hours": 6},
+        ],
+        "finance_bridge": [
+            {"month": MONTH, "compared_month": MONTH.replace(month=9), "is_of_whole_months": True, "days": 30,
+                "site": "west", "model": "m1", "part": "energy", "before_usd": 100, "calendar_usd": 3,
+                "coverage_usd": 0, "price_usd": 20, "volume_usd": -5, "efficiency_usd": -1, "idle_usd": 4, "new_usd": 0,
+                "gone_usd": 0, "adjustments_usd": 0, "after_usd": 121, "is_cost_complete": True},
+        ],
+        "finance_restatements": [
+            {"publication_id": "p", "restated_at": MIDNIGHT, "month": MONTH, "date": NEWEST, "site": "west",
+                "model": "m1", "figure": "cost", "part": "energy", "unit": "USD", "before": 10, "after": 12,
+                "change": 2, "reason": "late data"},
         ],
         "finance_savings": [{"deployment": "llm/m1", "model": "m1", "advice": "fewer_gpus", "freed_accelerators": 4}],
         "finance_carbon": [{"month": MONTH, "team": "a", "model": "m1", "location_kgco2e": 3}],

@@ -133,8 +133,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "free-boards",
-            "3 accelerators are free (2.5 on average in the last 28 dates) and cost 990 USD a month; handing back those"
-            " that are unallocated saves 600 USD a month, switching them off 40 kWh. 4 more accelerators may be in use:"
+            "3 accelerators are free (2.5 on average in the last 28 dates) and cost 990 USD a month; the hours of those"
+            " that are unallocated are worth 600 USD a month, saved once they can be handed back; switching them off"
+            " saves 40 kWh. 4 more accelerators may be in use:"
             " an engine on the node has no joules.",
         ),
         (
@@ -177,7 +178,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
             "held-back",
             "1 date is held back because 1 rule does not hold; what was published of them before stays.",
         ),
-        ("next", "In addition 2 accelerators are free: handing them back saves 600 USD more a month"),
+        ("next", "In addition 2 accelerators are free, whose hours are worth 600 USD a month: that is saved once"),
     ],
 )  # fmt: skip
 def test_sentences_follow_from_their_rows(made: str, figure: str, sentence: str) -> None:

@@ -69,7 +69,8 @@ COLUMNS = """
 
 def hashes(book: Book) -> dict[str, tuple]:
     tables = book.query("select schema_name || '.' || table_name from duckdb_tables()"
-                        " where schema_name in ('marts', 'published') order by 1")  # fmt: skip
+                        " where schema_name in ('marts', 'published') and table_name <> 'restated_figures'"
+                        " order by 1")  # fmt: skip
     return {
         table: book.query(f"select count(*), bit_xor(hash(t)), sum(cast(hash(t) as hugeint)) from {table} as t")[0]
         for (table,) in tables
@@ -146,6 +147,8 @@ def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     fresh = Book.of(fleet, tmp_path / "fresh")
     fresh.run()
     assert hashes(book) == hashes(fresh)
+    # What alone is not the same: the figures that were published with the old tariff.
+    assert book.query("select distinct figure, reason from published.restated_figures") == [("cost", "price")]
 
 
 # --- the command line, before anything runs ---------------------------------------------------------------------------

@@ -39,6 +39,67 @@ costs as (
     from marts.cost_daily
     where basis = 'fully_loaded'
     group by date
+),
+
+daily as (
+    select
+        fleet.date,
+        costs.cost_usd::double as cost_usd,
+        1.0 * costs.cost_usd / nullif(fleet.output_mtok, 0) as cost_usd_per_output_mtok,
+        fleet.output_mtok::double as output_mtok,
+        fleet.facility_kwh::double as facility_kwh,
+        fleet.joules_per_output_token,
+        fleet.idle_energy_ratio,
+        fleet.location_kgco2e::double as location_kgco2e
+    from fleet
+    left join costs using (date)
+),
+
+figures as (
+    unpivot daily on * exclude (date) into name figure value value
+),
+
+-- How far a figure changed before from date to date, and from week to week: 95 % of such changes are within the band. A
+-- share is compared in points, anything else as a part of itself. Of fewer than 7 changes no band is known.
+changes as (
+    select
+        later.figure,
+        later.date - earlier.date as days,
+        case
+            when later.figure like '%_ratio' then later.value - earlier.value
+            else later.value / nullif(earlier.value, 0) - 1
+        end as change
+    from figures as later
+    inner join figures as earlier
+        on later.figure = earlier.figure and later.date - earlier.date in (1, 7) and later.date < (from newest)
+    where later.date > (from newest) - 29
+),
+
+bands as (
+    select figure, days, 1.96 * stddev_samp(change) as band
+    from changes
+    group by figure, days
+    having count(change) >= 7
+),
+
+-- The error of meters and stated inputs is the same on each date: that of the newest month.
+errors as (
+    select
+        case figure
+            when 'known_cost_usd' then 'cost_usd'
+            when 'known_cost_usd_per_output_mtok' then 'cost_usd_per_output_mtok'
+            when 'facility_energy_kwh' then 'facility_kwh'
+            else figure
+        end as figure,
+        max((value_high - value_low) / 2 / value) as error_ratio
+    from marts.figure_intervals
+    where month = (select max(month) from marts.figure_intervals)
+        and site = '__all__'
+        and model = '__all__'
+        and meter_scope in ('__all__', (from main_scope))
+        and value > 0
+        and value_low is not null
+    group by 1
 )
 
 select
@@ -53,7 +114,10 @@ select
     fleet.idle_energy_ratio,
     fleet.location_kgco2e,
     coalesce(fleet.is_carbon_complete, false) as is_carbon_complete,
-    (select meter_scope from main_scope) as meter_scope
+    (select meter_scope from main_scope) as meter_scope,
+    (select map_from_entries(list((figure, band) order by figure)) from bands where days = 1) as day_bands,
+    (select map_from_entries(list((figure, band) order by figure)) from bands where days = 7) as week_bands,
+    (select map_from_entries(list((figure, error_ratio) order by figure)) from errors) as error_ratios
 from compared
 left join fleet using (date)
 left join costs using (date)

@@ -1,4 +1,5 @@
--- The newest months, the newest first: what each cost, all sites together.
+-- The newest months, the newest first: what each cost, all sites together. The ends of the intervals of several sites
+-- are added, as if all erred alike: that is too wide, never too narrow.
 select
     month,
     case when bool_and(status = 'open') then 'open' when bool_or(status = 'adjusted') then 'adjusted' else 'closed' end as status,
@@ -6,10 +7,22 @@ select
     sum(closed_cost_usd) as closed_cost_usd,
     sum(adjustment_usd) as adjustment_usd,
     sum(known_cost_usd) as known_cost_usd,
+    -- An open month is as far from its figure as what is known of it; a closed one is frozen.
+    sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_low else closed_cost_usd end) as closed_cost_usd_low,
+    sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_high else closed_cost_usd end) as closed_cost_usd_high,
     sum(idle_cost_usd) as idle_cost_usd,
     sum(forecast_usd) as forecast_usd,
+    sum(forecast_low_usd) as forecast_usd_low,
+    sum(forecast_high_usd) as forecast_usd_high,
     sum(facility_energy_kwh) as facility_energy_kwh,
+    sum(facility_energy_kwh_low) as facility_energy_kwh_low,
+    sum(facility_energy_kwh_high) as facility_energy_kwh_high,
+    sum(metered_ratio * facility_energy_kwh) / sum(facility_energy_kwh) as metered_ratio,
     sum(location_kgco2e) as location_kgco2e,
+    sum(location_kgco2e_low) as location_kgco2e_low,
+    sum(location_kgco2e_high) as location_kgco2e_high,
+    any_value(currency) as currency,
+    sum(closed_cost_in_currency) as closed_cost_in_currency,
     bool_and(is_cost_complete) as is_cost_complete
 from finance.months
 group by month

@@ -71,7 +71,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return made
 
 
-def test_contracts_run_on_and_energy_costs_the_mean_of_its_weekday(book: Book) -> None:
+def test_contracts_run_on_and_energy_costs_what_it_has_since_a_break(book: Book) -> None:
     (found,) = book.query(
         "select billing_month, spent_usd, contract_rest_usd, energy_rest_usd, forecast_usd, forecast_low_usd,"
         " forecast_high_usd, history_days, coverage_ratio, coverage_weeks, booked_ratio, is_cost_complete"
@@ -79,15 +79,14 @@ def test_contracts_run_on_and_energy_costs_the_mean_of_its_weekday(book: Book) -
     )
     spent = 65 * (1_200 / 721 + 4 + 6.48 / 721 + 0.0648)
     contracts = 656 * (1_200 / 721 + 4 + 6.48 / 721)
-    # A day costs 1.0368 USD before 25 October and 1.5552 after it. Thursdays to Saturdays were seen twice before and
-    # once after it (1.2096), Sundays to Tuesdays once and twice (1.3824), Wednesdays once and once (1.296). To come are
-    # four of each; of Tuesdays three, and 8 hours of 1 December.
-    energy = 12 * 1.2096 + 8 * 1.3824 + (3 + 8 / 24) * 1.3824 + 4 * 1.296
-    assert energy == pytest.approx(35.3664)
+    # A day costs 1.0368 USD before 25 October and 1.5552 since then, weekends too: it goes on as since the break. To
+    # come are 27 dates and 8 hours of 1 December.
+    energy = (27 + 8 / 24) * 1.5552
+    assert energy == pytest.approx(42.5088)
     assert found[0] == date(2026, 11, 1)
-    assert found[1:5] == pytest.approx((spent, contracts, energy, 4130.0584), abs=1e-5)
-    assert found[5] < 4130 < found[6]
-    # 13 days before the only whole week that could be tried are too few.
+    assert found[1:5] == pytest.approx((spent, contracts, energy, 4137.2008), abs=1e-5)
+    assert found[5:7] == pytest.approx((4137.2008, 4137.2008), abs=1e-3)
+    # No evening of these 20 days has both 14 days before it and 28 after it.
     assert found[7:] == (20, None, 0, pytest.approx(65 / 721), True)
 
 
@@ -101,7 +100,7 @@ def test_a_budget_has_what_was_spent_and_by_how_much_the_month_will_exceed_it(bo
         ("ghost", "model", "ghost", "allocation", 10.0, 10.0, None, None),
         # All of the site's cost is carried by the team's models.
         ("llm", "team", "platform", "fully_loaded", 5000.0, 5000.0, 0.0, True),
-        ("west", "site", "west", "allocation", 4000.0, 4000.0, 130.0584, True),
+        ("west", "site", "west", "allocation", 4000.0, 4000.0, 137.2008, True),
     ]
     assert book.query(
         "select budget, budget_usd, forecast_usd = spent_usd, is_in_progress from marts.budget_monthly"

@@ -9,6 +9,7 @@ the facility's meter. October has 744 hours.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -319,6 +320,13 @@ def test_commitments_are_used_first_and_what_is_unused_is_a_row_of_its_own(book:
     assert costs(book, "unused", "a-unused", "fully_loaded")["capacity"] == 36.0
 
 
+def test_commitments_of_accelerators_that_are_not_there_are_named(book: Book) -> None:
+    """Two of five are missing all day; of the two at `committed` three are there."""
+    (result,) = book.dbt("test", "--select", "commitments_are_of_accelerators_that_are_there")
+    found = book.query(result.node.compiled_code)
+    assert [(site, float(hours), gpus) for _, site, _, hours, gpus in found] == [("unused", 48.0, 2.0)]
+
+
 def test_a_spot_price_counts_from_its_moment_on_and_before_the_rate(book: Book) -> None:
     # Two of three boards: 12.25 h at 1 USD and 11.75 h at 1.50 USD, 29.875 USD each; the third costs 24 h × 2 USD.
     assert costs(book, "spot", "a-spot", "allocation")["capacity"] == pytest.approx(107.75 / 3, abs=1e-6)
@@ -418,7 +426,7 @@ def test_focus_has_the_allocated_cost_of_each_part_and_price_times_quantity_is_t
         ),
         focus as (
             select date, billing_month, BillingAccountId as site, x_Deployment as deployment,
-                x_DeviceType as device_type, x_Part as part, sum(BilledCost) as usd
+                x_DeviceType as device_type, x_Part as part, sum(EffectiveCost) as usd
             from marts.focus_cost_and_usage group by all
         )
         select {key}, costs.usd, focus.usd from costs full join focus using ({key})
@@ -431,11 +439,12 @@ def test_focus_has_the_allocated_cost_of_each_part_and_price_times_quantity_is_t
     assert book.query(
         """
         select count(*) filter (abs(ListUnitPrice * PricingQuantity - ListCost) > 1e-6),
-            count(*) filter (BilledCost <> EffectiveCost or BilledCost <> ListCost or BilledCost <> ContractedCost),
+            count(*) filter (BilledCost not in (0, EffectiveCost) or EffectiveCost <> ListCost),
+            count(*) filter (ListCost <> ContractedCost),
             count(*) filter (abs(PricingQuantity - ConsumedQuantity) > 1e-3 and ListUnitPrice > 0), count(*) > 200
         from marts.focus_cost_and_usage
         """
-    ) == [(0, 0, 0, True)]
+    ) == [(0, 0, 0, 0, True)]
     # What has no price is no row: cost_daily has three parts of `bare`, of which capacity has one.
     assert book.query(
         "select part, count(*) from marts.cost_daily where basis = 'allocation' and cost_usd is null"
@@ -465,21 +474,59 @@ def test_the_price_of_a_sku_is_that_of_the_fleet_file_or_stated_as_blended(book:
         "operations/7440",
         "overhead/0.1",
     ]
-    # Two of three boards are committed: (2 × 1 + 1 × 2) / 3 USD.
-    assert skus("committed", "a-committed")[0] == (
-        f"capacity/{A100_TYPE}/blended",
-        pytest.approx(4 / 3, abs=1e-9),
-        24.0,
-        "Other",
-    )
+    # Two of three boards are committed at 1 USD: of a's 24 GPU-hours 16, and 8 are at the rate of 2 USD.
+    committed = skus("committed", "a-committed")
+    assert committed[:2] == [
+        (f"capacity/{A100_TYPE}/2", 2.0, pytest.approx(8.0, abs=1e-9), "Standard"),
+        (f"capacity/{A100_TYPE}/commitments/committed/1", 1.0, pytest.approx(16.0, abs=1e-9), "Committed"),
+    ]
     # Of five committed GPUs two are not there.
-    assert skus("unused", "__unused_commitment__") == [(f"capacity/{A100_TYPE}/1", 1.0, 48.0, "Committed")]
+    assert skus("unused", "__unused_commitment__") == [
+        (f"capacity/{A100_TYPE}/commitments/unused/1", 1.0, 48.0, "Committed")
+    ]
+    # In the hour of the change a quarter is at 1 USD: 1.375 USD is its mean. A third of 36 spot GPU-hours is a's.
+    assert [(sku[0].rsplit("/", 2)[1:], sku[2]) for sku in skus("spot", "a-spot") if sku[3] == "Dynamic"] == [
+        (["spot", "1"], pytest.approx(8.0, abs=1e-6)),
+        (["spot", "1.375"], pytest.approx(2 / 3, abs=1e-6)),
+        (["spot", "1.5"], pytest.approx(22 / 3, abs=1e-6)),
+    ]
     # Over the 744 hours of October: 4,000 USD over 48 months, and 0.207683 of it a year's cost of capital.
     owned = {sku[0].split("/")[0]: sku for sku in skus("owned", "a-owned")}
     assert owned["capacity"][:3] == ("capacity/a6000/0.112007168", 0.112007168, pytest.approx(24.0, abs=1e-6))
     assert owned["cost_of_capital"][1:3] == (pytest.approx(0.023262, abs=1e-6), pytest.approx(24.0, abs=1e-6))
     rented = {sku[0]: sku[1:] for sku in skus("rented", "a-rented")}
     assert rented["energy/included"] == (0.0, pytest.approx(8.64, abs=1e-3), "Standard")
+
+
+def test_used_and_unused_hours_of_a_commitment_are_its_utilisation(book: Book) -> None:
+    """Three of five committed GPUs are there at `unused`; `committed` has a third GPU at the rate."""
+    shares = (
+        "select BillingAccountId, CommitmentDiscountId,"
+        " round(sum(CommitmentDiscountQuantity) filter (CommitmentDiscountStatus = 'Used')::double, 6),"
+        " round(sum(CommitmentDiscountQuantity)::double, 6) from marts.focus_cost_and_usage"
+        " where CommitmentDiscountId is not null group by all order by all"
+    )
+    assert book.query(shares) == [
+        (site, f"site/{site}/{A100_TYPE}/commitments/{site}", used, hours)
+        for site, used, hours in (("committed", 48.0, 48.0), ("unused", 72.0, 120.0))
+    ]
+    assert book.query(
+        "select month, site, committed_gpu_hours::double, utilisation_ratio from finance.commitments order by all"
+    ) == [(date(2026, 10, 1), "committed", 48.0, 1.0), (date(2026, 10, 1), "unused", 120.0, 0.6)]
+
+
+def test_what_is_bought_and_what_is_notional_is_not_billed(book: Book) -> None:
+    """At `owned` model a's boards are written off; every other site rents."""
+    found = book.query(
+        "select x_Part, sum(BilledCost) = 0, sum(EffectiveCost) > 0, sum(ContractedCost) = sum(EffectiveCost)"
+        " from marts.focus_cost_and_usage"
+        " where not x_IsCash or (BillingAccountId = 'owned' and SkuId = 'capacity/a6000') group by all order by 1"
+    )
+    assert found == [(part, True, True, True) for part in ("capacity", "carbon_price", "cost_of_capital")]
+    assert book.query(
+        "select count(*) from marts.focus_cost_and_usage where BilledCost <> EffectiveCost"
+        " and x_Part not in ('carbon_price', 'cost_of_capital') and BillingAccountId <> 'owned'"
+    ) == [(0,)]
 
 
 @pytest.mark.rest

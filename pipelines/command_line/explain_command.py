@@ -1,0 +1,55 @@
+"""The command `explain`: a headline figure of a month as a tree of what adds up to it.
+
+Add here what the command prints. Keep out what a figure is made of (`pipelines.named_figures`).
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from contextlib import closing
+
+from collectors.samples import printable
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import dictionary, explanation, intervals, trees
+from pipelines.named_figures.choices import Choice
+from pipelines.warehouse import database
+from pipelines.warehouse.refusals import QuestionError
+
+
+def explain(fleet: Fleet, options: Namespace) -> int:
+    """Print the figure; returns the exit status. QuestionError where there is no such figure, month or row."""
+    figure = dictionary.named(options.figure)
+    if not fleet.snapshot.exists():
+        raise QuestionError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+    with closing(database.connect(fleet.snapshot, read_only=True)) as connection:
+        month = options.month
+        if month is None:
+            ((month,),) = connection.execute("select max(month) from marts.model_monthly").fetchall()
+            if month is None:
+                raise QuestionError("no month is published yet")
+        choice = Choice(month, options.team, options.model, options.site)
+        found = explanation.explained(connection, fleet, figure, choice)
+        interval = intervals.line(connection, figure, choice)
+    query = explanation.query_of(figure, choice)
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    "figure": figure.name,
+                    "query": query,
+                    "interval": interval,
+                    "trees": [trees.as_json(root) for root in found],
+                }
+            )
+        )
+        return 0
+    for root in found:
+        for line in trees.lines(root):
+            print(printable(line))
+        print()
+    print(f"  what it is  {figure.definition}")
+    print(f"  interval    {interval}")
+    print(f"  rule        {figure.formula} of {figure.table}; boundary: {figure.boundary} (docs/figures.md)")
+    print(f'  query       .venv/bin/python -m pipelines sql "{query}"')
+    return 0
