@@ -115,12 +115,12 @@ evidence_months as (
         model,
         meter_scope,
         sum(energy_joules) as evidenced_joules,
-        cast(sum(sampling_joules2) as double) as joules2,
-        cast(sum(case when is_matched then sampling_joules2 else 0 end) as double) as matched_joules2,
-        cast(sum(metered_kwh) as double) as metered_kwh,
-        cast(sum(accelerator_facility_kwh) as double) as accelerator_kwh,
-        cast(sum(charged_energy_cost_usd) as double) as usd,
-        cast(sum(case when is_matched then charged_energy_cost_usd else 0 end) as double) as matched_usd
+        sum(sampling_joules2) as joules2,
+        sum(case when is_matched then sampling_joules2 else 0 end) as matched_joules2,
+        sum(metered_kwh) as metered_kwh,
+        sum(accelerator_facility_kwh) as accelerator_kwh,
+        sum(charged_energy_cost_usd) as usd,
+        sum(case when is_matched then charged_energy_cost_usd else 0 end) as matched_usd
     from evidence
     group by billing_month, site, model, meter_scope
 

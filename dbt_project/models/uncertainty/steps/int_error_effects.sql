@@ -1,6 +1,7 @@
 -- What each source of error may add to the sums of a month: one row per month, site, model, meter scope and source. An
 -- effect is the largest error either way (joules, kWh, grams, USD), with its sign; rows of one source_key err together,
--- of two keys independently.
+-- of two keys independently. Dates that are held back are what was published of them.
+-- depends_on: {{ ref('held_back_dates') }}
 {% set sources = [
     {
         'name': 'meters', 'key': "meter_scope || '|' || device_type", 'joules': 'energy_error_ratio',
