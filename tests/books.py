@@ -30,7 +30,14 @@ from collectors.collector import Collector
 from collectors.samples import Window
 from collectors.series import SeriesRegister
 from collectors.synthetic.generator import SyntheticCollector
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, empty_tables, right_sizing_table
+from pipelines.advice import (
+    advice_score,
+    consolidation_table,
+    cost_forecasts,
+    efficiency_fits,
+    empty_tables,
+    right_sizing_table,
+)
 from pipelines.booking import invariants, project
 from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
 from pipelines.booking.project import prepared_project
@@ -46,7 +53,7 @@ from pipelines.landing import (
     request_landing,
 )
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import closings, database, due_dates
+from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests import commands, optional
 from tests.kept import kept
@@ -236,6 +243,7 @@ class Book:
                 cost_forecasts.write_forecasts(connection)
                 right_sizing_table.write_right_sizing(connection)
                 consolidation_table.write_consolidation(connection)
+                advice_score.write_score(connection)
             due_dates.booked(connection, first, last)
         return first, last
 
@@ -374,6 +382,7 @@ def create_read(connection: duckdb.DuckDBPyConnection) -> None:
     """The tables that models read and that no model makes, empty."""
     empty_tables.create(connection)
     closings.create(connection)
+    advice_history.create(connection)
 
 
 @cache

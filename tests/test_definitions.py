@@ -19,6 +19,7 @@ from pipelines.booking import invariants, project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.command_line.instance import CONFIGURATION
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
+from pipelines.spark import committed_marts
 from pipelines.warehouse.partitions import POOL
 
 RAW = {
@@ -68,8 +69,10 @@ OWN_TABLES = {
     "marts/budget_monthly",
     "marts/cost_forecast",
     "marts/efficiency_fit",
+    "published/advice_given",
     "published/consolidation",
     "published/fleet_report",
+    "published/measured_changes",
     "published/publication",
     "published/right_sizing",
 }
@@ -299,6 +302,33 @@ def test_every_mart_is_held_back_by_date_or_whole(manifest: dict) -> None:
     # A mart over several dates is made after dates are held back.
     children = {name for name in marts.keys() - dated - gates if not depends_on(manifest, name, "held_back_dates")}
     assert children == {"accelerator_prices", "benchmark_efficiency", "model_footprints", "scenario_results"}
+    # And so is each step of it that reads a dated mart: a mart which waits may read a step that did not.
+    models = {node["name"]: node for node in manifest["nodes"].values() if node["resource_type"] == "model"}
+    before = {name for name in models if depends_on(manifest, "held_back_dates", name)}
+    hasty = {
+        name
+        for name in models.keys() - before - dated - gates
+        if dated & {key.rpartition(".")[2] for key in models[name]["depends_on"]["nodes"]}
+        and not depends_on(manifest, name, "held_back_dates")
+        and any(depends_on(manifest, mart, name) for mart in marts.keys() - dated - gates)
+    }
+    assert hasty == {"model_footprints"}  # the names of models alone
+
+
+def test_spark_replaces_what_the_marts_do(manifest: dict) -> None:
+    """The lists of committed_marts are the marts by their own `replaces`."""
+    marts = {
+        node["name"]: node["config"].get("replaces", "dates")
+        for node in manifest["nodes"].values()
+        if node["resource_type"] == "model" and node["schema"] == "marts"
+    }
+    of = {kind: {name for name, replaced in marts.items() if replaced == kind} for kind in set(marts.values())}
+    months = dict.fromkeys(of["months"], "month")
+    billing = dict.fromkeys(of["billing_months"] | of["billing_months_of_lookback"], "billing_month")
+    assert months | billing == committed_marts.MONTHLY
+    assert of["billing_months_of_lookback"] == committed_marts.OF_LOOKBACK
+    assert of["windows"] == committed_marts.COPIED
+    assert of["all"] >= committed_marts.REMADE
 
 
 def depends_on(manifest: dict, model: str, other: str) -> bool:

@@ -21,6 +21,7 @@ from pipelines.advice.shared_columns import (
     IS_PREFERRED,
     SAVING_COLUMNS,
     mark_preferred,
+    trusted,
     without_split,
 )
 from pipelines.analysis import consolidation
@@ -124,7 +125,9 @@ def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.
     InfeasiblePlan names the rules that a plan breaks; nothing is written then.
     """
     made = consolidation.consolidate(_read(connection))
-    write_table(connection, "published.consolidation", TABLE_COMMENT, COLUMNS, without_split(made.rows))
+    write_table(
+        connection, "published.consolidation", TABLE_COMMENT, COLUMNS, without_split(trusted(connection, made.rows))
+    )
     made.rows["is_preferred"] = made.rows["recommendation_id"].isin(mark_preferred(connection))
     return made
 

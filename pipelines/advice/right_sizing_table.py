@@ -132,6 +132,7 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     rows = right_sizing.recommend(
         usage, proposed, right_sizing.shortfalls(proposed, demand), hours=hours, days=days, backtests=tests
     )
+    rows = shared_columns.trusted(connection, rows)
     write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, shared_columns.without_split(rows))
     rows["is_preferred"] = rows["recommendation_id"].isin(shared_columns.mark_preferred(connection))
     return rows[[name for name in COLUMNS if name in rows]], tests

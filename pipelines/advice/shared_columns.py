@@ -118,8 +118,9 @@ CONFIDENCE = (
     "How well the lookback supports that what is recommended is enough. `high`: 21 days and more, 0.95 of the GPU"
     " time covered, and either no demand (or hours idle in each week) or a load that was seen to keep the model's"
     " SLO; where less has to serve the demand, queues are reported, too. `low`: fewer than 14 days, or only"
-    " the memory bandwidth shows that it is enough. `medium`: what is neither. How exact the saving is:"
-    " saving_low and saving_high. NULL: nothing changes.",
+    " the memory bandwidth shows that it is enough. `medium`: what is neither. One step lower where, of three followed"
+    " pieces of advice of the kind and more, fewer than half were realised (finance.advice_score). How exact the saving"
+    " is: saving_low and saving_high. NULL: nothing changes.",
 )
 IS_PREFERRED = (
     "boolean",
@@ -132,6 +133,8 @@ _FACTS = (
     *("saving_energy_usd_month", "saving_usd_month_if_released"),
 )
 READ = ("boards", "capacity_prices")
+LEAST_FOLLOWED = 3
+_LOWER = {"high": "medium", "medium": "low", "low": "low"}
 
 
 def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -156,6 +159,21 @@ def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
                 " where advice.recommendation_id = made.recommendation_id"
             ).fetchall()
     return set(chosen["recommendation_id"])
+
+
+def trusted(connection: duckdb.DuckDBPyConnection, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a confidence one step lower where advice of their kind was followed LEAST_FOLLOWED times and more, and
+    fewer than half of these were realised by the meters."""
+    views = connection.execute("select view_name from duckdb_views() where schema_name = 'finance'").fetchall()
+    if ("advice_score",) not in views:
+        return rows
+    followed = connection.execute(
+        "select advice from finance.advice_score where outcome in ('realised', 'unclear', 'gone_wrong') group by advice"
+        " having count(*) >= ? and count(*) filter (where outcome = 'realised') < 0.5 * count(*)",
+        [LEAST_FOLLOWED],
+    ).fetchall()
+    failing = rows["kind"].isin([kind for (kind,) in followed])
+    return rows.assign(confidence=rows["confidence"].mask(failing, rows["confidence"].map(_LOWER)))
 
 
 def without_split(rows: pd.DataFrame) -> pd.DataFrame:

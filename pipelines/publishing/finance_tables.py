@@ -14,7 +14,7 @@ import duckdb
 
 from pipelines.publishing import published_tables, restatements
 from pipelines.publishing.published_tables import FINANCE
-from pipelines.warehouse import closings
+from pipelines.warehouse import advice_history, closings
 
 # Where the views' tables are found: the marts, the advice and the closings in the publication, what the fleet file
 # states in the warehouse.
@@ -63,10 +63,11 @@ def write(
     published_at: datetime,
     held_back: Collection[date] | None = None,
 ) -> None:
-    """Bring the closings, adjust closed months that changed, and make the tables of schema finance anew in the attached
-    `target`, by the views of the attached `warehouse`. Unless `held_back` is None (nothing to compare with), find what
-    the publication restates; these dates are not compared."""
-    closings.bring(connection, "warehouse.published", "target.published")
+    """Bring what is appended to, adjust closed months that changed, and make the tables of schema finance anew in the
+    attached `target`, by the views of the attached `warehouse`. Unless `held_back` is None (nothing to compare with),
+    find what the publication restates; these dates are not compared."""
+    for appended in (closings, advice_history):
+        appended.bring(connection, "warehouse.published", "target.published")
     _adjust(connection, publication_id, published_at)
     if held_back is not None:
         restatements.find(connection, publication_id, published_at, held_back)

@@ -19,7 +19,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import restoring
 from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE
-from pipelines.warehouse import closings, database, due_dates
+from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
 
@@ -105,17 +105,19 @@ def undo(fleet: Fleet, month: date) -> str:
 
 
 def take_back(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables of closings in the fleet's warehouse, with the rows that only the publication has: adjustments
-    are found when it is made, and a warehouse may have been lost."""
+    """Create the tables of closings and of past advice in the fleet's warehouse, with the rows that only the
+    publication has: adjustments are found when it is made, and a warehouse may have been lost."""
     create_tables(connection)
     closings.create(connection)
+    advice_history.create(connection)
     folder = fleet.latest_publication
     if folder is None:
         return
     connection.execute(f"attach {database.literal(folder / DATABASE)} as publication (read_only)")
     try:
         own = connection.execute("select current_database()").fetchall()[0][0]
-        closings.bring(connection, "publication.published", f"{own}.published")
+        for appended in (closings, advice_history):
+            appended.bring(connection, "publication.published", f"{own}.published")
     finally:
         connection.execute("detach publication")
 

@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 import duckdb
 
-from pipelines.warehouse import closings
+from pipelines.warehouse import advice_history, closings
 from pipelines.warehouse.database import literal, transaction
 
 # Schemas that are brought from the warehouse as they are, and all that a publication has.
@@ -25,6 +25,8 @@ STORAGE_VERSION = "v1.0.0"
 FINE_GRAINED = frozenset({"interval_start_at", "hour_start_at"})
 # Of rows that are called `t`: differs where they do, in whatever order they are.
 ROWS_HASHED = "format('{} {} {}', count(*), bit_xor(hash(t)), sum(cast(hash(t) as hugeint)))"
+# They are appended to (finance_tables), never replaced.
+APPENDED = frozenset({*closings.TABLES, *advice_history.TABLES})
 # They have a `date`, but describe the whole publication.
 WHOLE = frozenset({"held_back_dates"})
 
@@ -114,7 +116,7 @@ def replace_tables(
         {
             key: table
             for key, table in tables(connection, of).items()
-            if table.schema in BROUGHT and table.name not in closings.TABLES  # these are appended to (finance_tables)
+            if table.schema in BROUGHT and table.name not in APPENDED
         }
         for of in ("warehouse", "target")
     )

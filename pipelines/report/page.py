@@ -23,13 +23,14 @@ from pipelines.report.markup import text, unbroken
 from pipelines.report.month_figures import BRIDGE, BUDGETS, MONTH, PAYERS, RESTATED
 from pipelines.report.platform_figures import CROSSOVER, PLATFORMS
 from pipelines.report.quality_figures import ALARMS, COVERAGE, ESTIMATES, HELD_BACK
+from pipelines.report.score_figures import SCORE
 from pipelines.warehouse import database
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 SECTIONS: dict[str, tuple[Figure, ...]] = {
     "The month": (MONTH, BUDGETS, BRIDGE, PAYERS, RESTATED),
     "The newest day": (HEADLINE,),
-    "What to do": (ADVICE,),
+    "What to do": (ADVICE, SCORE),
     "Cost and energy": (OVER_TIME, MODELS, CURVES),
     "Idle and free": (IDLE, FREE_BOARDS, PARTIAL_LOAD),
     "What the cost is made of": (PARTS, BILLS),

@@ -24,6 +24,7 @@ from pipelines.warehouse import database
 # that overlap its dates, and copies the others into its own folder: they are few. It computes the marts in REMADE
 # whole: they have no dates, or need a whole lookback.
 MONTHLY = {
+    "figure_intervals": "month",
     "model_monthly": "month",
     "cost_daily": "billing_month",
     "cost_reconciliation_daily": "billing_month",

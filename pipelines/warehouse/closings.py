@@ -1,8 +1,7 @@
 """Closed months: what they were closed with, what was adjusted since, and which published figures were restated.
 
-These are primary data: nothing computes them again. They are appended to, never changed, and are in the warehouse and
-in each publication; whichever was lost takes them from the other. Add here what holds for the eight tables. Keep out
-what is adjusted or restated (dbt_project/models/finance, `pipelines.publishing`) and the command `close`.
+These are primary data (`appended_tables`): nothing computes them again. Add here what holds for the eight tables. Keep
+out what is adjusted or restated (dbt_project/models/finance, `pipelines.publishing`) and the command `close`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from datetime import date
 
 import duckdb
 
-from pipelines.warehouse import database
+from pipelines.warehouse import appended_tables
 from pipelines.warehouse.refusals import QuestionError
 
 _COST = {
@@ -116,44 +115,15 @@ class ClosingsLost(QuestionError):
 
 def create(connection: duckdb.DuckDBPyConnection, at: str = "published") -> None:
     """Create the tables where they are missing, in the schema `at`."""
-    connection.execute(f"create schema if not exists {at}")
-    held = _held(connection, at)
-    for name, (comment, columns) in TABLES.items():
-        if name in held:
-            continue
-        listed = ", ".join(f"{column} {kind}" for column, (kind, _) in columns.items())
-        connection.execute(f"create table {at}.{name} ({listed})")
-        connection.execute(f"comment on table {at}.{name} is {database.literal(comment)}")
-        for column, (_, described) in columns.items():
-            connection.execute(f"comment on column {at}.{name}.{column} is {database.literal(described)}")
+    appended_tables.create(connection, TABLES, at)
 
 
 def bring(connection: duckdb.DuckDBPyConnection, source: str, target: str) -> None:
     """Append to the tables of the schema `target` the rows of `source` that they lack. ClosingsLost where the result
     has a gap, or other figures than the month was closed with."""
-    held = _held(connection, source)
-    if not held and not _held(connection, target):  # both are older than closings
-        return
-    create(connection, target)
-    for name, (_, columns) in TABLES.items():
-        if name in held:
-            listed = ", ".join(columns)
-            connection.execute(
-                f"insert into {target}.{name} ({listed})"
-                f" select {listed} from {source}.{name} except all select {listed} from {target}.{name}"
-            ).fetchall()
-    for line in _wrong(connection, target):
-        raise ClosingsLost(line)
-
-
-def _held(connection: duckdb.DuckDBPyConnection, at: str) -> set[str]:
-    """Those of the tables that the schema has; without a database before its name it is one of the connection's own."""
-    rows = connection.execute(
-        "select table_name from duckdb_tables() where ? in (database_name || '.' || schema_name,"
-        " if(database_name = current_database(), schema_name, null))",
-        [at],
-    ).fetchall()
-    return {name for (name,) in rows} & TABLES.keys()
+    if appended_tables.bring(connection, TABLES, source, target):
+        for line in _wrong(connection, target):
+            raise ClosingsLost(line)
 
 
 def figures_hash(connection: duckdb.DuckDBPyConnection, at: str, event: int) -> str | None:
@@ -169,7 +139,7 @@ def figures_hash(connection: duckdb.DuckDBPyConnection, at: str, event: int) -> 
 
 def frozen_files(connection: duckdb.DuckDBPyConnection, of: str) -> dict[date, str]:
     """The closed months of an attached database that have a frozen FOCUS file, each with the file's SHA-256."""
-    if not {"closings", "closed_focus"} <= _held(connection, f"{of}.published"):
+    if not {"closings", "closed_focus"} <= appended_tables.held(connection, TABLES, f"{of}.published"):
         return {}
     rows = connection.execute(
         "select closed.month, max(file_sha256) from (select month, max_by(action, event) as action, max(event) as event"

@@ -49,6 +49,7 @@ _TYPES = {
 INTERVAL = "interval_start_at"
 # Tables that a publication makes, and those that Python computes; the marts have their grain in the project.
 _OWN_GRAINS = {
+    ("finance", "advice_score"): ("recommendation_id", "change_id"),
     ("finance", "bridge"): ("month", "site", "model", "part"),
     ("finance", "budgets"): ("month", "budget"),
     ("finance", "carbon"): ("month", "team", "marts_key"),
@@ -72,6 +73,7 @@ _OWN_GRAINS = {
     ("marts", "budget_monthly"): ("billing_month", "budget"),
     ("marts", "cost_forecast"): ("billing_month", "scope", "scope_name", "basis"),
     ("marts", "efficiency_fit"): ("site", "deployment", "model", "device_type", "meter_scope", "role"),
+    ("published", "advice_given"): ("recommendation_id", "given_at"),
     ("published", "adjustments"): ("publication_id", "month", "booked_month", "marts_key", "part"),
     ("published", "chargeback_adjustments"): ("publication_id", "month", "booked_month", "marts_key"),
     ("published", "closed_chargebacks"): ("event", "marts_key"),
@@ -80,6 +82,7 @@ _OWN_GRAINS = {
     ("published", "closed_months"): ("event", "site"),
     ("published", "closings"): ("event",),
     ("published", "consolidation"): ("recommendation_id",),
+    ("published", "measured_changes"): ("change_id", "measured_at"),
     ("published", "publication"): ("publication_id",),
     ("published", "restated_figures"): ("publication_id", "date", "site", "model", "figure", "part"),
     ("published", "right_sizing"): ("recommendation_id",),

@@ -1,6 +1,7 @@
 -- The capacity and its cost of capital that a mean price was charged for, by what paid for it: each model takes its share
 -- of every source of its site, type and hour, each at its own price. One row per UTC date, billing month, model_hourly's
 -- keys, is_held, source, commitment and price. What has one price is in int_priced_cost_days.
+-- depends_on: {{ ref('held_back_dates') }}
 {% set keys = ['date', 'billing_month'] + model_keys() + ['is_held'] %}
 {% set of_source = ['capacity_source', 'commitment'] %}
 {% set hour = ['site', 'device_type', 'hour_start_at', 'local_date'] %}
