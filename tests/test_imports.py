@@ -138,6 +138,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         if leads_to(module, "dagster")
     }
     assert knowing == {
+        "advice/advice_score.py",
         "advice/consolidation_table.py",
         "advice/cost_forecasts.py",
         "advice/efficiency_fits.py",

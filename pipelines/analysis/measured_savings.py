@@ -1,6 +1,6 @@
 """What a change saved, by the deployment's own meters: option B of the IPMVP (EVO 10000-1:2022, chapter 4).
 
-The hours before the change say what an hour draws, by hour of the day, weekday and tokens; what the hours after it
+The hours before the change show what an hour draws, by hour of the day, weekday and tokens; what the hours after it
 would have drawn is expected by that, for what they served, and what they drew is subtracted. Add here how that is
 estimated. Keep out which hours are of a change (int_advised_change_hours) and whose advice it was.
 
@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 from pipelines.analysis import day_intervals
 
 LEAST_DAYS = 7  # of each side
-WEEKDAY_DAYS = 14  # from which weekdays are told apart
+WEEKDAY_DAYS = 14  # from which each weekday has a level of its own
 HOURS_PER_MONTH = 730
 
 

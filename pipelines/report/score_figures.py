@@ -1,6 +1,6 @@
 """What became of advice: promised, measured, realised, open and gone wrong.
 
-Add here a column by which advice is judged. Keep out how a saving is measured (`analysis.measured_savings`) and the
+Add here a column by which advice is assessed. Keep out how a saving is measured (`analysis.measured_savings`) and the
 outcomes: they are SQL (finance.advice_score).
 """
 
@@ -12,7 +12,7 @@ from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, TEXT, number, table
 from pipelines.report.sentences import amount, counted, total
 
-# Outcome -> how the table says it.
+# Outcome -> its words in the table.
 OUTCOMES = {
     "realised": "realised",
     "gone_wrong": "gone wrong",
@@ -39,7 +39,7 @@ def _score(found: Sequence[Row]) -> Drawn:
         )
     sentence += f"; {len(by_outcome['open'])} open"
     if by_outcome["not_advised"]:
-        sentence += f"; {counted(len(by_outcome['not_advised']), 'change')} nobody had advised"
+        sentence += f"; {counted(len(by_outcome['not_advised']), 'change')} not advised"
     columns = {
         "deployment": NAME, "advice": TEXT, "outcome": TEXT, "advised (UTC)": TEXT, "changed": TEXT,
         "promised kWh/month": TEXT, "measured kWh/month": TEXT, "energy USD/month": MONEY,

@@ -86,7 +86,7 @@ TABLES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 " `model`, `device`, `fewer_replicas`, `fewer_gpus`, `more_gpus`, `engines`, `power_cap`,"
                 " `power_cap_lifted`, `sleep`, `sleep_ended`.",
             ),
-            "begun_on": ("date", "First UTC date that is not like the week before."),
+            "started_on": ("date", "First UTC date that is not like the week before."),
             "changed_on": ("date", "First UTC date of the week from which it is otherwise."),
             **_sides(_SIDES),
             "days_before": ("integer", "Dates before the change that it is measured by, 28 at most."),

@@ -66,8 +66,8 @@ def held(
 def found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
     """What changed, and the dates between which it did."""
     return connection.execute(
-        "select what, strftime(begun_on, '%m-%d'), strftime(changed_on, '%m-%d') from intermediate.int_advised_changes"
-        " order by changed_on"
+        "select what, strftime(started_on, '%m-%d'), strftime(changed_on, '%m-%d')"
+        " from intermediate.int_advised_changes order by changed_on"
     ).fetchall()
 
 
@@ -76,7 +76,7 @@ def test_from_one_week_to_another(marts: duckdb.DuckDBPyConnection) -> None:
     assert found(marts) == [("fewer_replicas", "09-08", "09-08")]
 
 
-def test_smaller_engines_are_told_from_fewer(marts: duckdb.DuckDBPyConnection) -> None:
+def test_smaller_engines_are_not_fewer(marts: duckdb.DuckDBPyConnection) -> None:
     held(marts, [8] * 7 + [4] * 7, engines=[1] * 14)
     assert found(marts) == [("fewer_gpus", "09-08", "09-08")]
 

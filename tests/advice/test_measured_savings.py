@@ -75,7 +75,7 @@ def test_what_it_left_draws_on_and_what_another_took_saves_nothing() -> None:
 
 
 def test_what_is_off_served_nothing() -> None:
-    """Of 180 W without a token nothing is left; tokens that nobody reports any more are none."""
+    """Of 180 W without a token nothing is left; tokens that are not reported any more are none."""
     rows = hours(np.where(AFTER, 0.0, 180.0), np.where(AFTER, np.nan, 0.0))
     rows["gpu_seconds"] = np.where(AFTER, 0.0, 7200.0)
     assert measured_savings.measured(rows).watts == pytest.approx(180)

@@ -237,6 +237,15 @@ def _months() -> dict[str, list[dict[str, Any]]]:
                 "model": "m1", "figure": "cost", "part": "energy", "unit": "USD", "before": 10, "after": 12,
                 "change": 2, "reason": "late data"},
         ],
+        "finance_advice_score": [
+            {"deployment": "llm/m1", "advice": "fewer_gpus", "outcome": "realised", "first_advised_on": NEWEST,
+                "last_advised_on": NEWEST, "promised_kwh_per_month": 10, "what_changed": "fewer_gpus",
+                "changed_on": NEWEST, "measured_kwh_per_month": 9, "measured_kwh_per_month_low": 8,
+                "measured_kwh_per_month_high": 10, "queued_ratio_before": 0, "queued_ratio_after": 0.25},
+            {"deployment": "llm/m2", "outcome": "not_advised", "what_changed": "off", "changed_on": NEWEST},
+            {"deployment": "llm/m3", "advice": "spin_down", "outcome": "open", "first_advised_on": MONTH,
+                "last_advised_on": NEWEST},
+        ],
         "finance_savings": [{"deployment": "llm/m1", "model": "m1", "advice": "fewer_gpus", "freed_accelerators": 4}],
         "finance_carbon": [{"month": MONTH, "team": "a", "model": "m1", "location_kgco2e": 3}],
     }  # fmt: skip

@@ -1,5 +1,5 @@
 -- What became of advice: each episode of it, from the first evening on which it was given to the last, with the change
--- that followed and what that saved by the meters; and the changes that nobody had advised.
+-- that followed and what that saved by the meters; and the changes that were not advised.
 {% set keys = ['site', 'deployment', 'role', 'meter_scope'] %}
 {# Days without the same advice after which it is a new episode; and after which a change no longer follows from it. #}
 {% set apart_days = 7 %}
@@ -91,7 +91,7 @@ followed as (
     inner join measured
         on {{ equal_keys('episodes', 'measured', keys) }}
         and measured.changed_on > episodes.first_advised_on
-        and measured.begun_on <= episodes.last_advised_on + {{ apart_days }}
+        and measured.started_on <= episodes.last_advised_on + {{ apart_days }}
         and case episodes.kind
             {% for kind, whats in carried_out.items() -%}
             when '{{ kind }}' then list_has_any(string_split(measured.what, '+'), {{ whats }})

@@ -6,13 +6,13 @@ A site in UTC, PUE 1.2, 0.1 USD/kWh, every board an A100 at 2 USD an hour. From 
 - `pair` has one engine of one board instead of two: it was advised, and requests wait in half of the intervals since.
   A board draws 100 W and 4 J a token. The two share 15 tokens a second, and 40 for an hour of each of the first three
   Tuesdays, which shows what an engine can do.
-- `mail` (2 boards) gets a power limit of 300 W, which nobody advised: it draws 60 W less, and serves half as much again
-  from that day on. 200 W and 8 J a token, of 10 tokens a second at night and 20 from 8:00 to 20:00, each day by another
-  factor.
+- `mail` (2 boards) gets a power limit of 300 W, which was not advised. It draws 60 W less, and serves half as much
+  again from that day on. It draws 200 W and 8 J a token, of 10 tokens a second at night and 20 from 8:00 to 20:00, each
+  day by another factor.
 
 The free boards of `spare` are listed in the fleet file. That which `pair` left is not, so it is not known who holds
-it; it draws 50 W as well. `auto` holds a second board from 6:00 to 18:00 of each day. One board of `spare` is held by
-nobody on the tenth day.
+it; it draws 50 W as well. `auto` holds a second board from 6:00 to 18:00 of each day. One board of `spare` is not
+held on the tenth day.
 Each day's watts are off by some watts (SCATTER), so that not everything is exact.
 
 Add here what is planted. Keep out what a test expects of it.

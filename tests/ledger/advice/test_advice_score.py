@@ -37,7 +37,7 @@ def published(book: Book, query: str) -> list[tuple[Any, ...]]:
 
 def test_three_changes_are_found_and_no_other(book: Book) -> None:
     """A second board for half of each day is no change, nor is one date on which a board is not held."""
-    found = book.query(f"select deployment, what, begun_on::varchar, changed_on::varchar, gpus_before, gpus_after,"
+    found = book.query(f"select deployment, what, started_on::varchar, changed_on::varchar, gpus_before, gpus_after,"
         f" days_before, days_after from ({NEWEST}) order by deployment")  # fmt: skip
     assert found == [
         ("llm/mail", "power_cap", "2026-09-21", "2026-09-21", 2, 2, 21, 14),

@@ -10,8 +10,8 @@ with changes as (
     select
         changes.change_id,
         {{ columns_of('changes', keys) }},
-        greatest(changes.known_from, changes.begun_on - {{ measured_dates }}) as before_from,
-        changes.begun_on,
+        greatest(changes.known_from, changes.started_on - {{ measured_dates }}) as before_from,
+        changes.started_on,
         changes.changed_on,
         least(changes.known_to + 1, changes.changed_on + {{ measured_dates }}) as after_to
     from {{ ref('int_advised_changes') }} as changes
@@ -22,9 +22,9 @@ with changes as (
 -- Both sides: the dates [from, to) of each.
 sides as (
 
-    select change_id, {{ keys | join(', ') }}, begun_on, false as is_after, before_from as from_date, begun_on as to_date from changes
+    select change_id, {{ keys | join(', ') }}, started_on, false as is_after, before_from as from_date, started_on as to_date from changes
     union all
-    select change_id, {{ keys | join(', ') }}, begun_on, true as is_after, changed_on as from_date, after_to as to_date from changes
+    select change_id, {{ keys | join(', ') }}, started_on, true as is_after, changed_on as from_date, after_to as to_date from changes
 
 ),
 
@@ -108,12 +108,12 @@ boards as (
     from sides
     inner join {{ ref('energy_ledger') }} as ledger
         on {{ equal_keys('sides', 'ledger', keys) }}
-        and ledger.date >= sides.begun_on - 7 and ledger.date < sides.begun_on
+        and ledger.date >= sides.started_on - 7 and ledger.date < sides.started_on
     where not sides.is_after and ledger.device_uuid is not null
 
 ),
 
--- What these draw once they are not its own: free, of nobody who is known, or another deployment's.
+-- What these draw once they are not its own: free, of an unknown holder, or another deployment's.
 left_boards as (
 
     select

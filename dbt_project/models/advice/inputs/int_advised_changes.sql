@@ -197,7 +197,7 @@ final as (
     select
         md5(concat_ws('|', {{ keys | join(', ') }}, first_date)) as change_id,
         {{ keys | join(', ') }},
-        last_date_before + 1 as begun_on,
+        last_date_before + 1 as started_on,
         first_date as changed_on,
         first_date_before as known_from,
         last_date as known_to,
