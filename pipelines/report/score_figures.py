@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.report.figures import Drawn, Figure, Row
-from pipelines.report.markup import MONEY, NAME, TEXT, number, table
+from pipelines.report.markup import MONEY, NAME, TEXT, table
 from pipelines.report.sentences import amount, counted, total
 
 # Outcome -> its words in the table.
@@ -41,27 +41,26 @@ def _score(found: Sequence[Row]) -> Drawn:
     if by_outcome["not_advised"]:
         sentence += f"; {counted(len(by_outcome['not_advised']), 'change')} not advised"
     columns = {
-        "deployment": NAME, "advice": TEXT, "outcome": TEXT, "advised (UTC)": TEXT, "changed": TEXT,
-        "promised kWh/month": TEXT, "measured kWh/month": TEXT, "energy USD/month": MONEY,
-        "accelerators USD/month": MONEY, "requests waited": TEXT, "kept the SLO": TEXT,
+        "deployment": NAME, "advice": TEXT, "outcome": TEXT, "changed": TEXT, "promised kWh/month": TEXT,
+        "measured kWh/month": TEXT, "energy USD/month": MONEY, "accelerators USD/month": MONEY, "service": TEXT,
     }  # fmt: skip
     lines = [
         (
-            row["deployment"], (row["advice"] or "none").replace("_", " "), OUTCOMES[row["outcome"]],
-            _span(row), _changed(row), _interval(row, "promised"), _interval(row, "measured"),
-            _if_changed(row, "realised_energy_usd_per_month"), _if_changed(row, "realised_accelerator_usd_per_month"),
-            _before_and_after(row, "queued_ratio"), _before_and_after(row, "good_request_ratio"),
+            row["deployment"], _advice(row), OUTCOMES[row["outcome"]], _changed(row), _interval(row, "promised"),
+            _interval(row, "measured"), _if_changed(row, "realised_energy_usd_per_month"),
+            _if_changed(row, "realised_accelerator_usd_per_month"), _service(row),
         )
         for row in found
     ]  # fmt: skip
     return Drawn(f"{sentence}.", table("What became of advice", columns, lines))
 
 
-def _span(row: Row) -> str:
-    if row["first_advised_on"] is None:
-        return ""
+def _advice(row: Row) -> str:
+    """What was advised, from its first evening to its last."""
+    if row["advice"] is None:
+        return "none"
     first, last = row["first_advised_on"], row["last_advised_on"]
-    return f"{first}" if first == last else f"{first} to {last}"
+    return f"{row['advice'].replace('_', ' ')}, {first if first == last else f'{first} to {last}'}"
 
 
 def _changed(row: Row) -> str:
@@ -82,12 +81,15 @@ def _if_changed(row: Row, column: str) -> float | str | None:
     return "" if row["changed_on"] is None else row[column]
 
 
-def _before_and_after(row: Row, name: str) -> str:
-    before, after = row[f"{name}_before"], row[f"{name}_after"]
-    if before is None and after is None:
-        return ""
-    shown = ["–" if share is None else f"{number(100 * share, 1)} %" for share in (before, after)]
-    return " → ".join(shown)
+def _service(row: Row) -> str:
+    """How many requests waited and kept the SLO, before and after; empty where it is not known of either."""
+    shown = []
+    for name, words in (("queued_ratio", "waited"), ("good_request_ratio", "within the SLO")):
+        sides = [row[f"{name}_{side}"] for side in ("before", "after")]
+        if sides != [None, None]:
+            before, after = ("–" if share is None else f"{100 * share:.1f} %" for share in sides)
+            shown.append(f"{words} {before} → {after}")
+    return "; ".join(shown)
 
 
 SCORE = Figure(
@@ -97,7 +99,8 @@ SCORE = Figure(
     " the last 91 dates that lasted a week. Measured: kWh at the facility's meter (× PUE) of 730 hours that its own"
     " accelerators, and those that it left, drew less than expected for the same tokens, hours and weekdays; with its"
     " 95 % interval. USD: of that energy, and of accelerators that left the bill. Gone wrong: it saved less than"
-    " nothing, requests waited in one hundredth more of the intervals, or one hundredth fewer kept the SLO.",
+    " nothing, requests waited in one hundredth more of the intervals, or one hundredth fewer kept the SLO. Service:"
+    " share of the intervals in which requests waited, and of the requests within the SLO, before and after.",
     "No advice was given yet, and no deployment changed.",
     _score,
 )
