@@ -15,7 +15,8 @@ from pipelines.warehouse.database import literal
 COMPUTED = "figure_intervals"  # of the dictionary: the table has it
 SOURCES = {
     "meters": "meters", "hosts": "stated hosts", "pue": "stated PUE", "grid_factors": "grid factors",
-    "idle_floors": "idle floors", "shares": "shared accelerators", "sampling": "sampling",
+    "idle_floors": "idle floors", "shares": "shared accelerators", "gaps": "time without a meter",
+    "sampling": "sampling",
 }  # fmt: skip
 LEAST_RATIO = 0.001  # of the value: less is not worth a word
 ALL = "__all__"

@@ -2,7 +2,7 @@
 -- sources in squares. What cancels, cancels: a meter's gain in an idle share, a share between models in their sum.
 {% set effects = ['joules', 'idle_joules', 'known_joules', 'matched_joules', 'kwh', 'grams', 'matched_grams', 'usd', 'matched_usd'] %}
 {% set keys = ['month', 'site', 'model', 'meter_scope'] %}
-{% set sources = ['meters', 'hosts', 'PUE', 'grid factors', 'idle floors', 'shares'] %}
+{% set sources = ['meters', 'hosts', 'PUE', 'grid factors', 'idle floors', 'shares', 'gaps'] %}
 {#  figure: its value, and what an error adds to it, both in the sums of the level (`t`) and the effects of a source (`e`).
     Sampling adds a part of what is `sampled`, by the meters' share of it; or, of joules, the variance `sampling`. `scoped`:
     joules of boards and of nodes are never added. #}

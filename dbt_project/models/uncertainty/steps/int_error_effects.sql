@@ -20,8 +20,13 @@
     {
         'name': 'shares', 'key': "site || '|' || model", 'joules': 'share_error_ratio', 'kwh': 'share_error_ratio',
         'grams': 'share_error_ratio', 'floor': '0'
+    },
+    {
+        'name': 'gaps', 'key': 'site', 'joules': 'gap_ratio', 'kwh': 'gap_ratio', 'grams': 'gap_ratio', 'floor': '0',
+        'is_unmatched': true
     }
 ] %}
+{# A gap has no tokens that are matched with joules. #}
 {% set keys = ['month', 'site', 'model', 'meter_scope'] %}
 
 with evidence as (
@@ -33,6 +38,26 @@ with evidence as (
 stated_errors as (
 
     select * from {{ ref('stated_errors') }}
+
+),
+
+months as (
+
+    select * from {{ ref('model_monthly') }} where {{ in_run_months('month') }}
+
+),
+
+-- Time for which nothing is booked, as it was held and no meter covers it: at the mean watts of the rest.
+gaps as (
+
+    select
+        month,
+        site,
+        model,
+        meter_scope,
+        greatest({{ ratio('sum(claimed_gpu_seconds - gpu_seconds)', 'sum(gpu_seconds)') }}, 0) as gap_ratio
+    from months
+    group by month, site, model, meter_scope
 
 ),
 
@@ -77,13 +102,15 @@ with_errors as (
         case when bases.meter_scope = 'facility' then 0 else pue.error_ratio end as pue_error_ratio,
         coalesce(grids.error_ratio, 0) as grid_error_ratio,
         coalesce(floors.error_ratio, 0) as floor_error_ratio,
-        coalesce(shares.error_ratio, 0) as share_error_ratio
+        coalesce(shares.error_ratio, 0) as share_error_ratio,
+        coalesce(gaps.gap_ratio, 0) as gap_ratio
     from bases
     inner join stated_errors as pue on pue.input = 'pue' and pue.basis = 'stated'
     left join stated_errors as hosts on hosts.input = 'host' and bases.host_basis = hosts.basis
     left join stated_errors as grids on grids.input = 'grid' and bases.grid_basis = grids.basis
     left join stated_errors as floors on floors.input = 'idle_floor' and bases.idle_basis = floors.basis
     left join stated_errors as shares on shares.input = 'attribution' and bases.attribution_confidence = shares.basis
+    left join gaps on {{ equal_keys('bases', 'gaps', keys) }}
 
 ),
 
@@ -97,12 +124,12 @@ effects as (
         {{ source.joules }} * joules as joules,
         {{ source.joules }} * idle_joules + {{ source.floor }} * idle_floor_joules as idle_joules,
         {{ source.joules }} * known_joules as known_joules,
-        case when is_matched then {{ source.joules }} * joules else 0 end as matched_joules,
+        case when {{ 'false' if source.is_unmatched else 'is_matched' }} then {{ source.joules }} * joules else 0 end as matched_joules,
         {{ source.kwh }} * kwh as kwh,
         {{ source.grams }} * grams as grams,
-        case when is_matched then {{ source.grams }} * grams else 0 end as matched_grams,
+        case when {{ 'false' if source.is_unmatched else 'is_matched' }} then {{ source.grams }} * grams else 0 end as matched_grams,
         {{ source.kwh }} * usd as usd,
-        case when is_matched then {{ source.kwh }} * usd else 0 end as matched_usd
+        case when {{ 'false' if source.is_unmatched else 'is_matched' }} then {{ source.kwh }} * usd else 0 end as matched_usd
     from with_errors
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
