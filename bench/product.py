@@ -53,13 +53,15 @@ class Fleet:
         *,
         streams: Sequence[str] = ("power",),
         landing: str = "{target: duckdb}",
+        interval_seconds: int = INTERVAL_SECONDS,
+        time_zone: str = "America/Los_Angeles",
         more: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.data = folder / f"data-{name}"
         self.path = folder / f"{name}.yaml"
         sources = [
-            f"  - {{name: {stream}, kind: files, interval_seconds: {INTERVAL_SECONDS}, site: west, files: ["
+            f"  - {{name: {stream}, kind: files, interval_seconds: {interval_seconds}, site: west, files: ["
             f"{{path: {files}/{stream}/host=*/date=*/*.parquet,"
             " time: observed_at, metric: metric, labels_json: labels, value: value}]}"
             for stream in streams
@@ -72,7 +74,7 @@ class Fleet:
             "sources:",
             *sources,
             "sites:",
-            "  - {name: west, zone: US-CAL-CISO, time_zone: America/Los_Angeles, pue: 1.2,",
+            f"  - {{name: west, zone: US-CAL-CISO, time_zone: {time_zone}, pue: 1.2,",
             "     tariff: [{usd_per_kwh: 0.12, local_hours: [0, 24], valid_from: 2020-01-01}]}",
             *more,
         ]
