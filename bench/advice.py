@@ -32,7 +32,7 @@ from bench.served_load import Served, serve
 from pipelines.analysis import preference
 from pipelines.analysis.savings import HOURS_PER_MONTH
 
-EVENINGS = (14, 21, 28, 35, 42)  # days that are booked when advice is given
+EVENINGS = (14, 21, 28, 35)  # days that are booked when advice is given
 AFTER_DAYS = 30  # that follow it: a saving promises the coming 30 days
 PUE = 1.2  # of the site of `product.Fleet`
 

@@ -114,7 +114,7 @@ def month_of(
     """
     names = ("started_at", "first_token_at", "finished_at")
     there = np.concatenate([one.requests.arrived_at for one in served])
-    order = np.argsort(there, kind="stable")  # nobody who comes while no engine is there is overtaken
+    order = np.argsort(there, kind="stable")  # who comes while no engine is there is not overtaken
     came = there[order] if came is None else came
     chosen = slice(*np.searchsorted(came, [first, last]))
     came = came[chosen]
@@ -138,7 +138,7 @@ def month_of(
 
 
 def _refused(requests: Requests, first: float, last: float, joules: float) -> Month:
-    """Nobody is there: each interval with a request is one in which a request waits."""
+    """No engine is there: each interval with a request is one in which a request waits."""
     intervals = round((last - first) / INTERVAL_SECONDS)
     number = ((requests.arrived_at - first) // INTERVAL_SECONDS).astype(int)
     ratio = float((np.bincount(number, minlength=intervals) > 0).mean())

@@ -1,7 +1,8 @@
 """A fleet whose right sizes are known: deployments, and the requests that come to them, drawn by a seed.
 
-Some deployments hold too much and some just enough; some grow or get more at a date, rest at night, or have no
-requests, for good or until a date. Add here a kind of demand. Keep out what an engine does with it (`served_load`).
+Some deployments hold too much and some just enough. Most are load-tested now and then. Some grow or get more at a date,
+rest at night, or have no requests, for good or until a date. Add here a kind of demand. Keep out what an engine does
+with it (`served_load`).
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ COLD_START_SECONDS = 180.0
 HOURS = np.repeat([0.28, 0.24, 0.29, 0.5, 0.85, 1.0, 0.98, 0.98, 0.86, 0.7, 0.54, 0.39], 2)
 OFFICE = np.array([0.0] * 8 + [0.7, 1.0, 1.0, 0.9, 0.7, 0.9, 1.0, 1.0, 0.8, 0.4] + [0.0] * 6)
 WEEKDAYS = np.array([1.0, 1.04, 1.0, 0.95, 0.6, 0.55, 0.98])
-# What the demand does, of sixteen deployments: eight whose next month is as the last.
-DEMANDS = ("steady",) * 8 + ("grows",) * 2 + ("steps",) * 2 + ("office",) * 2 + ("silent", "returns")
+# What the demand does, of sixteen deployments. Only the first five are without a load test.
+DEMANDS = ("never tested", "office", "office", "silent", "returns", *("steady",) * 7, *("grows",) * 2, *("steps",) * 2)
+UNTESTED = DEMANDS[:5]
 GROWTH_PER_WEEK = 0.05
+# An hour at night in which so much of what all replicas serve is asked for: what a capacity is seen by.
+DAYS_BETWEEN_TESTS, TEST_RATIOS, TEST_HOUR = 10, (0.7, 1.0), 3
 DAYS_BETWEEN_BURSTS = 5
 
 
@@ -69,12 +73,16 @@ def _deployment(chance: np.random.Generator, number: int, demand: str, days: int
         parked_watts=bare + chance.uniform(28, 48),
     )
     replicas = int(chance.integers(1, 6)) if engine.boards < 8 else int(chance.integers(1, 3))
-    used = np.exp(chance.uniform(np.log(0.03), np.log(0.7)))  # of what all replicas serve at most, at a usual peak
+    used = np.exp(chance.uniform(np.log(0.03), np.log(0.6)))  # of what all replicas serve at most, at a usual peak
     most = engine.tokens_per_second(engine.max_running, 2 * PROMPT_TOKENS[0]) * replicas
     full = engine.step_seconds(engine.max_running, engine.max_running * 2 * PROMPT_TOKENS[0])
     slo = full * chance.uniform(1.2, 3.0) if number % 2 else np.nan
-    rate = used * most / (OUTPUT_TOKENS[0] * np.exp(OUTPUT_TOKENS[1] ** 2 / 2)) * _shape(chance, demand, days)
-    requests = _requests(chance, rate)
+    ratio = used * _shape(chance, demand, days)
+    if demand not in UNTESTED:
+        for day in range(int(chance.integers(DAYS_BETWEEN_TESTS)), days, DAYS_BETWEEN_TESTS):
+            hour = slice((day * 24 + TEST_HOUR) * 60, (day * 24 + TEST_HOUR + 1) * 60)
+            ratio[hour] = np.maximum(ratio[hour], chance.uniform(*TEST_RATIOS))
+    requests = _requests(chance, ratio * most / (OUTPUT_TOKENS[0] * np.exp(OUTPUT_TOKENS[1] ** 2 / 2)))
     return Deployment(f"{model}-{1000 + number}", demand, engine, replicas, slo, requests)
 
 
@@ -94,7 +102,7 @@ def _shape(chance: np.random.Generator, demand: str, days: int) -> np.ndarray:
     if demand == "silent":
         share = share * 0
     if demand == "returns":
-        share = share * (day >= chance.integers(44, 56))
+        share = share * (day >= chance.integers(30, 50))
     return share
 
 

@@ -6,7 +6,7 @@ compute a token for each request:
 
     step seconds = (weights + KV bytes) / (boards × bandwidth) + running requests × seconds per token / boards
 
-A prompt takes its tokens × the same seconds per token / boards, and the others stand still meanwhile. A full KV cache
+A prompt takes its tokens × the same seconds per token / boards, and the others wait meanwhile. A full KV cache
 sends the request that came last back to the queue, where all that it had is computed again (vLLM's recomputation).
 Tokens flow within a step: nothing is rounded. Add here what an engine does with requests. Keep out which requests come
 (`served_fleet`) and how exporters report it (`served_telemetry`).

@@ -165,7 +165,8 @@ def _parts(days: tuple[int, ...], ahead: tuple[int, ...], weights: tuple[float, 
             variance += rest @ np.linalg.solve(information, rest)
             restricted = determinant - np.linalg.slogdet(information)[1] / 2 + own
             freedom = n - past.shape[1]
-            tail = min(freedom, max(len(np.unique(groups[:n])) - 1, 1))
+            # Beside the level a form has one more parameter, which weeks have to show.
+            tail = min(freedom, max(len(np.unique(groups[:n])) - 1 - (form > 0), 1))
             rows.append(
                 (form, freedom, tail, inverse @ residual, direct @ coefficients + carried @ residual,
                  max(variance, 0.0), restricted + prior, determinant + prior)
