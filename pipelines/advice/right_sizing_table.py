@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from pipelines.advice import advised, shared_columns
-from pipelines.advice.shared_columns import AVOIDABLE_COLUMNS, CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
+from pipelines.advice.shared_columns import AVOIDABLE_COLUMNS, CONFIDENCE, IS_PREFERRED, MOVE_COLUMNS, SAVING_COLUMNS
 from pipelines.analysis import power_caps, right_sizing, sizes, trials
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts, pictures
@@ -62,6 +62,7 @@ COLUMNS = {
     ),
     **SAVING_COLUMNS,
     **AVOIDABLE_COLUMNS,
+    **MOVE_COLUMNS,
     "risk_ratio": (
         "double",
         "Share of the intervals of the lookback whose demand was above the recommended capacity, 0-1; for a smaller"

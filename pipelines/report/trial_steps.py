@@ -71,15 +71,25 @@ def _why(row: Row) -> str:
 
 
 def _how(row: Row) -> str:
+    to = row["move_to_node"]
+    where = "beside it" if to is None else f"on {named(to)}"
     beside = (
-        "It is the only engine: start the smaller one beside it, and send it all requests."
+        f"It is the only engine: start the smaller one {where}, and send it all requests."
         if row["current_replicas"] == 1
         else "Let one part of the requests go to that size."
     )
+    if to is not None:
+        beside += f" Other advice empties {named(to)}: hand that node back only after the trial."
     days = "for a week" if row["trial_days"] is None else f"for {number(row['trial_days'], 0)} days"
     low = row["capacity_low_tokens_per_second"]
     above = "with requests" if low is None else f"with more than {number(low, 2)} tokens a second"
     return (
         f"{beside} Run it {days}. The intervals {above} decide: keep it if requests wait in at most 1 % of them,"
         " none is preempted, and the first token comes in time."
+        + (
+            ""
+            if to is None
+            else f" Then hand back {named(row['move_frees_node'])} instead of {named(to)}:"
+            f" {counted(round(row['move_frees_gpus']), 'GPU')} more."
+        )
     )

@@ -517,7 +517,8 @@ def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks:
     own = [float(lines[model][-2].replace(",", "")) for model in {engine.model for engine in ENGINES}]
     assert lines["__unallocated__"][-2] == "627.33"
     assert float(lines["fleet"][-2].replace(",", "")) == pytest.approx(sum(own) + 627.33, abs=0.03)
-    assert lines["llm-research/Qwen3.5-397B"][1:8] == ["try_it:", "engine", "on", "4", "GPUs", "8", "8"]
+    tried = lines["llm-research/Qwen3.5-397B"]
+    assert tried[1:10] == ["try_it:", "engine", "on", "4", "GPUs", "at", "a100-03", "8", "8"]
     assert lines["llm-shared/gpt-oss-120b"][1:6] == ["keep:", "weights", "do", "not", "fit"]
     # One change of each deployment, and all together: 201.4 + 198.8 kWh. Of what is tried nothing is counted.
     kwh = [float(lines[f"llm-research/{model}"][4]) for model in IDLE]

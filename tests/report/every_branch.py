@@ -178,8 +178,9 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
             advice("m6", "insufficient_data", reason_code="short_lookback"),
             *(
                 advice(model, "try_it", reason_code="data_sheet_only", current_replicas=4, current_gpus_per_replica=2,
-                    trial_replicas=2, trial_gpus_per_replica=gpus, recommended_gpus=8, freed_gpus=None)
-                for model, gpus in (("m5", 1), ("m7", 2))
+                    trial_replicas=2, trial_gpus_per_replica=gpus, recommended_gpus=8, freed_gpus=None,
+                    move_to_node=node)
+                for model, gpus, node in (("m5", 1, "n4"), ("m7", 2, None))
             ),
         ],
         "published_consolidation": [advice("m4", "colocate", **pair)],

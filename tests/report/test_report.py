@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command_line import advice_headline
-from pipelines.report import advice_figures, figures, page
+from pipelines.report import advice_words, figures, page
 from tests.report import publications
 from tests.report.publications import NEWEST, advice, cost, fleet_day, model_day
 
@@ -207,6 +207,30 @@ def test_a_size_that_only_data_sheets_allow_is_an_experiment_and_no_saving(tmp_p
     assert "llm/large try it: data sheet only 8 a6000; try engines on 4 GPUs instead of 8 – – – – – – – –" in shown
 
 
+def test_a_larger_node_is_handed_back_instead_of_the_one_that_others_leave(tmp_path: Path) -> None:
+    """4 GPUs more: of a trial, of a smaller size, of a size that stays. Its twin is the trial above, beside its own."""
+    place = {"move_to_node": "n4", "move_frees_node": "n8", "move_frees_gpus": 4, "current_replicas": 1}
+    size = {"trial_replicas": 1, "trial_gpus_per_replica": 4, "current_gpus_per_replica": 8, "recommended_gpus": 8}
+    tried = advice("tried", "try_it", **place, **size, freed_gpus=None, reason_code="data_sheet_only")
+    smaller = advice("less", "fewer_gpus", **place, recommended_gpus=4, freed_gpus=4, evidence_basis="measured_on_size")
+    moved = advice("same", "move", **place, recommended_gpus=4, current_gpus=4, freed_gpus=0, saving_kwh_month=0)
+    given = {"published_right_sizing": [tried, smaller], "published_consolidation": [moved]}
+    top = section(page.page(publications.write(tmp_path, **given)), "next")
+    assert (
+        "It is the only engine: start the smaller one on n4, and send it all requests. Other advice empties n4: hand"
+        " that node back only after the trial. Run it for a week."
+    ) in top
+    assert "the first token comes in time. Then hand back n8 instead of n4: 4 GPUs more." in top
+    assert (
+        "carry all demand seen from 2026-10-01 to 2026-10-28. Start it on n4 once that is empty, and hand back n8"
+        " instead: 4 GPUs more."
+    ) in top
+    assert (
+        "Move llm/same as it is to n4 (now 1 engine, 4 × a6000): frees 4 more GPUs, and saves no energy by itself. It"
+        " needs no more than that smaller node has. Start it on n4"
+    ) in top
+
+
 def test_a_fleet_in_which_there_is_only_something_to_try_is_not_called_right(tmp_path: Path) -> None:
     row = advice("large", "try_it", reason_code="data_sheet_only", freed_gpus=None, recommended_gpus=8)
     top = section(page.page(publications.write(tmp_path, published_right_sizing=[row])), "next")
@@ -258,7 +282,7 @@ def test_every_figure_has_its_sentence_its_boundary_and_its_query(small: str) ->
 
 
 def test_every_kind_of_advice_has_its_words() -> None:
-    assert set(advice_figures.WHAT_TO_DO) == set(advice_headline._KINDS)
+    assert set(advice_words.WHAT_TO_DO) == set(advice_headline._KINDS)
 
 
 def test_an_empty_publication_gives_a_page_of_reasons(tmp_path: Path) -> None:

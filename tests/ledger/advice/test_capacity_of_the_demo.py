@@ -90,6 +90,21 @@ def test_half_of_the_engine_is_tried_and_no_dollar_of_it_is_counted(book: Book) 
     assert set(unknown[0]) == {None}
 
 
+def test_the_trial_runs_on_the_node_that_another_model_leaves(book: Book) -> None:
+    """Qwen holds the 8 A100 of a100-01. Of the nodes that stopped models leave, a100-02 has 8, too, and frees nothing
+    more; a100-03 has 4, which its trial needs: then 8 are handed back instead of 4. No other row moves."""
+    moved = book.query(
+        """
+        select model, kind, move_to_node, move_frees_node, move_frees_gpus, move_after from published.right_sizing
+        where move_to_node is not null
+        union all select model, kind, move_to_node, move_frees_node, move_frees_gpus, move_after
+        from published.consolidation where move_to_node is not null
+        """
+    )
+    left = "west/llm-research/MiniMax-M2.5/MiniMax-M2.5/a100-sxm4-80gb/board/unified"
+    assert moved == [("Qwen3.5-397B", "try_it", "a100-03", "a100-01", 4, left)]
+
+
 def test_the_totals_of_the_demo_are_of_the_two_models_that_stop(book: Book) -> None:
     """8 and 4 GPUs at 1.20 USD for 730 hours are 10,512 USD; 201.4 and 198.8 kWh."""
     found = book.query(
