@@ -16,7 +16,14 @@ import dagster as dg
 import duckdb
 from dagster_dbt import DbtProject
 
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, empty_tables, right_sizing_table
+from pipelines.advice import (
+    consolidation_table,
+    cost_forecasts,
+    efficiency_fits,
+    empty_tables,
+    right_sizing_table,
+    sleep_table,
+)
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
@@ -70,6 +77,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         cost_forecasts.cost_forecast_assets(fleet, manifest, POOL),
         right_sizing_table.right_sizing_asset(fleet, manifest, POOL),
         consolidation_table.consolidation_asset(fleet, manifest, POOL),
+        sleep_table.sleep_after_asset(fleet, manifest, POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
     published = publication.publication_asset(fleet, marts, POOL)

@@ -30,7 +30,14 @@ from collectors.collector import Collector
 from collectors.samples import Window
 from collectors.series import SeriesRegister
 from collectors.synthetic.generator import SyntheticCollector
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, empty_tables, right_sizing_table
+from pipelines.advice import (
+    consolidation_table,
+    cost_forecasts,
+    efficiency_fits,
+    empty_tables,
+    right_sizing_table,
+    sleep_table,
+)
 from pipelines.booking import invariants, project
 from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
 from pipelines.booking.project import prepared_project
@@ -236,6 +243,7 @@ class Book:
                 cost_forecasts.write_forecasts(connection)
                 right_sizing_table.write_right_sizing(connection)
                 consolidation_table.write_consolidation(connection)
+                sleep_table.write_sleep_after(connection)
             due_dates.booked(connection, first, last)
         return first, last
 

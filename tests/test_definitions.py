@@ -72,6 +72,7 @@ OWN_TABLES = {
     "published/fleet_report",
     "published/publication",
     "published/right_sizing",
+    "published/sleep_after",
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",

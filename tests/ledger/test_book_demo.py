@@ -565,7 +565,13 @@ def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: 
     with_results = re.compile(r"^```sql\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
     compared = 0
     with closing(database.connect(book.fleet.published / "wattledger.duckdb", read_only=True)) as published:
-        for name in ("README.md", "docs/tables.md", "docs/finance.md", "docs/carbon.md"):
+        for name in (
+            "README.md",
+            "docs/tables.md",
+            "docs/finance.md",
+            "docs/carbon.md",
+            "docs/recommendations/sleep.md",
+        ):
             path = PROJECT / name
             for query, printed in with_results.findall(path.read_text(encoding="utf-8")):
                 rows = published.execute(query).fetchall()
