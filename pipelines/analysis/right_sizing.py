@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipelines.analysis import power_caps, preference, savings, sizes, sleep
+from pipelines.analysis import power_caps, preference, savings, sizes, sleep, trials
 from pipelines.analysis.capacities import SLO_BASES, own_most
 from pipelines.analysis.sizes import KEYS
 
@@ -143,6 +143,7 @@ def recommend(
     hours: pd.DataFrame,
     days: pd.DataFrame,
     backtests: pd.DataFrame,
+    limits_to_try: pd.DataFrame = trials.NO_LIMITS,
 ) -> pd.DataFrame:
     """Rows of published.right_sizing: per deployment what the evidence allows, else `keep` or `insufficient_data`.
 
@@ -150,6 +151,7 @@ def recommend(
     `sizes.candidates` and `power_caps.candidates`; `shortfalls` per candidate: `intervals`, `short_intervals`; `hours`
     as for `sleep.windows`: `weeks`, `idle_weeks`; `days` per date: `joules`, `gpu_seconds`, `parked_joules`,
     `parked_gpu_seconds`, `tokens`, `seconds`; `backtests` as of `backtest`: what did not hold there is not recommended.
+    `limits_to_try` as of `trials.lower_limits`: beside another row, where no other experiment and no stop is proposed.
     """
     usage = usage.assign(refusal=refusals(usage), veto=vetoes(usage))
     assessable = usage[usage["refusal"].isna()]
@@ -173,7 +175,10 @@ def recommend(
     kept = pd.DataFrame({"usage": others.index, "reason_code": others["refusal"].fillna(_why_kept(others, assessed))})
     kept["kind"] = np.where(others["refusal"].isna(), "keep", "insufficient_data")
     kept.loc[kept["usage"].isin(found.loc[broke, "usage"]), "reason_code"] = "backtest_failed"
-    rows = pd.concat([found[~broke], kept], ignore_index=True)
+    found = found[~broke]
+    may_try = ~limits_to_try["usage"].isin(found.loc[found["kind"].isin((sizes.TRY_IT, "spin_down")), "usage"])
+    may_try &= limits_to_try["usage"].isin(assessable.index[assessable["veto"].isna()])
+    rows = pd.concat([found, kept, limits_to_try[may_try]], ignore_index=True)
     rows = rows.merge(usage.rename_axis("usage").reset_index(), on="usage", validate="many_to_one")
     rows = savings.with_savings(_freed(_sized(rows)), days)
     rows["confidence"] = preference.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
@@ -306,7 +311,7 @@ SHOWN = (
     "queued_intervals", "hours", "preempted_hours", "full_cache_hours", "min_replicas", "mean_watts",
     "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "break_even_seconds", "allocation_ratio", "pue",
     "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh", "usd_per_gpu_hour", "power_limit_watts", "limit_dates",
-    "limit_token_ratio", "trial_deciding_intervals",
+    "limit_token_ratio", "trial_deciding_intervals", "limited_token_ratio",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What is worth a trial, in words: which deployment, which size, why, for how long, and which intervals decide.
+"""What is worth a trial, in words: which deployment, which size or power limit, why, for how long, what decides.
 
 Add here a sentence about an experiment. Keep out what is recommended with a saving (`advice_figures`), and how long a
 trial takes (`pipelines.analysis.trials`).
@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from pipelines.report.figures import Row
 from pipelines.report.markup import named, number
-from pipelines.report.sentences import counted
+from pipelines.report.sentences import counted, percent
 
 TRY_IT = "try_it"
 WHAT_TO_TRY = "Try {deployment} with {trial}"
+WHY_LIMIT = "In the last 28 dates no board of its kind had another limit: nothing shows what a lower one does"
+LEAST_DAYS = 7
 WHY = "Only the data sheet's memory bandwidth shows that it may be enough"
 
 
@@ -24,7 +26,10 @@ def of(found: Sequence[Row]) -> list[Row]:
 
 
 def size(row: Row) -> str:
-    """The size to try, against today's: `engines on 4 GPUs instead of 8`."""
+    """The size or limit to try, against today's: `engines on 4 GPUs instead of 8`."""
+    if row["trial_power_limit_watts"] is not None:
+        now = number(row["current_power_limit_watts"], 0)
+        return f"a power limit of {number(row['trial_power_limit_watts'], 0)} W instead of {now}"
     if row["trial_gpus_per_replica"] is None or row["trial_replicas"] is None:
         return "a smaller size"
     if row["trial_gpus_per_replica"] != row["current_gpus_per_replica"]:
@@ -44,8 +49,11 @@ def steps(found: Sequence[Row]) -> str:
 
 def sentence(found: Sequence[Row]) -> str:
     """How many sizes may be tried, after another sentence; nothing without any."""
-    count = len(of(found))
-    return f" {counted(count, 'smaller size')} may be tried; no saving of it is counted." if count else ""
+    limits = sum(row["trial_power_limit_watts"] is not None for row in of(found))
+    sizes = len(of(found)) - limits
+    named_counts = [counted(sizes, "smaller size")] if sizes else []
+    named_counts += [counted(limits, "lower power limit")] if limits else []
+    return f" {' and '.join(named_counts)} may be tried; no saving of it is counted." if named_counts else ""
 
 
 def _what(row: Row) -> str:
@@ -54,6 +62,10 @@ def _what(row: Row) -> str:
 
 def _why(row: Row) -> str:
     facts = json.loads(row["evidence"] or "{}")
+    if row["trial_power_limit_watts"] is not None:
+        felt, limit = facts.get("limited_token_ratio"), number(row["trial_power_limit_watts"], 0)
+        share = "" if felt is None else f" It draws more than {limit} W at loads with {percent(felt)} of its tokens."
+        return f"{WHY_LIMIT}.{share}"
     low, high = (row[f"capacity_{end}_tokens_per_second"] for end in ("low", "high"))
     asked = facts.get("demand_tokens_per_second_p99")
     why = f"{WHY}."
@@ -71,6 +83,13 @@ def _why(row: Row) -> str:
 
 
 def _how(row: Row) -> str:
+    if row["trial_power_limit_watts"] is not None:
+        days = number(row["trial_days"] or LEAST_DAYS, 0)
+        return (
+            f"Set it on all boards of one engine for {days} days, or on all engines if there is one. The intervals with"
+            " requests decide, compared at the same load: the next run computes what it saved. Keep it if requests"
+            " wait in at most 1 % of them and the first token comes in time."
+        )
     to = row["move_to_node"]
     where = "beside it" if to is None else f"on {named(to)}"
     beside = (

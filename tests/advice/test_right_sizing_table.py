@@ -251,6 +251,24 @@ def test_a_lower_limit_that_did_not_serve_or_was_not_seen_is_none(
     assert "power_cap" not in set(rows["kind"])
 
 
+def test_a_power_limit_is_tried_where_boards_always_had_their_highest_one(marts: duckdb.DuckDBPyConnection) -> None:
+    """400 W on all dates. All loads draw 360 W then, more than 0.8 of that; at 300 W none would be limited. The change
+    that saves is preferred. Of 28 dates one under 300 W is a second limit, and no evidence of it."""
+    rows, _ = write_right_sizing(marts)
+    assert "try_it" not in set(rows["kind"])
+    marts.execute("update marts.efficiency_curve_daily set joules = 360 * gpu_seconds")
+    rows, _ = write_right_sizing(marts)
+    (tried,) = rows[rows["kind"] == "try_it"].to_dict("records")
+    assert (tried["reason_code"], tried["is_preferred"]) == ("one_power_limit", False)
+    assert (tried["current_power_limit_watts"], tried["trial_power_limit_watts"], tried["trial_days"]) == (400, 320, 7)
+    marts.execute(
+        "update marts.power_limits_daily set power_limit_watts_min = 300, power_limit_watts_max = 300"
+        " where date = '2026-10-10'"
+    )
+    rows, _ = write_right_sizing(marts)
+    assert "try_it" not in set(rows["kind"])
+
+
 def test_the_table_is_described_and_the_same_each_time(marts: duckdb.DuckDBPyConnection) -> None:
     write_right_sizing(marts)
     digest = "select count(*), bit_xor(hash(t)) from published.right_sizing as t"

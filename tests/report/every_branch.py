@@ -182,6 +182,7 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
                     move_to_node=node)
                 for model, gpus, node in (("m5", 1, "n4"), ("m7", 2, None))
             ),
+            advice("m8", "try_it", trial_power_limit_watts=320, current_power_limit_watts=400, freed_gpus=None),
         ],
         "published_consolidation": [advice("m4", "colocate", **pair)],
         "marts_free_boards": [

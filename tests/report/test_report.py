@@ -207,6 +207,26 @@ def test_a_size_that_only_data_sheets_allow_is_an_experiment_and_no_saving(tmp_p
     assert "llm/large try it: data sheet only 8 a6000; try engines on 4 GPUs instead of 8 – – – – – – – –" in shown
 
 
+def test_a_power_limit_that_no_board_had_is_an_experiment(tmp_path: Path) -> None:
+    size = {"trial_replicas": 1, "trial_gpus_per_replica": 4, "current_gpus_per_replica": 8, "freed_gpus": None}
+    limit = {"current_power_limit_watts": 400, "trial_power_limit_watts": 320, "freed_gpus": None}
+    row = advice(
+        "hot", "try_it", **limit, trial_days=7, evidence=json.dumps({"limited_token_ratio": 0.4}), recommended_gpus=8
+    )
+    top = section(page.page(publications.write(tmp_path / "one", published_right_sizing=[row])), "next")
+    assert "Change nothing yet. 1 lower power limit may be tried; no saving of it is counted." in top
+    assert (
+        "Try llm/hot with a power limit of 320 W instead of 400. In the last 28 dates no board of its kind had another"
+        " limit: nothing shows what a lower one does. It draws more than 320 W at loads with 40 % of its tokens. Set it"
+        " on all boards of one engine for 7 days, or on all engines if there is one. The intervals with requests"
+        " decide, compared at the same load: the next run computes what it saved. Keep it if requests wait in at most"
+        " 1 % of them and the first token comes in time."
+    ) in top
+    both = [row, advice("large", "try_it", **size), advice("unknown", "try_it", **limit)]
+    top = section(page.page(publications.write(tmp_path / "both", published_right_sizing=both)), "next")
+    assert "1 smaller size and 2 lower power limits may be tried" in top
+
+
 def test_a_larger_node_is_handed_back_instead_of_the_one_that_others_leave(tmp_path: Path) -> None:
     """4 GPUs more: of a trial, of a smaller size, of a size that stays. Its twin is the trial above, beside its own."""
     place = {"move_to_node": "n4", "move_frees_node": "n8", "move_frees_gpus": 4, "current_replicas": 1}
