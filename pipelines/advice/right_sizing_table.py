@@ -15,7 +15,7 @@ import pandas as pd
 
 from pipelines.advice import advised, shared_columns
 from pipelines.advice.shared_columns import AVOIDABLE_COLUMNS, CONFIDENCE, IS_PREFERRED, MOVE_COLUMNS, SAVING_COLUMNS
-from pipelines.analysis import power_caps, right_sizing, sizes, trials
+from pipelines.analysis import power_caps, right_sizing, sizes, trials, variants
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts, pictures
 from pipelines.warehouse import database
@@ -39,9 +39,8 @@ COLUMNS = {
         "varchar",
         "`fewer_replicas`, `fewer_gpus` (a smaller tensor-parallel size), `smaller_device`, `newer_device`,"
         " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `try_it` (only data sheets"
-        " show that a smaller size may be enough, or no lower power limit was ever seen: an experiment, and no saving),"
-        " `keep` (right as it is),"
-        " `insufficient_data`.",
+        " show that a smaller size may be enough, or a copy in fewer bits fits, or no lower power limit was ever seen:"
+        " an experiment, and no saving), `keep` (right as it is), `insufficient_data`.",
     ),
     **dict.fromkeys(sizes.KEYS, ("varchar", "As in deployment_usage.")),
     "current_gpus": ("double", "Accelerators held now. NULL: not known."),
@@ -59,6 +58,15 @@ COLUMNS = {
     "idle_hours_per_week": ("double", "Hours of the local week to sleep through. NULL: another kind."),
     "trial_replicas": ("double", "Engines of the size to try. NULL: another kind, or a power limit is tried."),
     "trial_gpus_per_replica": ("double", "Accelerators of an engine of the size to try. NULL as there."),
+    "trial_precision": (
+        "varchar",
+        "Bits of the weights of the copy to try, `int8` or `int4`. NULL: another kind, or the model is tried as it is.",
+    ),
+    "trial_weights_gib": ("double", "GiB of that copy's weights, of its parameters (seed). NULL as there."),
+    "trial_kv_bytes_per_token": (
+        "double",
+        "Bytes of its KV cache per token: today's, or half of them for a cache of 8 bits instead of 16. NULL as there.",
+    ),
     "trial_power_limit_watts": (
         "double",
         "Power limit of each accelerator to try: 0.8 of today's. NULL: another kind, or a size is tried.",
@@ -139,6 +147,7 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     earlier = _proposed(usage, evidence, limits and limits.part(is_held=False), "train_demand")
     earlier["held_saved_watts"] = power_caps.held_savings(usage, limits, earlier)
     tests = right_sizing.backtest(usage, earlier, right_sizing.shortfalls(earlier, demand), hours)
+    fewer_bits = trials.planned(variants.candidates(usage), demand)
     rows = right_sizing.recommend(
         usage,
         proposed,
@@ -146,7 +155,7 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
         hours=hours,
         days=days.dropna(subset="seconds"),
         backtests=tests,
-        limits_to_try=trials.lower_limits(usage, days, loads),
+        experiments=pd.concat([fewer_bits, trials.lower_limits(usage, days, loads)], ignore_index=True),
     )
     write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, shared_columns.without_split(rows))
     rows["is_preferred"] = rows["recommendation_id"].isin(shared_columns.mark_preferred(connection))

@@ -17,6 +17,8 @@ TRY_IT = "try_it"
 WHAT_TO_TRY = "Try {deployment} with {trial}"
 WHY_LIMIT = "In the last 28 dates no board of its kind had another limit: nothing shows what a lower one does"
 LEAST_DAYS = 7
+WHY_COPY = "As it is, half of the GPUs do not hold it"
+CACHE = "trial_kv_bytes_per_token"
 WHY = "Only the data sheet's memory bandwidth shows that it may be enough"
 
 
@@ -30,6 +32,9 @@ def size(row: Row) -> str:
     if row["trial_power_limit_watts"] is not None:
         now = number(row["current_power_limit_watts"], 0)
         return f"a power limit of {number(row['trial_power_limit_watts'], 0)} W instead of {now}"
+    if row["trial_precision"] is not None:
+        gpus, now = row["trial_gpus_per_replica"], number(row["current_gpus_per_replica"], 0)
+        return f"a copy in {row['trial_precision']} on {counted(round(gpus), 'GPU')} an engine instead of {now}"
     if row["trial_gpus_per_replica"] is None or row["trial_replicas"] is None:
         return "a smaller size"
     if row["trial_gpus_per_replica"] != row["current_gpus_per_replica"]:
@@ -66,6 +71,13 @@ def _why(row: Row) -> str:
         felt, limit = facts.get("limited_token_ratio"), number(row["trial_power_limit_watts"], 0)
         share = "" if felt is None else f" It draws more than {limit} W at loads with {percent(felt)} of its tokens."
         return f"{WHY_LIMIT}.{share}"
+    if row["trial_precision"] is not None:
+        weights, cache = (number(row[name], unit) for name, unit in (("trial_weights_gib", 1), (CACHE, 0)))
+        return (
+            f"{WHY_COPY}: its weights take {weights} GiB then, and the KV cache {cache} bytes a token, which has room"
+            " for as many tokens as are known to be needed. No telemetry shows whether its answers are good enough:"
+            " compare them first."
+        )
     low, high = (row[f"capacity_{end}_tokens_per_second"] for end in ("low", "high"))
     asked = facts.get("demand_tokens_per_second_p99")
     why = f"{WHY}."

@@ -45,7 +45,7 @@ def rows_of(
     held_short: int = 0,
     hours: pd.DataFrame = NO_HOURS,
     benchmarks: pd.DataFrame = NO_BENCHMARKS,
-    limits_to_try: pd.DataFrame = trials.NO_LIMITS,
+    experiments: pd.DataFrame = trials.NO_LIMITS,
 ) -> pd.DataFrame:
     """Recommendations where each candidate was short in `short` of 8064 intervals, `held_short` of 2016 held back."""
     chosen = sizes.candidates(frame, benchmarks, "demand_tokens_per_second")
@@ -59,7 +59,7 @@ def rows_of(
         hours=hours,
         days=days_of(frame),
         backtests=tests,
-        limits_to_try=limits_to_try,
+        experiments=experiments,
     )
 
 

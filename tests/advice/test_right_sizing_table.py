@@ -39,7 +39,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         nothing_is_held_back(connection)
         held = usage({}).drop(columns=[*MODEL, *PRESSURE, *JOINED, *COUNTED, "has_queue_telemetry"])
         footprint = pd.DataFrame(
-            [{"model": "m", "context_tokens": 8192, "published_model": "m-8B", "precision": "bf16"}]
+            [{"model": "m", "context_tokens": 8192, "published_model": "m-8B", "precision": "bf16", "parameters": 8e9}]
         )
         footprint = footprint.assign(kv_basis="seed", **{name: DEPLOYMENT[name] for name in MODEL})
         footprints = pd.concat([footprint, footprint.assign(model="org/m-8B")])
@@ -97,7 +97,11 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         types = types.assign(memory_gib=80.0, memory_bandwidth_gb_per_second=2039.0)
         types = types.assign(idle_watts_bare=55.0, power_limit_watts=400.0)
         types = types.assign(idle_watts_loaded=None, embodied_kgco2e=None)
+        models = pd.DataFrame([{"model": "m-8B", "kv_bytes_per_element": 2.0}])
+        bits = {"precision": ["int8", "int4"], "weight_bytes_per_parameter": [1.03, 0.58]}
         for name, frame in {
+            "reference.models": models,
+            "reference.weight_precisions": pd.DataFrame(bits),
             "marts.deployment_usage": held,
             "marts.model_footprints": footprints,
             "marts.model_intervals": intervals,

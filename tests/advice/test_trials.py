@@ -98,7 +98,7 @@ def test_another_deployment_of_the_same_kind_that_had_two_limits_is_evidence() -
 def test_the_experiment_comes_before_keeping_and_saves_nothing() -> None:
     frame = usage(FULL)
     limits = trials.lower_limits(frame, days_under([400.0] * 28), loads_of(LOADS))
-    rows = rows_of(frame, limits_to_try=limits)
+    rows = rows_of(frame, experiments=limits)
     assert kinds(rows) == [("keep", "demand_needs_it"), ("try_it", "one_power_limit")]
     assert rows["is_preferred"].tolist() == [False, True]
     tried_row = rows.iloc[1]
@@ -111,7 +111,7 @@ def test_the_experiment_comes_before_keeping_and_saves_nothing() -> None:
 def test_a_change_comes_before_the_experiment() -> None:
     frame = usage({})
     limits = trials.lower_limits(frame, days_under([400.0] * 28), loads_of(LOADS))
-    rows = rows_of(frame, limits_to_try=limits)
+    rows = rows_of(frame, experiments=limits)
     assert rows.loc[rows["is_preferred"], "kind"].tolist() == ["fewer_replicas"]
     assert rows["kind"].tolist() == ["fewer_replicas", "try_it"]
 
@@ -120,14 +120,14 @@ def test_a_change_comes_before_the_experiment() -> None:
 def test_what_is_pressed_or_not_known_is_not_tried(change: dict[str, Any]) -> None:
     frame = usage(FULL | change)
     limits = trials.lower_limits(frame, days_under([400.0] * 28), loads_of(LOADS))
-    assert "try_it" not in rows_of(frame, limits_to_try=limits)["kind"].tolist()
+    assert "try_it" not in rows_of(frame, experiments=limits)["kind"].tolist()
 
 
 def test_one_experiment_at_a_time() -> None:
     """A smaller size that data sheets allow is tried first."""
     frame = usage(LARGE)
     limits = trials.lower_limits(frame, days_under([400.0] * 28), loads_of(LOADS))
-    rows = rows_of(frame, limits_to_try=limits)
+    rows = rows_of(frame, experiments=limits)
     assert len(limits) == 1
     assert [row for row in kinds(rows) if row[0] == "try_it"] == [("try_it", "data_sheet_only")]
     assert np.isnan(rows["trial_power_limit_watts"]).all()

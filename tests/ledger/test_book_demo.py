@@ -110,7 +110,7 @@ def test_too_large_a_deployment_is_named_with_the_size_to_try(book: Book) -> Non
         " from published.right_sizing where is_preferred order by lower(model)"
     )
     assert [row[:-1] for row in rows] == [
-        ("gemma-4-31B", "keep", 2, 2, "weights_do_not_fit", None),
+        ("gemma-4-31B", "try_it", 2, 2, "fewer_bits_fit", None),
         ("gpt-oss-120b", "keep", 2, 2, "weights_do_not_fit", None),
         ("Kimi-K2.5", "spin_down", 8, 0, "no_tokens_served", True),
         ("MiniMax-M2.5", "spin_down", 4, 0, "no_tokens_served", True),

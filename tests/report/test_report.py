@@ -227,6 +227,25 @@ def test_a_power_limit_that_no_board_had_is_an_experiment(tmp_path: Path) -> Non
     assert "1 smaller size and 2 lower power limits may be tried" in top
 
 
+def test_a_copy_in_fewer_bits_is_an_experiment_of_which_the_answers_have_to_be_compared(tmp_path: Path) -> None:
+    row = advice(
+        "dense", "try_it", trial_precision="int4", trial_replicas=1, trial_gpus_per_replica=1, trial_weights_gib=16.58,
+        trial_kv_bytes_per_token=491_520, trial_days=7, current_replicas=1, current_gpus=2, current_gpus_per_replica=2,
+        recommended_gpus=2, freed_gpus=None, reason_code="fewer_bits_fit",
+    )  # fmt: skip
+    made = page.page(publications.write(tmp_path, published_right_sizing=[row]))
+    top = section(made, "next")
+    assert "1 smaller size may be tried; no saving of it is counted." in top
+    assert (
+        "Try llm/dense with a copy in int4 on 1 GPU an engine instead of 2. As it is, half of the GPUs do not hold it:"
+        " its weights take 16.6 GiB then, and the KV cache 491,520 bytes a token, which has room for as many tokens as"
+        " are known to be needed. No telemetry shows whether its answers are good enough: compare them first. It is the"
+        " only engine: start the smaller one beside it, and send it all requests. Run it for 7 days. The intervals with"
+        " requests decide: keep it if"
+    ) in top
+    assert "2 a6000; try a copy in int4 on 1 GPU an engine instead of 2" in section(made, "advice")
+
+
 def test_a_larger_node_is_handed_back_instead_of_the_one_that_others_leave(tmp_path: Path) -> None:
     """4 GPUs more: of a trial, of a smaller size, of a size that stays. Its twin is the trial above, beside its own."""
     place = {"move_to_node": "n4", "move_frees_node": "n8", "move_frees_gpus": 4, "current_replicas": 1}
