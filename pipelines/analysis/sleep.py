@@ -15,7 +15,7 @@ LEAST_SEEN_RATIO = 0.5  # of the weeks, in which an hour of the week was seen
 CHANCE = 0.05  # with which hours idle at random would have shown such a window somewhere in the week
 LEAST_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
 COLD_START_SECONDS = 300.0  # where the fleet file does not state it
-SLEEP_AFTER_SECONDS = (60, 300, 900, 1800, 3600)  # what serving frameworks are commonly set to, up to an hour
+SLEEP_AFTER_SECONDS = (60, 300, 900, 1800, 3600)  # what is replayed: a minute to an hour
 LOADING_POWER_RATIO = 0.3  # of the power limit, while weights are loaded: bound by storage
 
 

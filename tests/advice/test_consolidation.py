@@ -175,6 +175,18 @@ def test_intervals_without_data_count_as_the_busiest_time() -> None:
     assert {row["kind"] for row in rows_of(fleet(({}, DAY), ({}, hidden)))} == {"keep"}
 
 
+def test_no_plan_raises_what_a_site_draws() -> None:
+    """A silent model, two that share, one that moves. Boards that draw 40 W parked and 55 W without a model save
+    nothing; they do not cost 15 W each."""
+    low = {"parked_watts_per_gpu": 40.0}
+    six = NO_TOKENS | {"gpus": 6.0, "gpus_per_replica": 6.0}
+    sharing = rows_of(fleet((low, DAY), (low, NIGHT)))
+    moving = rows_of(fleet((low, DAY), (low | six, SILENT), (low | NO_TOKENS, SILENT), nodes=("n8", "n8", "n2")))
+    assert [row["kind"] for row in (*sharing, *moving)] == ["colocate"] * 2 + ["move", "spin_down", "spin_down"]
+    watts = [row["saving_watts"] for row in (*sharing, *moving)]
+    assert watts == pytest.approx([0, 0, 0, 400 - 6 * 55, 290])
+
+
 def test_engines_over_two_nodes_hold_both() -> None:
     """A wide engine stays where it is, and neither of its nodes falls empty with a silent neighbour."""
     given = fleet(({}, DAY), (NO_TOKENS, SILENT), nodes=("n1", "n2"))
