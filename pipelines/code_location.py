@@ -23,6 +23,7 @@ from pipelines.advice import (
     efficiency_fits,
     empty_tables,
     right_sizing_table,
+    sleep_table,
 )
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
@@ -78,6 +79,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         right_sizing_table.right_sizing_asset(fleet, manifest, POOL),
         consolidation_table.consolidation_asset(fleet, manifest, POOL),
         advice_score.advice_score_asset(fleet, manifest, POOL),
+        sleep_table.sleep_after_asset(fleet, manifest, POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
     published = publication.publication_asset(fleet, marts, POOL)

@@ -37,6 +37,7 @@ from pipelines.advice import (
     efficiency_fits,
     empty_tables,
     right_sizing_table,
+    sleep_table,
 )
 from pipelines.booking import invariants, project
 from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
@@ -244,6 +245,7 @@ class Book:
                 right_sizing_table.write_right_sizing(connection)
                 consolidation_table.write_consolidation(connection)
                 advice_score.write_score(connection)
+                sleep_table.write_sleep_after(connection)
             due_dates.booked(connection, first, last)
         return first, last
 

@@ -75,6 +75,7 @@ OWN_TABLES = {
     "published/measured_changes",
     "published/publication",
     "published/right_sizing",
+    "published/sleep_after",
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",

@@ -143,6 +143,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "advice/cost_forecasts.py",
         "advice/efficiency_fits.py",
         "advice/right_sizing_table.py",
+        "advice/sleep_table.py",
         "booking/alarms.py",
         "booking/checks.py",
         "booking/invariants.py",

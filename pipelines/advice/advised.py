@@ -7,9 +7,11 @@ Add here how such a model is read. Keep out formulas of its figures (they are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 
 from pipelines.warehouse import lineage
@@ -32,3 +34,29 @@ def usage(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     # A column of integers and NULLs arrives in a masked type of pandas, and every comparison with it would be masked.
     masked = [name for name, kind in found.dtypes.items() if str(kind).startswith("Int")]
     return found.astype(dict.fromkeys(masked, float))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Deployments (rows, as numbered) by intervals of `seconds` (columns). `load`: tokens per second per GPU over SLO
+    capacity, NaN where one of them is not known; `idle`: 1 without any token, 0 with some, -1 where it is unknown."""
+
+    load: np.ndarray
+    idle: np.ndarray
+    seconds: int
+
+
+def grid(connection: duckdb.DuckDBPyConnection, deployments: pd.DataFrame) -> Grid:
+    """The intervals of the lookback; none, of 0 seconds, where none has known power and tokens."""
+    found = read(connection, "intervals", ("usage", "interval_start_at", "seconds", "load_ratio", "is_parked"))
+    seconds = int(found["seconds"].max()) if len(found) else 0
+    first_at, last_at = deployments["lookback_start_at"].min(), deployments["lookback_end_at"].max()
+    intervals = int((last_at - first_at).total_seconds()) // seconds if seconds else 0
+    load = np.full((len(deployments), intervals), np.nan, dtype=np.float32)
+    idle = np.full((len(deployments), intervals), -1, dtype=np.int8)
+    if seconds:
+        nth = (found["interval_start_at"] - first_at) // pd.Timedelta(seconds=seconds)
+        at = found["usage"].to_numpy(), nth.to_numpy()
+        load[at] = found["load_ratio"]
+        idle[at] = found["is_parked"]
+    return Grid(load, idle, seconds)

@@ -11,14 +11,13 @@ from typing import Any
 
 import dagster as dg
 import duckdb
-import numpy as np
-import pandas as pd
 
 from pipelines.advice import advised, shared_columns
 from pipelines.advice.shared_columns import (
     AVOIDABLE_COLUMNS,
     CONFIDENCE,
     IS_PREFERRED,
+    MOVE_COLUMNS,
     SAVING_COLUMNS,
     mark_preferred,
     trusted,
@@ -45,8 +44,9 @@ COLUMNS = {
     "kind": (
         "varchar",
         "`spin_down` (no token in the whole lookback), `sleep_when_idle` (unload it once it was idle for"
-        " break_even_seconds), `colocate` (its engines share accelerators with those of `shares_with`), `keep` (it"
-        " stays where it is; whether its own size may change is in published.right_sizing), `insufficient_data`.",
+        " break_even_seconds), `colocate` (its engines share accelerators with those of `shares_with`), `move` (as it"
+        " is, to a smaller node that is empty then: move_to_node), `keep` (it stays where it is; whether its own size"
+        " may change is in published.right_sizing), `insufficient_data`.",
     ),
     "reason_code": ("varchar", "Why: docs/recommendations/reason_codes.md lists the codes."),
     **dict.fromkeys(KEYS, ("varchar", "As in deployment_usage.")),
@@ -75,6 +75,7 @@ COLUMNS = {
     ),
     **SAVING_COLUMNS,
     **AVOIDABLE_COLUMNS,
+    **MOVE_COLUMNS,
     "risk_ratio": (
         "double",
         "Share of the lookback's intervals in which the accelerators shared would have been asked for more than their"
@@ -134,21 +135,11 @@ def write_consolidation(connection: duckdb.DuckDBPyConnection) -> consolidation.
 
 def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
     usage = advised.usage(connection)
-    found = advised.read(connection, "intervals", ("usage", "interval_start_at", "seconds", "load_ratio", "is_parked"))
-    # Without any interval of known power and tokens there is no load, and no grid to lay it on.
-    interval_seconds = int(found["seconds"].max()) if len(found) else 0
-    first_at, last_at = usage["lookback_start_at"].min(), usage["lookback_end_at"].max()
-    intervals = int((last_at - first_at).total_seconds()) // interval_seconds if interval_seconds else 0
-    load = np.full((len(usage), intervals), np.nan, dtype=np.float32)
-    idle = np.full((len(usage), intervals), -1, dtype=np.int8)
-    if interval_seconds:
-        nth = (found["interval_start_at"] - first_at) // pd.Timedelta(seconds=interval_seconds)
-        at = found["usage"].to_numpy(), nth.to_numpy()
-        load[at] = found["load_ratio"]
-        idle[at] = found["is_parked"]
+    grid = advised.grid(connection, usage)
     engines, days = advised.read(connection, "engines"), advised.read(connection, "days").dropna(subset="seconds")
     unknown = frozenset(node for nodes in engines["unknown_nodes"].dropna() for node in nodes)
-    return consolidation.Fleet(usage, engines, unknown, load, idle, interval_seconds or 1, days)
+    boards = advised.read(connection, "boards")
+    return consolidation.Fleet(usage, engines, boards, unknown, grid.load, grid.idle, grid.seconds or 1, days)
 
 
 def consolidation_asset(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> dg.AssetsDefinition:

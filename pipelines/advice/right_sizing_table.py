@@ -14,8 +14,8 @@ import duckdb
 import pandas as pd
 
 from pipelines.advice import advised, shared_columns
-from pipelines.advice.shared_columns import AVOIDABLE_COLUMNS, CONFIDENCE, IS_PREFERRED, SAVING_COLUMNS
-from pipelines.analysis import power_caps, right_sizing, sizes, trials
+from pipelines.advice.shared_columns import AVOIDABLE_COLUMNS, CONFIDENCE, IS_PREFERRED, MOVE_COLUMNS, SAVING_COLUMNS
+from pipelines.analysis import power_caps, right_sizing, sizes, trials, variants
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts, pictures
 from pipelines.warehouse import database
@@ -39,8 +39,8 @@ COLUMNS = {
         "varchar",
         "`fewer_replicas`, `fewer_gpus` (a smaller tensor-parallel size), `smaller_device`, `newer_device`,"
         " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `try_it` (only data sheets"
-        " show that a smaller size may be enough: an experiment, and no saving), `keep` (right as it is),"
-        " `insufficient_data`.",
+        " show that a smaller size may be enough, or a copy in fewer bits fits, or no lower power limit was ever seen:"
+        " an experiment, and no saving), `keep` (right as it is), `insufficient_data`.",
     ),
     **dict.fromkeys(sizes.KEYS, ("varchar", "As in deployment_usage.")),
     "current_gpus": ("double", "Accelerators held now. NULL: not known."),
@@ -50,18 +50,36 @@ COLUMNS = {
     "current_gpus_per_replica": ("double", "Accelerators of an engine now. NULL: not known."),
     "recommended_gpus_per_replica": ("double", f"Accelerators of an engine then; NULL where none is left.{_CHANGE}"),
     "recommended_device_type": ("varchar", f"Device type then; NULL where none is left.{_CHANGE}"),
-    "current_power_limit_watts": ("double", "Power limit of each accelerator now. NULL: another kind."),
+    "current_power_limit_watts": (
+        "double",
+        "Power limit of each accelerator now, where a lower one is recommended or to be tried. NULL: another kind.",
+    ),
     "recommended_power_limit_watts": ("double", "Power limit that is enough. NULL: another kind."),
     "idle_hours_per_week": ("double", "Hours of the local week to sleep through. NULL: another kind."),
-    "trial_replicas": ("double", "Engines of the size to try. NULL: another kind."),
-    "trial_gpus_per_replica": ("double", "Accelerators of an engine of the size to try. NULL: another kind."),
+    "trial_replicas": ("double", "Engines of the size to try. NULL: another kind, or a power limit is tried."),
+    "trial_gpus_per_replica": ("double", "Accelerators of an engine of the size to try. NULL as there."),
+    "trial_precision": (
+        "varchar",
+        "Bits of the weights of the copy to try, `int8` or `int4`. NULL: another kind, or the model is tried as it is.",
+    ),
+    "trial_weights_gib": ("double", "GiB of that copy's weights, of its parameters (seed). NULL as there."),
+    "trial_kv_bytes_per_token": (
+        "double",
+        "Bytes of its KV cache per token: today's, or half of them for a cache of 8 bits instead of 16. NULL as there.",
+    ),
+    "trial_power_limit_watts": (
+        "double",
+        "Power limit of each accelerator to try: 0.8 of today's. NULL: another kind, or a size is tried.",
+    ),
     "trial_days": (
         "double",
         "Days after which the trial can be assessed: at least 7, at most 28, and enough for 300 intervals with a demand"
-        " above capacity_low_tokens_per_second. NULL: another kind.",
+        " above capacity_low_tokens_per_second; of a power limit, for 12 intervals at each load that has the tokens."
+        " NULL: another kind.",
     ),
     **SAVING_COLUMNS,
     **AVOIDABLE_COLUMNS,
+    **MOVE_COLUMNS,
     "risk_ratio": (
         "double",
         "Share of the intervals of the lookback whose demand was above the recommended capacity, 0-1; for a smaller"
@@ -123,14 +141,21 @@ def write_right_sizing(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFr
     demand = advised.read(connection, "intervals", DEMAND)
     days, hours = (advised.read(connection, name) for name in ("days", "hours"))
     evidence = advised.read(connection, "benchmarks"), advised.read(connection, "measured_sizes")
-    limits = power_caps.evidence(usage, days, advised.read(connection, "loads"), demand)
-    days = days.dropna(subset="seconds")
+    loads = advised.read(connection, "loads")
+    limits = power_caps.evidence(usage, days, loads, demand)
     proposed = trials.planned(_proposed(usage, evidence, limits, "demand_tokens_per_second"), demand)
     earlier = _proposed(usage, evidence, limits and limits.part(is_held=False), "train_demand")
     earlier["held_saved_watts"] = power_caps.held_savings(usage, limits, earlier)
     tests = right_sizing.backtest(usage, earlier, right_sizing.shortfalls(earlier, demand), hours)
+    fewer_bits = trials.planned(variants.candidates(usage), demand)
     rows = right_sizing.recommend(
-        usage, proposed, right_sizing.shortfalls(proposed, demand), hours=hours, days=days, backtests=tests
+        usage,
+        proposed,
+        right_sizing.shortfalls(proposed, demand),
+        hours=hours,
+        days=days.dropna(subset="seconds"),
+        backtests=tests,
+        experiments=pd.concat([fewer_bits, trials.lower_limits(usage, days, loads)], ignore_index=True),
     )
     rows = shared_columns.trusted(connection, rows)
     write_table(connection, "published.right_sizing", TABLE_COMMENT, COLUMNS, shared_columns.without_split(rows))

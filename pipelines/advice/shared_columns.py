@@ -11,9 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from pipelines.advice import advised
-from pipelines.analysis import avoidable, preference
+from pipelines.analysis import avoidable, moves, preference
 from pipelines.analysis.right_sizing import joined
-from pipelines.analysis.sizes import KEYS
+from pipelines.analysis.sizes import KEYS, TRY_IT
 from pipelines.warehouse import database
 
 _NOT_KNOWN = " NULL: not known, or nothing changes."
@@ -113,6 +113,30 @@ AVOIDABLE_COLUMNS = {
         " saving_energy_usd_month. Advice is in its order. NULL: nothing of it is known, or it is no row to follow.",
     ),
 }
+# Of the rows to follow, all of them taken together.
+MOVE_COLUMNS = {
+    "move_to_node": (
+        "varchar",
+        "Node on which all its engines start, as many accelerators as the row leaves it (of try_it: the trial). No"
+        " deployment is on it once the rows to follow are followed, and it is smaller than move_frees_node. NULL: no"
+        " such node, or it is no row to follow.",
+    ),
+    "move_frees_node": (
+        "varchar",
+        "Node of its engines now: empty once they moved, so that a site that rents by the node hands it back instead of"
+        " move_to_node. NULL as there.",
+    ),
+    "move_frees_gpus": (
+        "double",
+        "Accelerators of move_frees_node less those of move_to_node: so many more are on empty nodes. Their hours are"
+        " in avoidable_… of the rows that free accelerators; of try_it they are counted nowhere. NULL as there.",
+    ),
+    "move_after": (
+        "varchar",
+        "Deployments, site to role, that leave move_to_node: their row is followed first. NULL as there, or it is empty"
+        " already.",
+    ),
+}
 CONFIDENCE = (
     "varchar",
     "How well the lookback supports that what is recommended is enough. `high`: 21 days and more, 0.95 of the GPU"
@@ -129,9 +153,16 @@ IS_PREFERRED = (
     " saving_usd_month_if_released; rows of one colocation_id together or not at all.",
 )
 _FACTS = (
-    *("recommendation_id", "exclusive_group_id", *KEYS, "kind", "current_gpus", "freed_gpus", "saving_kwh_month"),
-    *("saving_energy_usd_month", "saving_usd_month_if_released"),
+    *("recommendation_id", "exclusive_group_id", *KEYS, "kind", "current_gpus", "recommended_gpus", "freed_gpus"),
+    *("saving_kwh_month", "saving_energy_usd_month", "saving_usd_month_if_released"),
 )
+# What each table alone has, and the other one as NULL.
+_OWN_FACTS = {
+    "right_sizing": "null::varchar as colocation_id, trial_replicas * trial_gpus_per_replica as trial_gpus",
+    "consolidation": "colocation_id, null::double as trial_gpus",
+}
+_TOGETHER = AVOIDABLE_COLUMNS | MOVE_COLUMNS
+_MOVE_RANKS = {"move": 0, "fewer_gpus": 1, "fewer_replicas": 1, TRY_IT: 2}  # an experiment takes no node from a change
 READ = ("boards", "capacity_prices")
 LEAST_FOLLOWED = 3
 _LOWER = {"high": "medium", "medium": "low", "low": "low"}
@@ -142,15 +173,16 @@ def mark_preferred(connection: duckdb.DuckDBPyConnection) -> set[str]:
     together; returns their recommendation_id."""
     parts = []
     for name in _tables(connection):
-        colocation = "colocation_id" if name == "consolidation" else "null::varchar as colocation_id"
-        facts = f"select {', '.join(_FACTS)}, {colocation} from published.{name}"
+        facts = f"select {', '.join(_FACTS)}, {_OWN_FACTS[name]} from published.{name}"
         parts.append(connection.execute(facts).df().assign(table=name))
     rows = pd.concat(parts, ignore_index=True)
     chosen = rows[preference.preferred(rows)]
     boards, prices = (advised.read(connection, name) for name in READ)
-    split = avoidable.split(chosen.assign(holder=joined(chosen, KEYS)), boards, prices)
-    columns = ", ".join(f"{name} = made.{name}" for name in AVOIDABLE_COLUMNS)
-    nothing = ", ".join(f"{name} = null" for name in AVOIDABLE_COLUMNS)
+    chosen = _moved(chosen.assign(holder=joined(chosen, KEYS)), boards)
+    followed = chosen.assign(move_to_node=chosen["move_to_node"].mask(chosen["kind"] == TRY_IT))
+    split = avoidable.split(followed, boards, prices).merge(chosen[["recommendation_id", *MOVE_COLUMNS]])
+    columns = ", ".join(f"{name} = made.{name}" for name in _TOGETHER)
+    nothing = ", ".join(f"{name} = null" for name in _TOGETHER)
     with database.registered(connection, rows_made=_typed(split)), database.transaction(connection):
         for name in _tables(connection):
             connection.execute(f"update published.{name} set is_preferred = false, {nothing}").fetchall()
@@ -176,16 +208,27 @@ def trusted(connection: duckdb.DuckDBPyConnection, rows: pd.DataFrame) -> pd.Dat
     return rows.assign(confidence=rows["confidence"].mask(failing, rows["confidence"].map(_LOWER)))
 
 
+def _moved(chosen: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
+    """The rows to follow with MOVE_COLUMNS: to which nodes that others leave they move, or their trial starts."""
+    movers = chosen[chosen["kind"].isin(_MOVE_RANKS)]
+    gpus = movers["trial_gpus"].where(movers["kind"] == TRY_IT, movers["recommended_gpus"]).astype(float)
+    movers = movers.assign(gpus_then=gpus, rank=movers["kind"].map(_MOVE_RANKS))
+    leavers = chosen.loc[chosen["kind"] == "spin_down", "holder"]
+    found = moves.found(movers, leavers, boards).astype(object)
+    return chosen.join(found)
+
+
 def without_split(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows as they are first written: what is avoidable of them shows once those of both tables are known."""
-    return rows.assign(**dict.fromkeys(AVOIDABLE_COLUMNS))
+    """Rows as they are first written: what is avoidable of them, and where they move, shows once those of both tables
+    are known."""
+    return rows.assign(**dict.fromkeys(_TOGETHER))
 
 
 def _typed(split: pd.DataFrame) -> pa.Table:
     """With the types of the columns, also where all values of one are missing."""
     kinds = {"double": pa.float64(), "date": pa.date32(), "varchar": pa.string()}
     arrays = {"recommendation_id": pa.array(split["recommendation_id"].tolist(), pa.string())}
-    for name, (kind, _) in AVOIDABLE_COLUMNS.items():
+    for name, (kind, _) in _TOGETHER.items():
         values = [None if pd.isna(value) else value for value in split[name]]
         arrays[name] = pa.array(values, kinds[kind])
     return pa.table(arrays)
@@ -206,5 +249,5 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
         "select table_name, list(column_name) from duckdb_columns()"
         " where schema_name = 'published' and table_name in ('right_sizing', 'consolidation') group by all"
     ).fetchall()
-    current = {name for name, columns in found if {"is_preferred", "freed_gpus", *AVOIDABLE_COLUMNS} <= set(columns)}
+    current = {name for name, columns in found if {"is_preferred", "freed_gpus", *_TOGETHER} <= set(columns)}
     return [name for name in preference.TABLES if name in current]

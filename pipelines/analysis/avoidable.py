@@ -42,8 +42,9 @@ def split(rows: pd.DataFrame, boards: pd.DataFrame, prices: pd.DataFrame) -> pd.
     """COLUMNS of each row, which is all advice to follow.
 
     `rows`: `recommendation_id`, `exclusive_group_id`, `holder`, `site`, `device_type`, `current_gpus`, `freed_gpus`,
-    `saving_energy_usd_month`, `saving_usd_month_if_released`. `boards` as int_advised_boards: which units (nodes or
-    boards, whatever is handed back whole) each holder has. `prices` as int_advised_capacity_prices.
+    `saving_energy_usd_month`, `saving_usd_month_if_released`, and the unit to which a row moves what it keeps
+    (`move_to_node`, None: nowhere). `boards` as int_advised_boards: which units (nodes or boards, whatever is handed
+    back whole) each holder has. `prices` as int_advised_capacity_prices.
 
     Of each site and device type, hours on demand are given back first, then those at a spot price, then committed ones
     by the end of their commitment: so the book charges a smaller fleet. What is owned comes last. Each hour is given
@@ -81,6 +82,7 @@ def handed_back(rows: pd.DataFrame, boards: pd.DataFrame) -> tuple[dict[str, flo
 
     A holder that keeps some of its GPUs empties whole units of its own where no other holds anything, the largest
     first; the rest leaves the units that others hold least of. What stays of it is as close together as it can be.
+    Who moves takes boards that others left, and these give back as many of the mover's instead.
     """
     units = _Units(boards)
     freeing = rows[rows["freed_gpus"] > 0]
@@ -88,10 +90,17 @@ def handed_back(rows: pd.DataFrame, boards: pd.DataFrame) -> tuple[dict[str, flo
     for holder in freeing.loc[goes, "holder"]:
         for unit in units.of(holder):
             units.free(holder, unit, np.inf)
-    for row in freeing[~goes].to_dict("records"):
+    is_moving = rows["move_to_node"].notna()
+    for row in freeing[~goes & ~is_moving.reindex(freeing.index)].to_dict("records"):
         units.free_together(row["holder"], float(row["freed_gpus"]))
+    taken = [
+        ((row["site"], row["device_type"]), units.move(row["holder"], row["move_to_node"], _kept(row)))
+        for row in rows[is_moving].to_dict("records")
+    ]
     is_free = boards["holder"].isna() & boards["unit"].notna() & ~boards["unit"].isin(units.occupied())
     already = boards[is_free].groupby(["site", "device_type"])["gpus"].sum().astype(float).to_dict()
+    for place, gpus in taken:
+        already[place] = already.get(place, 0.0) + gpus
     return units.freed(), already
 
 
@@ -128,6 +137,21 @@ class _Units:
                 gpus -= self.free(holder, unit, gpus)
         for unit in sorted(own, key=lambda unit: (self.others(holder, unit), self._held[unit][holder], unit)):
             gpus -= self.free(holder, unit, max(gpus, 0.0))
+
+    def move(self, holder: str, unit: str, gpus: float) -> float:
+        """Move a holder to a unit on which so many of its boards are needed. Who left that unit gives back as many of
+        the boards that the mover leaves; returns how many of them were free before."""
+        left = self.of(holder)[0]
+        self.free(holder, left, np.inf)
+        self._held[unit][holder] += gpus
+        for other in sorted(name for name, units in self._freed.items() if name != holder and units[unit] > 0):
+            part = min(gpus, self._freed[other][unit])
+            self._freed[other][unit] -= part
+            self._freed[other][left] += part
+            self._freed[holder][left] -= part
+            gpus -= part
+        self._freed[holder][left] -= gpus
+        return gpus
 
     def occupied(self) -> set[str]:
         return {unit for unit, holders in self._held.items() if sum(holders.values()) > LEAST_GPUS}
@@ -233,6 +257,10 @@ def _amounts(row: dict[str, Any], taken: list[Layer]) -> list[Any]:
 
 def _freed(row: dict[str, Any]) -> float:
     return 0.0 if pd.isna(row["freed_gpus"]) else float(row["freed_gpus"])
+
+
+def _kept(row: dict[str, Any]) -> float:
+    return float(row["current_gpus"]) - _freed(row)
 
 
 def _usd(taken: Iterable[Layer]) -> float:

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pipelines.analysis import packing, preference, right_sizing, savings, sizes, sleep
+from pipelines.analysis import moves, packing, preference, right_sizing, savings, sizes, sleep
 from pipelines.analysis.right_sizing import GROUP, joined
 from pipelines.analysis.sizes import KEYS
 
@@ -35,13 +35,15 @@ class Fleet:
     `usage`: a row per deployment (KEYS) with the columns of marts.deployment_usage, model_footprints, pressure and
     device_types that `right_sizing.recommend` has, and `keep_apart`. `engines`: `usage`, `engine`, `nodes` (their
     names), `node` (the first of them), `gpu_group`, `gpus`, `is_overlapping` (another group has some of its boards) on
-    the newest date. `unknown_nodes` have boards whose power has no known claimant, or is not metered.
+    the newest date. `boards` as int_advised_boards. `unknown_nodes` have boards whose power has no known claimant, or
+    is not metered.
     `load` (usage × interval): tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1
     without any token, 0 with some, -1 where it is unknown. `days` as for `savings.with_savings`.
     """
 
     usage: pd.DataFrame
     engines: pd.DataFrame
+    boards: pd.DataFrame
     unknown_nodes: frozenset[str]
     load: np.ndarray
     idle: np.ndarray
@@ -89,9 +91,12 @@ def consolidate(fleet: Fleet) -> Consolidation:
     rows["reason_code"] = usage["refusal"].fillna(_why_kept(usage, plan, silent))
     rows.loc[rows["kind"] == "spin_down", "reason_code"] = "no_tokens_served"
     rows.loc[rows["kind"] == "colocate", "reason_code"] = "coincident_load_fits"
+    may_change = usage["veto"].isna()
+    rows = rows.join(_moves(rows[kept & may_change], fleet, down))
+    rows.loc[rows["move_to_node"].notna(), ["kind", "reason_code"]] = ["move", "frees_larger_node"]
     rows = sleep.with_break_even(rows)
     # A deployment that has requests and never answers with a token has no known idle time.
-    may_sleep = kept & usage["veto"].isna() & ~(usage["min_replicas"] > 1) & (usage["busy_intervals"] > 0)
+    may_sleep = (rows["kind"] == "keep") & may_change & ~(usage["min_replicas"] > 1) & (usage["busy_intervals"] > 0)
     gaps = _sleep(rows[may_sleep], fleet)
     rows = rows.join(gaps)
     sleepers = rows["asleep_seconds"].notna()
@@ -205,8 +210,7 @@ def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
     gap gets need not be known in advance. Columns `asleep_seconds`, `wakes`, `sleep_watts_per_gpu`."""
     found = {}
     for number, row in rows[rows["break_even_seconds"].notna()].iterrows():
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], fleet.idle[number] == 1, [0]]).astype(np.int8)))
-        gaps = (edges[1::2] - edges[::2]) * float(fleet.interval_seconds)
+        gaps = sleep.gaps(fleet.idle[number])[0] * float(fleet.interval_seconds)
         seconds = np.count_nonzero(fleet.idle[number] >= 0) * float(fleet.interval_seconds)
         gaps = gaps[gaps > row["break_even_seconds"]]
         asleep = float((gaps - row["break_even_seconds"]).sum())
@@ -219,6 +223,13 @@ def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
     return pd.DataFrame.from_dict(found, orient="index", columns=columns, dtype=float)
 
 
+def _moves(kept: pd.DataFrame, fleet: Fleet, down: pd.Series) -> pd.DataFrame:
+    """Where those move that stay as they are, and free a larger node by it: columns of `moves`."""
+    holders = joined(fleet.usage, KEYS)
+    movers = kept.assign(holder=holders.reindex(kept.index), gpus_then=kept["gpus"].astype(float), rank=0)
+    return moves.found(movers, set(holders[down]), fleet.boards)
+
+
 def _with_places(
     rows: pd.DataFrame, fleet: Fleet, plan: packing.Plan, moved: pd.DataFrame, hosts: pd.DataFrame
 ) -> pd.DataFrame:
@@ -228,6 +239,7 @@ def _with_places(
     used = set(up["target_node"]) | fleet.unknown_nodes
     stay = set(up["engine"]) - set(moved["engine"])
     used |= {node for names in fleet.engines.loc[fleet.engines["engine"].isin(stay), "nodes"] for node in names}
+    used = used - set(rows["move_frees_node"].dropna()) | set(rows["move_to_node"].dropna())
     there = fleet.engines.groupby("usage")
     nodes = there["nodes"].agg(lambda lists: sorted({node for names in lists for node in names})).reindex(rows.index)
     left = set(plan.engines["target_group"])
@@ -250,7 +262,8 @@ def _with_places(
         nodes=nodes.map(", ".join, na_action="ignore"),
         released_gpus=np.where(is_down, gpus, released.reindex(rows.index).fillna(0.0)),
         emptied_gpus=np.where(is_down & alone, gpus, emptied.reindex(rows.index).fillna(0.0)),
-        moves=moved.groupby("usage").size().reindex(rows.index).fillna(0).astype(int),
+        moves=moved.groupby("usage").size().reindex(rows.index).fillna(0).astype(int)
+        + rows["replicas"].where(rows["kind"] == "move", 0).fillna(0).astype(int),
         shares_with=[
             ", ".join(name for name in found if name != mine) if isinstance(found, list) else None
             for found, mine in zip(mates, own, strict=True)
@@ -304,7 +317,7 @@ def _risk(rows: pd.DataFrame, plan: packing.Plan, loads: pd.DataFrame, sharing: 
         for number in there["usage"]:
             risk[number] = max(risk.get(number, 0.0), over)
     found = rows["waking_ratio"].astype(float).fillna(pd.Series(risk, dtype=float).reindex(rows.index))
-    return found.mask(rows["kind"] == "spin_down", 0.0)
+    return found.mask(rows["kind"].isin(("spin_down", "move")), 0.0)
 
 
 def _with_quadrants(rows: pd.DataFrame, silent: pd.Series) -> pd.DataFrame:

@@ -14,8 +14,8 @@ import pandas as pd
 NO_CHANGE = ("try_it", "keep", "insufficient_data")  # of a deployment without a change, the first of these is followed
 # Of rows that save the same, the one that frees the most, then the one that needs the least else.
 KINDS = (
-    *("spin_down", "fewer_gpus", "fewer_replicas", "colocate", "sleep_outside_hours", "sleep_when_idle", "power_cap"),
-    *("smaller_device", "newer_device", *NO_CHANGE),
+    *("spin_down", "fewer_gpus", "fewer_replicas", "colocate", "move", "sleep_outside_hours", "sleep_when_idle"),
+    *("power_cap", "smaller_device", "newer_device", *NO_CHANGE),
 )
 TABLES = ("right_sizing", "consolidation")  # of equal rows the one that can be followed without a plan
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipelines.analysis import power_caps, preference, savings, sizes, sleep
+from pipelines.analysis import power_caps, preference, savings, sizes, sleep, trials
 from pipelines.analysis.capacities import SLO_BASES, own_most
 from pipelines.analysis.sizes import KEYS
 
@@ -143,6 +143,7 @@ def recommend(
     hours: pd.DataFrame,
     days: pd.DataFrame,
     backtests: pd.DataFrame,
+    experiments: pd.DataFrame = trials.NO_LIMITS,
 ) -> pd.DataFrame:
     """Rows of published.right_sizing: per deployment what the evidence allows, else `keep` or `insufficient_data`.
 
@@ -150,6 +151,8 @@ def recommend(
     `sizes.candidates` and `power_caps.candidates`; `shortfalls` per candidate: `intervals`, `short_intervals`; `hours`
     as for `sleep.windows`: `weeks`, `idle_weeks`; `days` per date: `joules`, `gpu_seconds`, `parked_joules`,
     `parked_gpu_seconds`, `tokens`, `seconds`; `backtests` as of `backtest`: what did not hold there is not recommended.
+    `experiments` as of `variants.candidates` (where the weights do not fit in less), then `trials.lower_limits`: beside
+    another row, the first one of a deployment for which no other experiment and no stop is proposed.
     """
     usage = usage.assign(refusal=refusals(usage), veto=vetoes(usage))
     assessable = usage[usage["refusal"].isna()]
@@ -173,7 +176,9 @@ def recommend(
     kept = pd.DataFrame({"usage": others.index, "reason_code": others["refusal"].fillna(_why_kept(others, assessed))})
     kept["kind"] = np.where(others["refusal"].isna(), "keep", "insufficient_data")
     kept.loc[kept["usage"].isin(found.loc[broke, "usage"]), "reason_code"] = "backtest_failed"
-    rows = pd.concat([found[~broke], kept], ignore_index=True)
+    found = found[~broke]
+    allowed = assessable.index[assessable["veto"].isna()]
+    rows = pd.concat([found, kept, _beside(experiments, found, kept, allowed)], ignore_index=True)
     rows = rows.merge(usage.rename_axis("usage").reset_index(), on="usage", validate="many_to_one")
     rows = savings.with_savings(_freed(_sized(rows)), days)
     rows["confidence"] = preference.confidence(rows, rows["evidence_basis"], rows["kind"].isin(CUTS))
@@ -187,6 +192,15 @@ def recommend(
     rows["is_preferred"] = preference.preferred(rows.assign(table="right_sizing", colocation_id=None))
     rows = rows.assign(saved=-rows["saving_kwh_month"].fillna(-math.inf))
     return rows.sort_values(["exclusive_group_id", "saved", "kind", *KEYS], ignore_index=True)
+
+
+def _beside(experiments: pd.DataFrame, found: pd.DataFrame, kept: pd.DataFrame, allowed: pd.Index) -> pd.DataFrame:
+    """The experiment that each deployment has beside its other rows."""
+    number = experiments["usage"]
+    too_large = kept.loc[kept["reason_code"] == "weights_do_not_fit", "usage"]
+    taken = found.loc[found["kind"].isin((sizes.TRY_IT, "spin_down")), "usage"]
+    is_needed = experiments["trial_power_limit_watts"].notna() | number.isin(too_large)
+    return experiments[is_needed & number.isin(allowed) & ~number.isin(taken)].drop_duplicates("usage")
 
 
 def is_silent(assessable: pd.DataFrame, busy_intervals: str) -> pd.Series:
@@ -306,7 +320,7 @@ SHOWN = (
     "queued_intervals", "hours", "preempted_hours", "full_cache_hours", "min_replicas", "mean_watts",
     "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "break_even_seconds", "allocation_ratio", "pue",
     "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh", "usd_per_gpu_hour", "power_limit_watts", "limit_dates",
-    "limit_token_ratio", "trial_deciding_intervals",
+    "limit_token_ratio", "trial_deciding_intervals", "limited_token_ratio",
 )  # fmt: skip
 
 

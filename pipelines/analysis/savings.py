@@ -23,13 +23,15 @@ FOLLOWS = {
     "fewer_replicas": PARKED,
     "fewer_gpus": PARKED,
     "colocate": PARKED,
+    "move": PARKED,
     "sleep_outside_hours": PARKED,
     "sleep_when_idle": PARKED,
     "spin_down": MEAN,
     "newer_device": DEMAND,
     "smaller_device": DEMAND,
 }
-FREEING = ("spin_down", "fewer_replicas", "fewer_gpus", "colocate")  # accelerators that then hold no pod
+# Accelerators that then hold no pod. A move frees as many as it takes: none, and no watts.
+FREEING = ("spin_down", "fewer_replicas", "fewer_gpus", "colocate", "move")
 COLUMNS = [
     "freed_gpus", "freed_gpus_on_empty_nodes", "saving_watts", "saving_kwh_month", "saving_energy_usd_month",
     "saving_kgco2e_month", "saving_low", "saving_high", "saving_interval_basis", "saving_kwh_month_if_nodes_off",

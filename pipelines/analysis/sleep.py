@@ -1,7 +1,8 @@
-"""Hours of the local week without requests: which of them are a habit and not chance, and what sleeping saves.
+"""Hours of the local week without requests: which of them are a habit and not chance, and what sleeping saves; and what
+sleeping after so many idle seconds would have saved.
 
-Add here what depends on the hour of the week. Keep out how hours are counted (SQL) and what is recommended
-(`right_sizing`).
+Add here what depends on the hour of the week, or on how long a gap is. Keep out how hours are counted (SQL) and what is
+recommended (`right_sizing`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ LEAST_SEEN_RATIO = 0.5  # of the weeks, in which an hour of the week was seen
 CHANCE = 0.05  # with which hours idle at random would have shown such a window somewhere in the week
 LEAST_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not worth a recommendation
 COLD_START_SECONDS = 300.0  # where the fleet file does not state it
+SLEEP_AFTER_SECONDS = (60, 300, 900, 1800, 3600)  # what is replayed: a minute to an hour
 LOADING_POWER_RATIO = 0.3  # of the power limit, while weights are loaded: bound by storage
 
 
@@ -120,3 +122,38 @@ def idle_runs(idle: np.ndarray) -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], turned, [False]]).astype(int)))
     runs = zip(edges[::2], edges[1::2], strict=True)
     return [(int(start + first) % len(idle), int(end - start)) for start, end in runs]
+
+
+def gaps(idle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths, in intervals, of the unbroken runs of 1 in a row of the grid, and whether each ended within it."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], idle == 1, [0]]).astype(np.int8)))
+    return edges[1::2] - edges[::2], edges[1::2] < len(idle)
+
+
+def after(usage: pd.DataFrame, idle: np.ndarray, interval_seconds: int) -> pd.DataFrame:
+    """What sleeping after so many idle seconds would have saved: a row per deployment (`usage`, `with_break_even`, and
+    `refusal`: why it cannot be assessed) and number of SLEEP_AFTER_SECONDS that the grid's intervals can show.
+
+    A gap is counted from its first to its last interval without a token; one that ends before the lookback does, or in
+    intervals that are not known, ends with a wake-up. NaN where a deployment is refused. Columns: `usage`,
+    `sleep_after_seconds`, `known_hours`, `asleep_hours`, `wakes`, `waiting_ratio`, `saved_watts` of all its GPUs.
+    """
+    rows = []
+    for number, one in usage.iterrows():
+        lengths, is_woken = gaps(idle[number])
+        seconds = float(np.count_nonzero(idle[number] >= 0) * interval_seconds)
+        is_known = one["refusal"] is None and seconds > 0
+        for after_seconds in SLEEP_AFTER_SECONDS:
+            if after_seconds < interval_seconds:
+                continue
+            slept = lengths * float(interval_seconds) - after_seconds
+            asleep, wakes = float(slept[slept > 0].sum()), int(np.count_nonzero(is_woken & (slept > 0)))
+            joules = asleep * one["parking_watts_per_gpu"] - wakes * one["loading_joules_per_gpu"]
+            made = (
+                (seconds / 3600, asleep / 3600, wakes, wakes * one["cold_start_seconds"] / seconds)
+                if is_known
+                else (np.nan,) * 4
+            )
+            rows.append((number, after_seconds, *made, joules * one["gpus"] / seconds if is_known else np.nan))
+    columns = ["usage", "sleep_after_seconds", "known_hours", "asleep_hours", "wakes", "waiting_ratio", "saved_watts"]
+    return pd.DataFrame(rows, columns=columns)

@@ -16,25 +16,32 @@ with advice as (
     select deployment, kind, reason_code, null as shares_with, current_gpus, recommended_gpus, saving_kwh_month,
         saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, avoidable_now_usd_month,
         avoidable_later_usd_month, avoidable_from, risk_ratio, confidence, saving_now_usd_month,
-        trial_replicas, trial_gpus_per_replica, trial_gpus_per_replica < current_gpus_per_replica as is_smaller_engine
+        trial_replicas, trial_gpus_per_replica, trial_gpus_per_replica < current_gpus_per_replica as is_smaller_engine,
+        move_to_node, trial_power_limit_watts, trial_precision
     from published.right_sizing where is_preferred
     union all
     select deployment, kind, reason_code, shares_with, current_gpus, recommended_gpus, saving_kwh_month,
         saving_kgco2e_month, saving_energy_usd_month, saving_kwh_month_if_nodes_off, avoidable_now_usd_month,
-        avoidable_later_usd_month, avoidable_from, risk_ratio, confidence, saving_now_usd_month, null, null, null
+        avoidable_later_usd_month, avoidable_from, risk_ratio, confidence, saving_now_usd_month, null, null, null,
+        move_to_node, null, null
     from published.consolidation where is_preferred
 )
 select deployment,
     case
         when kind in ('keep', 'insufficient_data') then format('{}: {}', kind, replace(reason_code, '_', ' '))
+        when trial_precision is not null
+            then format('{}: {} on {:.0f} GPU', kind, trial_precision, trial_gpus_per_replica)
+                || if(trial_gpus_per_replica = 1, '', 's')
         when is_smaller_engine then format('{}: engine on {:.0f} GPUs', kind, trial_gpus_per_replica)
+        when trial_power_limit_watts is not null then format('{}: limit of {:.0f} W', kind, trial_power_limit_watts)
         when trial_replicas is not null then format('{}: {:.0f} engines', kind, trial_replicas)
         when shares_with is not null then format('{} with {}', kind, shares_with)
         else kind
-    end,
+    end || coalesce(format(' at {}', move_to_node), ''),
     * exclude (
         deployment, kind, reason_code, shares_with, avoidable_from, saving_now_usd_month, trial_replicas,
-        trial_gpus_per_replica, is_smaller_engine
+        trial_gpus_per_replica, is_smaller_engine, move_to_node,
+        trial_power_limit_watts, trial_precision
     )
         replace (
             case
@@ -78,7 +85,7 @@ _ADVICE_COLUMNS = {
 }
 _SUMMED = ("GPUs", "GPUs then", "kWh/month", "kgCO2e/month", "USD for kWh", "USD released now")
 _ADVICE_MEANINGS = {
-    "what to do": "the one change to follow for this deployment",
+    "what to do": "the one change to follow for this deployment; at a node: a smaller one that other advice empties",
     "GPUs, GPUs then": "accelerators that the deployment has now, and after the change",
     "kWh/month": "facility electricity that the change alone saves; freed accelerators stay on without a model",
     "USD for kWh": "the price of those kWh",
@@ -100,7 +107,9 @@ _KINDS = {
     "sleep_outside_hours": "unload the model in the hours without requests",
     "sleep_when_idle": "unload the model whenever it has been idle for long",
     "colocate": "share accelerators with the named deployments",
-    "try_it": "a smaller size that only data sheets allow: an experiment (its steps are in the report), no saving yet",
+    "move": "start it, as it is, on a smaller node that other advice empties, so that its own node can be handed back",
+    "try_it": "an experiment without a saving yet: a smaller size that only data sheets allow, a copy in fewer bits,"
+    " or a lower power limit (its steps are in the report)",
     "keep": "change nothing, for the reason in the row",
     "insufficient_data": "no advice, for the reason in the row",
 }

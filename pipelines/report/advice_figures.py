@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.report import trial_steps
+from pipelines.report.advice_words import next_step, what_to_do, why
 from pipelines.report.charts import Bar, bars
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, named, number, table, text
@@ -26,64 +27,6 @@ SAVINGS = (
 MONTH_DAYS = 730 / 24  # as in the savings
 STEPS = 5  # on top of the page; the table has all
 
-# What to do, and how; {deployment}, {now}, {then} and the like are filled in.
-WHAT_TO_DO = {
-    "spin_down": ("Stop {deployment}", "It served no token from {since} to {until}."),
-    "fewer_replicas": (
-        "Run fewer engines of {deployment}: {then} GPUs instead of {now}",
-        "They carry all demand seen from {since} to {until}.",
-    ),
-    "fewer_gpus": (
-        "Run {deployment} on {then} GPUs instead of {now}",
-        "Fewer GPUs per engine carry all demand seen from {since} to {until}.",
-    ),
-    "smaller_device": (
-        "Move {deployment} to {device}",
-        "A smaller accelerator carries all demand seen from {since} to {until}.",
-    ),
-    "newer_device": ("Move {deployment} to {device}", "It takes fewer joules there."),
-    "power_cap": ("Lower the power limit of {deployment} to {watts} W", "It worked under that limit before."),
-    "sleep_outside_hours": ("Unload {deployment} in the hours without requests", "The same hours were idle each week."),
-    "sleep_when_idle": ("Unload {deployment} whenever it is idle for long", "Its gaps are longer than a reload costs."),
-    "colocate": ("Let {deployment} share accelerators with {others}", "Their loads fit together."),
-    trial_steps.TRY_IT: (trial_steps.WHAT_TO_TRY, f"{trial_steps.WHY}."),
-    "keep": ("Leave {deployment} as it is", "{reason}."),
-    "insufficient_data": ("No advice for {deployment}", "{reason}."),
-}
-NEXT_STEP = {
-    "high": "Do it now.",
-    "medium": "Do it for one engine first, and look at its waiting requests for a day.",
-    "low": "Try it before you rely on it: run one engine that way for a week and compare with its SLO.",
-}
-# Where there is no other engine that serves meanwhile.
-ONE_ENGINE = {
-    "medium": "It is the only engine: change it when few requests come, and look at its waiting requests for a day.",
-    "low": "Try it before you rely on it. It is the only engine: start the new one beside it and compare with its SLO.",
-}
-# What a size rests on where no load was measured on it.
-THEORY = {
-    "scaled_by_bandwidth": "computed from the best of today's engines and the memory bandwidth, not measured",
-    "published_benchmark": "by a published benchmark, not measured here",
-}
-
-
-def what_to_do(row: Row) -> str:
-    """The change as a sentence without its full stop, as HTML."""
-    return WHAT_TO_DO[row["kind"]][0].format(**_filled(row))
-
-
-def why(row: Row) -> str:
-    """Why, as a sentence, as HTML."""
-    reason = WHAT_TO_DO[row["kind"]][1].format(**_filled(row))
-    theory = THEORY.get(row["evidence_basis"])
-    return f"{reason.removesuffix('.')}: {theory}." if theory else reason
-
-
-def next_step(row: Row) -> str:
-    """How to go about it, by the confidence of the advice."""
-    steps = NEXT_STEP | ONE_ENGINE if row["current_replicas"] == 1 else NEXT_STEP
-    return steps.get(row["confidence"], "")
-
 
 def _is_now(row: Row) -> str:
     """What runs now, as HTML: `1 engine, 8 × a100-sxm4-80gb`."""
@@ -94,6 +37,8 @@ def _is_now(row: Row) -> str:
 def saving(row: Row) -> str:
     """What a month of the change saves, as HTML: the electricity, then what handing back accelerators adds at once, at
     the end of a commitment, or never."""
+    if row["kind"] == "move":
+        return f"frees {counted(round(row['move_frees_gpus'] or 0), 'more GPU')}, and saves no energy by itself"
     now, later, never = (row[column] for column in HANDED_BACK)
     if row["saving_kwh_month"] is None and not (now or later or never):
         return "what it saves is unknown"
@@ -353,21 +298,6 @@ def _free_boards(found: Sequence[Row]) -> Drawn:
         for row in found
     ]  # fmt: skip
     return Drawn(sentence, table("Free accelerators", columns, lines))
-
-
-def _filled(row: Row) -> dict[str, str]:
-    return {
-        "deployment": named(row["deployment"]),
-        "now": number(row["current_gpus"], 0),
-        "then": number(row["recommended_gpus"], 0),
-        "device": named(row["recommended_device_type"] or "another accelerator"),
-        "watts": number(row["recommended_power_limit_watts"], 0),
-        "others": named(row["shares_with"] or "others"),
-        "since": f"{row['lookback_start_at']:%Y-%m-%d}",
-        "until": f"{row['as_of_date']:%Y-%m-%d}",
-        "trial": trial_steps.size(row),
-        "reason": (row["reason_code"] or "reason unknown").replace("_", " ").capitalize(),
-    }
 
 
 ADVICE = Figure(

@@ -1,4 +1,4 @@
-"""What is worth a trial, in words: which deployment, which size, why, for how long, and which intervals decide.
+"""What is worth a trial, in words: which deployment, which size or power limit, why, for how long, what decides.
 
 Add here a sentence about an experiment. Keep out what is recommended with a saving (`advice_figures`), and how long a
 trial takes (`pipelines.analysis.trials`).
@@ -11,10 +11,14 @@ from collections.abc import Sequence
 
 from pipelines.report.figures import Row
 from pipelines.report.markup import named, number
-from pipelines.report.sentences import counted
+from pipelines.report.sentences import counted, percent
 
 TRY_IT = "try_it"
 WHAT_TO_TRY = "Try {deployment} with {trial}"
+WHY_LIMIT = "In the last 28 dates no board of its kind had another limit: nothing shows what a lower one does"
+LEAST_DAYS = 7
+WHY_COPY = "As it is, half of the GPUs do not hold it"
+CACHE = "trial_kv_bytes_per_token"
 WHY = "Only the data sheet's memory bandwidth shows that it may be enough"
 
 
@@ -24,7 +28,13 @@ def of(found: Sequence[Row]) -> list[Row]:
 
 
 def size(row: Row) -> str:
-    """The size to try, against today's: `engines on 4 GPUs instead of 8`."""
+    """The size or limit to try, against today's: `engines on 4 GPUs instead of 8`."""
+    if row["trial_power_limit_watts"] is not None:
+        now = number(row["current_power_limit_watts"], 0)
+        return f"a power limit of {number(row['trial_power_limit_watts'], 0)} W instead of {now}"
+    if row["trial_precision"] is not None:
+        gpus, now = row["trial_gpus_per_replica"], number(row["current_gpus_per_replica"], 0)
+        return f"a copy in {row['trial_precision']} on {counted(round(gpus), 'GPU')} an engine instead of {now}"
     if row["trial_gpus_per_replica"] is None or row["trial_replicas"] is None:
         return "a smaller size"
     if row["trial_gpus_per_replica"] != row["current_gpus_per_replica"]:
@@ -44,8 +54,11 @@ def steps(found: Sequence[Row]) -> str:
 
 def sentence(found: Sequence[Row]) -> str:
     """How many sizes may be tried, after another sentence; nothing without any."""
-    count = len(of(found))
-    return f" {counted(count, 'smaller size')} may be tried; no saving of it is counted." if count else ""
+    limits = sum(row["trial_power_limit_watts"] is not None for row in of(found))
+    sizes = len(of(found)) - limits
+    named_counts = [counted(sizes, "smaller size")] if sizes else []
+    named_counts += [counted(limits, "lower power limit")] if limits else []
+    return f" {' and '.join(named_counts)} may be tried; no saving of it is counted." if named_counts else ""
 
 
 def _what(row: Row) -> str:
@@ -54,6 +67,17 @@ def _what(row: Row) -> str:
 
 def _why(row: Row) -> str:
     facts = json.loads(row["evidence"] or "{}")
+    if row["trial_power_limit_watts"] is not None:
+        felt, limit = facts.get("limited_token_ratio"), number(row["trial_power_limit_watts"], 0)
+        share = "" if felt is None else f" It draws more than {limit} W at loads with {percent(felt)} of its tokens."
+        return f"{WHY_LIMIT}.{share}"
+    if row["trial_precision"] is not None:
+        weights, cache = (number(row[name], unit) for name, unit in (("trial_weights_gib", 1), (CACHE, 0)))
+        return (
+            f"{WHY_COPY}: its weights take {weights} GiB then, and the KV cache {cache} bytes a token, which has room"
+            " for as many tokens as are known to be needed. No telemetry shows whether its answers are good enough:"
+            " compare them first."
+        )
     low, high = (row[f"capacity_{end}_tokens_per_second"] for end in ("low", "high"))
     asked = facts.get("demand_tokens_per_second_p99")
     why = f"{WHY}."
@@ -71,15 +95,32 @@ def _why(row: Row) -> str:
 
 
 def _how(row: Row) -> str:
+    if row["trial_power_limit_watts"] is not None:
+        days = number(row["trial_days"] or LEAST_DAYS, 0)
+        return (
+            f"Set it on all boards of one engine for {days} days, or on all engines if there is one. The intervals with"
+            " requests decide, compared at the same load: the next run computes what it saved. Keep it if requests"
+            " wait in at most 1 % of them and the first token comes in time."
+        )
+    to = row["move_to_node"]
+    where = "beside it" if to is None else f"on {named(to)}"
     beside = (
-        "It is the only engine: start the smaller one beside it, and send it all requests."
+        f"It is the only engine: start the smaller one {where}, and send it all requests."
         if row["current_replicas"] == 1
         else "Let one part of the requests go to that size."
     )
+    if to is not None:
+        beside += f" Other advice empties {named(to)}: hand that node back only after the trial."
     days = "for a week" if row["trial_days"] is None else f"for {number(row['trial_days'], 0)} days"
     low = row["capacity_low_tokens_per_second"]
     above = "with requests" if low is None else f"with more than {number(low, 2)} tokens a second"
     return (
         f"{beside} Run it {days}. The intervals {above} decide: keep it if requests wait in at most 1 % of them,"
         " none is preempted, and the first token comes in time."
+        + (
+            ""
+            if to is None
+            else f" Then hand back {named(row['move_frees_node'])} instead of {named(to)}:"
+            f" {counted(round(row['move_frees_gpus']), 'GPU')} more."
+        )
     )

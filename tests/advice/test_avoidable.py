@@ -19,7 +19,7 @@ def advice(name: str, freed: float, usd: float | None = None, energy: float | No
     """A row that frees so many GPUs of the deployment of its name; without its own price, at 1 USD an hour."""
     return {
         "recommendation_id": name, "exclusive_group_id": name, "holder": name, "site": "west", "device_type": "h100",
-        "freed_gpus": freed, "saving_energy_usd_month": energy,
+        "freed_gpus": freed, "saving_energy_usd_month": energy, "move_to_node": None,
         "saving_usd_month_if_released": freed * 730 if usd is None else usd,
     }  # fmt: skip
 
@@ -189,3 +189,35 @@ def test_what_is_only_tried_frees_nothing_and_keeps_its_node() -> None:
         "left": (0, 0, None, 2920),
         "tried": (None, None, None, None),
     }
+
+
+LEFT = [advice("left", 4), advice("larger", 4)]  # 4 of the 8 that "larger" has are enough
+
+
+def test_who_moves_to_a_node_that_others_left_gives_back_its_own() -> None:
+    """Of n1's 8 GPUs 4 are enough, and the 4 of n2 are left. On n1 they are beside GPUs in use: 2,920 USD of n2 alone
+    are saved. On n2 they free all of n1: 8 × 730 USD, which both rows freed."""
+    boards: list[Board] = [("n1", "larger", 8), ("n2", "left", 4)]
+    prices = [paid("on_demand", 1)]
+    assert split(LEFT, boards, prices) == {"left": (2_920, 0, None, 0), "larger": (0, 0, None, 2_920)}
+    moved = [LEFT[0], {**LEFT[1], "move_to_node": "n2"}]
+    assert split(moved, boards, prices) == {"left": (2_920, 0, None, 0), "larger": (2_920, 0, None, 0)}
+
+
+def test_a_move_that_frees_nothing_itself_frees_what_others_leave_on_its_node() -> None:
+    """4 of n1's 8 GPUs are left, and the 4 of n2: with the mover on n2 all 8 of n1 are handed back, and of n2 none."""
+    boards: list[Board] = [("n1", "stays", 4), ("n1", "beside", 4), ("n2", "left", 4)]
+    rows = [advice("left", 4), advice("beside", 4), {**advice("stays", 0), "move_to_node": "n2"}]
+    found = split(rows, boards, [paid("on_demand", 1)])
+    assert {name: amounts[0] for name, amounts in found.items() if name != "stays"} == {"left": 2_920, "beside": 2_920}
+    # Of six on n2 it needs four: the other two are beside it.
+    six = split([*rows[1:], advice("left", 6)], [*boards[:2], ("n2", "left", 6)], [paid("on_demand", 1)])
+    assert six["left"] == (2_920, 0, None, 1_460)
+
+
+def test_a_move_to_a_node_that_is_free_gives_back_as_many_hours_for_it() -> None:
+    """n2's four are free and used then, four of n1 instead: given back before any row, at 2 USD; then "larger"."""
+    prices = [paid("on_demand", 2), paid("committed", 1, 8, end="2027-01-01")]
+    boards: list[Board] = [("n1", "larger", 8), ("n2", None, 4)]
+    rows = [{**advice("larger", 4), "move_to_node": "n2"}]
+    assert split(rows, boards, prices) == {"larger": (0, 2_920, date(2027, 1, 1), 0)}

@@ -12,6 +12,8 @@ import pytest
 
 from pipelines.analysis import consolidation, packing
 from pipelines.analysis.consolidation import Fleet, InfeasiblePlan, consolidate, memory_gib
+from pipelines.analysis.right_sizing import joined
+from pipelines.analysis.sizes import KEYS
 from tests.advice.test_right_sizing import days_of
 from tests.advice.test_sizes import usage
 
@@ -43,7 +45,20 @@ def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...
     )
     load = np.array([series for _, series in deployments], dtype=np.float32)
     idle = np.where(np.isnan(load), -1, load == 0).astype(np.int8)
-    return Fleet(frame, engines, frozenset(), load, idle, 300, days_of(frame))
+    return Fleet(frame, engines, boards_of(frame, engines), frozenset(), load, idle, 300, days_of(frame))
+
+
+def boards_of(frame: pd.DataFrame, engines: pd.DataFrame) -> pd.DataFrame:
+    """Nodes have the GPUs of their engines and no other."""
+    return pd.DataFrame(
+        {
+            "site": frame["site"],
+            "device_type": frame["device_type"],
+            "unit": engines["node"],
+            "holder": joined(frame, KEYS),
+            "gpus": frame["gpus"],
+        }
+    )
 
 
 def rows_of(given: Fleet) -> list[dict[str, Any]]:
@@ -160,6 +175,18 @@ def test_intervals_without_data_count_as_the_busiest_time() -> None:
     assert {row["kind"] for row in rows_of(fleet(({}, DAY), ({}, hidden)))} == {"keep"}
 
 
+def test_no_plan_raises_what_a_site_draws() -> None:
+    """A silent model, two that share, one that moves. Boards that draw 40 W parked and 55 W without a model save
+    nothing; they do not cost 15 W each."""
+    low = {"parked_watts_per_gpu": 40.0}
+    six = NO_TOKENS | {"gpus": 6.0, "gpus_per_replica": 6.0}
+    sharing = rows_of(fleet((low, DAY), (low, NIGHT)))
+    moving = rows_of(fleet((low, DAY), (low | six, SILENT), (low | NO_TOKENS, SILENT), nodes=("n8", "n8", "n2")))
+    assert [row["kind"] for row in (*sharing, *moving)] == ["colocate"] * 2 + ["move", "spin_down", "spin_down"]
+    watts = [row["saving_watts"] for row in (*sharing, *moving)]
+    assert watts == pytest.approx([0, 0, 0, 400 - 6 * 55, 290])
+
+
 def test_engines_over_two_nodes_hold_both() -> None:
     """A wide engine stays where it is, and neither of its nodes falls empty with a silent neighbour."""
     given = fleet(({}, DAY), (NO_TOKENS, SILENT), nodes=("n1", "n2"))
@@ -251,3 +278,27 @@ def test_what_is_shown_is_there() -> None:
     rows = consolidate(fleet((NO_TOKENS, SILENT))).rows
     assert set(consolidation.SHOWN) <= set(rows.columns)
     assert rows["plan_id"].iloc[0] == consolidate(fleet((NO_TOKENS, SILENT))).rows["plan_id"].iloc[0]
+
+
+def test_a_model_moves_to_the_smaller_node_that_a_silent_one_leaves() -> None:
+    """Beside it on n8 six GPUs are silent, and n2 is: it takes n2's two, and all eight of n8 fall free. Its size, its
+    load and its watts stay; no time is short."""
+    six = NO_TOKENS | {"gpus": 6.0, "gpus_per_replica": 6.0}
+    given = fleet(({}, DAY), (six, SILENT), (NO_TOKENS, SILENT), nodes=("n8", "n8", "n2"))
+    mover, beside, left = rows_of(given)
+    assert (mover["kind"], mover["reason_code"], mover["moves"]) == ("move", "frees_larger_node", 1)
+    assert (mover["current_gpus"], mover["recommended_gpus"], mover["freed_gpus"]) == (2, 2, 0)
+    assert (mover["saving_kwh_month"], mover["risk_ratio"], mover["confidence"]) == (0, 0, "high")
+    assert [row["kind"] for row in (beside, left)] == ["spin_down", "spin_down"]
+    assert [row["freed_gpus_on_empty_nodes"] for row in (beside, left)] == [6, 0]
+
+
+def test_nothing_moves_where_no_smaller_node_falls_empty() -> None:
+    """The same with a model that works on n2; one that is pressed; and a node as large."""
+    six = NO_TOKENS | {"gpus": 6.0, "gpus_per_replica": 6.0}
+    nodes = ("n8", "n8", "n2")
+    busy = rows_of(fleet(({}, DAY), (six, SILENT), ({}, DAY), nodes=nodes))
+    pressed = rows_of(fleet(({"queued_intervals": 100}, DAY), (six, SILENT), (NO_TOKENS, SILENT), nodes=nodes))
+    alone = rows_of(fleet(({}, DAY), (NO_TOKENS, SILENT)))
+    assert [rows[0]["kind"] for rows in (busy, pressed, alone)] == ["keep"] * 3
+    assert busy[1]["freed_gpus_on_empty_nodes"] == 0

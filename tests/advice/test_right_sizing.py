@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.analysis import right_sizing, sizes
+from pipelines.analysis import right_sizing, sizes, trials
 from tests.advice.test_sizes import DEPLOYMENT, NIGHTS, NO_BENCHMARKS, usage, week
 
 NO_HOURS = pd.DataFrame(
@@ -45,6 +45,7 @@ def rows_of(
     held_short: int = 0,
     hours: pd.DataFrame = NO_HOURS,
     benchmarks: pd.DataFrame = NO_BENCHMARKS,
+    experiments: pd.DataFrame = trials.NO_LIMITS,
 ) -> pd.DataFrame:
     """Recommendations where each candidate was short in `short` of 8064 intervals, `held_short` of 2016 held back."""
     chosen = sizes.candidates(frame, benchmarks, "demand_tokens_per_second")
@@ -58,6 +59,7 @@ def rows_of(
         hours=hours,
         days=days_of(frame),
         backtests=tests,
+        experiments=experiments,
     )
 
 
@@ -433,4 +435,5 @@ def test_the_defaults_of_these_tests_are_a_deployment_that_can_be_sized() -> Non
         "limit_dates",
         "limit_token_ratio",
         "trial_deciding_intervals",
+        "limited_token_ratio",
     }

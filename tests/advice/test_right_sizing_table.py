@@ -39,7 +39,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         nothing_is_held_back(connection)
         held = usage({}).drop(columns=[*MODEL, *PRESSURE, *JOINED, *COUNTED, "has_queue_telemetry"])
         footprint = pd.DataFrame(
-            [{"model": "m", "context_tokens": 8192, "published_model": "m-8B", "precision": "bf16"}]
+            [{"model": "m", "context_tokens": 8192, "published_model": "m-8B", "precision": "bf16", "parameters": 8e9}]
         )
         footprint = footprint.assign(kv_basis="seed", **{name: DEPLOYMENT[name] for name in MODEL})
         footprints = pd.concat([footprint, footprint.assign(model="org/m-8B")])
@@ -97,7 +97,11 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         types = types.assign(memory_gib=80.0, memory_bandwidth_gb_per_second=2039.0)
         types = types.assign(idle_watts_bare=55.0, power_limit_watts=400.0)
         types = types.assign(idle_watts_loaded=None, embodied_kgco2e=None)
+        models = pd.DataFrame([{"model": "m-8B", "kv_bytes_per_element": 2.0}])
+        bits = {"precision": ["int8", "int4"], "weight_bytes_per_parameter": [1.03, 0.58]}
         for name, frame in {
+            "reference.models": models,
+            "reference.weight_precisions": pd.DataFrame(bits),
             "marts.deployment_usage": held,
             "marts.model_footprints": footprints,
             "marts.model_intervals": intervals,
@@ -250,6 +254,24 @@ def test_a_lower_limit_that_did_not_serve_or_was_not_seen_is_none(
     marts.execute(change)
     rows, _ = write_right_sizing(marts)
     assert "power_cap" not in set(rows["kind"])
+
+
+def test_a_power_limit_is_tried_where_boards_always_had_their_highest_one(marts: duckdb.DuckDBPyConnection) -> None:
+    """400 W on all dates. All loads draw 360 W then, more than 0.8 of that; at 300 W none would be limited. The change
+    that saves is preferred. Of 28 dates one under 300 W is a second limit, and no evidence of it."""
+    rows, _ = write_right_sizing(marts)
+    assert "try_it" not in set(rows["kind"])
+    marts.execute("update marts.efficiency_curve_daily set joules = 360 * gpu_seconds")
+    rows, _ = write_right_sizing(marts)
+    (tried,) = rows[rows["kind"] == "try_it"].to_dict("records")
+    assert (tried["reason_code"], tried["is_preferred"]) == ("one_power_limit", False)
+    assert (tried["current_power_limit_watts"], tried["trial_power_limit_watts"], tried["trial_days"]) == (400, 320, 7)
+    marts.execute(
+        "update marts.power_limits_daily set power_limit_watts_min = 300, power_limit_watts_max = 300"
+        " where date = '2026-10-10'"
+    )
+    rows, _ = write_right_sizing(marts)
+    assert "try_it" not in set(rows["kind"])
 
 
 def test_the_table_is_described_and_the_same_each_time(marts: duckdb.DuckDBPyConnection) -> None:

@@ -110,7 +110,7 @@ def test_too_large_a_deployment_is_named_with_the_size_to_try(book: Book) -> Non
         " from published.right_sizing where is_preferred order by lower(model)"
     )
     assert [row[:-1] for row in rows] == [
-        ("gemma-4-31B", "keep", 2, 2, "weights_do_not_fit", None),
+        ("gemma-4-31B", "try_it", 2, 2, "fewer_bits_fit", None),
         ("gpt-oss-120b", "keep", 2, 2, "weights_do_not_fit", None),
         ("Kimi-K2.5", "spin_down", 8, 0, "no_tokens_served", True),
         ("MiniMax-M2.5", "spin_down", 4, 0, "no_tokens_served", True),
@@ -517,7 +517,8 @@ def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks:
     own = [float(lines[model][-2].replace(",", "")) for model in {engine.model for engine in ENGINES}]
     assert lines["__unallocated__"][-2] == "627.33"
     assert float(lines["fleet"][-2].replace(",", "")) == pytest.approx(sum(own) + 627.33, abs=0.03)
-    assert lines["llm-research/Qwen3.5-397B"][1:8] == ["try_it:", "engine", "on", "4", "GPUs", "8", "8"]
+    tried = lines["llm-research/Qwen3.5-397B"]
+    assert tried[1:10] == ["try_it:", "engine", "on", "4", "GPUs", "at", "a100-03", "8", "8"]
     assert lines["llm-shared/gpt-oss-120b"][1:6] == ["keep:", "weights", "do", "not", "fit"]
     # One change of each deployment, and all together: 201.4 + 198.8 kWh. Of what is tried nothing is counted.
     kwh = [float(lines[f"llm-research/{model}"][4]) for model in IDLE]
@@ -564,7 +565,13 @@ def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: 
     with_results = re.compile(r"^```sql\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
     compared = 0
     with closing(database.connect(book.fleet.published / "wattledger.duckdb", read_only=True)) as published:
-        for name in ("README.md", "docs/tables.md", "docs/finance.md", "docs/carbon.md"):
+        for name in (
+            "README.md",
+            "docs/tables.md",
+            "docs/finance.md",
+            "docs/carbon.md",
+            "docs/recommendations/sleep.md",
+        ):
             path = PROJECT / name
             for query, printed in with_results.findall(path.read_text(encoding="utf-8")):
                 rows = published.execute(query).fetchall()

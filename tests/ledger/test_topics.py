@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table, sleep_table
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import PROJECT
 from tests.models import MODELS, finance, marts
@@ -185,6 +185,7 @@ def test_each_mart_has_a_rank_and_its_topic(models: Mapping[str, Mapping[str, An
     comments |= {
         "published.right_sizing": right_sizing_table.TABLE_COMMENT,
         "published.consolidation": consolidation_table.TABLE_COMMENT,
+        "published.sleep_after": sleep_table.TABLE_COMMENT,
         "budget_monthly": cost_forecasts.BUDGET_COMMENT,
         "cost_forecast": cost_forecasts.FORECAST_COMMENT,
         "efficiency_fit": efficiency_fits.TABLE_COMMENT,

@@ -178,9 +178,16 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
             advice("m6", "insufficient_data", reason_code="short_lookback"),
             *(
                 advice(model, "try_it", reason_code="data_sheet_only", current_replicas=4, current_gpus_per_replica=2,
-                    trial_replicas=2, trial_gpus_per_replica=gpus, recommended_gpus=8, freed_gpus=None)
-                for model, gpus in (("m5", 1), ("m7", 2))
+                    trial_replicas=2, trial_gpus_per_replica=gpus, recommended_gpus=8, freed_gpus=None,
+                    move_to_node=node)
+                for model, gpus, node in (("m5", 1, "n4"), ("m7", 2, None))
             ),
+            *(
+                advice(model, "try_it", trial_precision="int4", trial_replicas=1, trial_gpus_per_replica=gpus,
+                    current_gpus_per_replica=2 * gpus, freed_gpus=None, reason_code="fewer_bits_fit")
+                for model, gpus in (("m9", 1), ("m10", 2))
+            ),
+            advice("m8", "try_it", trial_power_limit_watts=320, current_power_limit_watts=400, freed_gpus=None),
         ],
         "published_consolidation": [advice("m4", "colocate", **pair)],
         "marts_free_boards": [

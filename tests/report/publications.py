@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table
+from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table, sleep_table
 from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.booking.project import prepared_project
 from pipelines.publishing.publication_manifest import DATABASE
@@ -47,6 +47,7 @@ def columns() -> dict[str, dict[str, str]]:
         "marts.budget_monthly": cost_forecasts.BUDGET_COLUMNS,
         "published.right_sizing": right_sizing_table.COLUMNS,
         "published.consolidation": consolidation_table.COLUMNS,
+        "published.sleep_after": sleep_table.COLUMNS,
     }
     return {
         **{f"marts.{name}": dict(mart.columns) for name, mart in marts.items()},

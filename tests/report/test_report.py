@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command_line import advice_headline
-from pipelines.report import advice_figures, figures, page
+from pipelines.report import advice_words, figures, page
 from tests.report import publications
 from tests.report.publications import NEWEST, advice, cost, fleet_day, model_day
 
@@ -207,6 +207,69 @@ def test_a_size_that_only_data_sheets_allow_is_an_experiment_and_no_saving(tmp_p
     assert "llm/large try it: data sheet only 8 a6000; try engines on 4 GPUs instead of 8 – – – – – – – –" in shown
 
 
+def test_a_power_limit_that_no_board_had_is_an_experiment(tmp_path: Path) -> None:
+    size = {"trial_replicas": 1, "trial_gpus_per_replica": 4, "current_gpus_per_replica": 8, "freed_gpus": None}
+    limit = {"current_power_limit_watts": 400, "trial_power_limit_watts": 320, "freed_gpus": None}
+    row = advice(
+        "hot", "try_it", **limit, trial_days=7, evidence=json.dumps({"limited_token_ratio": 0.4}), recommended_gpus=8
+    )
+    top = section(page.page(publications.write(tmp_path / "one", published_right_sizing=[row])), "next")
+    assert "Change nothing yet. 1 lower power limit may be tried; no saving of it is counted." in top
+    assert (
+        "Try llm/hot with a power limit of 320 W instead of 400. In the last 28 dates no board of its kind had another"
+        " limit: nothing shows what a lower one does. It draws more than 320 W at loads with 40 % of its tokens. Set it"
+        " on all boards of one engine for 7 days, or on all engines if there is one. The intervals with requests"
+        " decide, compared at the same load: the next run computes what it saved. Keep it if requests wait in at most"
+        " 1 % of them and the first token comes in time."
+    ) in top
+    both = [row, advice("large", "try_it", **size), advice("unknown", "try_it", **limit)]
+    top = section(page.page(publications.write(tmp_path / "both", published_right_sizing=both)), "next")
+    assert "1 smaller size and 2 lower power limits may be tried" in top
+
+
+def test_a_copy_in_fewer_bits_is_an_experiment_of_which_the_answers_have_to_be_compared(tmp_path: Path) -> None:
+    row = advice(
+        "dense", "try_it", trial_precision="int4", trial_replicas=1, trial_gpus_per_replica=1, trial_weights_gib=16.58,
+        trial_kv_bytes_per_token=491_520, trial_days=7, current_replicas=1, current_gpus=2, current_gpus_per_replica=2,
+        recommended_gpus=2, freed_gpus=None, reason_code="fewer_bits_fit",
+    )  # fmt: skip
+    made = page.page(publications.write(tmp_path, published_right_sizing=[row]))
+    top = section(made, "next")
+    assert "1 smaller size may be tried; no saving of it is counted." in top
+    assert (
+        "Try llm/dense with a copy in int4 on 1 GPU an engine instead of 2. As it is, half of the GPUs do not hold it:"
+        " its weights take 16.6 GiB then, and the KV cache 491,520 bytes a token, which has room for as many tokens as"
+        " are known to be needed. No telemetry shows whether its answers are good enough: compare them first. It is the"
+        " only engine: start the smaller one beside it, and send it all requests. Run it for 7 days. The intervals with"
+        " requests decide: keep it if"
+    ) in top
+    assert "2 a6000; try a copy in int4 on 1 GPU an engine instead of 2" in section(made, "advice")
+
+
+def test_a_larger_node_is_handed_back_instead_of_the_one_that_others_leave(tmp_path: Path) -> None:
+    """4 GPUs more: of a trial, of a smaller size, of a size that stays. Its twin is the trial above, beside its own."""
+    place = {"move_to_node": "n4", "move_frees_node": "n8", "move_frees_gpus": 4, "current_replicas": 1}
+    size = {"trial_replicas": 1, "trial_gpus_per_replica": 4, "current_gpus_per_replica": 8, "recommended_gpus": 8}
+    tried = advice("tried", "try_it", **place, **size, freed_gpus=None, reason_code="data_sheet_only")
+    smaller = advice("less", "fewer_gpus", **place, recommended_gpus=4, freed_gpus=4, evidence_basis="measured_on_size")
+    moved = advice("same", "move", **place, recommended_gpus=4, current_gpus=4, freed_gpus=0, saving_kwh_month=0)
+    given = {"published_right_sizing": [tried, smaller], "published_consolidation": [moved]}
+    top = section(page.page(publications.write(tmp_path, **given)), "next")
+    assert (
+        "It is the only engine: start the smaller one on n4, and send it all requests. Other advice empties n4: hand"
+        " that node back only after the trial. Run it for a week."
+    ) in top
+    assert "the first token comes in time. Then hand back n8 instead of n4: 4 GPUs more." in top
+    assert (
+        "carry all demand seen from 2026-10-01 to 2026-10-28. Start it on n4 once that is empty, and hand back n8"
+        " instead: 4 GPUs more."
+    ) in top
+    assert (
+        "Move llm/same as it is to n4 (now 1 engine, 4 × a6000): frees 4 more GPUs, and saves no energy by itself. It"
+        " needs no more than that smaller node has. Start it on n4"
+    ) in top
+
+
 def test_a_fleet_in_which_there_is_only_something_to_try_is_not_called_right(tmp_path: Path) -> None:
     row = advice("large", "try_it", reason_code="data_sheet_only", freed_gpus=None, recommended_gpus=8)
     top = section(page.page(publications.write(tmp_path, published_right_sizing=[row])), "next")
@@ -258,7 +321,7 @@ def test_every_figure_has_its_sentence_its_boundary_and_its_query(small: str) ->
 
 
 def test_every_kind_of_advice_has_its_words() -> None:
-    assert set(advice_figures.WHAT_TO_DO) == set(advice_headline._KINDS)
+    assert set(advice_words.WHAT_TO_DO) == set(advice_headline._KINDS)
 
 
 def test_an_empty_publication_gives_a_page_of_reasons(tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ _OWN_GRAINS = {
     ("published", "publication"): ("publication_id",),
     ("published", "restated_figures"): ("publication_id", "date", "site", "model", "figure", "part"),
     ("published", "right_sizing"): ("recommendation_id",),
+    ("published", "sleep_after"): (
+        "site",
+        "deployment",
+        "model",
+        "device_type",
+        "meter_scope",
+        "role",
+        "sleep_after_seconds",
+    ),
 }
 
 

@@ -7,7 +7,9 @@ with advice as (
         capacity_high_tokens_per_second,
         saving_low, saving_high, freed_gpus, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month,
         avoidable_now_usd_month, avoidable_later_usd_month, avoidable_from, not_avoidable_usd_month, avoidable_basis, saving_now_usd_month,
-        saving_kwh_month_if_nodes_off, risk_ratio, confidence, lookback_start_at, as_of_date
+        saving_kwh_month_if_nodes_off, risk_ratio, confidence, lookback_start_at, as_of_date,
+        move_to_node, move_frees_node, move_frees_gpus, current_power_limit_watts, trial_power_limit_watts,
+        trial_precision, trial_weights_gib, trial_kv_bytes_per_token
     from published.right_sizing
     where is_preferred
     union all
@@ -16,7 +18,8 @@ with advice as (
         recommended_gpus, null, null, null, null, null, null, null, null, null, null,
         saving_low, saving_high, freed_gpus, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month,
         avoidable_now_usd_month, avoidable_later_usd_month, avoidable_from, not_avoidable_usd_month, avoidable_basis, saving_now_usd_month,
-        saving_kwh_month_if_nodes_off, risk_ratio, confidence, lookback_start_at, as_of_date
+        saving_kwh_month_if_nodes_off, risk_ratio, confidence, lookback_start_at, as_of_date,
+        move_to_node, move_frees_node, move_frees_gpus, null, null, null, null, null
     from published.consolidation
     where is_preferred
 )

@@ -90,6 +90,38 @@ def test_half_of_the_engine_is_tried_and_no_dollar_of_it_is_counted(book: Book) 
     assert set(unknown[0]) == {None}
 
 
+def test_the_trial_runs_on_the_node_that_another_model_leaves(book: Book) -> None:
+    """Qwen holds the 8 A100 of a100-01. Of the nodes that stopped models leave, a100-02 has 8, too, and frees nothing
+    more; a100-03 has 4, which its trial needs: then 8 are handed back instead of 4. No other row moves."""
+    moved = book.query(
+        """
+        select model, kind, move_to_node, move_frees_node, move_frees_gpus, move_after from published.right_sizing
+        where move_to_node is not null
+        union all select model, kind, move_to_node, move_frees_node, move_frees_gpus, move_after
+        from published.consolidation where move_to_node is not null
+        """
+    )
+    left = "west/llm-research/MiniMax-M2.5/MiniMax-M2.5/a100-sxm4-80gb/board/unified"
+    assert moved == [("Qwen3.5-397B", "try_it", "a100-03", "a100-01", 4, left)]
+
+
+def test_a_copy_in_four_bits_is_tried_where_the_weights_fill_both_boards(book: Book) -> None:
+    """gemma-4-31B in 16 bits: 57.18 GiB of 2 × 43.2 leave 29.22 for the cache. On one A6000 8 bits leave 43.2 − 29.45 =
+    13.75, with a cache of 8 bits as much as 27.5 of 16: too little. 4 bits (30.7e9 × 0.58 bytes are 16.58 GiB) leave
+    26.62, with a cache of 8 bits 53.2. gpt-oss-120b, in 4 bits already, stays as it is; both keep their reason."""
+    rows = book.query(
+        "select model, kind, reason_code, is_preferred, trial_precision, trial_gpus_per_replica, trial_weights_gib,"
+        " trial_kv_bytes_per_token, trial_days, saving_kwh_month from published.right_sizing"
+        " where model in ('gemma-4-31B', 'gpt-oss-120b') order by model, kind"
+    )
+    nothing = (None,) * 6
+    assert rows == [
+        ("gemma-4-31B", "keep", "weights_do_not_fit", False, *nothing),
+        ("gemma-4-31B", "try_it", "fewer_bits_fit", True, "int4", 1, pytest.approx(16.583, abs=1e-3), 491_520, 7, None),
+        ("gpt-oss-120b", "keep", "weights_do_not_fit", True, *nothing),
+    ]
+
+
 def test_the_totals_of_the_demo_are_of_the_two_models_that_stop(book: Book) -> None:
     """8 and 4 GPUs at 1.20 USD for 730 hours are 10,512 USD; 201.4 and 198.8 kWh."""
     found = book.query(

@@ -41,6 +41,27 @@ device_types as (
 
 ),
 
+-- Bytes of an element of the cache, where the cache is the seed's.
+published as (
+
+    select
+        model,
+        max(kv_bytes_per_element) as kv_bytes_per_element
+    from {{ ref('models') }}
+    group by model
+
+),
+
+-- One row: what copies in fewer bits take.
+precisions as (
+
+    select
+        max(weight_bytes_per_parameter) filter (where precision = 'int8') as int8_bytes_per_parameter,
+        max(weight_bytes_per_parameter) filter (where precision = 'int4') as int4_bytes_per_parameter
+    from {{ ref('weight_precisions') }}
+
+),
+
 pressure as (
 
     select
@@ -85,6 +106,9 @@ final as (
     select
         deployments.*,
         footprints.* exclude (model),
+        case when footprints.kv_basis = 'seed' then published.kv_bytes_per_element end as kv_bytes_per_element,
+        precisions.int8_bytes_per_parameter,
+        precisions.int4_bytes_per_parameter,
         pressure.* exclude (site, deployment, model, role),
         models.min_replicas,
         models.cold_start_seconds,
@@ -97,6 +121,8 @@ final as (
     from deployments
     left join pressure on {{ equal_keys('deployments', 'pressure', ['site', 'deployment', 'model', 'role']) }}
     left join footprints on deployments.model = footprints.model
+    left join published on footprints.published_model = published.model
+    cross join precisions
     left join models on deployments.model = models.model
     left join device_types on deployments.device_type = device_types.device_type
     left join demand on deployments.usage = demand.usage
