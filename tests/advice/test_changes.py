@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -11,8 +12,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from pipelines.advice.advice_score import NOTHING_TO_DO
+from pipelines.analysis.preference import KINDS
+from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.warehouse import database
 from tests.books import empty_warehouse
+from tests.models import model
 
 FIRST = date(2026, 9, 1)
 KEYS = {"site": "west", "deployment": "llm/chat", "role": "unified", "meter_scope": "board"}
@@ -40,7 +45,7 @@ def held(
     limits: Sequence[float | None] | None = None,
     asleep: Sequence[bool] | None = None,
     coverage: Sequence[float] | None = None,
-    model: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
 ) -> None:
     """Each date's accelerators; None where no meter and no engine names it."""
     keys = {**KEYS, "deployment": deployment}
@@ -52,7 +57,7 @@ def held(
         if count is None:
             continue
         share = 1.0 if coverage is None else coverage[n]
-        name = "chat" if model is None else model[n]
+        name = "chat" if models is None else models[n]
         insert(connection, "model_daily", date=on, **keys, model=name, device_type="a100",
             gpu_seconds=86400 * count, claimed_gpu_seconds=86400 * count, covered_seconds=86400 * count * share,
             asleep_joules=float(asleep is not None and asleep[n]))  # fmt: skip
@@ -109,7 +114,7 @@ def test_sleep_at_weekends_begins_once(marts: duckdb.DuckDBPyConnection) -> None
 
 
 def test_another_model(marts: duckdb.DuckDBPyConnection) -> None:
-    held(marts, [8] * 14, model=["chat"] * 7 + ["chat-2"] * 7)
+    held(marts, [8] * 14, models=["chat"] * 7 + ["chat-2"] * 7)
     assert found(marts) == [("model", "09-08", "09-08")]
 
 
@@ -131,3 +136,10 @@ def test_another_model(marts: duckdb.DuckDBPyConnection) -> None:
 def test_what_is_no_change(marts: duckdb.DuckDBPyConnection, gpus: list[float | None], more: dict) -> None:
     held(marts, gpus, **more)
     assert found(marts) == []
+
+
+def test_each_kind_of_advice_has_the_changes_that_carry_it_out() -> None:
+    """A new kind would be scored as withdrawn, whatever was done: of `move` docs/finance.md states that it is."""
+    text = (DBT_PROJECT / model("advice_score")).read_text(encoding="utf-8")
+    listed = set(re.findall(r"'(\w+)': \[", text.partition("carried_out = {")[2].partition("%}")[0]))
+    assert listed == set(KINDS) - {"move", *NOTHING_TO_DO}
