@@ -73,8 +73,12 @@ def serve_fleet(fleet: list[Deployment], days: int, minutes_until: int) -> dict[
 
 
 def advice(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """The preferred rows of published.right_sizing, and the hours of the week in which each that sleeps does."""
-    rows = connection.execute("select * from published.right_sizing where is_preferred").df()
+    """A row of published.right_sizing per deployment, and the hours of the week in which each that sleeps does: the
+    preferred one; where a plan of published.consolidation is preferred, the one that saves most."""
+    rows = connection.execute(
+        "select * from published.right_sizing qualify row_number() over ("
+        "partition by exclusive_group_id order by is_preferred desc, saving_kwh_month desc nulls last) = 1"
+    ).df()
     slots = slots_of_sleep(connection)
     return rows.assign(slots=[slots.get(model, frozenset()) for model in rows["model"]])
 

@@ -30,12 +30,12 @@ COLD_START_SECONDS = 180.0
 HOURS = np.repeat([0.28, 0.24, 0.29, 0.5, 0.85, 1.0, 0.98, 0.98, 0.86, 0.7, 0.54, 0.39], 2)
 OFFICE = np.array([0.0] * 8 + [0.7, 1.0, 1.0, 0.9, 0.7, 0.9, 1.0, 1.0, 0.8, 0.4] + [0.0] * 6)
 WEEKDAYS = np.array([1.0, 1.04, 1.0, 0.95, 0.6, 0.55, 0.98])
-# What the demand does, of sixteen deployments. Only the first five are without a load test.
-DEMANDS = ("never tested", "office", "office", "silent", "returns", *("steady",) * 7, *("grows",) * 2, *("steps",) * 2)
-UNTESTED = DEMANDS[:5]
+# What the demand does, of twelve deployments.
+DEMANDS = ("never tested", "office", "silent", "returns", *("steady",) * 5, *("grows",) * 2, "steps")
+UNTESTED = DEMANDS[:4]
 GROWTH_PER_WEEK = 0.05
-# An hour at night in which so much of what all replicas serve is asked for: what a capacity is seen by.
-DAYS_BETWEEN_TESTS, TEST_RATIOS, TEST_HOUR = 10, (0.7, 1.0), 3
+# Hours at night in which so much of what all replicas serve is asked for: a load test, what a capacity is seen by.
+DAYS_BETWEEN_TESTS, TEST_RATIOS, TEST_HOUR = 20, (0.45, 0.65, 0.85), 2
 DAYS_BETWEEN_BURSTS = 5
 
 
@@ -72,16 +72,16 @@ def _deployment(chance: np.random.Generator, number: int, demand: str, days: int
         bare_watts=bare,
         parked_watts=bare + chance.uniform(28, 48),
     )
-    replicas = int(chance.integers(1, 6)) if engine.boards < 8 else int(chance.integers(1, 3))
-    used = np.exp(chance.uniform(np.log(0.03), np.log(0.6)))  # of what all replicas serve at most, at a usual peak
+    replicas = int(chance.integers(2, 6)) if engine.boards < 8 else int(chance.integers(1, 3))
+    used = np.exp(chance.uniform(np.log(0.08), np.log(0.45)))  # of what all replicas serve at most, at a usual peak
     most = engine.tokens_per_second(engine.max_running, 2 * PROMPT_TOKENS[0]) * replicas
     full = engine.step_seconds(engine.max_running, engine.max_running * 2 * PROMPT_TOKENS[0])
     slo = full * chance.uniform(1.2, 3.0) if number % 2 else np.nan
     ratio = used * _shape(chance, demand, days)
     if demand not in UNTESTED:
-        for day in range(int(chance.integers(DAYS_BETWEEN_TESTS)), days, DAYS_BETWEEN_TESTS):
-            hour = slice((day * 24 + TEST_HOUR) * 60, (day * 24 + TEST_HOUR + 1) * 60)
-            ratio[hour] = np.maximum(ratio[hour], chance.uniform(*TEST_RATIOS))
+        for day in range(int(chance.integers(DAYS_BETWEEN_TESTS // 2)), days, DAYS_BETWEEN_TESTS):
+            for hour, tested in enumerate(TEST_RATIOS, TEST_HOUR):
+                ratio[(day * 24 + hour) * 60 : (day * 24 + hour + 1) * 60] = tested
     requests = _requests(chance, ratio * most / (OUTPUT_TOKENS[0] * np.exp(OUTPUT_TOKENS[1] ** 2 / 2)))
     return Deployment(f"{model}-{1000 + number}", demand, engine, replicas, slo, requests)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bench import advice, served_fleet
+from bench import advice, served_fleet, served_telemetry
 from bench.advice_replay import Change, Replays, month_of
+from bench.product import Fleet
 from bench.served_fleet import Deployment
 from bench.served_load import Engine, Requests, serve
 from pipelines.analysis import capacities, sizes
+from pipelines.fleet.fleet_file import load_fleet
 from tests.advice.test_sizes import NO_BENCHMARKS, usage
 
 # 10 GiB of weights at 100 GiB a second: 0.1 s a step. 1,024 tokens of 1 MiB: 0.01 s. 18 - 10 GiB hold 8,192 tokens.
@@ -182,3 +185,17 @@ def test_replays_of_a_deployment_that_is_stopped_or_sleeps() -> None:
     assert (before.waiting_ratio, asleep.waiting_ratio) == (0, 1 / 576)
     # Two boards, three hours of one night, 100 - 50 W; 90 - 50 W more for 180 s while weights are loaded.
     assert before.joules - asleep.joules == pytest.approx(2 * (3 * 3600 * 50 - 180 * 40))
+
+
+def test_telemetry_is_a_fleet_that_the_product_reads(tmp_path: Path) -> None:
+    """A day at 120 s of two replicas on one board each: 720 samples of an energy counter per board, of eight series per
+    engine, and of 7 + 9 buckets where an SLO is stated."""
+    one = Deployment("m", "steady", ENGINE, 2, 0.2, drawn(1, 0.01, served_fleet.DAY))
+    at = np.arange(0, served_fleet.DAY + 1, served_telemetry.SAMPLE_SECONDS)
+    served = [[serve(ENGINE, part, at) for part in one.requests.dealt(2)]]
+    assert served_telemetry.write(tmp_path / "some", [one], served, 1) == 2 * 720 * (1 + 8 + 7 + 9)
+    more = served_telemetry.fleet_lines([one])
+    fleet = Fleet(tmp_path, "some", "some", streams=("power", "tokens"), interval_seconds=120, more=more)
+    loaded = load_fleet(fleet.path, environ={"WATTLEDGER_DATA": str(fleet.data)})
+    assert (loaded.models[0].slo.tpot_seconds, loaded.models[0].context_tokens) == (0.2, 16_000)
+    assert [node.name for node in loaded.nodes] == ["m-0", "m-1"]
