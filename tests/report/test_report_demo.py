@@ -18,9 +18,14 @@ def test_the_demo_report_names_what_to_do_next_and_what_it_saves(four_weeks: tup
         " like the newest date). At once 2 changes would save 60 USD of electricity a month (400 kWh, 77 kg CO2e)."
     ) in top
     assert (
-        "1 smaller size may be tried; no saving of it is counted. Try llm-research/Qwen3.5-397B with engines on 4"
+        "2 smaller sizes may be tried; no saving of it is counted. Try llm-research/Qwen3.5-397B with engines on 4"
         in top
     )
+    # The node with 4 GPUs that MiniMax-M2.5 leaves, instead of its own with 8; and 4 bits of the other one's 16.
+    assert "start the smaller one on a100-03, and send it all requests. Other advice empties a100-03: hand that" in top
+    assert "the first token comes in time. Then hand back a100-01 instead of a100-03: 4 GPUs more." in top
+    assert "Try llm-teaching/gemma-4-31B with a copy in int4 on 1 GPU an engine instead of 2." in top
+    assert "its weights take 16.6 GiB then, and the KV cache 491,520 bytes a token" in top
     assert "is 4.44 tokens a second on that size, and their own rates allow at most 12.09." in top
     assert "paid on" not in top
     assert (
