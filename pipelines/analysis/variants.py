@@ -40,19 +40,20 @@ def candidates(usage: pd.DataFrame) -> pd.DataFrame:
     for number, one in usage.iterrows():
         gpus = float(one["gpus_per_replica"])
         half = gpus / 2
-        divides_heads = one["max_tensor_parallel"] % half == 0
-        if gpus % 2 or not divides_heads or not one["demand_tokens_per_second_p99"] > 0:
+        # An engine may hold no known GPU at all, and a fleet file may state 0 of anything.
+        is_known = gpus >= 2 and min(one["parameters"], one["kv_bytes_per_token"]) > 0
+        if not is_known or gpus % 2 or one["max_tensor_parallel"] % half or not one["demand_tokens_per_second_p99"] > 0:
             continue
         needed, usable = _needed_tokens(one), sizes.USABLE_MEMORY_RATIO * one["memory_gib"]
         for precision, bits in product(PRECISIONS, CACHE_BITS):
             weights = one["parameters"] * one[f"{precision}_bytes_per_parameter"] / 2**30
             cache_bytes = one["kv_bytes_per_token"] * (1.0 if bits == CACHE_BITS[0] else bits / 16)
             is_fewer = weights <= LEAST_LESS * one["weights_gib"]
-            is_known = bits == CACHE_BITS[0] or one["kv_bytes_per_element"] == 2
+            is_halved = bits == CACHE_BITS[0] or one["kv_bytes_per_element"] == 2
             own_best = one["capacity_tokens_per_second"] * half / gpus * one["weights_gib"] / weights
             is_enough = one["demand_tokens_per_second_p99"] <= sizes.TARGET_UTILISATION * own_best
             holds = _cache_tokens(one, half, weights, usable, cache_bytes) >= needed > 0
-            if is_fewer and is_known and is_enough and holds:
+            if is_fewer and is_halved and is_enough and holds:
                 copy = {"trial_weights_gib": weights, "trial_kv_bytes_per_token": cache_bytes}
                 found.append(_row(number, one) | copy | {"trial_precision": precision})
                 break

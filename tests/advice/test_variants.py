@@ -56,6 +56,9 @@ def test_four_bits_are_tried_where_eight_do_not_hold_the_cache_or_are_too_slow()
     [
         {"weights_gib": 17.0},  # in 4 bits already, and 8 would be more
         {"parameters": np.nan},  # how many parameters is not known
+        {"gpus": 0.0, "gpus_per_replica": 0.0},  # no board of it is known
+        {"parameters": 0.0},
+        {"kv_bytes_per_token": 0.0},
         {"running_requests_max": np.nan, "kv_bytes_per_token": np.nan},  # what the cache takes is not known
         {"capacity_tokens_per_second": np.nan},
         {"gpus_per_replica": 1.0},  # no half
@@ -63,7 +66,19 @@ def test_four_bits_are_tried_where_eight_do_not_hold_the_cache_or_are_too_slow()
         {"demand_tokens_per_second_p99": 0.0},  # idle
         {"weights_gib": 640.0, "parameters": 320.0 * 2**30},  # nor do 4 bits of it fit
     ],
-    ids=["quantised", "parameters", "cache", "capacity", "one_gpu", "heads", "idle", "too_large"],
+    ids=[
+        "quantised",
+        "parameters",
+        "no_board",
+        "no_parameter",
+        "no_cache",
+        "cache",
+        "capacity",
+        "one_gpu",
+        "heads",
+        "idle",
+        "too_large",
+    ],
 )
 def test_nothing_is_tried_without_need_or_knowledge(changes: dict[str, Any]) -> None:
     assert tried(**changes) == []
