@@ -35,11 +35,13 @@ class Capacity:
 def unchanged(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> Capacity:
     """A replica of the size that each deployment has now.
 
-    A capacity under the model's SLO is used alone. What was merely seen is a lower bound: a published benchmark of the
-    model (× BENCHMARK_SHARE) may be a higher one.
+    A capacity under the model's SLO is used alone. What was merely seen is a lower bound, where no request waited: a
+    replica carried no more than that. A published benchmark of the model (× BENCHMARK_SHARE) may be a higher one.
     """
     gpus = usage["gpus_per_replica"].to_numpy(float)
-    best = usage["capacity_tokens_per_second_per_gpu"].to_numpy(float) * gpus
+    best = usage["capacity_tokens_per_second_per_gpu"].to_numpy(float)
+    unpressed = usage["unpressed_tokens_per_second_per_gpu"].to_numpy(float)
+    best = np.where(_is_under_slo(usage), best, np.minimum(best, unpressed)) * gpus
     basis = np.where(best > 0, usage["capacity_basis"].fillna("unknown").to_numpy(object), "unknown")
     published = _published(usage, benchmarks, gpus)
     is_published = (published > np.nan_to_num(best)) & ~_is_under_slo(usage)

@@ -58,6 +58,7 @@ DEPLOYMENT = {
     "held_intervals": 2016,
     "active_time_ratio": 0.7,
     "capacity_tokens_per_second_per_gpu": 100.0,
+    "unpressed_tokens_per_second_per_gpu": 100.0,
     "capacity_tokens_per_second": 400.0,
     "capacity_basis": "requests_within_slo",
     "is_capacity_lower_bound": False,
@@ -109,6 +110,7 @@ LARGE = {
     "running_requests_max": 4.0,
     "demand_tokens_per_second_p99": 9.9,
     "capacity_tokens_per_second_per_gpu": 1.11,
+    "unpressed_tokens_per_second_per_gpu": 1.11,
     "capacity_basis": "highest_observed",
 }
 
@@ -155,6 +157,17 @@ def test_what_was_merely_seen_is_no_capacity_beyond_what_was_seen() -> None:
     assert found.low == pytest.approx([40, 40, 40])
     assert list(found.basis) == ["highest_observed", "highest_observed", "requests_within_slo"]
     assert found.on_paper == pytest.approx([11.8685, 189.896, np.nan], rel=1e-5, nan_ok=True)
+
+
+def test_a_load_at_which_requests_waited_is_no_capacity_of_a_replica() -> None:
+    """Seen: 100 tok/s per GPU, with requests waiting; 40 without. Under an SLO waiting is in what the SLO measures."""
+    seen = {"capacity_basis": "highest_observed"}
+    waited = {"unpressed_tokens_per_second_per_gpu": 40.0}
+    never_calm = {"unpressed_tokens_per_second_per_gpu": np.nan}
+    frame = usage(seen, seen | waited, seen | never_calm, waited)
+    found = capacities.unchanged(frame, NO_BENCHMARKS)
+    assert found.low == pytest.approx([100, 40, np.nan, 100], nan_ok=True)
+    assert list(found.basis) == ["highest_observed", "highest_observed", "unknown", "requests_within_slo"]
 
 
 def test_without_any_capacity_there_is_no_size() -> None:

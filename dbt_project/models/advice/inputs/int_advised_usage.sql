@@ -92,11 +92,31 @@ demand as (
         quantile_cont(tokens_per_second, 0.99) filter (where not is_held) as train_demand_p99,
         max(tokens_per_second) filter (where not is_held) as train_demand_max,
         max(request_tokens_per_second) as request_tokens_per_second,
+        count(*) filter (where is_pressed) as pressed_intervals,
         count(*) filter (where not is_parked) as busy_intervals,
         count(*) filter (where not is_parked and not is_held) as train_busy_intervals,
         count(*) filter (where not is_parked and is_held) as held_busy_intervals,
         count(*) filter (where is_held) as held_intervals
     from intervals
+    group by usage
+
+),
+
+-- As the levels of slo_capacity, of the intervals alone in which no request waited: an hour of a half octave of load.
+unpressed as (
+
+    select
+        usage,
+        max(tokens_per_second_per_gpu) as tokens_per_second_per_gpu
+    from (
+        select
+            usage,
+            sum(cast(tokens as double)) / sum(cast(matched_gpu_seconds as double)) as tokens_per_second_per_gpu
+        from intervals
+        where not is_pressed and tokens_per_second_per_gpu > 0
+        group by usage, {{ load_bin('tokens_per_second_per_gpu') }}
+        having sum(seconds) >= 3600
+    )
     group by usage
 
 ),
@@ -117,7 +137,11 @@ final as (
         device_types.memory_bandwidth_gb_per_second / device_types.gpus as memory_bandwidth_gb_per_second,
         device_types.idle_watts_bare / device_types.gpus as idle_watts_bare,
         device_types.power_limit_watts / device_types.gpus as power_limit_watts,
-        demand.* exclude (usage)
+        case
+            when demand.pressed_intervals > 0 then unpressed.tokens_per_second_per_gpu
+            else deployments.capacity_tokens_per_second_per_gpu
+        end as unpressed_tokens_per_second_per_gpu,
+        demand.* exclude (usage, pressed_intervals)
     from deployments
     left join pressure on {{ equal_keys('deployments', 'pressure', ['site', 'deployment', 'model', 'role']) }}
     left join footprints on deployments.model = footprints.model
@@ -126,6 +150,7 @@ final as (
     left join models on deployments.model = models.model
     left join device_types on deployments.device_type = device_types.device_type
     left join demand on deployments.usage = demand.usage
+    left join unpressed on deployments.usage = unpressed.usage
 
 )
 
