@@ -219,7 +219,8 @@ levelled as (
 
 ),
 
--- A share of one model's joules is another model's: over all of them nothing is unsure.
+-- A share of one model's joules is another model's: over all of them nothing is unsure. In doubles, as Spark's product of
+-- two decimals has few digits.
 level_effects as (
 
     select
@@ -228,7 +229,7 @@ level_effects as (
         effects.error_source,
         effects.source_key,
         {% for effect in effects -%}
-        sum(effects.{{ effect }}) as {{ effect }}{{ ',' if not loop.last }}
+        cast(sum(effects.{{ effect }}) as double) as {{ effect }}{{ ',' if not loop.last }}
         {% endfor %}
     from effects
     cross join levels
