@@ -90,7 +90,8 @@ final as (
         idle_joules,
         productive_joules,
         idle_floor_joules,
-        sampling_joules2,
+        -- J² of a rack have more digits than a double: the last of them may differ between engines.
+        cast(sampling_joules2 as double) as sampling_joules2,
         error_joules,
         accelerator_facility_kwh,
         facility_energy_kwh,
