@@ -19,6 +19,7 @@ import pandas as pd
 from pipelines.advice import advised
 from pipelines.analysis import measured_savings
 from pipelines.analysis.preference import TABLES as ADVICE
+from pipelines.analysis.savings import HOURS_PER_MONTH
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import advice_history, database
 from pipelines.warehouse.asset_keys import asset_key
@@ -72,7 +73,7 @@ def _of_hours(change: Mapping[str, Any], hours: pd.DataFrame) -> dict[str, Any]:
     # What is off has no electricity of its own: it is priced as before.
     priced = next((of for of in (sides["after"], sides["before"]) if of["facility_kwh"].sum() > 0), sides["after"])
     pue = _ratio(_JOULES_PER_KWH * priced["facility_kwh"].sum(), priced["joules"].sum() + priced["host_joules"].sum())
-    each = measured_savings.HOURS_PER_MONTH / 1000 * pue
+    each = HOURS_PER_MONTH / 1000 * pue
     tariff = _ratio(priced["energy_usd"].sum(min_count=1), priced["facility_kwh"].sum())
     charged = _ratio(priced["charged_energy_usd"].sum(min_count=1), priced["energy_usd"].sum())
     kwh = saving.watts * each
@@ -108,7 +109,7 @@ def _capacity_usd_month(change: Mapping[str, Any], before: pd.DataFrame, after: 
         return float("nan")
     if left < 0.5 or freed <= 0:
         return 0.0
-    return float(max(usd[0] - usd[1], 0.0) * min(freed / left, 1.0) * measured_savings.HOURS_PER_MONTH)
+    return float(max(usd[0] - usd[1], 0.0) * min(freed / left, 1.0) * HOURS_PER_MONTH)
 
 
 def _ratio(numerator: float, denominator: float) -> float:
@@ -120,14 +121,14 @@ def _append(connection: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFram
     columns = advice_history.TABLES[table][1]
     key, unlike = _SAME[table]
     listed = ", ".join(f'cast("{name}" as {kind}) as "{name}"' for name, (kind, _) in columns.items())
-    compared = ", ".join(name for name in columns if name not in unlike)
+    compared = [name for name in columns if name not in unlike]
     with database.registered(connection, rows_found=rows[list(columns)]):
         ((count,),) = connection.execute(
             f"insert into published.{table} select * from (select {listed} from rows_found) as found where not exists ("
             f" select 1 from published.{table} as held where held.{key} = found.{key}"
             f" and held.{stamp} = (select max({stamp}) from published.{table} as newest"
             f" where newest.{key} = found.{key})"
-            + "".join(f" and held.{name} is not distinct from found.{name}" for name in compared.split(", "))
+            + "".join(f" and held.{name} is not distinct from found.{name}" for name in compared)
             + ")"
         ).fetchall()
     return int(count)

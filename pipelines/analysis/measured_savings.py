@@ -21,7 +21,7 @@ from pipelines.analysis import day_intervals
 
 LEAST_DAYS = 7  # of each side
 WEEKDAY_DAYS = 14  # from which each weekday has a level of its own
-HOURS_PER_MONTH = 730
+HOURS_PER_DAY = 24
 
 
 class Saving(NamedTuple):
@@ -91,7 +91,7 @@ def _reach(
     numbers = dates.astype("datetime64[D]").astype(int)
     correlation = day_intervals.day_correlation([(means - means.mean(), numbers)]) or 0.0
     # Of the columns, hours of the day are the same on each date: a level, the weekdays and tokens differ between dates.
-    taken = 1 + past.shape[1] - 24 if past.shape[1] > 24 else 1
+    taken = 1 + max(past.shape[1] - HOURS_PER_DAY, 0)
     effective = day_intervals.effective_days(n, correlation)
     freedom = max(effective - taken, 1.0)
     inverse = np.linalg.pinv(past.T @ past)

@@ -127,8 +127,14 @@ slept as (
         on {{ equal_keys('calendar', 'seen', ['site', 'deployment', 'date']) }}
     left join served on {{ equal_keys('calendar', 'served', keys + ['date']) }}
     window
-        before_it as (partition by {{ columns_of('calendar', keys) }} order by calendar.date rows between unbounded preceding and current row),
-        after_it as (partition by {{ columns_of('calendar', keys) }} order by calendar.date rows between current row and unbounded following)
+        before_it as (
+            partition by {{ columns_of('calendar', keys) }} order by calendar.date
+            rows between unbounded preceding and current row
+        ),
+        after_it as (
+            partition by {{ columns_of('calendar', keys) }} order by calendar.date
+            rows between current row and unbounded following
+        )
 
 ),
 
