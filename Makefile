@@ -32,10 +32,10 @@ help:  ## what there is to make
 setup: $(READY)  ## set up .venv from requirements.lock
 
 run: $(READY)  ## book FLEET (fleets/demo.yaml) and print its table; ARGS="--start 2026-10-01 --end 2026-10-08 --force"
-	@$(BIN)/python -m pipelines run --fleet $(FLEET) $(ARGS)
+	@$(BIN)/wattledger run --fleet $(FLEET) $(ARGS)
 
 dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="fleets/demo.yaml fleets/mlperf.yaml"
-	@exec $(BIN)/python -m pipelines dev --fleet $(FLEET) $(ARGS)
+	@exec $(BIN)/wattledger dev --fleet $(FLEET) $(ARGS)
 
 test: lint  ## lint, then the tests, without those of test-rest; of all of them ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
 	@$(BIN)/python -m pytest $(or $(ARGS),-m 'not rest')

@@ -1,4 +1,4 @@
-"""The product as its users run it: `python -m pipelines run` on a fleet file that names the generated Parquet.
+"""The product as its users run it: `wattledger run` on a fleet file that names the generated Parquet.
 
 Add a leg here that runs the whole job. Keep out shortcuts: the job is measured from its start to its publication.
 """

@@ -4,3 +4,5 @@ Add a module here for a new step between a source and a reader, and name it by i
 numbers, which is SQL in `dbt_project`, the reading of sources, which is `collectors`, and statistics, which is
 `pipelines/analysis`.
 """
+
+__version__ = "0.1.0"

@@ -27,7 +27,8 @@ from pipelines.advice import (
 )
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.project import prepared_project
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
 from pipelines.publishing import month_closing, publication, published_tables
 from pipelines.report import fleet_report
@@ -57,7 +58,7 @@ def validate(fleet: Fleet) -> None:
 
 def definitions_of(fleet: Fleet) -> dg.Definitions:
     """All definitions of a fleet; parses the dbt project when its manifest is missing or old."""
-    project = prepared_project()
+    project = prepared_project(fleet.root.parent)
     manifest = json.loads(project.manifest_path.read_text(encoding="utf-8"))
     landed = [
         *telemetry_assets.telemetry_assets(fleet),

@@ -40,10 +40,11 @@ from pipelines.advice import (
     sleep_table,
 )
 from pipelines.booking import invariants, project
-from pipelines.booking.dbt_run import DBT_PROJECT, run_dbt
+from pipelines.booking.dbt_run import run_dbt
 from pipelines.booking.project import prepared_project
 from pipelines.fleet import catalog
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import DBT_PROJECT, DEFAULT_FLEET, PROJECT
 from pipelines.landing import (
     benchmark_landing,
     bill_landing,
@@ -145,7 +146,7 @@ def environment(data: Path, **more: str) -> dict[str, str]:
 
 
 def arguments(fleet: Path, *options: object) -> list[str]:
-    """`python -m pipelines run --fleet …` as a list."""
+    """`wattledger run --fleet …` as a list."""
     return [sys.executable, "-m", "pipelines", "run", "--fleet", str(fleet), *map(str, options)]
 
 

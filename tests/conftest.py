@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from filelock import FileLock
 
-from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from tests import books, composed, optional, planted, servers, templates

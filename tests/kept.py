@@ -15,8 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pipelines.booking.dbt_run import DBT_PROJECT
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import DBT_PROJECT, PROJECT
 
 KEPT = DBT_PROJECT / "target" / "kept_by_tests"
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests import optional
 
 Question = Mapping[str, Any]  # keys of MetricFlowQueryRequest.create

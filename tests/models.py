@@ -6,7 +6,7 @@ Add here ways to find a model's file. Keep out what dbt knows of a model (its ma
 from functools import cache
 from pathlib import Path
 
-from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 
 MODELS = DBT_PROJECT / "models"
 

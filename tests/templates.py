@@ -12,6 +12,7 @@ from typing import Any
 from dbt_common.clients.jinja import MacroFuzzEnvironment, get_template
 
 from pipelines.booking import dbt_run
+from pipelines.fleet.places import DBT_PROJECT
 
 
 @cache
@@ -33,7 +34,7 @@ def compile_once() -> None:
 def compile_all() -> None:
     """Parse the dbt project and compile its macros and models."""
     compile_once()
-    manifest = dbt_run._parsed(dbt_run.DBT_PROJECT)
+    manifest = dbt_run._parsed(DBT_PROJECT, DBT_PROJECT / "target")
     for macro in manifest.macros.values():
         get_template(macro.macro_sql, {}, node=macro)
     for node in manifest.nodes.values():

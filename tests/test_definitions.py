@@ -18,7 +18,8 @@ import yaml
 from pipelines.booking import invariants, project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.command_line.instance import CONFIGURATION
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
 from pipelines.spark import committed_marts
 from pipelines.warehouse.partitions import POOL
 

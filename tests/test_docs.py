@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.models import finance, mart_entries, marts
 
 DOCS = PROJECT / "docs"

@@ -14,10 +14,13 @@ from collectors.records.litellm import LiteLLMPostgresCollector
 from collectors.rows import Rejects
 from collectors.samples import SourceError, Window
 from pipelines import code_location
+from pipelines.command_line import instance
+from pipelines.command_line.main import main
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.publishing.object_store import storing
 from pipelines.publishing.object_store.place import ObjectStoreError
+from pipelines.publishing.parts import Parts
 from pipelines.publishing.postgresql import loading
 from pipelines.publishing.postgresql.server import PostgresqlError
 from tests.tiny_marts import book, publish
@@ -54,7 +57,7 @@ def test_spark_without_pyspark_is_refused_before_anything_lands(
     fleet = fleet_of(tmp_path, "landing: {target: lake, path: lake/, engine: spark}\n")
     with pytest.raises(FleetError) as refused:
         code_location.validate(fleet)
-    assert "landing.engine: pyspark is not installed: pip install -r requirements-spark.lock" in str(refused.value)
+    assert "landing.engine: pyspark is not installed: pip install 'wattledger[spark]'" in str(refused.value)
 
 
 def test_delta_tables_without_deltalake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +66,8 @@ def test_delta_tables_without_deltalake(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ObjectStoreError) as refused:
         storing.publish(fleet, fleet.publication.object_store)
     assert str(refused.value).startswith(
-        "publication.object_store: the package deltalake is not installed. Install it (pip install 'deltalake>=1.6'),"
-        " or set publication.object_store.tables: parquet."
+        "publication.object_store: the package deltalake is not installed. Install it"
+        " (pip install 'wattledger[object-store]'), or set publication.object_store.tables: parquet."
     )
 
 
@@ -82,7 +85,7 @@ def test_postgresql_without_its_driver(tmp_path: Path, monkeypatch: pytest.Monke
         loading.publish(fleet, fleet.publication.postgresql, {})
     assert str(refused.value).startswith(
         "publication.postgresql: the package adbc-driver-postgresql is not installed. Install it"
-        " (pip install 'adbc-driver-postgresql>=1.8'), or remove publication.postgresql from the fleet file."
+        " (pip install 'wattledger[postgres]'), or remove publication.postgresql from the fleet file."
     )
 
 
@@ -94,3 +97,21 @@ def test_litellms_spend_log_without_the_driver(monkeypatch: pytest.MonkeyPatch) 
         list(
             LiteLLMPostgresCollector("proxy", "PLACE", {}).collect(Window(start, start + timedelta(days=1)), Rejects())
         )
+
+
+def test_pictures_without_matplotlib_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    parts = Parts()
+    assert parts.picture("plan", lambda: "drawn") == (
+        "Pictures are drawn where matplotlib is installed: pip install 'wattledger[ui]'."
+    )
+    assert parts.failed == []
+
+
+def test_the_ui_without_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(instance, "find_spec", lambda _: None)
+    fleet = fleet_of(tmp_path, "")
+    assert main(["dev", "--fleet", str(fleet.path)]) == 2
+    assert capsys.readouterr().err == "the Dagster UI is not installed: pip install 'wattledger[ui]'\n"

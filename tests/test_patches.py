@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 
 OWN = {"collectors", "pipelines", "bench", "tests"}
 SOURCES = [path for folder in ("collectors", "pipelines", "bench") for path in sorted((PROJECT / folder).rglob("*.py"))]

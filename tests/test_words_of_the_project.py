@@ -14,7 +14,7 @@ import tokenize
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests import optional
 
 # Names that readers of the marts use already: they change only with a note in CHANGELOG.

@@ -19,7 +19,6 @@ def driver() -> tuple[Any, type[Exception]]:
         from adbc_driver_postgresql import dbapi  # noqa: PLC0415
     except ImportError as missing:
         raise DriverMissing(
-            "the package adbc-driver-postgresql is not installed. Install it"
-            " (pip install 'adbc-driver-postgresql>=1.8')"
+            "the package adbc-driver-postgresql is not installed. Install it (pip install 'wattledger[postgres]')"
         ) from missing
     return dbapi, Error

@@ -1,7 +1,7 @@
 """Charges of a provider's own FOCUS export, 1.0 to 1.2: CSV, gzipped CSV or Parquet.
 
 Add here how a version of FOCUS writes a charge. Keep out which charges are those of a fleet and what they add up to:
-that is `pipelines.fleet.focus_exports`.
+that is `pipelines.fleet.money.focus_exports`.
 """
 
 from __future__ import annotations

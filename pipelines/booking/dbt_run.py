@@ -18,13 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 
 if TYPE_CHECKING:
     from dbt.artifacts.schemas.run import RunExecutionResult
     from dbt.contracts.graph.manifest import Manifest
 
-DBT_PROJECT = PROJECT / "dbt_project"
 # Two models at a time: while one waits for DuckDB, dbt prepares the other.
 THREADS = 2
 # What the profile reads of the environment while the project is parsed. After a change of its values dbt parses
@@ -43,19 +42,21 @@ def run_dbt(
     target: Path,
     *,
     project: Path = DBT_PROJECT,
+    parsed: Path | None = None,
     threads: int = THREADS,
     on_event: Callable[[Any], None] | None = None,
 ) -> list[Any]:
     """Run one dbt command; returns dbt's result of each node that it reached, in the order in which they ended.
 
-    `environment` is set for the length of the run; `target` is the folder for compiled SQL; `on_event` is called with
-    each of dbt's events. DbtError when dbt cannot begin; a node that fails is a result with its status and message. No
-    connection stays open.
+    `environment` is set for the length of the run; `target` is the folder for compiled SQL, and
+    `parsed` that of what dbt keeps of the parsed project (by default the project's own `target`); `on_event` is called
+    with each of dbt's events. DbtError when dbt cannot begin; a node that fails is a result with its status and
+    message. No connection stays open.
     """
     from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415 (dbt takes a second)
     from dbt.cli.main import dbtRunner  # noqa: PLC0415
 
-    manifest = _parsed(project)
+    manifest = _parsed(project, parsed or project / "target")
     nodes: Iterable[Any] = manifest.nodes.values()
     for node in nodes:
         # dbt keeps compiled code on the manifest, and would not compile the node again in the next run.
@@ -78,25 +79,25 @@ def run_dbt(
     return list(cast("RunExecutionResult", done.result).results)
 
 
-def parse(project: Path, *options: str) -> Manifest:
-    """Parse the project, of which an unchanged file is read from what an earlier parse left in its folder `target`;
+def parse(project: Path, parsed: Path, *options: str) -> Manifest:
+    """Parse the project, of which an unchanged file is read from what an earlier parse left in the folder `parsed`;
     writes manifest.json there."""
     from dbt.cli.main import dbtRunner  # noqa: PLC0415
 
     with _set(PARSED_WITH):
-        done = dbtRunner().invoke(["--quiet", *options, "parse", *_folders(project, project / "target")])
+        done = dbtRunner().invoke(["--quiet", *options, "parse", *_folders(project, parsed)])
     if not done.success:
         raise DbtError(f"the dbt project in {project} does not parse: {done.exception}")
     return cast("Manifest", done.result)
 
 
 @cache
-def _parsed(project: Path) -> Manifest:
+def _parsed(project: Path, parsed: Path) -> Manifest:
     """The project as dbt has parsed it, once per process.
 
     Its millions of objects stay, so the collection of garbage after each run need not look at them again.
     """
-    manifest = parse(project, "--no-write-json")
+    manifest = parse(project, parsed, "--no-write-json")
     gc.collect()
     gc.freeze()
     # What is frozen when Python ends is never freed, and DuckDB's binding calls that a leak.

@@ -30,6 +30,7 @@ from pipelines.booking.dbt_results import (
 from pipelines.booking.ledger_translator import LedgerTranslator
 from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import parsed_folder
 from pipelines.publishing import history, restoring
 from pipelines.warehouse import database, due_dates, settings
 from pipelines.warehouse.closings import ClosingsLost
@@ -142,7 +143,7 @@ def on_duckdb(
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
-        upgrades.prepare(connection, fleet, project_contracts(), first, end, is_whole=not context.is_subset)
+        upgrades.prepare(connection, fleet, project_contracts(fleet), first, end, is_whole=not context.is_subset)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
     yield from _build(context, fleet, MODELS, first, end, keeps_unchanged=keeps_unchanged)
@@ -172,7 +173,13 @@ def _build(
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen]
     variables = {**variables_of(fleet, first, end), "keeps_unchanged": keeps_unchanged}
-    build = partial(dbt_run.run_dbt, variables=variables, environment=environment_of(fleet), target=fleet.root / "dbt")
+    build = partial(
+        dbt_run.run_dbt,
+        variables=variables,
+        environment=environment_of(fleet),
+        target=fleet.root / "dbt",
+        parsed=parsed_folder(fleet.root.parent),
+    )
     if kind is not MODELS:
         results = build(words)
     else:
@@ -185,7 +192,7 @@ def _build(
     facts: dict[str, dict[str, Any]] = {}
     if kind is MODELS:
         with database.connect(fleet.warehouse, read_only=True) as connection:
-            facts = facts_of(connection, project_contracts().marts, seconds, first, end)
+            facts = facts_of(connection, project_contracts(fleet).marts, seconds, first, end)
             for one in results:
                 if str(one.status) in (FAILED, WARNED):
                     rows[one.node.unique_id], facts[one.node.unique_id] = rows_found(connection, one.node)

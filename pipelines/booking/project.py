@@ -7,29 +7,34 @@ built when (`ledger`).
 import hashlib
 import os
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 
 from dagster_dbt import DbtProject
 from filelock import FileLock
 
 from pipelines.booking import dbt_run
-from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import DBT_PROJECT, PROJECT, parsed_folder
 from pipelines.warehouse import contracts, settings
 
 
-def prepared_project() -> DbtProject:
-    """The dbt project with a manifest that is not older than its files.
+def prepared_project(data: Path = PROJECT / "data") -> DbtProject:
+    """The dbt project with a manifest of its files as they are, for fleets whose folders are in `data`.
 
-    A fresh checkout has none, and without one the definitions do not load; parsing takes a few seconds, once. Two
-    processes that start together (the webserver and the daemon) parse one after the other.
+    Without a manifest the definitions do not load; parsing takes a few seconds, once. Two processes that start together
+    (the webserver and the daemon) parse one after the other. Whether files changed is seen by what is in them: an
+    installed file, or one of a container's image, may have any time.
     """
-    project = DbtProject(project_dir=DBT_PROJECT, profiles_dir=DBT_PROJECT)
-    manifest = project.manifest_path
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(manifest.with_name("parse.lock")):
-        if not manifest.exists() or manifest.stat().st_mtime < _newest_change():
-            dbt_run.parse(DBT_PROJECT)
+    parsed = parsed_folder(data)
+    parsed.mkdir(parents=True, exist_ok=True)
+    project = DbtProject(project_dir=DBT_PROJECT, profiles_dir=DBT_PROJECT, target_path=parsed)
+    with FileLock(parsed / "parse.lock"):
+        digest, of_manifest = _digest(), parsed / "manifest.digest"
+        if not (project.manifest_path.exists() and of_manifest.exists() and of_manifest.read_text() == digest):
+            of_manifest.unlink(missing_ok=True)
+            dbt_run.parse(DBT_PROJECT, parsed)
+            of_manifest.write_text(digest)
     return project
 
 
@@ -44,12 +49,12 @@ def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
 
 def constants_of(fleet: Fleet) -> settings.Constants:
     """What this code books a fleet's dates with."""
-    return settings.constants(fleet, project_contracts())
+    return settings.constants(fleet, project_contracts(fleet))
 
 
-def project_contracts() -> contracts.Contracts:
-    """The contracts of the models in this checkout."""
-    return contracts.contracts_of(prepared_project().manifest_path, DBT_PROJECT)
+def project_contracts(fleet: Fleet) -> contracts.Contracts:
+    """The contracts of the models that book the fleet."""
+    return contracts.contracts_of(prepared_project(fleet.root.parent).manifest_path, DBT_PROJECT)
 
 
 def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str | int]:
@@ -73,12 +78,12 @@ def environment_of(fleet: Fleet) -> dict[str, str]:
     }
 
 
-def _newest_change() -> float:
-    generated = {DBT_PROJECT / name for name in ("target", "logs", "dbt_packages")}
-    return max(
-        path.stat().st_mtime
-        for top in DBT_PROJECT.iterdir()
-        if top not in generated and top.name != ".user.yml"
-        for path in (top, *top.rglob("*"))
-        if path.is_file()
-    )
+def _digest() -> str:
+    """A digest of every file of the project, and of dbt's version, which reads them."""
+    generated = {DBT_PROJECT / name for name in ("target", "logs", "dbt_packages", ".user.yml")}
+    digest = hashlib.blake2b(version("dbt-core").encode(), digest_size=16)
+    for top in sorted(DBT_PROJECT.iterdir()):
+        for path in () if top in generated else sorted((top, *top.rglob("*"))):
+            if path.is_file():
+                digest.update(f"\0{path.relative_to(DBT_PROJECT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -133,7 +133,7 @@ def command(fleet: Fleet, start: date | None = None, last: date | None = None) -
     here = Path.cwd()
     path = fleet.path.relative_to(here) if fleet.path.is_relative_to(here) else fleet.path
     dates = f" --start {start} --end {last + timedelta(days=1)}" if start and last else ""
-    return f"python -m pipelines run --fleet {os.fspath(path)} --rebuild{dates}"
+    return f"wattledger run --fleet {os.fspath(path)} --rebuild{dates}"
 
 
 def marts_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:

@@ -14,14 +14,14 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.named_figures import dictionary, explanation, intervals, trees
 from pipelines.named_figures.choices import Choice
 from pipelines.warehouse import database
-from pipelines.warehouse.refusals import QuestionError
+from pipelines.warehouse.refusals import QuestionError, nothing_published
 
 
 def explain(fleet: Fleet, options: Namespace) -> int:
     """Print the figure; returns the exit status. QuestionError where there is no such figure, month or row."""
     figure = dictionary.named(options.figure)
     if not fleet.snapshot.exists():
-        raise QuestionError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+        raise nothing_published(fleet.fleet)
     with closing(database.connect(fleet.snapshot, read_only=True)) as connection:
         month = options.month
         if month is None:
@@ -51,5 +51,5 @@ def explain(fleet: Fleet, options: Namespace) -> int:
     print(f"  what it is  {figure.definition}")
     print(f"  interval    {interval}")
     print(f"  rule        {figure.formula} of {figure.table}; boundary: {figure.boundary} (docs/figures.md)")
-    print(f'  query       .venv/bin/python -m pipelines sql "{query}"')
+    print(f'  query       wattledger sql "{query}"')
     return 0

@@ -15,11 +15,12 @@ import duckdb
 
 from pipelines.command_line import advice_headline, model_headline, month_headline
 from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, Fleet
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.publication import REPORT, WORKBOOK
-from pipelines.publishing.publication_manifest import DATABASE
+from pipelines.publishing.publication_manifest import DATABASE, REPORT, WORKBOOK
 from pipelines.warehouse import database
+from pipelines.warehouse.refusals import nothing_published
 
 _HELD_BACK = """
 select date, string_agg(distinct invariant, ', ' order by invariant),
@@ -60,11 +61,11 @@ _WINDOW_MEANINGS = {
 
 def headline(fleet: Fleet, parts: Parts | None = None) -> str:
     """The printed page, over all published dates. A table that cannot be made is a line of text, and a line of `parts`.
-    FileNotFoundError if nothing is published yet."""
+    QuestionError if nothing is published yet."""
     parts = parts or Parts()
     path = fleet.published / DATABASE
     if not path.exists():
-        raise FileNotFoundError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+        raise nothing_published(fleet.fleet)
     with database.connect(path, read_only=True) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
         made: dict[str, Callable[[], str]] = {
@@ -116,7 +117,7 @@ def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
 def _in_sql(fleet: Fleet) -> str:
     """The command that answers a first query on the snapshot."""
     chosen = "" if fleet.path == DEFAULT_FLEET else f" --fleet {shlex.quote(_shown(fleet.path))}"
-    return f'in SQL: .venv/bin/python -m pipelines sql{chosen} "select * from marts.fleet_daily"'
+    return f'in SQL: wattledger sql{chosen} "select * from marts.fleet_daily"'
 
 
 def _shown(path: Path) -> str:

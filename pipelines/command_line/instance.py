@@ -20,13 +20,15 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from pipelines.command_line.process_group import run_together
-from pipelines.fleet.fleet_file import PROJECT, Fleet
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import PROJECT
 from pipelines.warehouse.asset_keys import SHARED_INSTANCE
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ NOT_OURS = ("Function `dev_command` is superseded",)
 # The daemon writes a heartbeat twice a minute.
 HEARTBEAT_SECONDS = 120
 
-_LOCATION = '''"""Written by `python -m pipelines dev`: the code location of the fleet {name}."""
+_LOCATION = '''"""Written by `wattledger dev`: the code location of the fleet {name}."""
 
 from pipelines.code_location import definitions_of
 from pipelines.fleet.fleet_file import load_fleet
@@ -100,6 +102,8 @@ def create(home: Path, *, is_ours: bool) -> None:
 def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> int:
     """Run `dagster dev` on these fleets, with further options of its own; returns its exit status."""
     _refuse_twice(fleets)
+    if find_spec("dagster_webserver") is None:
+        raise InstanceError("the Dagster UI is not installed: pip install 'wattledger[ui]'")
     home = prepare(fleets)
     workspace = _write_workspace(home, fleets)
     port = None if _chooses_port(options) else free_port()
@@ -155,7 +159,7 @@ def nightly(fleet: Fleet, instance: dg.DagsterInstance) -> str | None:
     is_alive = heartbeat is not None and time.time() - heartbeat.timestamp < HEARTBEAT_SECONDS
     at = "{:02}:{:02} UTC".format(*NIGHTLY)
     where = f"Dagster UI > Automation > {SCHEDULE}"
-    opens = f"make dev FLEET={_shown(fleet.path)}"
+    opens = f"wattledger dev --fleet {_shown(fleet.path)}"
     if stopped:
         return f"Not booked nightly: the schedule is switched off. To switch it on: {opens}, then {where}."
     if is_alive:

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 
 from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
-from pipelines.fleet.cost_rates import seeded_rate
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.money.cost_rates import seeded_rate
 
 # The share of a model's joules in intervals with tokens. Below this, J/token covers too few of its joules.
 WELL_MATCHED = 0.9

@@ -18,10 +18,11 @@ import duckdb
 
 from collectors.samples import printable
 from pipelines.command_line import query_results
-from pipelines.fleet.fleet_file import PROJECT, Fleet
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import database
 from pipelines.warehouse.contracts import former_columns
-from pipelines.warehouse.refusals import QuestionError
+from pipelines.warehouse.refusals import QuestionError, nothing_published
 
 _ROWS_AT_A_TIME = 1000
 
@@ -47,7 +48,7 @@ def sql(fleet: Fleet, options: Namespace) -> int:
 def _opened(fleet: Fleet) -> duckdb.DuckDBPyConnection:
     path: Path = fleet.snapshot
     if not path.exists():
-        raise QuestionError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+        raise nothing_published(fleet.fleet)
     connection = database.connect(path, read_only=True)
     # A query that was pasted from elsewhere reads the publication, and no other file of this machine.
     connection.execute("set enable_external_access = false")
@@ -110,7 +111,7 @@ def _of_former_column(message: str) -> str:
     if asked is None:
         return ""
     name = asked[1] or asked[2]
-    renamed, gone = former_columns(PROJECT / "dbt_project")
+    renamed, gone = former_columns(DBT_PROJECT)
     found: dict[str, list[str]] = {}
     for table, columns in renamed.items():
         if name in columns:
@@ -121,7 +122,7 @@ def _of_former_column(message: str) -> str:
     return "".join(f". {name} of {', '.join(tables)} {what} (docs/versions.md)" for what, tables in found.items())
 
 
-_LISTING = "python -m pipelines sql --tables (docs/tables.md)"
+_LISTING = "wattledger sql --tables (docs/tables.md)"
 # A table's comment ends with its rank and topic, `[start here: usage]`, and begins with its grain.
 _TABLES = r"""
 with commented as (

@@ -14,8 +14,9 @@ from typing import cast
 
 from collectors.catalogue import SPELLINGS, spelled
 from collectors.samples import Family, Stream
+from pipelines.fleet.places import DBT_PROJECT
 
-SEEDS = Path(__file__).parents[2] / "dbt_project" / "seeds"
+SEEDS = DBT_PROJECT / "seeds"
 STREAMS = ("power", "tokens")
 
 

@@ -19,10 +19,14 @@ from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from collectors.collector import Collector
 from pipelines.fleet import fleet_yaml, grid_zones
-from pipelines.fleet.bills import Bills, bills_of_unknown_sites
-from pipelines.fleet.budgets import Budget, ReportingCurrency, double_budgets, unknown_scopes
-from pipelines.fleet.commitments import CommitmentOffer, doubtful_commitments, offers_of_unknown_sites
-from pipelines.fleet.cost_rates import (
+from pipelines.fleet.fleet_errors import FleetError, problems
+from pipelines.fleet.fleet_limits import FleetLimits
+from pipelines.fleet.grid_sources import GridIntensity
+from pipelines.fleet.landing_targets import LandingTarget, unbookable_landings
+from pipelines.fleet.money.bills import Bills, bills_of_unknown_sites
+from pipelines.fleet.money.budgets import Budget, ReportingCurrency, double_budgets, unknown_scopes
+from pipelines.fleet.money.commitments import CommitmentOffer, doubtful_commitments, offers_of_unknown_sites
+from pipelines.fleet.money.cost_rates import (
     Commitment,
     CostRate,
     CostRateFile,
@@ -31,33 +35,27 @@ from pipelines.fleet.cost_rates import (
     stated_rates,
     wrong_capacity_prices,
 )
-from pipelines.fleet.energy_contracts import (
+from pipelines.fleet.money.energy_contracts import (
     EnergyContract,
     double_residual_mixes,
     wrong_contracts,
 )
-from pipelines.fleet.fleet_errors import FleetError, problems
-from pipelines.fleet.fleet_limits import FleetLimits
-from pipelines.fleet.focus_exports import FocusExport, wrong_exports
-from pipelines.fleet.grid_sources import GridIntensity
-from pipelines.fleet.landing_targets import LandingTarget, unbookable_landings
+from pipelines.fleet.money.focus_exports import FocusExport, wrong_exports
+from pipelines.fleet.money.price_files import Prices
+from pipelines.fleet.money.site_charges import double_charges
+from pipelines.fleet.money.tariffs import double_tariffs
+from pipelines.fleet.money.token_prices import ContractPrices, ListPrice
 from pipelines.fleet.node_gpus import NodeGpus, miscounted_gpus
-from pipelines.fleet.price_files import Prices
+from pipelines.fleet.places import data_folder
 from pipelines.fleet.publication_targets import PublicationTargets
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
 from pipelines.fleet.run_windows import RunWindows
-from pipelines.fleet.site_charges import double_charges
 from pipelines.fleet.sites import Site
 from pipelines.fleet.sources import AnySource, GivenName, Name, NonNegative, Part, Positive
-from pipelines.fleet.tariffs import double_tariffs
-from pipelines.fleet.token_prices import ContractPrices, ListPrice
-
-PROJECT = Path(__file__).parents[2]
-DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["DEFAULT_FLEET", "PROJECT", "Fleet", "FleetError", "load_fleet"]
+__all__ = ["Fleet", "FleetError", "load_fleet"]
 
 
 Role = Literal["unified", "prefill", "decode"]
@@ -300,8 +298,9 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
         raise FleetError(path, ["expected a mapping with the keys fleet, period, sources, …"])
     reserved = sorted({"path", "root"} & raw.keys())
     name = raw["fleet"] if isinstance(raw.get("fleet"), str) else "unnamed"
-    root = Path(environ.get("WATTLEDGER_DATA") or PROJECT / "data").absolute() / name
-    notices: list[str] = []
+    data, moved = data_folder(path, name, environ)
+    root = data / name
+    notices = [moved] if moved else []
     context = {"environ": environ, "roots": {"fleet": path.parent, "data": root}, "notices": notices}
     try:
         fleet = Fleet.model_validate({**raw, "path": path, "root": root}, context=context)

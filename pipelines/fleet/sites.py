@@ -10,10 +10,10 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field
 
-from pipelines.fleet.energy_contracts import ResidualMix
-from pipelines.fleet.site_charges import CarbonPrice, Charge, DemandCharge, Hosting, Licence, Operations, Share
+from pipelines.fleet.money.energy_contracts import ResidualMix
+from pipelines.fleet.money.site_charges import CarbonPrice, Charge, DemandCharge, Hosting, Licence, Operations, Share
+from pipelines.fleet.money.tariffs import Tariff
 from pipelines.fleet.sources import GivenName, Name, NonNegative, Part
-from pipelines.fleet.tariffs import Tariff
 
 
 def _known_zone(name: str) -> str:

@@ -1,7 +1,7 @@
 """raw.bills: the invoices and credits that the fleet file states, replaced whole each run.
 
-Add here what has to hold for the bills of every file. Keep out what a bill may state (`pipelines.fleet.bills`) and what
-it is compared with (cost_reconciliation_daily and _monthly).
+Add here what has to hold for the bills of every file. Keep out what a bill may state (`pipelines.fleet.money.bills`)
+and what it is compared with (cost_reconciliation_daily and _monthly).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from collectors.records.price_lists import PRICES, read_price_list
 from collectors.samples import SourceError
-from pipelines.fleet.price_files import PriceFile
+from pipelines.fleet.money.price_files import PriceFile
 from pipelines.warehouse import database
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse.refusals import QuestionError
 
-PATH: Path = PROJECT / "dbt_project" / "figures.yml"
+PATH: Path = DBT_PROJECT / "figures.yml"
 
 
 class HeadlineFigure(BaseModel):

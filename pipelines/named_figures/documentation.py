@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.named_figures import intervals
 from pipelines.named_figures.dictionary import HeadlineFigure, figures
 

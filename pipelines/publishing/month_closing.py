@@ -21,7 +21,7 @@ from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from pipelines.warehouse.refusals import QuestionError
+from pipelines.warehouse.refusals import QuestionError, nothing_published
 
 # Table of closings -> its columns beside `event`, in the publication.
 _CLOSED_WITH = {
@@ -159,7 +159,7 @@ def _freeze(connection: duckdb.DuckDBPyConnection, event: int, month: date, focu
 
 def _published(fleet: Fleet) -> duckdb.DuckDBPyConnection:
     if not fleet.snapshot.exists():
-        raise QuestionError(f"nothing is published for fleet {fleet.fleet} yet: run `make run` first")
+        raise nothing_published(fleet.fleet)
     return database.connect(fleet.snapshot, read_only=True)
 
 

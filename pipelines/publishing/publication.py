@@ -41,7 +41,7 @@ from pipelines.publishing import (
 )
 from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.publication_manifest import DATABASE, Manifest
+from pipelines.publishing.publication_manifest import DATABASE, WORKBOOK, Manifest
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.workbook import sheets
 from pipelines.warehouse import database, due_dates, findings, settings
@@ -50,8 +50,6 @@ from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.settings import code_version
 
-WORKBOOK = "wattledger.xlsx"
-REPORT = "report.html"
 BUILDING = ".building-"
 logger = logging.getLogger(__name__)
 

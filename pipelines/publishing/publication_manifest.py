@@ -25,6 +25,8 @@ from pipelines.publishing.published_tables import Table
 from pipelines.warehouse import settings
 
 DATABASE = "wattledger.duckdb"
+WORKBOOK = "wattledger.xlsx"
+REPORT = "report.html"
 NAME = "manifest.json"
 FORMAT = 1
 # A database of gigabytes is read in parts.

@@ -20,8 +20,7 @@ from collectors.durable_files import write_whole
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts
 from pipelines.publishing.parts import Parts
-from pipelines.publishing.publication import REPORT
-from pipelines.publishing.publication_manifest import DATABASE
+from pipelines.publishing.publication_manifest import DATABASE, REPORT
 from pipelines.publishing.published_files import share
 from pipelines.report.chart_images import images
 from pipelines.report.page import page

@@ -32,7 +32,7 @@ def html(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
         except QuestionError:  # a month without this figure
             continue
         printed = "\n".join(text(line) for root in roots for line in trees.lines(root))
-        command = f"python -m pipelines explain {name} --month {month:%Y-%m}"
+        command = f"wattledger explain {name} --month {month:%Y-%m}"
         of = f'id="{ANCHOR.format(name)}" tabindex="0" role="region" aria-label="How {name} adds up"'
         contents = f'<pre {of}><code>{printed}</code></pre><p class="boundary"><b>Command:</b> {text(command)}</p>'
         shown.append(opened(dictionary.named(name).title, contents))

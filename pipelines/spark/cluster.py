@@ -48,7 +48,7 @@ def check(lake: Path) -> None:
     try:
         import pyspark  # noqa: F401, PLC0415 (an optional group)
     except ModuleNotFoundError as missing:
-        raise SparkError("pyspark is not installed: pip install -r requirements-spark.lock") from missing
+        raise SparkError("pyspark is not installed: pip install 'wattledger[spark]'") from missing
     _check_java()
     _check_master()
     for folder in ("marts", "runs"):

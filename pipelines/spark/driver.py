@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.landing.lake import RAW_CONTROL_TABLES, SAMPLE_TABLES
 from pipelines.spark.cluster import SparkError, check, master
 from pipelines.spark.committed_marts import (
@@ -44,7 +44,6 @@ from pipelines.warehouse.raw_tables import FLEET_TABLES, RAW_TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DBT_PROJECT = PROJECT / "dbt_project"
 # The models' integer arithmetic and DuckDB's types, in Spark's words.
 SPARK_TYPES = {"varchar": "string", "timestamptz": "timestamp", "bigint": "bigint", "integer": "int"}
 

@@ -19,6 +19,7 @@ from pipelines.booking import checks, dbt_run, ledger, refused_series
 from pipelines.booking.dbt_results import FAILED, errors_of, facts_of, results_of
 from pipelines.booking.project import constants_of, environment_of, project_contracts, variables_of
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import parsed_folder
 from pipelines.spark import changed_marts, spark_ledger
 from pipelines.spark.cluster import SparkError
 from pipelines.spark.committed_marts import Committed
@@ -53,7 +54,7 @@ def book(
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
         committed = Committed.of(Path(fleet.landing.lake_path))
-        changed = changed_marts.to_forget(connection, fleet, project_contracts(), committed, (first, end))
+        changed = changed_marts.to_forget(connection, fleet, project_contracts(fleet), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
     checks.prefetch()
     build = partial(spark_ledger.build, fleet, first, end, variables_of(fleet, first, end), forget=changed)
@@ -75,7 +76,7 @@ def book(
     made = [name for name, status in built.statuses.items() if status == "success"]
     with database.connect(fleet.warehouse, read_only=True) as connection:
         held = database.tables(connection, "marts")
-        marts = {name: mart for name, mart in project_contracts().marts.items() if name in held}
+        marts = {name: mart for name, mart in project_contracts(fleet).marts.items() if name in held}
         facts = facts_of(connection, marts, dict.fromkeys(made), first, end)
     of_run = {name: {**facts.get(name, {}), "spark_run_id": built.run_id} for name in made}
     yield from results_of(context, built.statuses, built.rows, of_run)
@@ -108,6 +109,8 @@ def _create_marts(fleet: Fleet, marts: set[str]) -> None:
 
 def _run(fleet: Fleet, *words: str) -> None:
     """dbt on the fleet's own warehouse."""
-    results = dbt_run.run_dbt(words, variables_of(fleet), environment_of(fleet), fleet.root / "dbt")
+    results = dbt_run.run_dbt(
+        words, variables_of(fleet), environment_of(fleet), fleet.root / "dbt", parsed=parsed_folder(fleet.root.parent)
+    )
     if errors := errors_of(results):
         raise dg.Failure(errors, allow_retries=False)

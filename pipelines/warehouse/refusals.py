@@ -15,6 +15,11 @@ class QuestionError(Exception):
     """A wrong option or environment variable. The message is one line."""
 
 
+def nothing_published(fleet: str) -> QuestionError:
+    """What a command answers that reads a publication, before the first one."""
+    return QuestionError(f"nothing is published for fleet {fleet} yet: run `wattledger run` first")
+
+
 def busy(path: Path | str, refusal: str) -> str:
     """One line that names the process that has the DuckDB file open, and what to do."""
     found = re.search(r"held in (.+?) \(PID (\d+)\)", refusal)

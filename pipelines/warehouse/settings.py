@@ -12,14 +12,14 @@ about a date that uses old ones (`pipelines.booking.stale_settings`).
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 import duckdb
 
-from pipelines.fleet.fleet_file import PROJECT, Fleet
+import pipelines
+from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database, setting_queries
 from pipelines.warehouse.contracts import Contracts
 
@@ -57,9 +57,8 @@ def constants(fleet: Fleet, contracts: Contracts) -> Constants:
 
 
 def code_version() -> str:
-    """The version of this checkout."""
-    version: str = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    return version
+    """The version of the code that books."""
+    return pipelines.__version__
 
 
 def booked_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:

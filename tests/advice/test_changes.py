@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.advice.advice_score import NOTHING_TO_DO
 from pipelines.analysis.preference import KINDS
-from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import database
 from tests.books import empty_warehouse
 from tests.models import model

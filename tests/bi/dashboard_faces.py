@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.named_figures import dictionary
 from tests.bi import faces
 from tests.bi.answers import headed

@@ -16,7 +16,7 @@ import pytest
 from pipelines.command_line.headline import headline
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.named_figures import dictionary
-from pipelines.publishing.publication import REPORT, WORKBOOK
+from pipelines.publishing.publication_manifest import REPORT, WORKBOOK
 from pipelines.warehouse import database
 from tests.bi import dashboard_faces, faces
 from tests.bi.dashboard_faces import dashboards

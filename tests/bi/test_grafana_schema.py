@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests import optional
 
 pytestmark = pytest.mark.needs("grafana")

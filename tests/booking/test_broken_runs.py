@@ -15,7 +15,7 @@ import duckdb
 import openpyxl
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.books import arguments, environment
 from tests.models import model
 from tests.planted import DAY, ENERGY, OUTPUT, WATTS, board, plant, pod, rising, steady, vllm

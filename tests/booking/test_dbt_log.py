@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.booking.dbt_run import DBT_PROJECT, parse, run_dbt
+from pipelines.booking.dbt_run import parse, run_dbt
 from pipelines.booking.project import prepared_project
+from pipelines.fleet.places import DBT_PROJECT
 from tests.books import empty_warehouse
 
 
@@ -32,11 +33,11 @@ def test_a_changed_environment_parses_no_file_anew(monkeypatch: pytest.MonkeyPat
     """dbt drops what it has parsed when the profile's values change, and parses for seven seconds."""
     prepared_project()
     log = DBT_PROJECT / "target" / "dbt.log"
-    parse(DBT_PROJECT, "--no-write-json")
+    parse(DBT_PROJECT, DBT_PROJECT / "target", "--no-write-json")
     size = log.stat().st_size if log.exists() else 0
     for name, value in {"WATTLEDGER_WAREHOUSE": "x.duckdb", "WATTLEDGER_THREADS": "7"}.items():
         monkeypatch.setenv(name, value)
-    parse(DBT_PROJECT, "--no-write-json")
+    parse(DBT_PROJECT, DBT_PROJECT / "target", "--no-write-json")
     written = log.read_bytes()[size if log.stat().st_size > size else 0 :].decode()
     assert "skipping parsing" in written
     assert "Unable to do partial parsing" not in written

@@ -10,8 +10,8 @@ import pandas as pd
 from great_expectations import expectations as gxe
 
 from pipelines.booking.checks import unmet
-from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.booking.project import prepared_project
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import findings
 
 

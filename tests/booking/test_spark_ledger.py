@@ -20,6 +20,7 @@ from pipelines.booking.invariants import invariants
 from pipelines.booking.project import prepared_project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.spark import changed_marts, driver, ledger_on_spark, spark_ledger
 from pipelines.spark.committed_marts import LOOKBACK_DAYS, OF_LOOKBACK, Committed
 from pipelines.warehouse import database
@@ -180,7 +181,7 @@ def test_what_advice_reads_is_made_in_the_warehouse_of_the_marts_that_came_back(
     monkeypatch.setattr(spark_ledger, "build", lambda *_, forget: built)
     monkeypatch.setattr(ledger_on_spark, "_create_marts", lambda *_: None)
     monkeypatch.setattr(spark_ledger, "take", lambda *_: done.append("take"))
-    monkeypatch.setattr(dbt_run, "run_dbt", lambda words, *_: done.extend(words) or [])
+    monkeypatch.setattr(dbt_run, "run_dbt", lambda words, *_, **__: done.extend(words) or [])
     fleet = spark_fleet(tmp_path)
     result = materialize(fleet)
     assert [event.asset_key for event in result.get_asset_materialization_events()] == [ASSET]
@@ -254,7 +255,7 @@ def test_a_failed_model_reports_its_reason() -> None:
 def test_the_lookback_is_the_dbt_projects() -> None:
     """Months that a booked date's lookback reaches are committed again: of as many days as the models read, and of the
     models with that setting."""
-    stated = yaml.safe_load((dbt_run.DBT_PROJECT / "dbt_project.yml").read_text(encoding="utf-8"))
+    stated = yaml.safe_load((DBT_PROJECT / "dbt_project.yml").read_text(encoding="utf-8"))
     assert stated["vars"]["curve_lookback_days"] == LOOKBACK_DAYS
     assert {
         mart.stem for mart in marts() if "'billing_months_of_lookback'" in mart.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from collectors.records.litellm import LiteLLMPostgresCollector
 from collectors.records.request_records import REQUEST_SCHEMA
 from collectors.rows import Rejects
 from collectors.samples import SourceError, Window
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.collectors.test_requests import REQUEST, SPEND_LOG
 from tests.servers import free_port, postgresql
 

@@ -21,7 +21,7 @@ from collectors.records.litellm import LiteLLMFileCollector
 from collectors.records.load_tests import AIPerfCollector, GenAIPerfCollector
 from collectors.records.request_records import RequestCollector
 from collectors.samples import SourceError
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.collectors.test_load_tests import aiperf_record
 from tests.collectors.test_requests import NOON_NS, SPEND_LOG, collected
 

@@ -14,8 +14,9 @@ from pipelines.command_line import advice_headline, month_headline
 from pipelines.command_line.advice_headline import _KINDS
 from pipelines.command_line.headline import _ways_in
 from pipelines.command_line.model_headline import _inputs
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
-from pipelines.publishing.publication import DATABASE, REPORT, WORKBOOK
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
+from pipelines.publishing.publication_manifest import DATABASE, REPORT, WORKBOOK
 from tests.report import publications
 from tests.report.publications import advice
 
@@ -78,7 +79,7 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
 ) -> None:
     monkeypatch.chdir(PROJECT)
     data = {"WATTLEDGER_DATA": str(tmp_path / "data"), "WATTLEDGER_VALIDATION_DATA": "/x"}
-    command = ".venv/bin/python -m pipelines sql"
+    command = "wattledger sql"
     demo, mlperf = load_fleet(DEFAULT_FLEET, data), load_fleet(PROJECT / "fleets" / "mlperf.yaml", data)
     assert list(_ways_in(demo, Path("t.duckdb"))) == [
         "tables: t.duckdb (schemas finance, marts, published)",

@@ -18,7 +18,8 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from pipelines.code_location import SCHEDULE, definitions_of
 from pipelines.command_line import instance
-from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import PROJECT
 from pipelines.warehouse import asset_keys
 from tests.books import environment, later_command
 from tests.servers import free_port, running, wait_until
@@ -156,8 +157,8 @@ def test_a_run_reports_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> No
     with dg.DagsterInstance.local_temp(str(tmp_path)) as history:
         assert instance.nightly(closed, history) is None
         assert instance.nightly(fleet, history) == (
-            f"Not booked nightly now: no Dagster daemon is running. `make dev FLEET={fleet.path}` books it at 01:15 UTC"
-            " while it is open. To switch that off: Dagster UI > Automation > daily_ledger_schedule."
+            f"Not booked nightly now: no Dagster daemon is running. `wattledger dev --fleet {fleet.path}` books it at"
+            " 01:15 UTC while it is open. To switch that off: Dagster UI > Automation > daily_ledger_schedule."
         )
         for age, words in (
             (3600, "Not booked nightly now"),

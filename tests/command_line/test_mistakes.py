@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command_line import mistakes
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.warehouse import database
 from tests import commands, optional
 from tests.books import arguments, command, environment
@@ -66,7 +66,9 @@ def log_of(line: str) -> str:
 
 
 def checked(path: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    return commands.run(["fleet", "check", str(path)], environment(path.parent / "data", **more), timeout=60)
+    return commands.run(
+        ["check", "--offline", "--fleet", str(path)], environment(path.parent / "data", **more), timeout=60
+    )
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
@@ -98,14 +100,14 @@ def test_a_wrong_environment_variable(tiny: Path) -> None:
 def test_the_machines_own_python(tmp_path: Path) -> None:
     bare = [sys.executable, "-S", "-m", "pipelines", "table"]  # without the packages beside it
     done = subprocess.run(bare, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert_one_line(done, 1, "has no package", "make setup", ".venv/bin/python -m pipelines")
+    assert_one_line(done, 1, "has no package", "make setup", ".venv/bin/wattledger")
 
 
 def test_a_table_before_the_first_run(tiny: Path) -> None:
     command_line = [sys.executable, "-m", "pipelines", "table", "--fleet", str(tiny)]
     env = environment(tiny.parent / "data")
     done = subprocess.run(command_line, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
-    assert_one_line(done, 2, "nothing is published for fleet tiny yet", "make run")
+    assert_one_line(done, 2, "nothing is published for fleet tiny yet", "wattledger run")
 
 
 # --- fleet files ------------------------------------------------------------------------------------------------------

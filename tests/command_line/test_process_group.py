@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 
 RUN = """
 import sys

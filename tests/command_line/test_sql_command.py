@@ -156,7 +156,7 @@ def test_a_statement_that_is_no_query_is_refused_with_the_reason(
     [
         ("from marts.model_dayly", "no published table is named model_dayly. The nearest names: marts.model_daily, "),
         ("from rightsizing", "no published table is named rightsizing. The nearest names: published.right_sizing."),
-        ("from marts.zzz", "named zzz. All of them: python -m pipelines sql --tables (docs/tables.md)"),
+        ("from marts.zzz", "named zzz. All of them: wattledger sql --tables (docs/tables.md)"),
         ("select modl from marts.model_daily", 'Referenced column "modl" not found in FROM clause! Candidate'),
         (
             "select allocation_cost_usd from marts.model_daily",
@@ -185,7 +185,7 @@ def test_a_query_that_cannot_be_answered(
 
 def test_before_the_first_publication(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tiny.parent / "data" / "tiny" / "published" / "wattledger.duckdb").unlink()
-    assert refused(tiny, capsys, QUERY) == "nothing is published for fleet tiny yet: run `make run` first\n"
+    assert refused(tiny, capsys, QUERY) == "nothing is published for fleet tiny yet: run `wattledger run` first\n"
 
 
 def test_a_snapshot_that_is_damaged_or_may_not_be_read(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

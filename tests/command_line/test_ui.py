@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command_line import instance
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests import optional
 from tests.servers import free_port, running, wait_until
 

@@ -24,8 +24,8 @@ from collectors.protocols.grid_apis import UkCarbonIntensityCollector
 from collectors.rows import Rejects
 from collectors.samples import SourceError, Window
 from collectors.series import SeriesRegister
-from pipelines.fleet.cost_rates import CostRateFile
 from pipelines.fleet.grid_sources import GridFile
+from pipelines.fleet.money.cost_rates import CostRateFile
 from pipelines.fleet.run_windows import RunWindowFile
 from pipelines.landing.grid_landing import land_grid
 from pipelines.warehouse import database

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 from tests.books import Book
 from tests.drawn.cells import Cell, drawn, plant
 from tests.drawn.genes import VALUES, drawn_genes

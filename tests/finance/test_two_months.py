@@ -11,7 +11,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from pipelines.publishing.publication import REPORT, WORKBOOK
+from pipelines.publishing.publication_manifest import REPORT, WORKBOOK
 from tests.finance.two_months import Nights, run_nights
 
 pytestmark = pytest.mark.rest

@@ -24,7 +24,8 @@ from pathlib import Path
 import duckdb
 import yaml
 
-from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import PROJECT
 from tests.books import command, environment, files_source, record
 from tests.planted import ENERGY, INPUT, OUTPUT, WATTS, Samples, Series, board, pod, table_of, vllm
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, PROJECT, load_fleet
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
 from tests.books import validation_data
 
 NEEDED_BY = {"mlperf_data": ("validation-data",)}

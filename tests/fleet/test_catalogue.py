@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 
 CODE = [
     re.sub(r"--[^\n]*|{#.*?#}", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)

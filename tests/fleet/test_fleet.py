@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from collectors.samples import SourceError
-from pipelines.fleet.fleet_file import PROJECT, Fleet, FleetError, load_fleet
+from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
+from pipelines.fleet.places import PROJECT
 from pipelines.landing import fleet_landing
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
@@ -324,7 +325,7 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
 
 def test_the_command_line_checks_a_file_without_a_traceback(tmp_path: Path) -> None:
     def check(path: Path) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "pipelines", "fleet", "check", str(path)]
+        command = [sys.executable, "-m", "pipelines", "check", "--offline", "--fleet", str(path)]
         return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, env=dict(os.environ))
 
     right = check(write(tmp_path, SMALLEST))

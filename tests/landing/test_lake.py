@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pipelines.fleet.fleet_file import PROJECT, FleetError, load_fleet
+from pipelines.fleet.fleet_file import FleetError, load_fleet
+from pipelines.fleet.places import PROJECT
 from pipelines.landing import healing, parquet_files, stores, telemetry_landing
 from pipelines.landing.lake import CONTROL_TABLES, Lake, LakeError, Manifest, export_control
 from pipelines.landing.stores import LakeStore

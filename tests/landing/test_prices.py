@@ -17,7 +17,7 @@ from collectors.samples import SourceError
 from pipelines.command_line.headline import headline
 from pipelines.command_line.model_headline import seeded_rates
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.cost_rates import CostRate, CostRateFile
+from pipelines.fleet.money.cost_rates import CostRate, CostRateFile
 from pipelines.landing.price_landing import PriceFile, land_prices
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising

@@ -20,7 +20,8 @@ from collectors.devices.spool import Spool
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading, labels_json
 from pipelines.fleet.fleet_errors import FleetError
-from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import PROJECT
 from pipelines.landing import stores, telemetry_assets
 from pipelines.warehouse import database
 from tests.servers import s3_bucket

@@ -11,7 +11,7 @@ import pytest
 
 from collectors.rows import Rejects
 from collectors.samples import SourceError
-from pipelines.fleet.cost_rates import CostRateFile
+from pipelines.fleet.money.cost_rates import CostRateFile
 from pipelines.fleet.run_windows import RunWindow, RunWindowFile
 
 HEADER = "window_id,node,engine,model,start_at,end_at,output_tokens,total_tokens\n"

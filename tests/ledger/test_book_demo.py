@@ -14,8 +14,8 @@ import pytest
 from collectors.samples import Window
 from collectors.synthetic import demo_truth
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES, minute
-from pipelines.fleet.fleet_file import PROJECT
-from pipelines.publishing import publication
+from pipelines.fleet.places import PROJECT
+from pipelines.publishing.publication_manifest import WORKBOOK
 from pipelines.warehouse import database
 from tests.books import Book, at, day, on
 
@@ -537,7 +537,7 @@ def test_the_readme_shows_the_tables_that_the_run_prints(four_weeks: tuple[Book,
 
 def test_the_workbook_answers_every_question(four_weeks: tuple[Book, str]) -> None:
     book, _ = four_weeks
-    sheets = openpyxl.load_workbook(book.fleet.published / publication.WORKBOOK, data_only=True)
+    sheets = openpyxl.load_workbook(book.fleet.published / WORKBOOK, data_only=True)
     notes = {sheet.title: sheet["A2"].value for sheet in sheets.worksheets[1:]}
     assert {
         name: note

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.books import Book, arguments, command, day, demo_fleet, environment, files_source, on, record, recorded
 
 

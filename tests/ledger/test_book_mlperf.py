@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.books import Book, later_command, validation_data
 
 NEEDED_BY = {"book": ("validation-data",)}

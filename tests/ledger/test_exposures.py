@@ -6,7 +6,7 @@ import json
 import re
 
 from pipelines.booking import project
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.publishing.workbook.questions import QUESTIONS
 
 PIPELINES = PROJECT / "pipelines"

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table, sleep_table
 from pipelines.booking.project import prepared_project
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.models import MODELS, finance, marts
 
 # In the order in which a joule and a token pass through them; a topic reads topics before it.

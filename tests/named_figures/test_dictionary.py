@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.named_figures import dictionary
 from pipelines.named_figures.dictionary import HeadlineFigure
 from pipelines.named_figures.explanation import BRANCHES

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bi.superset import bundle
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.named_figures.dictionary import HeadlineFigure, figures
 from tests.bi.answers import FINANCE, OF_ALL_MONTHS, headed
 from tests.report import publications

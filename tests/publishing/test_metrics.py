@@ -12,7 +12,7 @@ from typing import NamedTuple
 import duckdb
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from pipelines.publishing.publication import DATABASE
 from tests import metrics_project
 from tests.books import Book

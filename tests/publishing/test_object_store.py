@@ -642,7 +642,9 @@ def test_a_missing_package_and_a_wrong_key_are_named_with_the_remedy(
     book(fleet, {"2026-10-01": 1})
     publish(fleet)
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
-    with pytest.raises(ObjectStoreError, match=r"not installed. Install it \(pip install 'deltalake>=1\.6'\), or set"):
+    with pytest.raises(
+        ObjectStoreError, match=r"not installed. Install it \(pip install 'wattledger\[object-store\]'\), or set"
+    ):
         store(fleet)
     with pytest.raises(FleetError, match=r"tables: delta reaches .* got sftp://\. Set tables: parquet"):
         tiny(tmp_path, "sftp://host/path")

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.publishing import publication
 from pipelines.publishing.spreadsheet_cells import harmless, harmless_column
 from tests.books import Book, demo_fleet, on

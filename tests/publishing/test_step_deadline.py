@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.fleet.fleet_errors import FleetError
-from pipelines.fleet.fleet_file import PROJECT, Fleet, load_fleet
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import PROJECT
 from pipelines.publishing.object_store import storing as object_store
 from pipelines.publishing.object_store.place import ObjectStoreError
 from pipelines.publishing.postgresql import loading as postgresql

@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from pipelines.advice import consolidation_table, cost_forecasts, efficiency_fits, right_sizing_table, sleep_table
-from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.booking.project import prepared_project
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import database
 from pipelines.warehouse.contracts import contracts_of

@@ -18,7 +18,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipelines.fleet.fleet_file import load_fleet
-from pipelines.publishing.publication import REPORT
+from pipelines.publishing.publication_manifest import REPORT
 from tests import browser, optional
 
 PAPER = 695  # CSS pixels between the margins of A4

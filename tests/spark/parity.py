@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.landing.lake import RAW_CONTROL_TABLES, SAMPLE_TABLES
 from pipelines.spark import driver
 from pipelines.spark.committed_marts import committed_rows
@@ -67,7 +68,7 @@ def building(
     dates: tuple[date, date],
     raw: Raw,
     *,
-    project: Path = driver.DBT_PROJECT,
+    project: Path = DBT_PROJECT,
     master: str | None = None,
 ) -> Future[driver.Build]:
     """A build under way, on the cluster or on another `master`."""

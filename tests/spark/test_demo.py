@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from pathlib import Path
 
-from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.fleet.places import DEFAULT_FLEET
 from tests.books import Book, broken_project
 from tests.spark.cluster import LOCAL, Cluster, Driver
 from tests.spark.commits import built_while_a_worker_dies, committed, held_back

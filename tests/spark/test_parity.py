@@ -14,7 +14,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.fleet.places import DEFAULT_FLEET
 from tests import messy
 from tests.books import Book, broken_project, command, validation_data
 from tests.drawn import cells

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pipelines.fleet.fleet_file import DEFAULT_FLEET
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.spark import driver
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book

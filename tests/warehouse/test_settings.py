@@ -383,7 +383,7 @@ def test_the_warning_has_ranges_and_the_command(tmp_path: Path) -> None:
     changed = {"tariffs": october(1, 2, 3, 7), "grid": october(9)}
     assert stale_settings.described(fleet_of(tmp_path, copied()), changed) == (
         "5 booked dates use older settings: tariffs: 2026-10-01 to 2026-10-03, 2026-10-07 (4 dates); grid: 2026-10-09"
-        f" (1 date). Re-book with: python -m pipelines run --fleet {tmp_path / 'fleet.yaml'} --rebuild"
+        f" (1 date). Re-book with: wattledger run --fleet {tmp_path / 'fleet.yaml'} --rebuild"
         " --start 2026-10-01 --end 2026-10-10"
     )
     everything = stale_settings.described(fleet_of(tmp_path, copied()), {"columns": october(1), "grid": october(9)})

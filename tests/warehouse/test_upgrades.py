@@ -96,7 +96,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
         "the dates 2026-10-01 to 2026-10-03 were booked by another version: method_version was 1 and is 5"
         in refused.stderr
     )
-    assert f"Re-book all dates from raw with: python -m pipelines run --fleet {fleet} --rebuild" in refused.stderr
+    assert f"Re-book all dates from raw with: wattledger run --fleet {fleet} --rebuild" in refused.stderr
     assert "Traceback" not in refused.stderr
     # The telemetry of the fourth day is landed all the same: 12 series, a sample every two minutes.
     landed = "select count(*) from raw.{} where observed_at >= '2026-10-04'"
@@ -139,7 +139,7 @@ def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     options = "--rebuild --start 2026-10-03 --end 2026-10-04"
     assert (
         "  warned marts/fleet_daily dates_use_todays_settings: 1 booked date uses older settings: tariffs: 2026-10-03"
-        f" (1 date). Re-book with: python -m pipelines run --fleet {fleet} {options}" in done.stdout
+        f" (1 date). Re-book with: wattledger run --fleet {fleet} {options}" in done.stdout
     )
     done = command(fleet, data, *options.split())
     assert done.returncode == 0, done.stdout + done.stderr

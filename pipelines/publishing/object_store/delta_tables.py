@@ -39,7 +39,7 @@ def check_installed() -> None:
         import deltalake  # noqa: F401, PLC0415 (50 MB that only this target needs)
     except ImportError:
         raise ObjectStoreError(
-            "the package deltalake is not installed. Install it (pip install 'deltalake>=1.6'), or set"
+            "the package deltalake is not installed. Install it (pip install 'wattledger[object-store]'), or set"
             " publication.object_store.tables: parquet"
         ) from None
 

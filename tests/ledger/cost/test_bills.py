@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from collectors.samples import SourceError
-from pipelines.booking.dbt_run import DBT_PROJECT
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.fleet_file import FleetError
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.landing import bill_landing
 from tests.books import Book
 from tests.planted import ENERGY, HOURS, board, moment, plant, pod

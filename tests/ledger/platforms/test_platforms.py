@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.fleet.fleet_file import PROJECT
+from pipelines.fleet.places import PROJECT
 from tests.benchmark_books import book_of_benchmarks, entry
 from tests.books import Book, validation_data
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.booking.dbt_run import DBT_PROJECT
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, demo_fleet, on
 

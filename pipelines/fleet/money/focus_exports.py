@@ -22,8 +22,8 @@ from collectors.records.focus_charges import Charge, Row
 from collectors.rows import Rejects
 from collectors.samples import SourceError
 from collectors.text_files import paths_of
-from pipelines.fleet.bills import Bill, known_kind
-from pipelines.fleet.cost_rates import CostRate
+from pipelines.fleet.money.bills import Bill, known_kind
+from pipelines.fleet.money.cost_rates import CostRate
 from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, RowLimits
 
 Read = Literal["bills", "rates", "commitments"]

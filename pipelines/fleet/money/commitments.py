@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines.fleet.cost_rates import Commitment
+from pipelines.fleet.money.cost_rates import Commitment
 from pipelines.fleet.node_gpus import NodeGpus
 from pipelines.fleet.sources import Dated, GivenName, Name, NonNegative, Part
 

@@ -1,0 +1,126 @@
+"""The commands of `wattledger` and their options.
+
+Add a command or an option here, with a help text that one line holds. Keep out what a command does (`main` finds it),
+and any import that `--help` would wait for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from datetime import date
+from pathlib import Path
+from typing import NoReturn
+
+import pipelines
+from pipelines.fleet.places import DEFAULT_FLEET
+
+PROGRAM = "wattledger"
+SHELLS = ("bash", "zsh")
+_LATER = """\
+A fleet is a YAML file: `discover` writes one, `check` lists what is wrong with it. Without --fleet it is the file that
+$WATTLEDGER_FLEET names, else the bundled demo. Its data is in $WATTLEDGER_DATA, else in data/ beside the fleet file.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; tests read it too, to hold the documentation to it."""
+    root = _Parser(
+        prog=PROGRAM,
+        description="What a token really costs, in joules, CO2 and dollars.",
+        epilog=_LATER,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=24),
+    )
+    root.add_argument("--version", action="version", version=f"{PROGRAM} {pipelines.__version__}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    _add_run(commands.add_parser("run", help="land, book, check and publish; then print the tables"))
+    commands.add_parser("table", help="print the tables of what is published")
+    commands.add_parser("report", help="write the report of what is published anew, and print its path")
+    _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
+    _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
+    commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several")
+    check = commands.add_parser("check", help="list what is wrong or doubtful in a fleet file")
+    check.add_argument("--offline", action="store_true", help="the file alone: ask no source")
+    check.add_argument("--json", action="store_true", help="for programs: a list of findings")
+    close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
+    close.add_argument("month", type=_month, help="the month, such as 2026-10")
+    close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
+    for name, command in commands.choices.items():
+        _add_fleet(command, several=name == "dev")
+    completion = commands.add_parser("completion", help="print what completes commands and options in a shell")
+    completion.add_argument("shell", choices=SHELLS)
+    return root
+
+
+def _add_fleet(command: argparse.ArgumentParser, *, several: bool) -> None:
+    default = Path(os.environ.get("WATTLEDGER_FLEET") or DEFAULT_FLEET)
+    if several:
+        command.add_argument("--fleet", type=Path, nargs="+", default=[default], metavar="FILE", help="the fleet files")
+    else:
+        command.add_argument("--fleet", type=Path, default=default, metavar="FILE", help="the fleet file")
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--start", type=_date, metavar="DATE", help="first UTC date; by default all that are not booked")
+    run.add_argument("--end", type=_date, metavar="DATE", help="the UTC date after the last one")
+    run.add_argument("--force", action="store_true", help="replace landed rows even if a source now returns fewer")
+    run.add_argument(
+        "--force-publish", action="store_true", help="publish even if published figures change or disappear"
+    )
+    run.add_argument(
+        "--rebuild", action="store_true", help="re-book the booked dates (all, or --start to --end) from raw alone"
+    )
+    run.add_argument(
+        "--adopt",
+        action="store_true",
+        help="after a lost warehouse: keep published rows that the sources no longer have",
+    )
+
+
+def _add_sql(sql: argparse.ArgumentParser) -> None:
+    sql.add_argument("query", nargs="?", help="one SQL query, or - for standard input")
+    sql.add_argument("--tables", action="store_true", help="instead of a query: every table by rank and topic")
+    sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    sql.add_argument("--limit", type=_count, default=40, metavar="ROWS", help="of a table (default 40; 0: all)")
+    sql.add_argument(
+        "--raw", action="store_true", help="CSV without the apostrophe before texts that a spreadsheet would run"
+    )
+
+
+def _add_explain(explain: argparse.ArgumentParser) -> None:
+    explain.add_argument("figure", help="its name, such as known_cost_usd (docs/figures.md has all)")
+    explain.add_argument(
+        "--month", type=_month, metavar="MONTH", help="the month, such as 2026-10 (default: the newest)"
+    )
+    for name in ("team", "model", "site"):
+        explain.add_argument(f"--{name}", metavar="NAME", help=f"of one {name} alone")
+    explain.add_argument("--json", action="store_true", help="for programs, with all digits")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports an error in one line; argparse itself would print its usage first."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}. See {self.prog} --help.", file=sys.stderr)
+        sys.exit(2)
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a UTC date such as 2026-10-01") from None
+
+
+def _month(text: str) -> date:
+    try:
+        return date.fromisoformat(f"{text}-01")
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a month such as 2026-10") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number of rows such as 40, or 0 for all")
+    return int(text)
