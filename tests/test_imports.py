@@ -74,7 +74,17 @@ PACKAGES = {
     "named_figures": {"fleet", "warehouse"},
     "report": {"fleet", "warehouse", "publishing", "named_figures"},
     "code_location": {"fleet", "warehouse", "landing", "booking", "spark", "advice", "publishing", "report"},
-    "command_line": {"fleet", "warehouse", "publishing", "named_figures", "report", "code_location"},
+    "discovery": {"fleet", "warehouse", "landing", "booking"},
+    "command_line": {
+        "fleet",
+        "warehouse",
+        "publishing",
+        "named_figures",
+        "booking",
+        "report",
+        "code_location",
+        "discovery",
+    },
     "definitions": {"code_location"},
     "__main__": {"command_line"},
 }

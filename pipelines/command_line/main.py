@@ -35,12 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command != "dev":
         parser.error(f"unknown option: {' '.join(others)}{_fleet_hint(others)}")
+    if chosen.command == "completion":
+        return _completion(parser, chosen.shell)
     fleets: list[Fleet] = []
     try:
-        if chosen.command == "completion":
-            return _completion(parser, chosen.shell)
-        fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
-        return instance.open_ui(fleets, others) if chosen.command == "dev" else _answer(chosen, fleets[0])
+        return _answer(chosen, others, fleets)
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -55,7 +54,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:  # noqa: PLR0911 (a line per command)
+def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
+    """Run the command; `fleets` gets those that it reads, for the message of an error."""
+    if chosen.command == "discover":
+        from pipelines.command_line.discover_command import discover  # noqa: PLC0415
+
+        return discover(chosen)
+    fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
+    return instance.open_ui(fleets, others) if chosen.command == "dev" else _of_a_fleet(chosen, fleets[0])
+
+
+def _of_a_fleet(chosen: argparse.Namespace, fleet: Fleet) -> int:  # noqa: PLR0911 (a line per command)
     match chosen.command:
         case "run":
             _show_progress()

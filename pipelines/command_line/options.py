@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
     commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several")
+    _add_discover(commands.add_parser("discover", help="look at a server, write a fleet file, show first numbers"))
     check = commands.add_parser("check", help="list what is wrong or doubtful in a fleet file")
     check.add_argument("--offline", action="store_true", help="the file alone: ask no source")
     check.add_argument("--json", action="store_true", help="for programs: a list of findings")
@@ -47,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
     for name, command in commands.choices.items():
-        _add_fleet(command, several=name == "dev")
+        if name != "discover":
+            _add_fleet(command, several=name == "dev")
     completion = commands.add_parser("completion", help="print what completes commands and options in a shell")
     completion.add_argument("shell", choices=SHELLS)
     return root
@@ -98,6 +100,19 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
     explain.add_argument("--json", action="store_true", help="for programs, with all digits")
 
 
+def _add_discover(discover: argparse.ArgumentParser) -> None:
+    discover.add_argument("url", help="the root of a server with Prometheus' API, such as http://prometheus:9090")
+    discover.add_argument("--name", metavar="NAME", help="the fleet's name (default: from the host)")
+    discover.add_argument("--out", type=Path, metavar="FILE", help="the fleet file to write (default: NAME.yaml here)")
+    discover.add_argument("--yes", action="store_true", help="ask nothing: leave out what only a person knows")
+    discover.add_argument("--at", type=_moment, metavar="TIME", help="look at an earlier moment, not at now")
+    discover.add_argument("--matcher", action="append", default=[], help="of series, such as 'cluster=\"west\"'")
+    discover.add_argument("--header", action="append", default=[], help="such as 'X-Scope-OrgID: team'")
+    for kind in ("bearer", "username", "password"):
+        discover.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the {kind}")
+    discover.add_argument("--json", action="store_true", help="for programs: what was found; writes no file")
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports an error in one line; argparse itself would print its usage first."""
 
@@ -111,6 +126,16 @@ def _date(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a UTC date such as 2026-10-01") from None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a time with its zone such as 2026-10-15T11:00:00Z")
+    return at
 
 
 def _month(text: str) -> date:

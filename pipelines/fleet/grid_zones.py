@@ -53,6 +53,11 @@ def _served(grid: GridIntensity) -> Iterator[tuple[str, str]]:
         yield f"grid_intensity.files[{number}]", file.zone
 
 
+def known_zones(seeds: Path = SEEDS) -> list[str]:
+    """The zones that the seeds have a factor of."""
+    return sorted(_seeded(seeds))
+
+
 def _seeded(seeds: Path) -> set[str]:
     found: set[str] = set()
     for seed in ("grid_factors", "grid_zones"):

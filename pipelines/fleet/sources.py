@@ -261,15 +261,24 @@ class Source(Part):
 
 
 class PrometheusSource(Source):
-    """Any Prometheus-compatible API."""
+    """Any Prometheus-compatible API. `headers` go with each request, such as the tenant of Mimir, X-Scope-OrgID."""
 
     kind: Literal["prometheus"]
     url: Url
     interval_seconds: Positive
     matchers: tuple[str, ...] = ()
     auth: Auth | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
     tls: Tls | None = None
     limits: ServerLimits = ServerLimits()
+
+    @field_validator("headers")
+    @classmethod
+    def _without_secrets(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name in headers:
+            if name.casefold() in ("authorization", "proxy-authorization", "cookie"):
+                raise ValueError(f"got {name}, which holds a secret; name its environment variable under `auth`")
+        return headers
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
@@ -280,6 +289,7 @@ class PrometheusSource(Source):
             self.name,
             self.url,
             matchers=self.matchers,
+            headers=self.headers,
             limits=Limits(**self.limits.model_dump()),
             **{key: variable for key, variable in secrets.items() if variable is not None},
         )

@@ -1,0 +1,162 @@
+"""Questions to an unknown server with Prometheus' API.
+
+Each is small: names of metrics first, then the series of one known metric at a time, over ten minutes. A selector over
+everything would make a server of a million series send 125 MB. Status endpoints are asked, and do without where a proxy
+or another product has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import orjson
+
+from collectors.limits import DEFAULTS
+from collectors.protocols.family_listing import NAMES
+from collectors.protocols.http_client import HttpClient
+from collectors.protocols.matrix import data_of
+from collectors.samples import SourceError
+
+SPAN = timedelta(minutes=10)
+ANSWER_BYTES = 64 << 20
+ANSWER_SECONDS = 30.0
+USUAL_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+# How far back samples are looked for: powers of two up to some eleven years.
+LONGEST_RETENTION_DAYS = 4096
+
+
+class Product(NamedTuple):
+    """What a server is, as far as it states it."""
+
+    name: str
+    version: str | None
+    retention: str | None
+
+
+class UnknownServer:
+    """A server, asked about the ten minutes before `at`. Keywords are those of HttpClient.
+
+    Every method raises SourceError where the server does not answer; an endpoint that it lacks is no error.
+    """
+
+    def __init__(self, url: str, at: datetime, matchers: Sequence[str] = (), **server: Any) -> None:
+        limits = replace(DEFAULTS, answer_bytes=ANSWER_BYTES, answer_seconds=ANSWER_SECONDS)
+        self.at = at
+        self._matchers = tuple(matchers)
+        self._client = HttpClient(url, limits=limits, **{"attempts": 2, **server})
+
+    @property
+    def url(self) -> str:
+        """The server's URL as it may be shown."""
+        return self._client.url
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._client.close()
+
+    def names(self) -> list[str]:
+        """The names of all metrics of the ten minutes."""
+        found = self._data(NAMES, [*self._span(), *self._matched()], method="GET")
+        if not isinstance(found, list):
+            raise SourceError(self.url + NAMES, 200, "expected a list of metric names in 'data'")
+        return sorted(name for name in found if isinstance(name, str))
+
+    def series(self, metric: str) -> list[dict[str, str]]:
+        """The labels of the series of one metric. OverLimitError where these are too many for one answer."""
+        found = self._data("/api/v1/series", [("match[]", self._selector(metric)), *self._span()])
+        if not isinstance(found, list):
+            raise SourceError(f"{self.url}/api/v1/series", 200, "expected a list of series in 'data'")
+        return [{str(k): str(v) for k, v in one.items() if k != "__name__"} for one in found if isinstance(one, dict)]
+
+    def count(self, metric: str) -> int:
+        """The number of series of one metric at the end of the ten minutes."""
+        return int(self.number(f"count({self._selector(metric)})") or 0)
+
+    def number(self, promql: str, at: datetime | None = None) -> float | None:
+        """The one value of a query; None where it has no rows."""
+        fields = [("query", promql), ("time", str((at or self.at).timestamp()))]
+        found = self._data("/api/v1/query", fields)
+        result = found.get("result") if isinstance(found, dict) else None
+        if not result:
+            return None
+        # A scalar is [time, text], a vector is a list of samples.
+        value = result[0]["value"][1] if isinstance(result[0], dict) else result[1]
+        return float(value)
+
+    def interval_seconds(self, metric: str) -> float | None:
+        """The seconds between two samples of a metric, by the median of its series; None where none has two."""
+        seconds = SPAN.total_seconds()
+        count = self.number(f"quantile(0.5, count_over_time({self._selector(metric)}[{int(seconds)}s]))")
+        if count is None or count < 2:
+            return None
+        # n samples are n - 1 to n intervals apart: of what people configure, the one in between.
+        between = (one for one in USUAL_SECONDS if seconds / count <= one <= seconds / (count - 1))
+        return next(between, seconds / count)
+
+    def newest_at(self, metric: str) -> datetime | None:
+        """The time of the newest sample of a metric in the hour before `at`."""
+        at = self.number(f"max(max_over_time(timestamp({self._selector(metric)})[1h:15s]))")
+        return None if at is None else datetime.fromtimestamp(at, UTC)
+
+    def product(self) -> Product:
+        """What the server is and which version, as far as it states it."""
+        build, runtime = self._maybe("/api/v1/status/buildinfo"), self._maybe("/api/v1/status/runtimeinfo")
+        build, runtime = build if isinstance(build, dict) else {}, runtime if isinstance(runtime, dict) else {}
+        # Mimir names itself; VictoriaMetrics answers with nothing; of the others only Prometheus has its own retention.
+        name = build.get("application") or ("Prometheus" if "storageRetention" in runtime else None)
+        return Product(
+            str(name or "server with Prometheus' API"), build.get("version"), runtime.get("storageRetention")
+        )
+
+    def clock_seconds(self, now: datetime) -> float | None:
+        """How far the server's clock is ahead of `now`, in seconds; None where it does not tell the time."""
+        found = self._data("/api/v1/query", [("query", "vector(1)")])
+        result = found.get("result") if isinstance(found, dict) else None
+        return float(result[0]["value"][0]) - now.timestamp() if result else None
+
+    def oldest_days(self, metric: str) -> int | None:
+        """Since how many whole days a metric has samples, found by halving; None where it has none now."""
+        if not self._is_there(metric, 0):
+            return None
+        low, high = 0, 1
+        while high <= LONGEST_RETENTION_DAYS and self._is_there(metric, high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._is_there(metric, middle) else (low, middle)
+        return low
+
+    def _is_there(self, metric: str, days: int) -> bool:
+        # An hour, not a moment: an exporter may have been restarted just then.
+        counted = self.number(
+            f"count(count_over_time({self._selector(metric)}[1h]))", at=self.at - timedelta(days=days)
+        )
+        return bool(counted)
+
+    def _selector(self, metric: str) -> str:
+        named = orjson.dumps(metric).decode()
+        return "{" + ",".join([f"__name__={named}", *self._matchers]) + "}"
+
+    def _matched(self) -> list[tuple[str, str]]:
+        return [("match[]", "{" + ",".join(['__name__!=""', *self._matchers]) + "}")] if self._matchers else []
+
+    def _span(self) -> list[tuple[str, str]]:
+        return [("start", str((self.at - SPAN).timestamp())), ("end", str(self.at.timestamp()))]
+
+    def _data(self, path: str, fields: Sequence[tuple[str, str]], method: str | None = None) -> Any:
+        try:
+            return data_of(orjson.loads(self._client.ask(path, fields, method=method)))
+        except ValueError as error:
+            raise SourceError(self.url + path, 200, f"answered what cannot be read: {error}") from error
+
+    def _maybe(self, path: str) -> Any:
+        """An answer, or None where the server has no such endpoint."""
+        try:
+            return self._data(path, [], method="GET")
+        except SourceError as refusal:
+            if refusal.status is None or refusal.status == 401:
+                raise
+            return None

@@ -1,0 +1,219 @@
+"""The command `discover`: what a server holds, what is doubtful, a fleet file, and first numbers.
+
+Add here what a person is shown or asked. Keep out what is found and what it means: that is `pipelines.discovery`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from collectors.probes.unknown_server import UnknownServer
+from collectors.samples import SourceError, printable
+from pipelines.command_line.text_tables import RATIO, TEXT, table
+from pipelines.discovery import fleet_text
+from pipelines.discovery.doubts import Doubt, canonical_types, doubts
+from pipelines.discovery.fleet_text import Access, Answers
+from pipelines.discovery.survey import Survey, survey
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.fleet.grid_zones import known_zones, nearest
+from pipelines.warehouse.refusals import QuestionError
+
+SHOWN = 8
+
+
+def discover(options: argparse.Namespace) -> int:
+    """Look at the server that the options name; returns the exit status. QuestionError where an option is wrong."""
+    out = options.out or Path.cwd() / f"{_name(options)}.yaml"
+    if out.exists() and not options.json:
+        raise QuestionError(f"{out} is there already: name another file with --out, or remove it")
+    at = options.at or datetime.now(UTC)
+    matchers, headers = tuple(options.matcher), _headers(options.header)
+    auth = {key: value for key in ("bearer_env", "username_env", "password_env") if (value := getattr(options, key))}
+    server = UnknownServer(options.url, at, matchers, headers=headers, **auth)
+    try:
+        found = survey(server, _progress)
+    except SourceError as failure:
+        print(_unreachable(failure), file=sys.stderr)
+        return 1
+    finally:
+        server.close()
+    _progress("")
+    doubtful = doubts(found)
+    if options.json:
+        print(json.dumps(_for_programs(found, doubtful), indent=2))
+        return 0
+    print("\n".join(_found(found)))
+    if not found.intervals:
+        print(f"\n{_nothing(found)}: no fleet file was written.", file=sys.stderr)
+        return 1
+    print("\n" + "\n".join(_listed("What is doubtful", [one.line for one in doubtful] or ["nothing that labels show"])))
+    answers = Answers() if options.yes or not sys.stdin.isatty() else _asked(found)
+    access = Access(options.url, matchers, auth, headers)
+    out.write_text(fleet_text.fleet_text(_name(options), access, found, doubtful, answers), encoding="utf-8")
+    _first_numbers(out, at)
+    print(f"\nwritten: {out}")
+    print(f"next: wattledger check --fleet {out}, then wattledger run --fleet {out}")
+    return 0
+
+
+def _found(found: Survey) -> Iterator[str]:
+    boards, engines = found.boards(), found.engines()
+    version = f" {found.product.version}" if found.product.version else ""
+    yield f"{found.url}: {found.product.name}{version}"
+    days = {None: "", 0: "; none older than a day"}
+    since = days.get(found.oldest_days, f"; samples of the last {found.oldest_days} days")
+    kept = f"; keeps {found.product.retention}" if found.product.retention else ""
+    newest = "none" if found.newest_at is None else f"{found.newest_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"  newest sample  {newest}{since}{kept}"
+    for kind, metrics in sorted(found.exporters().items()):
+        series = sum(1 for one in found.series if one.metric.source_kind == kind)
+        seconds = [found.intervals[m.metric] for m in metrics if m.metric in found.intervals]
+        every = f", every {seconds[0]:g} s" if seconds else ""
+        yield f"  {kind:<20} {series:,} series of power, energy and tokens in {len(metrics)} metrics{every}"
+    canonical = canonical_types({board.device_type for board in boards.values() if board.device_type})
+    types = Counter(canonical.get(b.device_type or "") or b.device_type or "without a type" for b in boards.values())
+    yield f"  nodes                {len(found.nodes()):,}: {_some(sorted(found.nodes()))}"
+    yield f"  boards               {len(boards):,}: {_some([f'{count} {kind}' for kind, count in types.most_common()])}"
+    for scope, kinds in sorted(found.meters().items()):
+        yield f"  meters of a {scope:<8} {_some([f'{count} by {kind}' for kind, count in kinds.most_common()])}"
+    for level in ("engine", "frontend", "gateway"):
+        of_level = engines if level == "engine" else found.engines(level)
+        if of_level:
+            counted = Counter(one.kind for one in of_level.values()).most_common()
+            yield f"  {level + 's':<20} {len(of_level):,}: {_some([f'{count} {kind}' for kind, count in counted])}"
+    models = Counter(one.model for one in engines.values() if one.model)
+    yield f"  models               {len(models):,}: {_some([name for name, _ in models.most_common()])}"
+
+
+def _nothing(found: Survey) -> str:
+    if found.metrics:
+        return f"What is known here has no two samples in the ten minutes before {found.at:%Y-%m-%d %H:%M} UTC"
+    return "Nothing here is known as power or tokens"
+
+
+def _first_numbers(out: Path, at: datetime) -> None:
+    from pipelines.booking.dbt_run import DbtError  # noqa: PLC0415 (dbt takes a second)
+    from pipelines.discovery.first_numbers import first_numbers  # noqa: PLC0415
+
+    try:
+        made = first_numbers(load_fleet(out), at, _progress)
+    except (SourceError, DbtError) as failure:
+        print(f"\nfirst numbers could not be made: {failure}", file=sys.stderr)
+        return
+    _progress("")
+    print(f"\nFirst numbers, {made.window.start_at:%Y-%m-%d %H:%M} to {made.window.end_at:%H:%M} UTC")
+    columns = {
+        "model": TEXT, "meters": TEXT, "boards": 1, "mean W": 1, "J/total token": 4, "J/output token": 4,
+        "idle energy": RATIO, "output tokens": 0,
+    }  # fmt: skip
+    print(table(columns, made.models) if made.models else "no power and no tokens in these hours")
+    for problem in made.problems:
+        print(printable(problem), file=sys.stderr)
+
+
+def _asked(found: Survey) -> Answers:
+    """What only a person knows; an empty answer leaves it out."""
+    print("\nWhat only you know (Enter leaves it out)")
+    zones = known_zones()
+    answers = Answers(zone=_zone(zones))
+    answers = replace(
+        answers,
+        pue=_number("PUE of the site, what cooling and conversion add to every joule (1.0 to 3)", 1, 10),
+        usd_per_kwh=_number("USD per kWh, what electricity costs", -1, 2),
+    )
+    reported = {board.device_type for board in found.boards().values() if board.device_type}
+    rates = {}
+    for kind in sorted({known for known in canonical_types(reported).values() if known}):
+        usd = _number(f"USD per GPU-hour of {kind}; without it a public reference price counts", 0, 1000)
+        if usd is not None:
+            rates[kind] = usd
+    return replace(answers, usd_per_gpu_hour=rates)
+
+
+def _zone(zones: Sequence[str]) -> str | None:
+    while True:
+        text = input("  grid zone, by which a kWh has its gCO2e (such as DE, US-CAL-CISO): ").strip()
+        if not text or text in zones:
+            return text or None
+        print(f"    no such zone; {nearest(text, zones)}")
+
+
+def _number(question: str, least: float, most: float) -> float | None:
+    while True:
+        text = input(f"  {question}: ").strip()
+        if not text:
+            return None
+        try:
+            value = float(text.replace(",", "."))
+        except ValueError:
+            value = float("nan")
+        if least <= value <= most:
+            return value
+        print(f"    expected a number from {least:g} to {most:g}")
+
+
+def _for_programs(found: Survey, doubtful: Sequence[Doubt]) -> dict[str, object]:
+    return {
+        "url": found.url,
+        "product": found.product._asdict(),
+        "newest_at": found.newest_at.isoformat() if found.newest_at else None,
+        "oldest_days": found.oldest_days,
+        "intervals_seconds": dict(found.intervals),
+        "boards": [board._asdict() for board in found.boards().values()],
+        "engines": [engine._asdict() for engine in found.engines().values()],
+        "nodes": sorted(found.nodes()),
+        "unread_metrics": list(found.unread),
+        "doubts": [doubt._asdict() for doubt in doubtful],
+    }
+
+
+def _name(options: argparse.Namespace) -> str:
+    host = options.name or (urlsplit(options.url).hostname or "").partition(".")[0]
+    if host.isdigit() or not host:
+        return "fleet"
+    return re.sub(r"[^a-z0-9_-]+", "-", host.casefold()).strip("-") or "fleet"
+
+
+def _headers(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip():
+            raise QuestionError(f"--header: got {text!r}, expected NAME: VALUE such as 'X-Scope-OrgID: team'")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _unreachable(failure: SourceError) -> str:
+    remedy = {
+        401: " It asks for a login: --bearer-env NAME names the variable that holds a token.",
+        403: " It refuses this login, or this path.",
+        404: " Is this the root of the API? It is the part before /api/v1.",
+    }.get(failure.status or 0, "")
+    return printable(f"{failure}{'' if str(failure).endswith('.') else '.'}{remedy}")
+
+
+def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    yield title
+    yield from (printable(f"  - {line}") for line in lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return printable(", ".join(names[:SHOWN]) + more) or "none"
+
+
+def _progress(line: str) -> None:
+    """What is being done, in one line that the next one replaces; nothing where no person looks."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{'  ' if line else ''}{printable(line)[:100]}")
+        sys.stderr.flush()

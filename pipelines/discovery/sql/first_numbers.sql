@@ -1,0 +1,22 @@
+-- A row per model and scope of its meters: what its boards drew in the window, and what a token took of them. An hour of
+-- which the source has nothing, before it was set up, counts for no mean.
+with hours as (
+    select 3600.0 * count(distinct hour_start_at) as seconds
+    from marts.model_hourly
+    where hour_start_at >= $start_at and hour_start_at < $end_at and energy_joules > 0
+)
+
+select
+    model,
+    meter_scope,
+    sum(gpu_seconds)::double / nullif(any_value(hours.seconds), 0) as gpus,
+    sum(energy_joules)::double / nullif(any_value(hours.seconds), 0) as mean_watts,
+    sum(matched_joules)::double / nullif(sum(matched_total_tokens), 0)::double as joules_per_total_token,
+    sum(matched_joules)::double / nullif(sum(matched_output_tokens), 0)::double as joules_per_output_token,
+    sum(idle_joules)::double / nullif(sum(energy_joules), 0)::double as idle_energy_ratio,
+    sum(output_tokens)::double as output_tokens
+from marts.model_hourly
+cross join hours
+where hour_start_at >= $start_at and hour_start_at < $end_at
+group by model, meter_scope
+order by mean_watts desc nulls last, model, meter_scope

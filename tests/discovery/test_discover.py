@@ -1,0 +1,132 @@
+"""`discover` on real servers that hold the composed cluster: what it prints, the file it writes, and first numbers.
+
+Expectations are counted by hand in tests/composed.py: 13 boards (10, the MIG board, the shifted one and the gauge),
+eleven engines, of which the ghost and two on a node by address have no board.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from collectors.probes.unknown_server import UnknownServer
+from collectors.samples import Window
+from pipelines.command_line.main import main
+from pipelines.discovery.doubts import doubts
+from pipelines.discovery.first_numbers import last_full_hours
+from pipelines.discovery.survey import survey
+from pipelines.fleet.fleet_file import load_fleet
+from tests import composed
+from tests.books import Book
+from tests.servers import openmetrics, prometheus_with_history, victoria_metrics_with_history
+
+AT = (composed.START + timedelta(hours=1)).isoformat()
+SERVERS = {"prometheus": prometheus_with_history, "victoria-metrics": victoria_metrics_with_history}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.needs(name)) for name in SERVERS])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    flags = () if request.param == "prometheus" else ("-retentionPeriod=100y",)
+    folder = tmp_path_factory.mktemp("server")
+    with SERVERS[request.param](folder, openmetrics(composed.series()), *flags) as address:
+        yield address
+
+
+def test_what_a_server_holds(url: str) -> None:
+    server = UnknownServer(url, datetime.fromisoformat(AT))
+    found = survey(server)
+    server.close()
+    assert len(found.boards()) == 13
+    assert {board.device_type for board in found.boards().values()} == {"NVIDIA A100-SXM4-80GB", "prototype"}
+    assert found.boards()["GPU-shift"].node == "n8"
+    assert len(found.engines()) == 11
+    assert found.engines()["llm/big-0"].model == "big"
+    assert set(found.engines("gateway")) == {"proxy:4000"}
+    assert found.nodes() == {*(f"n{n}" for n in range(1, 10)), "10.0.0.8"}
+    assert set(found.intervals.values()) == {60.0}
+    assert found.newest_at == composed.START + timedelta(hours=1)
+    assert found.unread == []
+    assert abs(found.clock_seconds or 0) < 2
+    lines = "\n".join(doubt.line for doubt in doubts(found))
+    assert "differ in the label replica alone" in lines
+    assert "3 of 11 engines have no metered board: 10.0.0.8:8000, 10.0.0.8:8001, llm/ghost-0." in lines
+    assert "'prototype' (1 board) is not among the known ones" in lines
+    # llm/big-0-1 is named after the pod that leads its group.
+    assert "1 pods hold boards and give no tokens: lab/train-0." in lines
+
+
+def test_the_file_books_right_numbers_without_a_hand_on_it(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    out = tmp_path / "found.yaml"
+    assert main(["discover", url, "--name", "found", "--out", str(out), "--yes", "--at", AT]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    # 500 W for the 59 minutes of the two hours that have samples, per 200 tokens a minute, and per 350 of both kinds.
+    sg = next(re.split(r" {2,}", line) for line in printed.out.splitlines() if line.startswith("sg "))
+    assert sg[4:6] == ["85.7143", "150.0000"]
+    assert "First numbers, 2026-10-15 09:00 to 11:00 UTC" in printed.out
+
+    written = yaml.safe_load(out.read_text(encoding="utf-8"))
+    assert written["sources"] == [
+        {"name": "cluster", "kind": "prometheus", "url": url, "interval_seconds": 60.0, "replica_labels": ["replica"]}
+    ]
+    assert written["sites"] == [{"name": "main", "zone": "unknown", "pue": 1}]
+    # Its first day is the day before: the server holds none of it.
+    out.write_text(out.read_text(encoding="utf-8").replace("start: 2026-10-14", "start: 2026-10-15, end: 2026-10-16"))
+    book = Book(load_fleet(out), marts=("model_daily",))
+    book.run()
+    found = {
+        (model, scope): (joules, ratio)
+        for model, scope, joules, ratio in book.query(
+            "select model, meter_scope, sum(energy_joules)::double, max(joules_per_output_token)"
+            " from marts.model_daily group by model, meter_scope"
+        )
+    }
+    assert found["sg", "board"] == (500 * 3600, pytest.approx(150.0))
+    assert found["solo", "board"] == (300 * 3600, pytest.approx(1200.0))
+    assert found["org/pd", "board"][0] == (350 + 250) * 3600
+    assert found["big", "board"][0] == (400 + 410 + 420 + 430) * 3600
+    # Labels name no user of the shifted board: unknown, not another model's. The gauge is silent for forty minutes, of
+    # which its samples show nothing.
+    assert found["__unallocated__", "board"][0] == 60 * 3600
+    assert found["__unknown__", "board"][0] == 220 * 3600 + composed.JOULES["__unknown__"]
+
+
+def test_for_programs_nothing_is_written(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "none.yaml"
+    assert main(["discover", url, "--json", "--out", str(out), "--at", AT]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["boards"]), len(shown["engines"]), out.exists()) == (13, 11, False)
+
+
+def test_a_file_that_is_there_stays(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine.yaml"
+    out.write_text("fleet: mine\n")
+    assert main(["discover", url, "--yes", "--out", str(out), "--at", AT]) == 2
+    assert capsys.readouterr().err == f"{out} is there already: name another file with --out, or remove it\n"
+    assert out.read_text() == "fleet: mine\n"
+
+
+def test_a_moment_without_samples(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine.yaml"
+    assert main(["discover", url, "--yes", "--out", str(out), "--at", "2026-10-15T09:00:00Z"]) == 1
+    assert capsys.readouterr().err.endswith(": no fleet file was written.\n")
+    assert not out.exists()
+
+
+def test_the_last_full_hours_are_of_one_date() -> None:
+    def at(day: int, hour: int, minute: int = 0) -> datetime:
+        return datetime(2026, 10, day, hour, minute, tzinfo=UTC)
+
+    assert last_full_hours(at(15, 11, 42)) == Window(at(15, 9), at(15, 11))
+    assert last_full_hours(at(15, 2)) == Window(at(15, 0), at(15, 2))
+    assert last_full_hours(at(15, 1, 59)) == Window(at(14, 22), at(15, 0))
+    assert last_full_hours(at(15, 0, 5)) == Window(at(14, 22), at(15, 0))
