@@ -14,8 +14,8 @@ from typing import Literal
 from collectors.cells import TimeUnit
 from collectors.formats.openings import Opening
 
-# Whether a moment can be told from what is written: it can; it is of a clock in an unknown zone; it has no date; it is
-# counted from a start; or there is none.
+# What is written names a moment; or the time of a clock in an unknown zone; or one without its date; or it
+# counts from a start; or there is nothing.
 TimeBasis = Literal["moment", "clock", "clock without date", "relative", "order of rows"]
 ORDER: Literal["order of rows"] = "order of rows"
 MADE_TIME = "time of the row"  # the column of a layout that makes its times

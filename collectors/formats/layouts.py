@@ -25,7 +25,7 @@ _NO_MEASUREMENT = r"^\s*(\[.*\]|(?i:n/?a|null|none|unknown|error|err!|not (suppo
 
 def measured(rows: pa.RecordBatch, file: MappedFile) -> pa.RecordBatch:
     """The rows with no value where the tool wrote a word for none, such as `[N/A]`; without rows that have none,
-    unless it is their place that says which board they are of."""
+    unless their place is what names their board."""
     is_any = None
     for column in file.mapping.value_columns:
         held = rows.column(column)

@@ -27,7 +27,7 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True)
 class NamedFiles:
-    """Files of a format, or a glob of such: what their lines do not say. `time_zone` is that of clocks without an
+    """Files of a format, or a glob of such: what their lines do not state. `time_zone` is that of clocks without an
     offset, `starts_at` the moment from which times are counted, or at which the first row was written where rows have
     no time; then one follows the other after `step_seconds`."""
 

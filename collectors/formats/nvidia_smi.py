@@ -1,6 +1,6 @@
 """`nvidia-smi --query-gpu=… --format=csv`, with any columns, in any order, with or without units.
 
-Add here a column that says which board a row is of, or what it draws. Keep out `nvidia-smi dmon` (`monitors`).
+Add here a column that names the board a row is of, or what it draws. Keep out `nvidia-smi dmon` (`monitors`).
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Benchmark(Part):
     `as_of` is the date at which they were published."""
 
     name: SourceName
-    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy", "vllm_bench", "sglang_bench"]
+    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy", "vllm_bench", "sglang_bench", "guidellm"]
     path: FleetPath
     as_of: date
     system: Name | None = None

@@ -74,7 +74,7 @@ def test_nvidia_smi_has_its_units_in_the_header_and_in_the_cells(tmp_path: Path)
         ("nvml_utilization_gpu_ratio", board): [(EIGHT, 0.5), (EIGHT + 10, 1.0)],
         ("nvml_memory_used_bytes", board): [(EIGHT, 2097152.0), (EIGHT + 10, 3145728.0)],
     }
-    # (100 W + 200 W) / 2 for 10 s; the board that said [N/A] has no sample, not a sample of 0.
+    # (100 W + 200 W) / 2 for 10 s; the board with [N/A] has no sample, not a sample of 0.
     assert joules(found["nvml_power_watts", board]) == 1500.0
     assert {labels for _, labels in found} == {board}
 
@@ -272,7 +272,7 @@ def test_amd_smi_as_json(tmp_path: Path) -> None:
         ("", "nvidia_smi", "it begins with ''"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_the_fix(tmp_path: Path, text: str, named: str, reason: str) -> None:
+def test_what_cannot_be_read_is_reported_with_the_fix(tmp_path: Path, text: str, named: str, reason: str) -> None:
     assert reason in refusal(NamedFiles(written(tmp_path / "log.csv", text), named))
 
 
