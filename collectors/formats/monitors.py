@@ -62,7 +62,7 @@ def nvidia_smi_dmon(opening: Opening) -> FoundColumns | None:
 
 def dcgmi_dmon(opening: Opening) -> FoundColumns | None:
     """`dcgmi dmon -e …`, which writes no time; a wrapper may have put one before each line."""
-    words = next((line.split() for line in opening.lines if "#Entity" in line), [])
+    words = next((words for line in opening.lines if "#Entity" in (words := line.split())), [])
     if not words:
         return None
     at = words.index("#Entity")

@@ -33,11 +33,11 @@ def record_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     missing, or the file is damaged behind what was given; what else goes wrong is raised as Arrow has it."""
     layout = file.mapping.layout
     if layout in LAYOUTS:
-        return LAYOUTS[layout](file)
+        return (rows for rows in LAYOUTS[layout](file) if rows.num_rows)
     if file.path.endswith(".parquet"):
         return _parquet_batches(file)
     if layout == "csv":
-        return (measured(rows, file) for rows in _csv_batches(file))
+        return (rows for rows in (measured(held, file) for held in _csv_batches(file)) if rows.num_rows)
     if file.path.endswith((".csv", ".csv.gz", ".csv.zst")):
         return _csv_batches(file)
     raise SourceError(file.path, None, "not a .csv, .csv.gz, .csv.zst or .parquet file")

@@ -21,7 +21,7 @@ def recognised_file(path: str) -> RecognisedFile:
         return _recognised(opening_of(path))
     except SourceError as refusal:
         return RecognisedFile(path, None, "unknown", reason=refusal.reason)
-    except (ValueError, RecursionError, OSError, OverflowError) as error:
+    except (ValueError, LookupError, RecursionError, OSError, OverflowError) as error:
         return RecognisedFile(path, None, "unknown", reason=f"cannot be read: {error}"[:300])
 
 

@@ -12,12 +12,16 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from collectors.recognition.spans import Span, disjoint
+
 Kind = Literal[
     "power samples", "token samples", "samples", "requests", "benchmark results", "run windows", "metrics page",
     "spool", "prices", "named only", "unknown",
 ]  # fmt: skip
 Section = Literal["sources", "requests", "benchmarks", "run_windows"]
 SPARE_NAME = "logs"
+# Whose times have to meet: power, and what was made of it.
+_MADE_OF = ("power samples", "token samples", "requests")
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,14 @@ class Recognised:
             parts.setdefault("sources", []).append(source)
         return parts
 
+    def disjoint(self) -> str | None:
+        """Why no power of these files can be that of their tokens: their spans, none of which overlap; else None."""
+        spans: dict[bool, list[Span]] = {True: [], False: []}
+        for file in self.readable():
+            if file.kind in _MADE_OF and file.first_at is not None and file.last_at is not None:
+                spans[file.kind == "power samples"].append(Span(file.path, file.first_at, file.last_at))
+        return disjoint(spans[True], spans[False])
+
     def period(self) -> tuple[date, date] | None:
         """The dates of all files with times: of the first one, and the first day after the last one."""
         firsts = [file.first_at for file in self.readable() if file.first_at]
@@ -114,6 +126,7 @@ def _of_boards(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _entries(files: list[RecognisedFile]) -> Iterator[tuple[RecognisedFile, dict[str, Any]]]:
     """(one of its files, entry) of each entry; files of one folder and ending with equal entries have one together."""
     alike: dict[str, list[RecognisedFile]] = {}
+    seen: set[str] = set()
     for file in files:
         rest = {key: value for key, value in (file.entry or {}).items() if key != "path"}
         path = Path(file.path)
@@ -126,7 +139,6 @@ def _entries(files: list[RecognisedFile]) -> Iterator[tuple[RecognisedFile, dict
         if len(held) > 1 and ending and beside == {Path(file.path).name for file in held}:
             yield held[0], {**dict(held[0].entry or {}), "path": str(path.parent / f"*{ending}")}
         else:
-            seen: set[str] = set()
             for file in held:
                 if str(file.entry) not in seen:
                     seen.add(str(file.entry))

@@ -104,7 +104,7 @@ def _times_of(lines: Sequence[str], opening: Opening, found: FoundColumns) -> li
         if any(stamped):
             return [f"{one[1]}-{one[2]}-{one[3]} {one[4]}" for one in stamped if one]
         return [line.split()[0] for line in lines if line.split()]
-    header = opening.cells(opening.lines[:1])[0]
+    header = opening.cells()[0]
     at = header.index(found.time)
     return [row[at] for row in opening.cells(tuple(lines)) if len(row) == len(header)]
 

@@ -281,3 +281,8 @@ def test_one_odd_file_of_a_glob_does_not_stop_the_others(tmp_path: Path) -> None
     written(tmp_path / "b.csv", "node,at,watts\nn1,2026-10-01,5\n")
     (rows,) = watts(landed(NamedFiles(str(tmp_path / "*.csv"), "nvidia_smi"))).values()
     assert joules(rows) == 1500.0
+
+
+def test_a_board_that_never_reports_its_power_has_no_sample(tmp_path: Path) -> None:
+    text = "timestamp, uuid, power.draw [W]\n2026/10/01 08:00:00.000, GPU-a, [N/A]\n"
+    assert landed(NamedFiles(written(tmp_path / "gpu.csv", text), "nvidia_smi")) == {}

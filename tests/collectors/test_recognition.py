@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -201,6 +203,36 @@ def test_the_last_time_of_a_long_file_is_that_of_its_end(tmp_path: Path) -> None
     found = recognised_file(written(tmp_path, f"timestamp,uuid,power.draw\n{rows}"))
     assert (found.first_at, found.last_at) == (moment(8), moment(13, 33, 19))
     assert (found.is_zone_stated, found.interval_seconds) == (True, 1)
+
+
+def test_parquet_is_read_like_a_table(tmp_path: Path) -> None:
+    at = pa.array([moment(8), moment(8, 0, 10)], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"node": ["n1", "n1"], "time": at, "watts": [1.0, 2.0]}), tmp_path / "x")
+    found = recognised_file(str(tmp_path / "x"))
+    assert (found.format, found.first_at, found.last_at) == ("wall_meter", moment(8), moment(8, 0, 10))
+    assert (found.is_zone_stated, found.interval_seconds) == (True, 10)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "y")
+    assert recognised_file(str(tmp_path / "y")).reason == "is Parquet of no known shape; its columns are a"
+
+
+def test_the_files_of_a_spool_are_one_entry(tmp_path: Path) -> None:
+    times = pa.array([moment(8)], pa.timestamp("us", "UTC"))
+    texts = {name: [text] for name, text in (("source_kind", "nvml"), ("metric", "nvml_power_watts"), ("labels", "{}"))}
+    table = pa.table({"observed_at": times, **texts, "value": [1.0]})
+    for host in ("a", "b"):
+        folder = tmp_path / f"host={host}" / "date=2026-10-01"
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "1-x-1.parquet")
+    found = recognise(tmp_path)
+    assert {file.kind for file in found.files} == {"spool"}
+    ((entry,),) = [source["files"] for source in found.fleet_parts()["sources"]]
+    assert entry == {
+        "path": str(tmp_path / "host=*" / "date=*" / "*.parquet"),
+        "time": "observed_at",
+        "metric": "metric",
+        "labels_json": "labels",
+        "value": "value",
+    }
 
 
 def test_a_benchmark_without_a_known_latency_says_which_keys_it_has(tmp_path: Path) -> None:
@@ -428,6 +460,16 @@ def test_power_and_tokens_seven_hours_apart() -> None:
         " 2026-10-01T01:30:00Z, requests.jsonl from 2026-10-01T08:01:00Z to 2026-10-01T08:29:00Z. They begin 7 h apart:"
         " one may be of a clock in another zone; state its time_zone"
     )
+
+
+def test_a_folder_whose_power_is_of_another_clock_has_both_spans(tmp_path: Path) -> None:
+    written(tmp_path, SMI, "gpu.csv")  # from 08:00 by its own clock
+    written(tmp_path, json.dumps(SPEND_LOG) + "\n", "spend.jsonl")  # at noon, UTC
+    reason = recognise(tmp_path).disjoint() or ""
+    assert "gpu.csv from 2026-10-01T08:00:00Z to 2026-10-01T08:00:10Z" in reason
+    assert "spend.jsonl from 2026-10-01T12:00:00Z to 2026-10-01T12:00:00Z. They begin 4 h apart" in reason
+    written(tmp_path, json.dumps({**SPEND_LOG, "startTime": "2026-10-01T08:00:05Z"}) + "\n", "more.jsonl")
+    assert recognise(tmp_path).disjoint() is None
 
 
 def test_spans_that_overlap_or_are_missing_are_right() -> None:

@@ -11,6 +11,7 @@ import csv
 
 import pytest
 
+from collectors.recognition.folders import recognise
 from tests.books import Book, validation_data
 from tests.planted import DAY, moment, plant
 
@@ -61,6 +62,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         }
         for n in range(2)
     ]
+    # As it was found, without a mapping by hand: its node has the name of the file.
+    (found,) = recognise(folder / STALLS).fleet_parts()["sources"]
     planted = plant(
         folder,
         {},
@@ -71,6 +74,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             smi(FAST, "fast", 0.05, constant_labels={"node": "fast", "index": "0"}),
             named(UNNAMED, "unnamed_by_format", 0.25),
             named(FAST, "fast_by_format", 0.05),
+            {**found, "site": "west"},
         ],
         marts=("reconciliation_daily", "series_daily"),
     )
@@ -125,6 +129,11 @@ def test_a_log_of_50_ms_has_its_trapezoid(book: Book) -> None:
 def test_by_the_name_of_their_format_they_have_the_same_joules(book: Book) -> None:
     assert booked(book, "unnamed_by_format") == pytest.approx([watts * 24.5 for watts in UNNAMED_WATTS], abs=0.01)
     assert booked(book, "fast_by_format") == [pytest.approx(79.8203, abs=1e-3)]
+
+
+def test_boards_side_by_side_are_found_without_a_mapping(book: Book) -> None:
+    expected = [pytest.approx(6635.768, abs=0.01), pytest.approx(8655.924, abs=0.01)]
+    assert booked(book, "gpu_power_log_stalls") == expected
 
 
 def test_the_balance_agrees(book: Book) -> None:
