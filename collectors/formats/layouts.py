@@ -5,8 +5,8 @@ Add a layout that is no CSV. Keep out which column is what (`monitors`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from collectors.text_files import document, lines
 
 BATCH_ROWS = 1 << 16
 DAY_SECONDS = 86_400.0
+_OF_DAY = re.compile(r"\d{1,2}:\d{2}:\d{2}(\.\d{1,9})?", re.ASCII)
 _NO_MEASUREMENT = r"^\s*(\[.*\]|(?i:n/?a|null|none|unknown|error|err!|not (supported|available))|[-–—]+|)\s*$"
 
 
@@ -87,8 +88,10 @@ class _Clock:
 
 
 def _of_day(text: str) -> float:
+    if _OF_DAY.fullmatch(text) is None:
+        raise ValueError("no time of a day")
     hours, minutes, seconds = text.split(":")
-    return timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds)).total_seconds()
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def _nvidia_smi_dmon(file: MappedFile) -> Iterator[pa.RecordBatch]:

@@ -72,13 +72,16 @@ class Recognised:
         """The files that a fleet file can name."""
         return (file for file in self.files if file.entry is not None)
 
-    def fleet_parts(self, as_of: date | None = None) -> dict[str, Any]:
+    def fleet_parts(self, as_of: date | None = None, beside: Path | None = None) -> dict[str, Any]:
         """The keys `sources`, `requests`, `benchmarks` and `run_windows` of a fleet file that reads these files. Files
-        of one interval are one source, of equal entries one glob. `as_of` is the day from which benchmarks count."""
+        of one interval are one source, of equal entries one glob. `as_of` is the day from which benchmarks count;
+        paths inside the folder `beside`, in which the fleet file will be, are written from there."""
         parts: dict[str, Any] = {}
         names: set[str] = set()
         by_interval: dict[tuple[str, float], list[dict[str, Any]]] = {}
         for file, entry in _entries(list(self.readable())):
+            if beside is not None and Path(entry["path"]).is_relative_to(beside):
+                entry["path"] = str(Path(entry["path"]).relative_to(beside))
             if file.section == "sources":
                 interval = file.interval_seconds or 60.0
                 by_interval.setdefault((file.format or SPARE_NAME, interval), []).extend(_of_boards(entry))

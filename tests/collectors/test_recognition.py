@@ -384,6 +384,8 @@ def test_equal_files_of_a_folder_are_one_glob(tmp_path: Path) -> None:
         "interval_seconds": 10,
         "files": [{"format": "nvidia_smi", "path": str(tmp_path / "*.csv")}],
     }
+    (beside,) = recognise(tmp_path).fleet_parts(beside=tmp_path)["sources"]
+    assert beside["files"][0]["path"] == "*.csv"
     written(tmp_path, "a,b\n1,2\n", "other.csv")  # which the glob would take, too
     (source,) = recognise(tmp_path).fleet_parts()["sources"]
     assert [Path(file["path"]).name for file in source["files"]] == ["gpu-0.csv", "gpu-1.csv", "gpu-2.csv"]
