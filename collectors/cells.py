@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,9 +19,9 @@ import pyarrow.compute as pc
 
 from collectors.samples import END_US, FIRST_US, OBSERVED_AT, printable
 
-TimeUnit = Literal["s", "ms", "us"]
+TimeUnit = Literal["s", "ms", "us", "ns"]
 
-US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
+US_PER = {"s": 1_000_000.0, "ms": 1_000.0, "us": 1.0, "ns": 1e-3}
 _PER_US = {"s": 1e-6, "ms": 1e-3, "us": 1.0, "ns": 1e3}
 NO_TIME = np.iinfo(np.int64).min
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$|^\s*[+-]?(?i:nan|inf|infinity)\s*$"
@@ -149,11 +150,21 @@ def _bare(column: pa.Array, unit: str | None) -> pa.Array:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
+@dataclass(frozen=True)
+class TimeForm:
+    """How a file writes its times: as numbers of a `unit`, since the epoch or, where it is stated, since `starts_us`;
+    texts without an offset are those of clocks in `zone` (an IANA name)."""
+
+    unit: TimeUnit | None = None
+    zone: str = "UTC"
+    starts_us: int | None = None
+
+
+def times_us(column: pa.Array, form: TimeForm) -> np.ndarray:
     """Microseconds since the epoch (n,) int64, NO_TIME where there is none of this century to be read.
 
-    Timestamps, ISO text (without an offset it is UTC; its date may have slashes), or numbers of `unit` since the epoch.
-    TypeError for numbers without a unit.
+    Timestamps, ISO text (its date may have slashes), or numbers of the form's unit. A time that the clocks of the zone
+    had twice, or never, is none. TypeError for numbers without a unit.
     """
     if pa.types.is_timestamp(column.type):
         # By its own unit first: Arrow's cast of a time that does not fit turns it into another one.
@@ -162,26 +173,41 @@ def times_us(column: pa.Array, unit: TimeUnit | None) -> np.ndarray:
         is_time = (counts >= FIRST_US * per_us) & (counts < END_US * per_us)
         stamps: np.ndarray = np.where(is_time, counts, 0)
         stamps = stamps // int(per_us) if per_us > 1 else stamps * int(1 / per_us)
-        return np.where(is_time, stamps, NO_TIME)
-    if unit is not None:
+        found = np.where(is_time, stamps, NO_TIME)
+        return found if column.type.tz is not None else _of_zone(found, form.zone)
+    if form.unit is not None:
         values, _ = numbers(column)
-        found_us = np.rint(values * US_PER[unit])
+        found_us = np.rint(values * US_PER[form.unit]) + (form.starts_us or 0)
         is_time = (found_us >= FIRST_US) & (found_us < END_US)
         return np.where(is_time, np.where(is_time, found_us, 0).astype(np.int64), NO_TIME)
     if not is_text(column):
         raise TypeError(f"{column.type} without a unit is no time")
     try:
-        times = column.cast(_ISO)
+        times, is_naive = column.cast(_ISO), None
     except pa.ArrowInvalid:
         trimmed = pc.replace_substring_regex(pc.ascii_trim_whitespace(column), _SLASHES, r"\1-\2-\3")
-        with_offset = pc.if_else(
-            pc.match_substring_regex(trimmed, _OFFSET), trimmed, pc.binary_join_element_wise(trimmed, "Z", "")
-        )
+        has_offset = pc.match_substring_regex(trimmed, _OFFSET)
+        with_offset = pc.if_else(has_offset, trimmed, pc.binary_join_element_wise(trimmed, "Z", ""))
         looks_right = pc.match_substring_regex(with_offset, _ISO_TEXT)
         times = _cast_where_possible(pc.if_else(looks_right, with_offset, pa.scalar(None, pa.string())))
+        is_naive = pc.fill_null(pc.invert(has_offset), False).to_numpy(zero_copy_only=False)
     whole_us = pc.floor_temporal(times, unit="microsecond").cast(OBSERVED_AT).cast(pa.int64())
-    found: np.ndarray = pc.fill_null(whole_us, NO_TIME).to_numpy()
-    return np.where((found >= FIRST_US) & (found < END_US), found, NO_TIME)
+    found = pc.fill_null(whole_us, NO_TIME).to_numpy()
+    found = np.where((found >= FIRST_US) & (found < END_US), found, NO_TIME)
+    return found if is_naive is None else np.where(is_naive, _of_zone(found, form.zone), found)
+
+
+def _of_zone(naive_us: np.ndarray, zone: str) -> np.ndarray:
+    """The moments at which the clocks of a zone showed these times; NO_TIME where they did so twice, or never."""
+    is_time = naive_us != NO_TIME
+    if zone == "UTC" or not is_time.any():
+        return naive_us
+    shown = pa.array(np.where(is_time, naive_us, FIRST_US), pa.timestamp("us"))
+    either = [
+        pc.assume_timezone(shown, zone, ambiguous=side, nonexistent=side).cast(pa.int64()).to_numpy()
+        for side in ("earliest", "latest")
+    ]
+    return np.where(is_time & (either[0] == either[1]), either[0], NO_TIME)
 
 
 def expected_time(first: object, unit: TimeUnit | None) -> str:
@@ -193,10 +219,10 @@ def expected_time(first: object, unit: TimeUnit | None) -> str:
             " Correct time_unit, or remove it if the column holds text such as 2026-07-18T15:52:43Z"
         )
     if is_numeric:
-        return "expected text such as 2026-07-18T15:52:43Z. For numbers since 1970, add time_unit: s, ms or us"
+        return "expected text such as 2026-07-18T15:52:43Z. For numbers since 1970, add time_unit: s, ms, us or ns"
     return (
         "expected text such as 2026-07-18T15:52:43.787Z, 2026-07-18 15:52:43+02:00 or 2026/07/18 15:52:43.787"
-        " (UTC where it has no offset), or numbers with time_unit: s, ms or us."
+        " (UTC where it has no offset), or numbers with time_unit: s, ms, us or ns."
         " Correct `time` in the fleet file, or write the times so"
     )
 

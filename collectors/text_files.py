@@ -1,4 +1,4 @@
-"""Lines and documents of text files, plain or gzipped, in bounded memory.
+"""Lines and documents of text files, plain or packed by gzip or zstd, in bounded memory.
 
 Add here what any reader of logs and results needs of a file. Keep out what is in it.
 """
@@ -33,6 +33,8 @@ _LINE = re.compile(rb"[^\n]+")
 _RETURNS = re.compile(r"[^\r]*\r|[^\r]+")
 _OPEN_QUOTE = "unexpected end of data"  # in the words of the csv module
 QUOTED_LINES = 20
+_BOM = b"\xef\xbb\xbf"
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def paths_of(pattern: str, inside: str = "*") -> list[str]:
@@ -72,8 +74,10 @@ def lines(path: str, rejects: Rejects) -> Iterator[tuple[int, bytes]]:
     """
     number, rest, is_too_long = 1, b"", False
     try:
-        with _opened(path) as file:
+        with unpacked(path) as file:
             while block := file.read(BLOCK_BYTES):
+                if number == 1 and not rest:
+                    block = block.removeprefix(_BOM)
                 if is_too_long:
                     _, end_of_line, block = block.partition(b"\n")
                     if not end_of_line:
@@ -105,7 +109,7 @@ def lines(path: str, rejects: Rejects) -> Iterator[tuple[int, bytes]]:
 def csv_rows(path: str, rejects: Rejects) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
     """The columns of a CSV file, and its rows by column name, each with its place. A row that is not CSV or has more
     cells than there are columns is a reject; one that has fewer lacks the last ones. Cells are separated by commas, or
-    by semicolons or tabs where the header has no comma."""
+    by semicolons, tabs or bars where the header has no comma."""
     records = _records(path, rejects)
     _, columns = next(records, ("", []))
     columns[:1] = [name.removeprefix("\ufeff") for name in columns[:1]]
@@ -134,7 +138,7 @@ def _records(path: str, rejects: Rejects) -> Iterator[tuple[str, list[str]]]:
         place = f"{path}:{record[0][0]}"
         try:
             text = b"\n".join(part for _, part in record).decode("utf-8")
-            separator = separator or next((one for one in ",;\t" if one in text), ",")
+            separator = separator or next((one for one in ",;\t|" if one in text), ",")
             cells = list(csv.reader(_RETURNS.findall(text), strict=True, delimiter=separator))
         except (csv.Error, UnicodeDecodeError) as error:
             if str(error) == _OPEN_QUOTE and line and len(record) < QUOTED_LINES:
@@ -150,7 +154,7 @@ def document(path: str) -> Any:
     """The JSON of a file. SourceError names the place where it stops being JSON."""
     held = bytearray()
     try:
-        with _opened(path) as file:
+        with unpacked(path) as file:
             while len(held) <= DOCUMENT_BYTES and (block := file.read(BLOCK_BYTES)):
                 held += block
     except (OSError, EOFError, zlib.error) as error:
@@ -163,18 +167,28 @@ def document(path: str) -> Any:
 def parsed(where: str, held: bytes | bytearray) -> Any:
     """The JSON in these bytes. SourceError names what is wrong, and what is there instead."""
     try:
-        return orjson.loads(held)
+        return orjson.loads(held.removeprefix(_BOM))
     except orjson.JSONDecodeError as error:
         opening = held.lstrip()[:40].decode("utf-8", "replace")
         raise SourceError(where, None, f"is not JSON ({error}); it begins with {opening!r}") from error
 
 
-class _Expanding:
-    """A gzipped file whose reading stops before it fills memory or disk."""
+def compression_of(path: str) -> str | None:
+    """gzip, zstd or None: by how a file begins, and where that is neither by its name."""
+    with Path(path).open("rb") as file:
+        begins = file.read(4)
+    if begins[:2] == b"\x1f\x8b" or (begins != _ZSTD and path.endswith(".gz")):
+        return "gzip"
+    return "zstd" if begins == _ZSTD or path.endswith(".zst") else None
 
-    def __init__(self, path: str) -> None:
+
+class _Expanding:
+    """A packed file whose reading stops before it fills memory or disk."""
+
+    def __init__(self, path: str, compression: str) -> None:
         self._path = path
-        self._file = gzip.open(path, "rb")  # noqa: SIM115 (closed by __exit__)
+        is_gzip = compression == "gzip"
+        self._file: Any = gzip.open(path, "rb") if is_gzip else pa.input_stream(path, compression=compression)  # noqa: SIM115
         self._left = max(ALWAYS_EXPANDED_BYTES, MOST_EXPANSION * Path(path).stat().st_size)
 
     def __enter__(self) -> _Expanding:
@@ -185,7 +199,7 @@ class _Expanding:
 
     def read(self, size: int) -> bytes:
         # What one read unpacked is given before the next one finds that the file breaks off.
-        held = self._file.read1(min(size, self._left + 1))
+        held: bytes = self._file.read1(min(size, self._left + 1))
         self._left -= len(held)
         if self._left < 0:
             raise SourceError(self._path, None, f"expands to more than {MOST_EXPANSION} times its size")
@@ -202,7 +216,8 @@ class WholeLines:
         self._path = path
         self._given = 0
         # Arrow unpacks three times as fast as Python, and gives nothing of the block in which a file breaks off.
-        self._file: Any = pa.input_stream(path, compression="gzip" if path.endswith(".gz") else None)
+        self._compression = compression_of(path)
+        self._file: Any = pa.input_stream(path, compression=self._compression)
         self._is_arrow = True
         self._ready, self._tail, self._is_over = b"", b"", False
 
@@ -228,7 +243,7 @@ class WholeLines:
         try:
             block: bytes = self._file.read(BLOCK_BYTES) if self._is_arrow else self._file.read1(BLOCK_BYTES)
         except (OSError, EOFError, zlib.error) as error:
-            if self._is_arrow and self._path.endswith(".gz"):
+            if self._is_arrow and self._compression == "gzip":
                 self._go_on_slowly()
             else:
                 # The line in which it breaks off is not whole.
@@ -255,5 +270,7 @@ class WholeLines:
             self.damage, self._is_over = str(error), True
 
 
-def _opened(path: str) -> BinaryIO | _Expanding:
-    return _Expanding(path) if path.endswith(".gz") else Path(path).open("rb")
+def unpacked(path: str) -> BinaryIO | _Expanding:
+    """A file whose bytes are read as they were before it was packed."""
+    compression = compression_of(path)
+    return Path(path).open("rb") if compression is None else _Expanding(path, compression)

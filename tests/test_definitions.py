@@ -91,6 +91,7 @@ OWN_CHECKS = {
     "raw/series:no_series_is_refused",
     "raw/unknown_families:devices_of_unknown_families_are_booked",
     "raw/series_chunks:sources_speak",
+    "raw/series_chunks:power_and_tokens_meet",
     "raw/power_samples:energy_counters_move",
     "raw/token_samples:clocks_agree",
     "marts/energy_ledger:power_has_a_model",

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from collectors import cells
 from collectors.cells import NO_TIME
+from collectors.formats.layouts import LAYOUTS, measured
 from collectors.protocols.mapped_files import FileMapping, MappedFile
 from collectors.samples import SourceError, Window
 from collectors.text_files import WholeLines
@@ -30,11 +31,16 @@ _LABEL = pa.dictionary(pa.int32(), pa.string())
 def record_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     """The mapped columns of a file by their names in the mapping, some rows at a time. SourceError where a column is
     missing, or the file is damaged behind what was given; what else goes wrong is raised as Arrow has it."""
+    layout = file.mapping.layout
+    if layout in LAYOUTS:
+        return (rows for rows in LAYOUTS[layout](file) if rows.num_rows)
     if file.path.endswith(".parquet"):
         return _parquet_batches(file)
-    if file.path.endswith((".csv", ".csv.gz")):
+    if layout == "csv":
+        return (rows for rows in (measured(held, file) for held in _csv_batches(file)) if rows.num_rows)
+    if file.path.endswith((".csv", ".csv.gz", ".csv.zst")):
         return _csv_batches(file)
-    raise SourceError(file.path, None, "not a .csv, .csv.gz or .parquet file")
+    raise SourceError(file.path, None, "not a .csv, .csv.gz, .csv.zst or .parquet file")
 
 
 def _found_columns(file: MappedFile, present: Sequence[str]) -> dict[str, str]:
@@ -60,7 +66,8 @@ def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
         opening = text.read(HEADER_BYTES).decode("utf-8-sig", "replace")
     if not opening and text.damage is not None:
         raise SourceError(path, None, f"cannot be read: {text.damage}")
-    file.present = _header(path, opening)
+    separator = _separator(opening)
+    file.present = _header(path, opening, separator)
     file.columns = _found_columns(file, file.present)
 
     def skip(row: pa_csv.InvalidRow) -> str:
@@ -77,7 +84,7 @@ def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
         pa_csv.open_csv(
             pa.PythonFile(whole, "r"),
             read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-            parse_options=pa_csv.ParseOptions(invalid_row_handler=skip),
+            parse_options=pa_csv.ParseOptions(delimiter=separator, invalid_row_handler=skip),
             convert_options=pa_csv.ConvertOptions(
                 column_types=types,
                 include_columns=[names[c] for c in mapping.columns],
@@ -93,11 +100,17 @@ def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
         raise SourceError(path, None, f"cannot be read any further: {whole.damage}")
 
 
-def _header(path: str, opening: str) -> list[str]:
+def _separator(opening: str) -> str:
+    """What divides the cells: commas, or semicolons or tabs where the header has no comma."""
+    header = opening.partition("\n")[0]
+    return next((one for one in ",;\t" if one in header), ",")
+
+
+def _header(path: str, opening: str, separator: str) -> list[str]:
     """The columns of a CSV that begins so. SourceError where they do not end within HEADER_CHARACTERS."""
     # With their ends: a line end may be part of a quoted name.
     lines = opening[:HEADER_CHARACTERS].splitlines(keepends=True)
-    reader = csv.reader(lines)
+    reader = csv.reader(lines, delimiter=separator)
     try:
         columns = next(reader, [])
     except csv.Error as error:
@@ -148,8 +161,8 @@ def _may_hold(file: pq.ParquetFile, group: int, mapping: FileMapping, window: Wi
         bounds = pa.array([times.statistics.min, times.statistics.max], kind)
     except (ValueError, OverflowError):  # a time that Python does not have
         return True
-    first_us, last_us = cells.times_us(bounds, mapping.time_unit)
-    if last_us == NO_TIME:
+    first_us, last_us = cells.times_us(bounds, mapping.time_form)
+    if NO_TIME in (first_us, last_us):
         return True
     # Rows without a time do not show in the bounds, so a group that has some is read.
     is_whole = times.statistics.has_null_count and times.statistics.null_count == 0

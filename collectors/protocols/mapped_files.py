@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from collectors import cells
 from collectors.cells import NO_TIME
 from collectors.protocols.rows_of_a_moment import MOST_BOARDS, Moments, missing_identity
 from collectors.rows import SHOWN_ROWS
-from collectors.samples import Batch, Family, SourceError, Window, sample_batch
+from collectors.samples import Batch, Family, SourceError, Window, microseconds, sample_batch
 from collectors.series import SeriesRegister
 
 Key = tuple[str | None, ...]  # the cells of one row in the text columns, and its place among `rows_are`
@@ -29,10 +30,14 @@ INDEX = "index"
 class FileMapping:
     """Which column of a file is what. ValueError unless it is either wide (`values`) or long (`metric` and `value`).
 
-    `path` is a .csv, .csv.gz or .parquet file, or a glob of such. `time` is a timestamp, ISO text (without an offset
-    it is UTC), or a number of `time_unit` since the epoch. `labels` maps label name to column; `labels_json` names a
-    column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps metric to column. `rows_are`
-    boards: the rows of one time and equal labels are the boards of a host in order, and get the label `index`.
+    `path` is a .csv (also .gz, .zst) or .parquet file, or a glob of such. `time` is a timestamp, ISO text (without an
+    offset it is of `time_zone`), or a number of `time_unit` since the epoch or `starts_at`. `labels` maps label name to
+    column; `labels_json` names a column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps
+    metric to column. `rows_are` boards: the rows of one time and equal labels are the boards of a host in order, and
+    get the label `index`.
+
+    A mapping that a format made (`collectors.formats`) also has the `layout` of the file, `factors` that bring a
+    metric's column to the unit of the catalogue, and the `units` that cells repeat though no column name states them.
     """
 
     path: str
@@ -45,6 +50,12 @@ class FileMapping:
     labels_json: str | None = None
     value: str | None = None
     rows_are: Literal["boards"] | None = None
+    time_zone: str = "UTC"
+    starts_at: datetime | None = None
+    layout: str | None = None
+    factors: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    step_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
@@ -53,6 +64,18 @@ class FileMapping:
             raise ValueError(f"{self.path}: time_unit is one of {', '.join(cells.US_PER)}, got {self.time_unit!r}")
         if self.rows_are and INDEX in {*self.labels, *self.constant_labels}:
             raise ValueError(f"{self.path}: rows_are numbers the rows under the label {INDEX!r}, which labels map too")
+        if self.starts_at and not self.time_unit:
+            raise ValueError(f"{self.path}: starts_at needs a time_unit, the unit in which the file counts from there")
+
+    def of_file(self, path: str) -> FileMapping:
+        """The mapping of one of its files: the same for all."""
+        return self
+
+    @property
+    def time_form(self) -> cells.TimeForm:
+        """How its times are written."""
+        starts_us = None if self.starts_at is None else microseconds(self.starts_at)
+        return cells.TimeForm(self.time_unit, self.time_zone, starts_us)
 
     @property
     def text_columns(self) -> list[str]:
@@ -212,9 +235,9 @@ class MappedFile:
         if not self.has_rows:
             self.has_rows, self._first_time = True, cells.cell(column, 0)
         try:
-            return cells.times_us(column, self.mapping.time_unit)
+            return cells.times_us(column, self.mapping.time_form)
         except TypeError as unreadable:
-            reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms or us)"
+            reason = f"column {self.mapping.time!r} is {column.type}: set its time_unit (s, ms, us or ns)"
             raise SourceError(self.path, None, reason) from unreadable
 
     def _reject_untimed(self, column: pa.Array, is_timed: np.ndarray) -> None:
@@ -239,7 +262,7 @@ class MappedFile:
                 self._numberless[column] = text
 
     def _unit(self, column: str) -> str | None:
-        return cells.unit_of(self.columns.get(column, column))
+        return self.mapping.units.get(column) or cells.unit_of(self.columns.get(column, column))
 
     def _placed(self, times_us: np.ndarray, is_timed: np.ndarray) -> np.ndarray:
         """Times with those that are missing taken from the row before, or, at the file's start, after."""
@@ -258,6 +281,8 @@ class MappedFile:
         times_us: np.ndarray,
     ) -> Iterator[Batch]:
         values, is_present = cells.numbers(rows.column(column), self._unit(column))
+        factor = self.mapping.factors.get(keys[0][0], 1.0) if keys else 1.0
+        values = values if factor == 1.0 else values * factor
         families = [self._families.get(metric) for metric, _ in keys]
         ids_of_codes = np.array([self._series_id(metric, key) or 0 for metric, key in keys], dtype=np.int64)
         ids = ids_of_codes[codes]

@@ -1,7 +1,7 @@
 """Samples from CSV and Parquet files, wide (a column per metric) or long (a column that names the metric).
 
-Add here what a file's own shape demands. Keep out formats of single vendors: the fleet file states
-which column is what.
+Add here what a file's own shape demands. Keep out formats of single tools (`collectors.formats`): of any other file the
+fleet file states which column is what.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from collectors import cells
+from collectors.formats.named_formats import NamedFiles
 from collectors.protocols.file_batches import record_batches
 from collectors.protocols.mapped_files import FileMapping, Key, MappedFile
 from collectors.protocols.rows_of_a_moment import whole_moments
@@ -35,7 +36,9 @@ class FilesCollector:
     than `bad_rows_ratio` of the rows, or every file, is refused, and where no metric is of the catalogue.
     """
 
-    def __init__(self, source: str, files: Sequence[FileMapping], bad_rows_ratio: float = BAD_ROWS_RATIO) -> None:
+    def __init__(
+        self, source: str, files: Sequence[FileMapping | NamedFiles], bad_rows_ratio: float = BAD_ROWS_RATIO
+    ) -> None:
         self.source = source
         self.files = tuple(files)
         self.bad_rows_ratio = bad_rows_ratio
@@ -45,14 +48,22 @@ class FilesCollector:
         unknown: dict[str, set[Key]] = {}
         files: list[MappedFile] = []
         refusals: list[SourceError] = []
+        unread = 0  # files of which it is not even known what their columns are
         rejects = register.rejects = Rejects(self.bad_rows_ratio)
-        for mapping in self.files:
-            for path in paths_of(mapping.path):
+        for stated in self.files:
+            for path in paths_of(stated.path):
+                try:
+                    mapping = stated.of_file(path)
+                except SourceError as unlike:
+                    rejects.add(unlike.url, unlike.reason)
+                    unread += 1
+                    refusals.append(unlike)
+                    continue
                 file = MappedFile(path, mapping, window, families=families, register=register, unknown=unknown)
                 files.append(file)
                 refusal = yield from _samples_of(file, rejects)
                 refusals += [refusal] if refusal else []
-        if refusals and len(refusals) == len(files):
+        if refusals and len(refusals) == len(files) + unread:
             raise refusals[0]
         rejects.check(", ".join(dict.fromkeys(mapping.path for mapping in self.files)))
         for metric, series in unknown.items():

@@ -40,7 +40,7 @@ class AccessLogCollector(FileCollector):
     """Reads .jsonl files (also .gz). `columns` is where each Column of a request is in a line: a dotted path such as
     `response.usage`, whose dots may divide objects or be part of a key (`"gen_ai.usage.input_tokens": 5` is at
     `gen_ai.usage`). A column that is not mapped has its path in USUAL, if any. `time_unit` is the unit of times
-    written as numbers. SourceError where no line has one of the `columns`.
+    written as numbers, `time_zone` that of texts without an offset. SourceError where no line has one of the `columns`.
     """
 
     source_kind, inside = "access_log", "*.jsonl*"
@@ -51,10 +51,13 @@ class AccessLogCollector(FileCollector):
         path: str,
         constants: Mapping[str, Any],
         columns: Mapping[Column, str] | None = None,
+        *,
         time_unit: str = "s",
+        time_zone: str = "UTC",
     ) -> None:
         super().__init__(source, path, constants)
         self._time_unit = time_unit
+        self._time_zone = time_zone
         self._columns = dict(columns or {})
         self._places = USUAL | self._columns
         self._unseen = dict(self._columns)
@@ -81,8 +84,8 @@ class AccessLogCollector(FileCollector):
         fields = {name: value for name, value in places.items() if value is not _MISSING}
         if self._unseen:
             self._unseen = {name: place for name, place in self._unseen.items() if name not in fields}
-        started_us = instant_us(fields.get("started_at"), "started_at", self._time_unit)
-        ended_us = instant_us(fields.get("ended_at"), "ended_at", self._time_unit)
+        started_us = instant_us(fields.get("started_at"), "started_at", self._time_unit, self._time_zone)
+        ended_us = instant_us(fields.get("ended_at"), "ended_at", self._time_unit, self._time_zone)
         took = _seconds(fields, "duration")
         if started_us is None and ended_us is not None and took is not None:
             started_us = ended_us - round(took * 1e6)  # nginx and Envoy stamp the end

@@ -24,6 +24,7 @@ from collectors.records.benchmark_rows import (
     plain,
     text,
 )
+from collectors.records.guidellm import guidellm, guidellm_rows
 from collectors.records.inferencex import inferencex
 from collectors.records.serving_benchmarks import sglang_bench, vllm_bench
 from collectors.rows import REASON_CHARACTERS, Reject, Rejects, is_object, readable
@@ -213,6 +214,7 @@ FORMATS: Mapping[str, Format] = {
     "inferencex": Format(_one_or_listed, _of_object(inferencex), "*.json"),
     "artificial_analysis": Format(csv_results, _of_object(_artificial_analysis), "*.csv"),
     "ml_energy": Format(_ml_energy_rows, _of_object(_ml_energy), "*.[cj]s*"),
+    "guidellm": Format(guidellm_rows, _of_object(guidellm), "*.json"),
     "vllm_bench": Format(_one_or_listed, _of_object(vllm_bench), "*.json"),
     "sglang_bench": Format(numbered_lines, sglang_bench, "*.jsonl"),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -194,15 +195,15 @@ def concurrency(value: Any, name: str) -> float | None:
     return float(number)
 
 
-def instant_us(value: Any, name: str, unit: str = "s") -> int | None:
-    """Microseconds since the epoch of ISO text (without an offset it is UTC) or of a number of `unit` since the epoch;
-    None where there is none. Reject for a time outside this century."""
+def instant_us(value: Any, name: str, unit: str = "s", zone: str = "UTC") -> int | None:
+    """Microseconds since the epoch of ISO text (without an offset it is of `zone`) or of a number of `unit` since the
+    epoch; None where there is none. Reject for a time outside this century."""
     if value is None or value == "":
         return None
     if isinstance(value, datetime):
         at: int | float = microseconds(value if value.tzinfo else value.replace(tzinfo=UTC))
     elif isinstance(value, str) and not value.replace(".", "", 1).isdigit():
-        at = _iso_us(value, name)
+        at = _iso_us(value, name, zone)
     else:
         number = _number(value, name, "a time") or 0
         per_second = _PER_SECOND[unit]
@@ -236,7 +237,7 @@ def between(start_us: int, end_us: int | None, name: str) -> float | None:
     return took_seconds
 
 
-def _iso_us(value: str, name: str) -> int:
+def _iso_us(value: str, name: str, zone: str) -> int:
     # Some logs have seven digits of a second; Python reads at most six.
     head, point, tail = value.strip().partition(".")
     digits = len(tail) - len(tail.lstrip("0123456789"))
@@ -244,7 +245,10 @@ def _iso_us(value: str, name: str) -> int:
         at = datetime.fromisoformat(f"{head}{point}{tail[: min(digits, 6)]}{tail[digits:]}")
     except ValueError:
         raise Reject(f"{name}: got {shown(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
-    return microseconds(at if at.tzinfo else at.replace(tzinfo=UTC))
+    at = at if at.tzinfo else at.replace(tzinfo=ZoneInfo(zone))
+    if at.utcoffset() != at.replace(fold=1).utcoffset():
+        raise Reject(f"{name}: got {shown(value)}, which the clocks of {zone} had twice or never")
+    return microseconds(at)
 
 
 def _number(value: Any, name: str, expected: str) -> int | float | None:

@@ -1,4 +1,5 @@
-"""Drift alarms as asset checks: what a person should look at although the day was booked. They warn and stop nothing.
+"""Drift alarms as asset checks: what a person should look at although the day was booked. They warn and stop nothing;
+one that makes every figure of the fleet unknown is an error of the run.
 
 Add an alarm here when something can change at a source that leaves the book balanced but wrong or empty. Each is one
 query (sql/<name>.sql) over the dates that the run landed, or booked where it landed none; its rows are what is wrong,
@@ -22,13 +23,14 @@ ROWS_SHOWN = 50
 
 class Alarm(NamedTuple):
     """The query sql/<name>.sql yields a row per finding in the days of the table `run_days`; `$run_id` is the run.
-    `expected` and `remedy` are shown with the rows."""
+    `expected` and `remedy` are shown with the rows. `is_error`: the run is not green with such a row."""
 
     asset: tuple[str, str]
     name: str
     description: str
     expected: str
     remedy: str
+    is_error: bool = False
 
 
 ALARMS = (
@@ -115,6 +117,15 @@ ALARMS = (
         "see whether the board or its exporter hangs; its gauge is booked where there is one",
     ),
     Alarm(
+        ("raw", "series_chunks"),
+        "power_and_tokens_meet",
+        "Some power and some tokens of the fleet were measured at the same time.",
+        "power and tokens of one time",
+        "where they are whole hours apart, a log is of a clock in another zone: state `time_zone` for its file, or"
+        " `time_unit` and `starts_at`; else land the power of the time at which the tokens were made",
+        is_error=True,
+    ),
+    Alarm(
         ("raw", "token_samples"),
         "clocks_agree",
         "No sample is stamped later than it was landed, and no engine started after it was first seen.",
@@ -164,7 +175,7 @@ def _answer(
         passed=description is None,
         asset_key=asset,
         check_name=alarm.name,
-        severity=dg.AssetCheckSeverity.WARN,
+        severity=dg.AssetCheckSeverity.ERROR if alarm.is_error else dg.AssetCheckSeverity.WARN,
         description=description,
         metadata=metadata,
     )

@@ -7,10 +7,14 @@ it.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+
+from pydantic import ValidationInfo
 
 from collectors.catalogue import SPELLINGS, spelled
 from collectors.samples import Family, Stream
@@ -56,6 +60,51 @@ def metrics(seeds: Path = SEEDS, **having: str) -> list[str]:
     """Names of the metrics whose rows have these values, such as quantity="energy"."""
     rows = spelled(_rows(seeds / "metric_catalog.csv"), seeds / SPELLINGS)
     return sorted({row["metric"] for row in rows if all(row[key] == value for key, value in having.items())})
+
+
+# --- which column of a file is which metric ---------------------------------------------------------------------------
+
+
+def by_metric(values: Mapping[str, str], known: Collection[str], info: ValidationInfo) -> dict[str, str]:
+    """`values` as metric -> column, or ValueError. `known` are the names that may mean a metric.
+
+    Up to 0.1 the key was the column. An entry that only makes sense that way is turned around, and noted in the
+    context's `notices`; one that makes sense both ways or neither is refused.
+    """
+    found: dict[str, str] = {}
+    turned: dict[str, str] = {}
+    for key, value in values.items():
+        if key in known and value in known and key != value:
+            raise ValueError(
+                f"{{{key}: {value}}} names two metrics, expected {{metric: column}}."
+                " It is unclear which is the column: rename the column in the file"
+            )
+        if key not in known and value not in known:
+            near = difflib.get_close_matches(key, known, n=1) or difflib.get_close_matches(value, known, n=1)
+            of = ", ".join(sorted(known)) if len(known) < 5 else "those of dbt_project/seeds/metric_catalog.csv"
+            hint = f"; did you mean {near[0]!r}?" if near else f" with a metric of {of}"
+            raise ValueError(f"{{{key}: {value}}} names no known metric, expected {{metric: column}}{hint}")
+        metric, column = (key, value) if key in known else (value, key)
+        if key != metric:
+            turned[metric] = column
+        if metric in found:
+            raise ValueError(f"{metric!r} is in two columns, expected one; add a second entry under `files`")
+        found[metric] = column
+    if turned:
+        shown = ", ".join(f"{metric}: {column}" for metric, column in turned.items())
+        where = info.data.get("path", "a file")
+        context: dict[str, Any] = info.context if info.context is not None else {}
+        context.setdefault("notices", []).append(
+            f"{where}: values are written {{column: metric}}, which is deprecated and will be refused after 0.1."
+            f" Write values: {{{shown}}}"
+        )
+    return found
+
+
+@cache
+def known_metrics() -> frozenset[str]:
+    """The metrics of the catalogue, by each name that a source may write."""
+    return frozenset(families())
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

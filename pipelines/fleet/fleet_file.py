@@ -57,7 +57,6 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Fleet", "FleetError", "load_fleet"]
 
-
 Role = Literal["unified", "prefill", "decode"]
 Work = Literal["training", "embeddings", "batch", "other"]
 
@@ -221,7 +220,7 @@ class Fleet(Part):
     max_spread_days: Positive = 3
     limits: FleetLimits = FleetLimits()
     period: Period
-    sources: list[AnySource] = Field(min_length=1)
+    sources: list[AnySource] = Field(default_factory=list)
     landing: LandingTarget = LandingTarget()
     grid_intensity: GridIntensity = GridIntensity()
     prices: Prices = Prices()
@@ -317,6 +316,8 @@ def load_fleet(path: Path | str, environ: Mapping[str, str] = os.environ) -> Fle
 
 def _disagreements(fleet: Fleet) -> Iterator[str]:
     """What is wrong between parts that are each right."""
+    if not (fleet.sources or fleet.requests or fleet.benchmarks):
+        yield "sources: got none, expected at least one of sources, requests and benchmarks"
     if 3600 % fleet.grid_seconds:
         yield f"grid_seconds: got {fleet.grid_seconds}, expected a divisor of 3600"
     if not fleet.synthetic and any(source.kind == "synthetic" for source in fleet.sources):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from collectors.limits import GRID_LIMITS, Limits
+from pipelines.fleet.catalog import by_metric
 from pipelines.fleet.sources import (
     Count,
     FleetPath,
@@ -21,7 +22,6 @@ from pipelines.fleet.sources import (
     SourceName,
     Url,
     Variable,
-    by_metric,
 )
 
 if TYPE_CHECKING:

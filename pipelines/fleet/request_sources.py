@@ -13,7 +13,17 @@ from pydantic import Field, model_validator
 
 from collectors.limits import RECORD_LIMITS, Limits
 from collectors.records.access_logs import Column
-from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, RowLimits, SourceName, Variable
+from pipelines.fleet.sources import (
+    FleetPath,
+    GivenName,
+    Name,
+    Part,
+    Positive,
+    RowLimits,
+    SourceName,
+    TimeZone,
+    Variable,
+)
 
 if TYPE_CHECKING:
     from collectors.records.benchmark_files import BenchmarkFile
@@ -75,12 +85,14 @@ class AccessLogSource(RequestSource):
     path: FleetPath
     columns: dict[Column, Name] = Field(default_factory=dict)
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    time_zone: TimeZone = "UTC"
 
     def collector(self) -> RequestCollector:
         """The collector that reads these requests."""
         from collectors.records.access_logs import AccessLogCollector  # noqa: PLC0415
 
-        return AccessLogCollector(self.name, self.path, self.constants, self.columns, self.time_unit)
+        times = {"time_unit": self.time_unit, "time_zone": self.time_zone}
+        return AccessLogCollector(self.name, self.path, self.constants, self.columns, **times)
 
 
 class LoadTest(RequestSource):
@@ -120,7 +132,7 @@ class Benchmark(Part):
     `as_of` is the date at which they were published."""
 
     name: SourceName
-    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy", "vllm_bench", "sglang_bench"]
+    kind: Literal["mlperf", "inferencex", "artificial_analysis", "ml_energy", "vllm_bench", "sglang_bench", "guidellm"]
     path: FleetPath
     as_of: date
     system: Name | None = None

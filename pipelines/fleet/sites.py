@@ -6,23 +6,13 @@ Add a fact of a whole site here. Keep out what a charge consists of (`site_charg
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from pipelines.fleet.money.energy_contracts import ResidualMix
 from pipelines.fleet.money.site_charges import CarbonPrice, Charge, DemandCharge, Hosting, Licence, Operations, Share
 from pipelines.fleet.money.tariffs import Tariff
-from pipelines.fleet.sources import GivenName, Name, NonNegative, Part
-
-
-def _known_zone(name: str) -> str:
-    if name not in available_timezones():
-        raise ValueError("must be an IANA time zone such as America/Los_Angeles")
-    return name
-
-
-TimeZone = Annotated[str, AfterValidator(_known_zone)]
+from pipelines.fleet.sources import GivenName, Name, NonNegative, Part, TimeZone
 
 
 class Site(Part):

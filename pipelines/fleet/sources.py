@@ -7,22 +7,30 @@ about sites, tariffs and people: that is `fleet_file`.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from collectors.limits import DEFAULTS, Limits
 from collectors.rows import BAD_ROWS_RATIO
 from collectors.samples import shown_variable
 from collectors.text_files import before_glob
-from pipelines.fleet import catalog
+from pipelines.fleet.catalog import by_metric, known_metrics
 
 if TYPE_CHECKING:
     from collectors.collector import Collector
@@ -105,6 +113,12 @@ def _plain_url(url: str) -> str:
     return url
 
 
+def _known_zone(name: str) -> str:
+    if name not in available_timezones():
+        raise ValueError("must be an IANA time zone such as America/Los_Angeles")
+    return name
+
+
 def _not_of_the_book(name: str) -> str:
     if name.startswith("__"):
         raise ValueError(
@@ -115,46 +129,6 @@ def _not_of_the_book(name: str) -> str:
     return name
 
 
-def by_metric(values: Mapping[str, str], known: Collection[str], info: ValidationInfo) -> dict[str, str]:
-    """`values` as metric -> column, or ValueError. `known` are the names that may mean a metric.
-
-    Up to 0.1 the key was the column. An entry that only makes sense that way is turned around, and noted in the
-    context's `notices`; one that makes sense both ways or neither is refused.
-    """
-    found: dict[str, str] = {}
-    turned: dict[str, str] = {}
-    for key, value in values.items():
-        if key in known and value in known and key != value:
-            raise ValueError(
-                f"{{{key}: {value}}} names two metrics, expected {{metric: column}}."
-                " It is unclear which is the column: rename the column in the file"
-            )
-        if key not in known and value not in known:
-            near = difflib.get_close_matches(key, known, n=1) or difflib.get_close_matches(value, known, n=1)
-            of = ", ".join(sorted(known)) if len(known) < 5 else "those of dbt_project/seeds/metric_catalog.csv"
-            hint = f"; did you mean {near[0]!r}?" if near else f" with a metric of {of}"
-            raise ValueError(f"{{{key}: {value}}} names no known metric, expected {{metric: column}}{hint}")
-        metric, column = (key, value) if key in known else (value, key)
-        if key != metric:
-            turned[metric] = column
-        if metric in found:
-            raise ValueError(f"{metric!r} is in two columns, expected one; add a second entry under `files`")
-        found[metric] = column
-    if turned:
-        shown = ", ".join(f"{metric}: {column}" for metric, column in turned.items())
-        where = info.data.get("path", "a file")
-        context_of(info).setdefault("notices", []).append(
-            f"{where}: values are written {{column: metric}}, which is deprecated and will be refused after 0.1."
-            f" Write values: {{{shown}}}"
-        )
-    return found
-
-
-@cache
-def _metrics() -> frozenset[str]:
-    return frozenset(catalog.families())
-
-
 Name = Annotated[str, Field(min_length=1)]
 # A name that the fleet file gives: the ledger has it as it is.
 GivenName = Annotated[Name, AfterValidator(_not_of_the_book)]
@@ -162,6 +136,7 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 FleetPath = Annotated[str, AfterValidator(_fleet_path)]
 SpoolPath = Annotated[str, AfterValidator(_spool_path)]
 Variable = Annotated[str, AfterValidator(_set_variable)]
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Url = Annotated[str, AfterValidator(_plain_url)]
 Number = Annotated[float, Field(strict=True)]
 MetricPrefix = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
@@ -295,15 +270,22 @@ class PrometheusSource(Source):
         )
 
 
+_OF_A_MAPPING = frozenset({"time", "time_unit", "labels", "values", "metric", "labels_json", "value", "rows_are"})
+
+
 class SampleFile(Part):
-    """One file, or a glob of files, of samples: which column is the time, which are labels, which are values.
+    """One file, or a glob of files, of samples: of a `format`, or which column is the time, which are labels, which are
+    values.
 
     Wide (`values`: metric to column, as `labels` are label to column) or long (`metric` and `value` name columns).
     """
 
     path: FleetPath
-    time: Name
-    time_unit: Literal["s", "ms", "us"] | None = None
+    format: Literal["nvidia_smi", "nvidia_smi_dmon", "dcgmi_dmon", "amd_smi"] | None = None
+    time: Name | None = None
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    time_zone: TimeZone = "UTC"
+    starts_at: AwareDatetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     constant_labels: dict[str, str] = Field(default_factory=dict)
     values: dict[str, str] = Field(default_factory=dict)
@@ -315,10 +297,21 @@ class SampleFile(Part):
     @field_validator("values")
     @classmethod
     def _by_metric(cls, values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        return by_metric(values, _metrics(), info)
+        return by_metric(values, known_metrics(), info)
 
     @model_validator(mode="after")
     def _wide_or_long(self) -> SampleFile:
+        if self.format is not None:
+            mapped = sorted(self.model_fields_set & _OF_A_MAPPING)
+            if mapped:
+                raise ValueError(
+                    f"{mapped[0]}: the format {self.format} states its columns; remove {mapped[0]} or format"
+                )
+            return self
+        if self.time is None:
+            raise ValueError("expected time, the column of the time, or a format")
+        if self.starts_at is not None and self.time_unit is None:
+            raise ValueError("starts_at: expected time_unit, too: the unit in which the file counts from there")
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
             raise ValueError("expected either values, or metric with value")
         if self.rows_are and "index" in {*self.labels, *self.constant_labels}:
@@ -338,10 +331,18 @@ class FilesSource(Source):
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
+        from collectors.formats.named_formats import NamedFiles  # noqa: PLC0415
         from collectors.protocols.mapped_files import FileMapping  # noqa: PLC0415
         from collectors.protocols.sample_files import FilesCollector  # noqa: PLC0415
 
-        mappings = [FileMapping(**file.model_dump()) for file in self.files]
+        mappings: list[FileMapping | NamedFiles] = []
+        for file in self.files:
+            stated = file.model_dump(exclude=None if file.format is None else set(_OF_A_MAPPING))
+            name = stated.pop("format")
+            if name is None:
+                mappings.append(FileMapping(**stated))
+            else:
+                mappings.append(NamedFiles(format=name, step_seconds=self.interval_seconds, **stated))
         return FilesCollector(self.name, mappings, self.limits.bad_rows_ratio)
 
 

@@ -48,6 +48,7 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {"series_id": 2, "source": "cluster", "metric": "started", "labels": "{}"},
         {"series_id": 3, "source": "cluster", "metric": "vanished", "labels": "{}"},
         {"series_id": 4, "source": "ahead", "metric": "energy", "labels": "{}"},
+        {"series_id": 5, "source": "late", "metric": "generated", "labels": "{}"},
     ],
     "raw.series_chunks": [
         CHUNK,
@@ -56,12 +57,20 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**CHUNK, "series_id": 2, "first_value": 1792026000.0},
         {**CHUNK, "series_id": 3, "chunk_start_at": "2026-10-14 00:00+00", "last_at": "2026-10-14 12:00+00"},
         {**CHUNK, "series_id": 4, "source": "ahead"},
+        # Tokens of another day than any power.
+        {**CHUNK, "series_id": 5, "source": "late", "chunk_start_at": "2026-10-12 00:00+00",
+            "first_at": "2026-10-12 00:00+00", "last_at": "2026-10-12 12:00+00"},
+    ],
+    "raw.requests": [
+        {"source": "log", "source_kind": "litellm", "started_at": "2026-10-12 00:00+00",
+            "ended_at": "2026-10-12 00:01+00", "output_tokens": 5},
     ],
     "raw.refused_series": [{"series_id": 2, "source": "cluster", "metric": "started", "value": "1e18", "model": "m"}],
     "fleet.sources": [{"source": "cluster", "interval_seconds": 60}],
     "reference.metric_catalog": [
         {"metric": "energy", "quantity": "energy", "kind": "counter"},
         {"metric": "started", "quantity": "process_start", "kind": "gauge"},
+        {"metric": "generated", "quantity": "tokens", "kind": "counter"},
     ],
     "marts.unmetered_devices": [{"date": DAY, "source": "cluster", "device_uuid": "GPU-1"}],
     "marts.energy_ledger": [

@@ -145,3 +145,26 @@ def test_samples_from_the_future_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
 def test_every_alarm_has_what_was_expected_and_what_to_do(alarm: object) -> None:
     assert alarm.description.endswith(".")
+
+
+def test_power_and_tokens_of_different_hours_are_an_error_with_both_spans(tmp_path: Path) -> None:
+    """A log in local time beside one in UTC: the tokens begin seven hours after the power, and after its end."""
+    hours = STEPS_PER_DAY // 24
+    power = (ENERGY, BOARD, range(hours, 5 * hours), 1e9, 9e7)
+    tokens = (OUTPUT, ENGINE, range(8 * hours, 12 * hours), 1e6, 600)
+    (row,) = found(book_of(tmp_path, [power, tokens]))["power_and_tokens_meet"]
+    start = datetime(2026, 10, 1, tzinfo=UTC)
+    last = timedelta(minutes=5)
+    assert row == (
+        *("cluster", start + timedelta(hours=1), start + timedelta(hours=5) - last),
+        *("cluster", start + timedelta(hours=8), start + timedelta(hours=12) - last),
+        7.0,
+    )
+    assert [alarm.name for alarm in ALARMS if alarm.is_error] == ["power_and_tokens_meet"]
+
+
+def test_power_and_tokens_that_share_a_moment_are_right(tmp_path: Path) -> None:
+    hours = STEPS_PER_DAY // 24
+    power = (ENERGY, BOARD, range(hours, 8 * hours + 1), 1e9, 9e7)
+    tokens = (OUTPUT, ENGINE, range(8 * hours, 12 * hours), 1e6, 600)
+    assert "power_and_tokens_meet" not in found(book_of(tmp_path, [power, tokens]))

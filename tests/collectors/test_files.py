@@ -292,7 +292,7 @@ def test_a_mapping_is_wide_or_long():
     for wrong in ({}, {"values": {"a": "b"}, "metric": "m", "value": "v"}, {"metric": "m"}):
         with pytest.raises(ValueError, match=r"p\.csv: a file maps either values, or metric and value"):
             FileMapping("p.csv", time="at", **wrong)
-    with pytest.raises(ValueError, match="time_unit is one of s, ms, us, got 'minutes'"):
+    with pytest.raises(ValueError, match="time_unit is one of s, ms, us, ns, got 'minutes'"):
         FileMapping("p.csv", time="at", values={"a": "b"}, time_unit="minutes")
 
 

@@ -13,7 +13,7 @@ from tests.collectors.test_files import DAY, FAMILIES, WALL, collected, written
 
 ISO_HELP = (
     "expected text such as 2026-07-18T15:52:43.787Z, 2026-07-18 15:52:43+02:00 or 2026/07/18 15:52:43.787"
-    " (UTC where it has no offset), or numbers with time_unit: s, ms or us."
+    " (UTC where it has no offset), or numbers with time_unit: s, ms, us or ns."
     " Correct `time` in the fleet file, or write the times so"
 )
 
@@ -43,7 +43,7 @@ def refusal(*mappings, window=DAY):
             ("1790812800.5", "1790812801.5"),
             None,
             "column 'at' holds no time; the first value is '1790812800.5',"
-            " expected text such as 2026-07-18T15:52:43Z. For numbers since 1970, add time_unit: s, ms or us",
+            " expected text such as 2026-07-18T15:52:43Z. For numbers since 1970, add time_unit: s, ms, us or ns",
         ),
         (
             ("2026-10-01T00:00:00Z",),

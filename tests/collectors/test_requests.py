@@ -369,3 +369,17 @@ def test_the_azure_traces_times_are_utc_and_its_last_line_counts(tmp_path: Path)
         },
     ]
     assert len(collected(AzureTraceCollector("trace", str(path), {}))[0]) == 1
+
+
+def test_an_access_log_of_a_clock_in_a_stated_zone(tmp_path: Path) -> None:
+    """Berlin is two hours ahead of UTC on the first line; the second one's hour is there twice."""
+    path = tmp_path / "log.jsonl"
+    times = ("2026-10-01 14:00:00", "2026-10-25 02:30:00", "2026-10-01T14:00:00+02:00")
+    path.write_text("".join(json.dumps({"created": at, "model": "m"}) + "\n" for at in times), encoding="utf-8")
+    window = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+    rejects = Rejects()
+    collector = AccessLogCollector("log", str(path), {}, time_zone="Europe/Berlin")
+    rows = [row["started_at"] for batch in collector.collect(window, rejects) for row in batch.to_pylist()]
+    assert rows == [datetime(2026, 10, 1, 12, tzinfo=UTC)] * 2
+    assert rejects.rows == 1
+    assert "which the clocks of Europe/Berlin had twice or never" in rejects.first[0]

@@ -193,6 +193,30 @@ SGLANG_BENCH = {
     "median_tpot_ms": 12.5,
     "p99_tpot_ms": 25.0,
 }
+GUIDELLM = {
+    "metadata": {"version": 2, "guidellm_version": "0.7.0"},
+    "benchmarks": [
+        {
+            "type_": "generative_benchmark",
+            "config": {
+                "run_index": 0,
+                "strategy": {"type_": "concurrent", "streams": 8},
+                "backend": {"model": "Qwen/Qwen3-8B", "target": "http://n1:8000"},
+            },
+            "scheduler_metrics": {"requests_made": {"successful": 95, "errored": 5}},
+            "start_time": 1790841600.0,
+            "metrics": {
+                "output_tokens_per_second": {"successful": {"mean": 640.0, "median": 0.0}},
+                "tokens_per_second": {"successful": {"mean": 1280.0}},
+                "prompt_token_count": {"successful": {"mean": 256.0}},
+                "output_token_count": {"successful": {"mean": 128.0}},
+                "time_to_first_token_ms": {"successful": {"median": 40.0, "percentiles": {"p99": 70.0}}},
+                "inter_token_latency_ms": {"successful": {"median": 12.5, "percentiles": {"p99": 25.0}}},
+                "request_latency": {"successful": {"median": 1.6}},
+            },
+        }
+    ],
+}
 AA = (
     "System,Accelerator,Number of Accelerators,Model,Precision,Concurrency,System Output Throughput (tokens/s),"
     "Output Speed per Query (tokens/s),End-to-End Latency per Query (s)\n"

@@ -38,7 +38,7 @@ from tests.books import validation_data
 from tests.collectors.test_load_tests import aiperf_record
 from tests.collectors.test_requests import SPEND_LOG
 from tests.fleet.test_focus_exports import csv_of
-from tests.landing.test_benchmarks import AA, INFERENCEX, MLPERF, SGLANG_BENCH, VLLM_BENCH
+from tests.landing.test_benchmarks import AA, GUIDELLM, INFERENCEX, MLPERF, SGLANG_BENCH, VLLM_BENCH
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -153,6 +153,7 @@ WRITERS: Mapping[str, Callable[[Path, Mapping[str, Any]], None]] = {
     "artificial_analysis": _text(AA),
     "vllm_bench": _text(json.dumps(VLLM_BENCH)),
     "sglang_bench": _text(json.dumps(SGLANG_BENCH)),
+    "guidellm": _text(json.dumps(GUIDELLM)),
     "prices": _price_list,
     "focus": _focus_export,
 }

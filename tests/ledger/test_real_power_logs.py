@@ -1,7 +1,8 @@
 """Power logs that people really keep: every 0.2 s with stalls, four boards without a name, every 50 ms.
 
-Their times are moved to one day, so that one fleet books them. Joules are those of the trapezoid over all samples of a
-board, worked out here from the file itself and stated where its publisher or our own notes state them.
+Two are read a second time by the name of their format alone. Their times are moved to one day, so that one fleet
+books them. Joules are those of the trapezoid over all samples of a board, worked out here from the file itself and
+stated where its publisher or our own notes state them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import csv
 
 import pytest
 
+from collectors.recognition.folders import recognise
 from tests.books import Book, validation_data
 from tests.planted import DAY, moment, plant
 
@@ -29,6 +31,12 @@ def smi(log: str, node: str, interval_seconds: float, **more: object) -> dict[st
         "values": {"nvml_power_watts": "power.draw [W]"},
         **more,
     }
+    return {"name": node, "kind": "files", "site": "west", "interval_seconds": interval_seconds, "files": [file]}
+
+
+def named(log: str, node: str, interval_seconds: float) -> dict[str, object]:
+    """A source of such a log that states its format and maps no column."""
+    file = {"path": log, "format": "nvidia_smi", "constant_labels": {"node": node}}
     return {"name": node, "kind": "files", "site": "west", "interval_seconds": interval_seconds, "files": [file]}
 
 
@@ -54,6 +62,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         }
         for n in range(2)
     ]
+    # As it was found, without a mapping by hand: its node has the name of the file.
+    (found,) = recognise(folder / STALLS).fleet_parts()["sources"]
     planted = plant(
         folder,
         {},
@@ -62,6 +72,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             smi(UNNAMED, "unnamed", 0.25, rows_are="boards"),
             smi(UNNAMED, "refused", 0.25),
             smi(FAST, "fast", 0.05, constant_labels={"node": "fast", "index": "0"}),
+            named(UNNAMED, "unnamed_by_format", 0.25),
+            named(FAST, "fast_by_format", 0.05),
+            {**found, "site": "west"},
         ],
         marts=("reconciliation_daily", "series_daily"),
     )
@@ -111,6 +124,16 @@ def test_and_are_refused_where_it_does_not(book: Book) -> None:
 
 def test_a_log_of_50_ms_has_its_trapezoid(book: Book) -> None:
     assert booked(book, "fast") == [pytest.approx(79.8203, abs=1e-3)]
+
+
+def test_by_the_name_of_their_format_they_have_the_same_joules(book: Book) -> None:
+    assert booked(book, "unnamed_by_format") == pytest.approx([watts * 24.5 for watts in UNNAMED_WATTS], abs=0.01)
+    assert booked(book, "fast_by_format") == [pytest.approx(79.8203, abs=1e-3)]
+
+
+def test_boards_side_by_side_are_found_without_a_mapping(book: Book) -> None:
+    expected = [pytest.approx(6635.768, abs=0.01), pytest.approx(8655.924, abs=0.01)]
+    assert booked(book, "gpu_power_log_stalls") == expected
 
 
 def test_the_balance_agrees(book: Book) -> None:

@@ -71,7 +71,7 @@ published as (
 
     select
         'published' as origin,
-        benchmark in ('vllm_bench', 'sglang_bench') as is_own,
+        benchmark in ('vllm_bench', 'sglang_bench', 'guidellm') as is_own,
         source,
         benchmark,
         result_id,

@@ -1,0 +1,80 @@
+"""The opening of a file: its first lines as text, whatever compressed it, and the lines at its end where that is cheap.
+
+Add here what is needed to recognise a file. Keep out what its lines mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from collectors.samples import SourceError
+from collectors.text_files import compression_of, unpacked
+
+OPENING_BYTES = 64 << 10
+ENDING_BYTES = 16 << 10
+
+
+@dataclass(frozen=True)
+class Opening:
+    """`lines` from the start, `ending` the last ones (empty where the file is packed or `lines` has all of them).
+    The first of `ending` may be a part of a line. `columns` is the header as a CSV."""
+
+    path: str
+    lines: tuple[str, ...]
+    ending: tuple[str, ...]
+    is_whole: bool
+    head: bytes
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+    @property
+    def separator(self) -> str:
+        """What divides the cells of its header."""
+        first = self.lines[0] if self.lines else ""
+        return next((one for one in ",;\t|" if one in first), ",")
+
+    def cells(self, lines: tuple[str, ...] | None = None) -> list[list[str]]:
+        """The cells of the lines of a CSV, without the spaces around them."""
+        try:
+            rows = list(csv.reader(self.lines if lines is None else lines, delimiter=self.separator))
+        except csv.Error:
+            return []
+        return [[cell.strip() for cell in row] for row in rows if row]
+
+
+def opening_of(path: str, most_bytes: int = OPENING_BYTES) -> Opening:
+    """The opening of a file. SourceError where it cannot be read."""
+    try:
+        with unpacked(path) as file:
+            head = b""
+            while len(head) <= most_bytes and (block := file.read(most_bytes + 1 - len(head))):
+                head += block
+        is_whole = len(head) <= most_bytes
+        ending = b"" if is_whole or compression_of(path) else _ending(path)
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        raise SourceError(path, None, f"cannot be read: {error}") from error
+    held = head[:most_bytes]
+    lines = _text(held).splitlines()
+    # The last line is cut off somewhere.
+    lines = lines if is_whole else lines[:-1] or lines
+    return Opening(path, tuple(lines), tuple(_text(ending).splitlines()), is_whole, held)
+
+
+def _text(held: bytes) -> str:
+    if held[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's `>` writes
+        return held.decode("utf-16", "replace")
+    return held.decode("utf-8-sig", "replace")
+
+
+def _ending(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - ENDING_BYTES))
+        return file.read()
