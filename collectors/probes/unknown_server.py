@@ -112,7 +112,7 @@ class UnknownServer:
         )
 
     def clock_seconds(self, now: datetime) -> float | None:
-        """How far the server's clock is ahead of `now`, in seconds; None where it does not tell the time."""
+        """How far the server's clock is ahead of `now`, in seconds; None where it gives no time."""
         found = self._data("/api/v1/query", [("query", "vector(1)")])
         result = found.get("result") if isinstance(found, dict) else None
         return float(result[0]["value"][0]) - now.timestamp() if result else None

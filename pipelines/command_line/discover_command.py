@@ -11,13 +11,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from collectors.probes.unknown_server import UnknownServer
 from collectors.samples import SourceError, printable
+from pipelines.command_line import discover_folder
 from pipelines.command_line.text_tables import RATIO, TEXT, table
 from pipelines.discovery import fleet_text
 from pipelines.discovery.doubts import Doubt, canonical_types, doubts
@@ -31,14 +32,35 @@ SHOWN = 8
 
 
 def discover(options: argparse.Namespace) -> int:
-    """Look at the server that the options name; returns the exit status. QuestionError where an option is wrong."""
+    """Look at the server or folder that the options name; returns the exit status. QuestionError where an option is
+    wrong."""
+    if urlsplit(options.place).scheme in ("http", "https"):
+        return _of_a_server(options)
+    if "://" in options.place:
+        raise QuestionError(f"got {options.place!r}, expected http://HOST:PORT, or a folder of logs")
+    return _of_a_folder(options)
+
+
+def _of_a_folder(options: argparse.Namespace) -> int:
+    path = Path(options.place)
+    found, out = discover_folder.look(path, _name(options), options.out)
+    if options.json:
+        print(json.dumps([asdict(file) for file in found.files], indent=2, default=str))
+        return 0
+    discover_folder.show(found)
+    out.write_text(discover_folder.text(_name(options), found, out), encoding="utf-8")
+    load_fleet(out)
+    return _ended(out)
+
+
+def _of_a_server(options: argparse.Namespace) -> int:
     out = options.out or Path.cwd() / f"{_name(options)}.yaml"
     if out.exists() and not options.json:
         raise QuestionError(f"{out} is there already: name another file with --out, or remove it")
     at = options.at or datetime.now(UTC)
     matchers, headers = tuple(options.matcher), _headers(options.header)
     auth = {key: value for key in ("bearer_env", "username_env", "password_env") if (value := getattr(options, key))}
-    server = UnknownServer(options.url, at, matchers, headers=headers, **auth)
+    server = UnknownServer(options.place, at, matchers, headers=headers, **auth)
     try:
         found = survey(server, _progress)
     except SourceError as failure:
@@ -57,9 +79,13 @@ def discover(options: argparse.Namespace) -> int:
         return 1
     print("\n" + "\n".join(_listed("What is doubtful", [one.line for one in doubtful] or ["nothing that labels show"])))
     answers = Answers() if options.yes or not sys.stdin.isatty() else _asked(found)
-    access = Access(options.url, matchers, auth, headers)
+    access = Access(options.place, matchers, auth, headers)
     out.write_text(fleet_text.fleet_text(_name(options), access, found, doubtful, answers), encoding="utf-8")
     _first_numbers(out, at)
+    return _ended(out)
+
+
+def _ended(out: Path) -> int:
     print(f"\nwritten: {out}")
     print(f"next: wattledger check --fleet {out}, then wattledger run --fleet {out}")
     return 0
@@ -177,7 +203,7 @@ def _for_programs(found: Survey, doubtful: Sequence[Doubt]) -> dict[str, object]
 
 
 def _name(options: argparse.Namespace) -> str:
-    host = options.name or (urlsplit(options.url).hostname or "").partition(".")[0]
+    host = options.name or (urlsplit(options.place).hostname or "").partition(".")[0] or Path(options.place).stem
     if host.isdigit() or not host:
         return "fleet"
     return re.sub(r"[^a-z0-9_-]+", "-", host.casefold()).strip("-") or "fleet"

@@ -101,7 +101,7 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
 
 
 def _add_discover(discover: argparse.ArgumentParser) -> None:
-    discover.add_argument("url", help="the root of a server with Prometheus' API, such as http://prometheus:9090")
+    discover.add_argument("place", help="a server with Prometheus' API (http://prometheus:9090), or a folder of logs")
     discover.add_argument("--name", metavar="NAME", help="the fleet's name (default: from the host)")
     discover.add_argument("--out", type=Path, metavar="FILE", help="the fleet file to write (default: NAME.yaml here)")
     discover.add_argument("--yes", action="store_true", help="ask nothing: leave out what only a person knows")

@@ -19,7 +19,7 @@ from pipelines.fleet.catalog import SEEDS
 CLOCK_SECONDS = 5.0
 OLD = timedelta(minutes=5)
 SHOWN = 5
-# Labels by which redundant servers are told apart; elsewhere they could be places.
+# Labels by which redundant servers are distinguished; elsewhere they could be places.
 REPLICA_LABELS = ("replica", "prometheus_replica", "__replica__", "prometheus", "receive", "monitor")
 ROLES = ("prefill", "decode")
 
@@ -139,8 +139,8 @@ def _power_and_engines(found: Survey) -> Iterator[Doubt]:
     idle = sorted(pod for pod in pods if pod and pod not in served and pod.rpartition("-")[0] not in served)
     if engines and idle:
         yield Doubt(
-            f"{len(idle)} pods hold boards and give no tokens: {_named(idle)}. If they work for another engine, say so"
-            " under engines[].pods; if they serve no LLM, under engines[].work."
+            f"{len(idle)} pods hold boards and give no tokens: {_named(idle)}. If they work for another engine, state"
+            " it under engines[].pods; if they serve no LLM, under engines[].work."
         )
 
 
@@ -179,7 +179,7 @@ def _unread(found: Survey) -> Iterator[Doubt]:
     drawn = [name for name in found.unread if is_drawn_power(name)]
     if drawn:
         yield Doubt(
-            f"{len(drawn)} metrics look like power or energy and nobody reads them: {_named(drawn)}. A row in two seeds"
+            f"{len(drawn)} metrics look like power or energy and are not read: {_named(drawn)}. A row in two seeds"
             " adds an exporter (CONTRIBUTING.md)."
         )
 

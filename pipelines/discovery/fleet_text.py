@@ -55,7 +55,7 @@ def fleet_text(name: str, access: Access, found: Survey, doubtful: Sequence[Doub
                 "",
                 *_source(access, found, doubtful),
                 "",
-                *_sites(answers),
+                *sites(answers),
                 "",
                 *_rates(found, answers),
                 "",
@@ -105,7 +105,8 @@ def _source(access: Access, found: Survey, doubtful: Sequence[Doubt]) -> Iterato
     yield from _item(source)
 
 
-def _sites(answers: Answers) -> Iterator[str]:
+def sites(answers: Answers = Answers()) -> Iterator[str]:
+    """The lines of the file's one site, with what was answered."""
     yield "# Where the boards are. The zone decides gCO2e per kWh, PUE what cooling and conversion add to every joule,"
     yield "# the tariff what a kWh costs. Several places: one site each, and nodes: [{name: …, site: …}]."
     site: dict[str, Any] = {"name": "main", "zone": answers.zone or UNKNOWN_ZONE}

@@ -23,7 +23,7 @@ from pipelines.fleet.catalog import SEEDS
 
 # Of what the labels are read. Of all others (buckets, limits, caches) the names are enough.
 READ_QUANTITIES = frozenset({"energy", "power", "tokens", "device_info", "cooling_energy", "cooling_power"})
-# A prefix that somebody put before an exporter's names counts when it is before this many of them.
+# A prefix that was put before an exporter's names counts when it is before this many of them.
 PREFIXED = 2
 KUBERNETES_NODES = "kube_node_info"
 

@@ -6,8 +6,10 @@ eleven engines, of which the ghost and two on a node by address have no board.
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -130,3 +132,52 @@ def test_the_last_full_hours_are_of_one_date() -> None:
     assert last_full_hours(at(15, 2)) == Window(at(15, 0), at(15, 2))
     assert last_full_hours(at(15, 1, 59)) == Window(at(14, 22), at(15, 0))
     assert last_full_hours(at(15, 0, 5)) == Window(at(14, 22), at(15, 0))
+
+
+# --- servers that are none, or ask for more ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "words"),
+    [
+        (
+            401,
+            "text/plain",
+            b"who are you",
+            "It asks for a login: --bearer-env NAME names the variable",
+        ),
+        (404, "text/plain", b"no such page", "Is this the root of the API? It is the part before /api/v1."),
+        (200, "text/html", b"<html>Log in</html>", "a login page or another server?"),
+        (200, "application/json", b'{"status": "success", "data": []}', "Nothing here is known as power or tokens"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, status: int, kind: str, body: bytes, words: str
+) -> None:
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        length = int(request.headers.get("content-length") or 0)
+        request.rfile.read(length)
+        request.send_response(status)
+        request.send_header("content-type", kind)
+        request.send_header("content-length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    names = {"do_GET": answer, "do_POST": answer, "log_message": lambda *_: None}
+    handler = type("Handler", (http.server.BaseHTTPRequestHandler,), names)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}"
+        assert main(["discover", place, "--yes", "--out", str(tmp_path / "f.yaml")]) == 1
+        server.shutdown()
+    shown = capsys.readouterr().err.strip()
+    assert words in shown
+    assert len(shown.splitlines()) == 1
+    assert not (tmp_path / "f.yaml").exists()
+
+
+def test_nothing_listens_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discover", "http://127.0.0.1:1", "--yes", "--out", str(tmp_path / "f.yaml")]) == 1
+    shown = capsys.readouterr().err.strip()
+    assert "127.0.0.1:1" in shown
+    assert len(shown.splitlines()) == 1
