@@ -1,5 +1,5 @@
 -- What requests without an answer cost: their share of the tokens of an hour, of its compute cost. Where only counts are
--- known they stand without a dollar.
+-- known there is no dollar.
 {% set keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'role'] %}
 {% set of_log = ['requests', 'failed_requests', 'output_tokens', 'failed_output_tokens'] %}
 
