@@ -47,6 +47,7 @@
 ({{ value }} <= case
             when {{ quantity }} in ('activity', 'kv_cache_usage') then 2
             when {{ quantity }} in ('requests_running', 'requests_waiting', 'preemptions') then 1e12
+            when {{ quantity }} in ('requests_finished', 'requests_aborted') then 1e12
             else 1e15
         end)
 {%- endmacro %}

@@ -30,7 +30,7 @@
     ref('partial_load_cost'),
     ref('deployment_usage'),
     ref('free_boards'),
-    ref('pressure_hourly'),
+    ref('pressure_hourly'), ref('failed_work_hourly'),
     ref('power_limits_daily'),
     ref('phase_fit'),
     ref('phase_energy'),

@@ -39,8 +39,8 @@ COLUMNS = {
         "varchar",
         "`fewer_replicas`, `fewer_gpus` (a smaller tensor-parallel size), `smaller_device`, `newer_device`,"
         " `power_cap`, `sleep_outside_hours`, `spin_down` (no token in the whole lookback), `try_it` (only data sheets"
-        " show that a smaller size may be enough, or a copy in fewer bits fits, or no lower power limit was ever seen:"
-        " an experiment, and no saving), `keep` (right as it is), `insufficient_data`.",
+        " show that a smaller size may be enough, or it may be too slow, or a copy in fewer bits fits, or no lower"
+        " power limit was ever seen: an experiment, and no saving), `keep` (right as it is), `insufficient_data`.",
     ),
     **dict.fromkeys(sizes.KEYS, ("varchar", "As in deployment_usage.")),
     "current_gpus": ("double", "Accelerators held now. NULL: not known."),
@@ -74,8 +74,8 @@ COLUMNS = {
     "trial_days": (
         "double",
         "Days after which the trial can be assessed: at least 7, at most 28, and enough for 300 intervals with a demand"
-        " above capacity_low_tokens_per_second; of a power limit, for 12 intervals at each load that has the tokens."
-        " NULL: another kind.",
+        " above capacity_low_tokens_per_second (with any, where only the pace is in doubt); of a power limit, for 12"
+        " intervals at each load that has the tokens. NULL: another kind.",
     ),
     **SAVING_COLUMNS,
     **AVOIDABLE_COLUMNS,
@@ -94,7 +94,8 @@ COLUMNS = {
         " `highest_observed`, `measured_on_size` (a load test, or a deployment, of the model on that size),"
         " `scaled_by_bandwidth` (the engine's own best in proportion to the memory bandwidth),"
         " `lower_limit_within_slo`, `lower_limit_seen`, `published_benchmark`, `no_demand`, `idle_hours`. Of"
-        " `try_it` `bandwidth_floor`: data sheets alone. NULL: nothing changes.",
+        " `try_it` `bandwidth_floor` (data sheets alone) or `scaled_by_bandwidth` (enough, but maybe too slow). NULL:"
+        " nothing changes.",
     ),
     "recommended_capacity_tokens_per_second": (
         "double",

@@ -13,6 +13,9 @@ import pandas as pd
 
 BANDWIDTH_SHARE = 0.1  # of the memory bandwidth's bound on a batch of one, as a floor of what a replica may serve
 BENCHMARK_SHARE = 0.5  # of a published benchmark's throughput, as what production reaches
+# Of a request's pace, what a smaller engine has to keep where no objective states how slow a token may come. A choice,
+# and not measured: each halving of an engine is below it.
+LEAST_PACE_RATIO = 0.8
 SLO_BASES = ("requests_within_slo", "histogram_within_slo")
 MEASURED_COLUMNS = ["model", "device_type", "role", "accelerators", "tokens_per_second"]
 
@@ -91,6 +94,24 @@ def own_most(usage: pd.DataFrame) -> np.ndarray:
     best = usage["demand_tokens_per_second_max"].to_numpy(float) / replicas
     most: np.ndarray = np.fmin(at_once, np.where(usage["queued_intervals"].to_numpy(float) > 0, best, np.nan))
     return _known(most)
+
+
+def pace_doubts(usage: pd.DataFrame, basis: np.ndarray, gpus: np.ndarray) -> np.ndarray:
+    """Why it is not shown that a request is served fast enough on `gpus` accelerators; "" where it is.
+
+    A measurement or a published result of that size was at a pace that users bear. In proportion, half of the
+    bandwidth gives each request half of its tokens per second: enough if the model's `tpot_slo_seconds` allows that at
+    the loads at which most was asked for (`busiest_request_tokens_per_second`). Without that objective the pace has to
+    stay at LEAST_PACE_RATIO of today's. Of a prefill engine no output token shows the pace.
+    """
+    ratio = gpus / usage["gpus_per_replica"].to_numpy(float)
+    pace = usage["busiest_request_tokens_per_second"].to_numpy(float) * ratio
+    slo = usage["tpot_slo_seconds"].to_numpy(float)
+    is_prefill = (usage["role"] == "prefill").to_numpy(bool)
+    is_kept = np.where(is_prefill, False, np.where(slo > 0, pace * slo >= 1, ratio >= LEAST_PACE_RATIO))
+    doubt = np.where((slo > 0) | is_prefill, "latency_not_shown", "no_latency_objective")
+    doubts: np.ndarray = np.where((basis != "scaled_by_bandwidth") | is_kept, "", doubt)
+    return doubts
 
 
 def _on_paper(usage: pd.DataFrame, gpus: np.ndarray) -> np.ndarray:

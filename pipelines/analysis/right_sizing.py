@@ -164,7 +164,7 @@ def recommend(
     is_published, is_cap = cuts["evidence_basis"] == "published_benchmark", cuts["kind"] == "power_cap"
     reasons = np.select([is_published, is_cap], ["published_benchmark", "seen_at_lower_limit"], "demand_fits")
     cuts = cuts.assign(reason_code=reasons)
-    to_try = assessed[is_allowed & is_trial].assign(reason_code="data_sheet_only")
+    to_try = assessed[is_allowed & is_trial]
     found = pd.concat(
         [_spin_downs(assessable[assessable["veto"].isna()]), _sleeps(assessable, hours), cuts, to_try],
         ignore_index=True,
@@ -316,7 +316,8 @@ SHOWN = (
     "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",
     "context_tokens", "memory_gib", "memory_bandwidth_gb_per_second", "max_tensor_parallel", "running_requests_max",
-    "kv_cache_usage_ratio_max", "request_tokens_per_second", "has_queue_telemetry", "pressure_intervals",
+    "kv_cache_usage_ratio_max", "request_tokens_per_second", "busiest_request_tokens_per_second", "tpot_slo_seconds",
+    "has_queue_telemetry", "pressure_intervals",
     "queued_intervals", "hours", "preempted_hours", "full_cache_hours", "min_replicas", "mean_watts",
     "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "break_even_seconds", "allocation_ratio", "pue",
     "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh", "usd_per_gpu_hour", "power_limit_watts", "limit_dates",

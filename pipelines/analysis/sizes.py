@@ -16,7 +16,8 @@ TARGET_UTILISATION = 0.8  # of a capacity that demand may take at its 99th perce
 FULL_CACHE_RATIO = 0.9
 USABLE_MEMORY_RATIO = 0.9  # of an accelerator's memory, for weights and KV cache
 CONTEXT_TOKENS = 32_768  # of each running request, where the fleet file does not state it
-TRY_IT = "try_it"  # a size that data sheets allow and no evidence shows to be enough
+TRY_IT = "try_it"  # a size that no evidence shows to be enough
+ON_PAPER = "data_sheet_only"  # data sheets allow it: that reason of TRY_IT
 NOTHING_MEASURED = pd.DataFrame(columns=capacities.MEASURED_COLUMNS)
 
 
@@ -25,7 +26,8 @@ def candidates(
 ) -> pd.DataFrame:
     """One row per smaller size that would have served a demand with room to spare: its 99th percentile or, where that
     is 0, its maximum (`usage[demand_p99]` and `_max`, in tokens per second); and, where no evidence shows that any
-    would, one row of TRY_IT for the least size that the data sheets allow and the engine's own rates do not exclude.
+    would, one row of TRY_IT: for the largest size of which only the pace of a request is in doubt, or else for the
+    least that the data sheets allow and the engine's own rates do not exclude.
 
     `usage` has one row per deployment, numbered by its index; `benchmarks` one per `model`, `device_type` (since
     `device_since`) and `accelerators`: `tokens_per_second_per_gpu`, `joules_per_output_token`, within the model's
@@ -33,8 +35,8 @@ def candidates(
     `tokens_per_second`. Columns: `candidate`, `usage`, `kind`, `recommended_device_type`, `recommended_replicas`,
     `recommended_gpus_per_replica`, `recommended_capacity_tokens_per_second`, `capacity_low_tokens_per_second`,
     `capacity_high_tokens_per_second` (of all replicas), `evidence_basis`, `saved_watts` (of the devices; NaN where it
-    follows from the GPUs removed), `trial_replicas`, `trial_gpus_per_replica` (of TRY_IT; what is recommended is then
-    today's size, of a capacity that is NaN).
+    follows from the GPUs removed), `reason_code`, `trial_replicas`, `trial_gpus_per_replica` (of TRY_IT; what is
+    recommended is then today's size, of a capacity that is NaN).
     """
     most = usage[f"{demand}_p99"].where(usage[f"{demand}_p99"] > 0, usage[f"{demand}_max"])
     is_whole = (usage["gpus_per_replica"] >= 1) & (usage["gpus_per_replica"] % 1 == 0)
@@ -43,8 +45,10 @@ def candidates(
     gpus, gpus_to_try = _fewer_gpus(whole, benchmarks, measured)
     trials = pd.concat([gpus_to_try, replicas_to_try], ignore_index=True)
     trials = trials[~trials["usage"].isin([*replicas["usage"], *gpus["usage"]])]
-    trials = trials.assign(gpus=trials["trial_replicas"] * trials["trial_gpus_per_replica"])
-    trials = trials.sort_values(["usage", "gpus"], kind="stable").drop_duplicates("usage").drop(columns="gpus")
+    size, is_on_paper = trials["trial_replicas"] * trials["trial_gpus_per_replica"], trials["reason_code"] == ON_PAPER
+    trials = trials.assign(is_on_paper=is_on_paper, size=size.where(is_on_paper, -size))
+    order = ["is_on_paper", "size"]
+    trials = trials.sort_values(["usage", *order], kind="stable").drop_duplicates("usage").drop(columns=order)
     rows = pd.concat([replicas, gpus, _other_devices(whole, benchmarks), trials], ignore_index=True)
     return rows.rename_axis("candidate").reset_index()
 
@@ -87,23 +91,27 @@ def _fewer_replicas(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> tuple[pd.D
 def _fewer_gpus(
     usage: pd.DataFrame, benchmarks: pd.DataFrame, measured: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """As many replicas of a smaller tensor-parallel size: the least that evidence shows to be enough, and the least to
+    """As many replicas of a smaller tensor-parallel size: the least that evidence shows to be enough, and those to
     try."""
     replicas, demand = usage["replicas"].to_numpy(float), usage["demand"].to_numpy(float)
     rows, trials = [], []
-    taken, tried = np.zeros(len(usage), bool), np.zeros(len(usage), bool)
+    taken = np.zeros(len(usage), bool)
     for gpus in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0):
         sized = np.full(len(usage), gpus)
         found = capacities.smaller(usage, benchmarks, measured, sized)
         is_less = gpus < usage["gpus_per_replica"].to_numpy(float)
         divides_heads = usage["max_tensor_parallel"].to_numpy(float) % gpus == 0
         is_possible = is_less & divides_heads & fits(usage, sized, replicas)
-        chosen = is_possible & (demand <= TARGET_UTILISATION * found.low * replicas) & ~taken
+        doubts = capacities.pace_doubts(usage, found.basis, sized)
+        is_enough = is_possible & (demand <= TARGET_UTILISATION * found.low * replicas)
+        chosen = is_enough & (doubts == "") & ~taken
         taken |= chosen
         rows.append(_rows(usage, "fewer_gpus", replicas, gpus=sized, found=found)[chosen])
+        is_slow = is_enough & (doubts != "")
+        slow = _trials(usage, replicas, gpus=sized, found=found)
+        trials.append(slow.assign(evidence_basis=found.basis, reason_code=doubts)[is_slow])
         is_on_paper = demand <= TARGET_UTILISATION * found.on_paper * replicas
-        to_try = is_possible & is_on_paper & ~(demand > found.high * replicas) & ~tried
-        tried |= to_try
+        to_try = is_possible & is_on_paper & ~(demand > found.high * replicas) & ~is_enough
         trials.append(_trials(usage, replicas, gpus=sized, found=found)[to_try])
     return pd.concat(rows), pd.concat(trials)
 
@@ -166,6 +174,7 @@ def _rows(
             "capacity_high_tokens_per_second": found.high * replicas,
             "evidence_basis": found.basis,
             "saved_watts": np.nan,
+            "reason_code": None,
             "trial_replicas": np.nan,
             "trial_gpus_per_replica": np.nan,
         }
@@ -179,6 +188,7 @@ def _trials(usage: pd.DataFrame, replicas: np.ndarray, *, gpus: np.ndarray, foun
         recommended_gpus_per_replica=usage["gpus_per_replica"].to_numpy(float),
         recommended_capacity_tokens_per_second=np.nan,
         evidence_basis="bandwidth_floor",
+        reason_code=ON_PAPER,
         trial_replicas=replicas,
         trial_gpus_per_replica=gpus,
     )

@@ -1,5 +1,5 @@
-"""What is tried: how long a size that only data sheets allow, and by which intervals it is assessed; and a power limit
-that the fleet never had.
+"""What is tried: how long a size that is not known to be enough, and by which intervals it is assessed; and a power
+limit that the fleet never had.
 
 Add here what an experiment needs. Keep out which size is tried (`sizes`), what a limit saved that the fleet had
 (`power_caps`) and the words of a trial (`pipelines.report`).
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines.analysis import power_caps
-from pipelines.analysis.sizes import TRY_IT
+from pipelines.analysis.sizes import ON_PAPER, TRY_IT
 
 # If none of so many intervals was short, at most a hundredth of all are (0.95 of 300 such samples would show one: the
 # rule of three, Hanley and Lippman-Hand, JAMA 1983).
@@ -35,20 +35,21 @@ def planned(candidates: pd.DataFrame, demand: pd.DataFrame) -> pd.DataFrame:
     """`candidates` (of `sizes.candidates`) with the plan of those to try; NaN for all others.
 
     An interval decides if its demand is above what the engine's own best shows that the size serves
-    (`capacity_low_tokens_per_second`; above 0 where that is not known). `trial_deciding_intervals`: how many the
-    lookback had (`demand`: `usage`, `date`, `tokens_per_second`, a row per interval). `trial_days`: how many days it
-    takes to see DECIDING_INTERVALS of them, within LEAST_DAYS and MOST_DAYS.
+    (`capacity_low_tokens_per_second`); above 0 where that is not known or only the pace of a request is in doubt.
+    `trial_deciding_intervals`: how many the lookback had (`demand`: `usage`, `date`, `tokens_per_second`, a row per
+    interval). `trial_days`: how many days it takes to see DECIDING_INTERVALS of them, within LEAST_DAYS and MOST_DAYS.
     """
     by_usage = dict(list(demand.groupby("usage")))
     found = []
-    for number, gpus, low in candidates[
-        ["usage", "trial_gpus_per_replica", "capacity_low_tokens_per_second"]
+    for number, gpus, low, reason in candidates[
+        ["usage", "trial_gpus_per_replica", "capacity_low_tokens_per_second", "reason_code"]
     ].itertuples(index=False):
         if np.isnan(gpus) or number not in by_usage:
             found.append((np.nan, np.nan))
             continue
         own = by_usage[number]
-        deciding = int((own["tokens_per_second"] > (0.0 if np.isnan(low) else low)).sum())
+        least = low if reason == ON_PAPER and not np.isnan(low) else 0.0
+        deciding = int((own["tokens_per_second"] > least).sum())
         days = np.ceil(DECIDING_INTERVALS * own["date"].nunique() / deciding) if deciding else MOST_DAYS
         found.append((deciding, float(np.clip(days, LEAST_DAYS, MOST_DAYS))))
     plan = pd.DataFrame(found, columns=["trial_deciding_intervals", "trial_days"], index=candidates.index, dtype=float)

@@ -108,8 +108,8 @@ _KINDS = {
     "sleep_when_idle": "unload the model whenever it has been idle for long",
     "colocate": "share accelerators with the named deployments",
     "move": "start it, as it is, on a smaller node that other advice empties, so that its own node can be handed back",
-    "try_it": "an experiment without a saving yet: a smaller size that only data sheets allow, a copy in fewer bits,"
-    " or a lower power limit (its steps are in the report)",
+    "try_it": "an experiment without a saving yet: a smaller size that only data sheets allow or that may be too slow,"
+    " a copy in fewer bits, or a lower power limit (its steps are in the report)",
     "keep": "change nothing, for the reason in the row",
     "insufficient_data": "no advice, for the reason in the row",
 }

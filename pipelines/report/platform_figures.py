@@ -101,24 +101,34 @@ def _crossover(found: Sequence[Row]) -> Drawn:
     sentence = (
         f"For {_work(first)} the cheapest platform changes {counted(len(longest), 'time')} as users ask for more speed,"
         f" first from {named(first['from_platform'])} to {named(first['to_platform'])} above"
-        f" {number(first['at_output_tokens_per_second_per_user'], 1)} tokens/s for a user (from"
+        f" {number(first['at_output_tokens_per_second_per_user'], 1)} tokens/s for a user{bounds(first)} (from"
         f" {amount(first['from_usd_per_mtok'], 'USD', 3)} to {amount(first['to_usd_per_mtok'], 'USD', 3)} per million"
         f" tokens); at {nearby:,} of them both platforms were measured nearby."
     )
     columns = {
         "model": NAME, "precision": TEXT, "input tokens": 0, "output tokens": 0, "cheapest until then": NAME,
-        "cheapest from there": NAME, "above tokens/s for a user": 1, "USD per million before": 3,
-        "USD per million after": 3, "measured nearby": YES_NO,
+        "cheapest from there": NAME, "above tokens/s for a user": 1, "at least": 1, "at most": 1,
+        "USD per million before": 3, "USD per million after": 3, "measured nearby": YES_NO,
     }  # fmt: skip
     numbers = [
         (
             *(row[key] for key in WORK), row["from_platform"], row["to_platform"],
-            row["at_output_tokens_per_second_per_user"], row["from_usd_per_mtok"], row["to_usd_per_mtok"],
+            row["at_output_tokens_per_second_per_user"], row["low"], row["high"],
+            row["from_usd_per_mtok"], row["to_usd_per_mtok"],
             row["has_nearby_points"],
         )
         for row in found
     ]  # fmt: skip
     return Drawn(sentence, table("Where the cheapest platform changes", columns, numbers))
+
+
+def bounds(row: Row) -> str:
+    """Between which speeds it is, by what was measured."""
+    low, high = (row[end] for end in ("low", "high"))
+    if low is not None and high is not None:
+        return f", between {number(low, 1)} and {number(high, 1)} by what was measured"
+    ends = [f"{words} {number(end, 1)}" for words, end in (("at least", low), ("at most", high)) if end is not None]
+    return f", {ends[0]} by what was measured" if ends else ", with no bound by what was measured"
 
 
 WORK = ("model", "precision", "input_tokens", "output_tokens")

@@ -20,6 +20,7 @@ LEAST_DAYS = 7
 WHY_COPY = "As it is, half of the GPUs do not hold it"
 CACHE = "trial_kv_bytes_per_token"
 WHY = "Only the data sheet's memory bandwidth shows that it may be enough"
+NO_OBJECTIVE, NOT_SHOWN = "no_latency_objective", "latency_not_shown"
 
 
 def of(found: Sequence[Row]) -> list[Row]:
@@ -78,6 +79,8 @@ def _why(row: Row) -> str:
             " for as many tokens as are known to be needed. No telemetry shows whether its answers are good enough:"
             " compare them first."
         )
+    if row["reason_code"] in (NO_OBJECTIVE, NOT_SHOWN):
+        return _why_pace(row, facts)
     low, high = (row[f"capacity_{end}_tokens_per_second"] for end in ("low", "high"))
     asked = facts.get("demand_tokens_per_second_p99")
     why = f"{WHY}."
@@ -92,6 +95,28 @@ def _why(row: Row) -> str:
     if waited:
         why += f" Requests waited in {counted(round(waited), 'interval')} with the GPUs of today."
     return why
+
+
+def _why_pace(row: Row, facts: dict[str, float]) -> str:
+    """Its capacity is enough; a request may wait too long for its tokens."""
+    enough = "In proportion to the GPUs, the best load of its own engines is enough on that size"
+    if row["trial_gpus_per_replica"] is None or not row["current_gpus_per_replica"]:
+        return f"{enough}. How fast a request is served there is not known."
+    ratio = row["trial_gpus_per_replica"] / row["current_gpus_per_replica"]
+    slower = f"{enough}, but each token of a request takes {number(1 / ratio, 1)} times as long"
+    if row["reason_code"] == NO_OBJECTIVE:
+        return (
+            f"{slower}. The fleet file states no objective for that: state tpot_seconds in the slo of the model"
+            f" {named(row['model'])}, the seconds that a token may take."
+        )
+    seconds, pace = facts.get("tpot_slo_seconds"), facts.get("busiest_request_tokens_per_second")
+    if seconds is None or pace is None:
+        return f"{slower}, and how fast a request is served now is not known."
+    return (
+        f"{slower}. When most was asked for, a running request had {number(pace, 2)} tokens a second, which leaves"
+        f" {number(pace * ratio, 2)}; the model's objective (tpot_seconds {number(seconds, 3)}) asks for"
+        f" {number(1 / seconds, 2)}."
+    )
 
 
 def _how(row: Row) -> str:
@@ -113,10 +138,14 @@ def _how(row: Row) -> str:
         beside += f" Other advice empties {named(to)}: hand that node back only after the trial."
     days = "for a week" if row["trial_days"] is None else f"for {number(row['trial_days'], 0)} days"
     low = row["capacity_low_tokens_per_second"]
-    above = "with requests" if low is None else f"with more than {number(low, 2)} tokens a second"
+    is_pace = row["reason_code"] in (NO_OBJECTIVE, NOT_SHOWN)
+    above = "with requests" if low is None or is_pace else f"with more than {number(low, 2)} tokens a second"
+    in_time = "the first token comes in time"
+    if is_pace:
+        in_time += ", and so do the others"
     return (
         f"{beside} Run it {days}. The intervals {above} decide: keep it if requests wait in at most 1 % of them,"
-        " none is preempted, and the first token comes in time."
+        f" none is preempted, and {in_time}."
         + (
             ""
             if to is None

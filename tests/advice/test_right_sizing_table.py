@@ -22,7 +22,7 @@ MODEL = ("weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_tok
 PRESSURE = ("hours", "pressure_intervals", "queued_intervals", "preempted_hours", "full_cache_hours")
 JOINED = {"min_replicas", "cold_start_seconds", "memory_gib", "memory_bandwidth_gb_per_second", "power_limit_watts"}
 JOINED |= {"idle_watts_bare", "context_tokens", "kv_cache_usage_ratio_max", "running_requests_max"}
-JOINED |= {"request_tokens_per_second"}
+JOINED |= {"request_tokens_per_second", "busiest_request_tokens_per_second", "tpot_slo_seconds"}
 COUNTED = {name for name in DEPLOYMENT if name.startswith(("train_", "held_"))} - {"held_back_dates"} | {
     "busy_intervals"
 }
@@ -177,6 +177,12 @@ def test_an_hour_without_enough_is_pressed_and_a_size_is_measured_by_its_best(
     assert pressed == [("10-14 10",), ("10-14 11",), ("10-27 19",)]
     fastest = marts.execute("select request_tokens_per_second from intermediate.int_advised_usage").fetchall()
     assert fastest == [(pytest.approx(250 / 32),)]
+    # A third of the hours has 150 tok/s: so has the 99th percentile, and the median of what is not below it.
+    busiest = "select busiest_request_tokens_per_second, tpot_slo_seconds from intermediate.int_advised_usage"
+    assert marts.execute(busiest).fetchall() == [(pytest.approx(150 / 32), None)]
+    marts.execute("update fleet.models set tpot_slo_seconds = 0.04").fetchall()
+    assert marts.execute(busiest).fetchall() == [(pytest.approx(150 / 32), 0.04)]
+    marts.execute("update fleet.models set tpot_slo_seconds = null").fetchall()
     measured = "select * from intermediate.int_advised_measured_sizes order by all"
     assert marts.execute(measured).fetchall() == [("m", "a100", "unified", 1, 100)]
     marts.execute("update marts.load_test_phases set output_tokens_per_second = 120, gpus = 2").fetchall()

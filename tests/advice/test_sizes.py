@@ -81,6 +81,8 @@ DEPLOYMENT = {
     "kv_cache_usage_ratio_max": np.nan,
     "running_requests_max": 8.0,
     "request_tokens_per_second": np.nan,
+    "busiest_request_tokens_per_second": np.nan,
+    "tpot_slo_seconds": np.nan,
     "has_queue_telemetry": True,
     "allocation_ratio": 1.0,
     "pue": 1.25,
@@ -188,7 +190,8 @@ def test_tensor_parallelism_shrinks_to_the_least_power_of_two_that_holds_weights
     # 60 requests are 56 GiB of cache: 28 + 53.6 do not fit on 4. Who runs at once is not known. 6 heads are no 4s.
     assert proposed(frame) == [(0, "try_it", 1, 8, "bandwidth_floor")]
     assert tried(frame) == [(1, 4)]
-    assert proposed(usage(LARGE | {"capacity_tokens_per_second_per_gpu": 3.2})) == [
+    fast = {"tpot_slo_seconds": 0.5, "busiest_request_tokens_per_second": 4.0}
+    assert proposed(usage(LARGE | fast | {"capacity_tokens_per_second_per_gpu": 3.2})) == [
         (0, "fewer_gpus", 1, 4, "scaled_by_bandwidth")  # 4 × 3.2 = 12.8
     ]
     assert list(sizes.fits(frame.iloc[:1], np.array([2.0]), np.array([1.0]))) == [False]

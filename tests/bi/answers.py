@@ -59,6 +59,11 @@ OPERATOR = {
         "select site, device_type, is_spare, gpus_now, cost_usd_month, fitting_model, fitting_engines,"
         " saving_usd_month_if_released from marts.free_boards where gpus_now > 0"
     ),
+    "What may be tried: size or limit, and for how many days (no saving is counted yet)": (
+        "select site, deployment, current_replicas, current_gpus_per_replica, trial_replicas, trial_gpus_per_replica,"
+        " trial_precision, current_power_limit_watts, trial_power_limit_watts, trial_days, reason_code, move_to_node"
+        " from published.right_sizing where kind = 'try_it' and is_preferred"
+    ),
     "Alarms: meters whose two sources differ by more than 5 % of the joules": (
         "select date, site, meter, source, cross_check_source, cross_check_ratio, metered_joules"
         " from marts.reconciliation_daily where (cross_check_ratio > 0.05 or cross_check_ratio < -0.05) and {dates}"

@@ -63,6 +63,10 @@ insert into marts.cost_anomalies_daily (
 ) values ('2026-10-03', '2026-10-03', 'fleet', '__all__', '__all__', '__all__', 900, 700, 200, true, 'test');
 update marts.cost_forecast set forecast_usd = 9876.5, forecast_low_usd = 9000, forecast_high_usd = 10000
 where billing_month = '2026-10-01';
+update published.right_sizing set
+    kind = 'try_it', reason_code = 'data_sheet_only', trial_replicas = 1, trial_gpus_per_replica = 4, trial_days = 7,
+    is_preferred = true
+where recommendation_id = (select min(recommendation_id) from published.right_sizing);
 insert into published.restated_figures (
     publication_id, restated_at, month, date, site, model, figure, part, unit, before, after, change, reason
 )

@@ -19,6 +19,7 @@ from pipelines.fleet.places import PROJECT
 from pipelines.named_figures.dictionary import HeadlineFigure, figures
 from tests.bi.answers import FINANCE, OF_ALL_MONTHS, headed
 from tests.report import publications
+from tests.report.publications import advice
 
 SUPERSET = PROJECT / "bi" / "superset"
 DATASETS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(SUPERSET.rglob("datasets/*/*.yaml"))}
@@ -70,6 +71,40 @@ def test_each_chart_names_what_its_dataset_has() -> None:
         assert {*(query.get("metrics") or [])} <= {one["metric_name"] for one in dataset["metrics"]}, chart[
             "slice_name"
         ]
+
+
+def test_the_operator_sees_what_may_be_tried_with_its_size_and_days(tmp_path: Path) -> None:
+    """One experiment on 4 GPUs for 7 days, one of 320 W for 12. Innocent twins: a change that saves, and an experiment
+    that another row of its deployment comes before."""
+    size = {"current_replicas": 1, "current_gpus_per_replica": 8, "trial_replicas": 1, "trial_gpus_per_replica": 4}
+    limit = {"current_power_limit_watts": 400, "trial_power_limit_watts": 320, "reason_code": "one_power_limit"}
+    rows = [
+        advice("large", "try_it", **size, trial_days=7, reason_code="data_sheet_only", is_preferred=True),
+        advice("hot", "try_it", **limit, trial_days=12, current_replicas=None, is_preferred=True),
+        advice("less", "fewer_gpus", **size, is_preferred=True),
+        advice("behind", "try_it", **size, trial_days=7, is_preferred=False),
+    ]
+    expected = [
+        ("llm/hot", None, None, None, 320, 12, "one_power_limit"),
+        ("llm/large", 8, 1, 4, None, 7, "data_sheet_only"),
+    ]
+    title = "What may be tried: size or limit, and for how many days (no saving is counted yet)"
+    (chart,) = [one for one in CHARTS if one["slice_name"] == title]
+    (query,) = json.loads(chart["query_context"])["queries"]
+    (kind,) = query["filters"]
+    panels = json.loads((PROJECT / "bi/grafana/operator.json").read_text("utf-8"))["panels"]
+    (panel,) = [one for one in panels if one["title"] == title]
+    snapshot = publications.write(tmp_path, published_right_sizing=rows)
+    with closing(duckdb.connect(str(snapshot), read_only=True)) as connection:
+        where = f"{kind['col']} = '{kind['val']}' and {query['extras']['where']}"
+        shown = connection.execute(
+            f"select {', '.join(query['columns'])} from published.right_sizing where {where} order by deployment"
+        ).fetchall()
+        asked = panel["targets"][0]["rawSql"].replace("${schema_prefix:raw}", "")
+        assert connection.execute(asked.replace("${site:sqlstring}", "'west'")).fetchall() == shown
+    columns = ("deployment", "current_gpus_per_replica", "trial_replicas", "trial_gpus_per_replica")
+    named = [query["columns"].index(one) for one in (*columns, "trial_power_limit_watts", "trial_days", "reason_code")]
+    assert [tuple(row[at] for at in named) for row in shown] == expected
 
 
 def test_a_metric_with_the_name_of_a_headline_figure_is_that_figure() -> None:

@@ -187,6 +187,11 @@ def _advice() -> dict[str, list[dict[str, Any]]]:
                     current_gpus_per_replica=2 * gpus, freed_gpus=None, reason_code="fewer_bits_fit")
                 for model, gpus in (("m9", 1), ("m10", 2))
             ),
+            *(
+                advice(model, "try_it", reason_code=reason, current_gpus_per_replica=8, trial_replicas=1,
+                    trial_gpus_per_replica=4, recommended_gpus=8, freed_gpus=None)
+                for model, reason in (("m11", "latency_not_shown"), ("m12", "no_latency_objective"))
+            ),
             advice("m8", "try_it", trial_power_limit_watts=320, current_power_limit_watts=400, freed_gpus=None),
         ],
         "published_consolidation": [advice("m4", "colocate", **pair)],

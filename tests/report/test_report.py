@@ -207,6 +207,32 @@ def test_a_size_that_only_data_sheets_allow_is_an_experiment_and_no_saving(tmp_p
     assert "llm/large try it: data sheet only 8 a6000; try engines on 4 GPUs instead of 8 – – – – – – – –" in shown
 
 
+def test_a_size_that_may_be_too_slow_is_an_experiment_that_names_the_objective(tmp_path: Path) -> None:
+    """Four tokens a second on 8 GPUs are two on 4; 0.4 s per token ask for 2.5. Without an objective: which to state.
+    A prefill pool makes no output tokens, so its pace is not known."""
+    size = {"current_replicas": 1, "current_gpus_per_replica": 8, "recommended_gpus": 8, "trial_replicas": 1}
+    size |= {"trial_gpus_per_replica": 4, "trial_days": 7, "capacity_low_tokens_per_second": 12.8, "freed_gpus": None}
+    facts = {"busiest_request_tokens_per_second": 4.0, "tpot_slo_seconds": 0.4}
+    slow = advice("slow", "try_it", **size, evidence=json.dumps(facts), reason_code="latency_not_shown")
+    free = advice("free", "try_it", **size, reason_code="no_latency_objective")
+    pool = advice("pool", "try_it", **size, evidence="{}", reason_code="latency_not_shown")
+    top = section(page.page(publications.write(tmp_path, published_right_sizing=[slow, free, pool])), "next")
+    enough = "In proportion to the GPUs, the best load of its own engines is enough on that size, but each token of a"
+    assert (
+        f"Try llm/slow with engines on 4 GPUs instead of 8. {enough} request takes 2.00 times as long. When most was"
+        " asked for, a running request had 4.00 tokens a second, which leaves 2.00; the model's objective (tpot_seconds"
+        " 0.400) asks for 2.50. It is the only engine: start the smaller one beside it, and send it all requests. Run"
+        " it for 7 days. The intervals with requests decide: keep it if requests wait in at most 1 % of them, none is"
+        " preempted, and the first token comes in time, and so do the others."
+    ) in top
+    assert (
+        f"Try llm/free with engines on 4 GPUs instead of 8. {enough} request takes 2.00 times as long. The fleet file"
+        " states no objective for that: state tpot_seconds in the slo of the model free, the seconds that a token may"
+        " take."
+    ) in top
+    assert "takes 2.00 times as long, and how fast a request is served now is not known." in top
+
+
 def test_a_power_limit_that_no_board_had_is_an_experiment(tmp_path: Path) -> None:
     size = {"trial_replicas": 1, "trial_gpus_per_replica": 4, "current_gpus_per_replica": 8, "freed_gpus": None}
     limit = {"current_power_limit_watts": 400, "trial_power_limit_watts": 320, "freed_gpus": None}

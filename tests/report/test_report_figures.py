@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.report import platform_figures
 from pipelines.report.axes import numeric
 from pipelines.report.page import page
 from tests.report import publications
@@ -97,6 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
             {**WORK, "kind": "interactivity", "selection": "all", "ownership": "hyperscaler",
                 "is_change_of_leader": True, "from_platform": "gb300", "to_platform": "mi355x",
                 "has_nearby_points": True, "at_output_tokens_per_second_per_user": 84.1,
+                "at_output_tokens_per_second_per_user_low": 62, "at_output_tokens_per_second_per_user_high": 91.5,
                 "from_usd_per_mtok": 0.178, "to_usd_per_mtok": 1.24},
         ],
         marts_energy_ledger=[
@@ -164,8 +166,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
         (
             "platform-crossover",
             "For DeepSeek-R1 (fp8), 1,024 input and 1,024 output tokens, the cheapest platform changes 1 time as users"
-            " ask for more speed, first from gb300 to mi355x above 84.1 tokens/s for a user (from 0.178 USD to 1.240"
-            " USD"
+            " ask for more speed, first from gb300 to mi355x above 84.1 tokens/s for a user, between 62.0 and 91.5 by"
+            " what was measured (from 0.178 USD to 1.240 USD"
             " per million tokens); at 1 of them both platforms were measured nearby.",
         ),
         (
@@ -207,3 +209,18 @@ def test_axes_mark_round_values() -> None:
 def test_a_report_of_a_missing_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"nothing\.duckdb"):
         page(tmp_path / "nothing.duckdb")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (62.0, 91.5, ", between 62.0 and 91.5 by what was measured"),
+        (62.0, None, ", at least 62.0 by what was measured"),
+        (None, 91.5, ", at most 91.5 by what was measured"),
+        (None, None, ", with no bound by what was measured"),
+    ],
+)
+def test_a_change_of_the_cheapest_platform_has_its_bounds_or_why_not(
+    low: float | None, high: float | None, words: str
+) -> None:
+    assert platform_figures.bounds({"low": low, "high": high}) == words

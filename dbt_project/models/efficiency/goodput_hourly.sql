@@ -26,6 +26,20 @@ models as (
 
 ),
 
+promises as (
+
+    select * from models where ttft_slo_seconds is not null or tpot_slo_seconds is not null
+
+),
+
+assessed_requests as (
+
+    select requests.*
+    from requests
+    inner join promises on requests.model = promises.model
+
+),
+
 -- Histograms answer for an hour if every engine that moved a token in it has them.
 hours as (
 
@@ -88,7 +102,7 @@ assessed as (
         hours.observed_gpu_seconds
     from hours
     left join models on hours.model = models.model
-    left join requests on {{ equal_keys('hours', 'requests', ['hour_start_at'] + curve_keys()) }}
+    left join assessed_requests as requests on {{ equal_keys('hours', 'requests', ['hour_start_at'] + curve_keys()) }}
 
 ),
 

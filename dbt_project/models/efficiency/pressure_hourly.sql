@@ -1,6 +1,10 @@
 -- Whether a deployment had too little already: requests that waited, requests that were thrown out of the batch, a full
--- KV cache.
+-- KV cache; and how many requests ended, and how many of them without an answer.
 {% set keys = ['date', 'site', 'deployment', 'model', 'role'] %}
+{% set counted = {
+    'preemptions': 'preemptions', 'requests_finished': 'finished_requests', 'requests_aborted': 'aborted_requests'
+} %}
+{% set of_counters = "('" ~ (counted | join("', '")) ~ "')" %}
 
 with hours as (
 
@@ -26,7 +30,9 @@ meters as (
 
 series as (
 
-    select * from {{ ref('stg_series') }} where quantity in ('requests_waiting', 'requests_running', 'preemptions', 'kv_cache_usage')
+    select *
+    from {{ ref('stg_series') }}
+    where quantity in ('requests_waiting', 'requests_running', 'kv_cache_usage') or quantity in {{ of_counters }}
 
 ),
 
@@ -76,7 +82,7 @@ watched as (
     from series
     inner join engines on {{ matches }}
     left join copies on engines.date = copies.date and series.series_id = copies.series_id
-    where series.quantity <> 'preemptions' or not coalesce(copies.is_redundant, false)
+    where series.quantity not in {{ of_counters }} or not coalesce(copies.is_redundant, false)
     {% if not loop.last -%}
     union
     {% endif -%}
@@ -149,20 +155,22 @@ counts as (
 
     select
         samples.series_id,
+        samples.quantity,
         samples.date,
         samples.observed_us,
         samples.value
     from samples
-    where samples.quantity = 'preemptions'
+    where samples.quantity in {{ of_counters }}
     union all
     select
         neighbours.series_id,
+        series.quantity,
         neighbours.date,
         neighbours.last_us,
         neighbours.last_value / series.factor as value
     from neighbours
     inner join series on neighbours.series_id = series.series_id
-    where series.quantity = 'preemptions'
+    where series.quantity in {{ of_counters }}
 
 ),
 
@@ -171,37 +179,44 @@ count_steps as (
 
     select
         series_id,
+        quantity,
         date,
         {{ int_div('observed_us', hour_us()) }} as hour_number,
         case when value >= previous_value then value - previous_value when previous_value is not null then value else 0 end as risen
     from (
-        select *, lag(value) over (partition by series_id order by observed_us) as previous_value from counts
+        select *, lag(value) over (partition by series_id, quantity order by observed_us) as previous_value from counts
     ) as ordered
 
 ),
 
 -- Two sources of one counter report the same value twice.
-source_preemptions as (
+source_counts as (
 
     select
         {{ columns_of('watched', keys) }},
         watched.source,
         watched.metric,
+        watched.quantity,
         count_steps.hour_number,
-        sum(count_steps.risen * watched.factor) as preemptions
+        sum(count_steps.risen * watched.factor) as risen
     from count_steps
-    inner join watched on count_steps.series_id = watched.series_id and count_steps.date = watched.date
+    inner join watched
+        on count_steps.series_id = watched.series_id
+        and count_steps.quantity = watched.quantity
+        and count_steps.date = watched.date
     group by all
 
 ),
 
-preemptions as (
+counters as (
 
     select
         {{ keys | join(', ') }},
         hour_number,
-        max(preemptions) as preemptions
-    from source_preemptions
+        {% for quantity, name in counted.items() -%}
+        max(case when quantity = '{{ quantity }}' then risen end) as {{ name }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from source_counts
     group by all
 
 ),
@@ -219,11 +234,13 @@ final as (
         cast(queues.queued_intervals as integer) as queued_intervals,
         queues.waiting_requests_max,
         gauges.running_requests_max,
-        preemptions.preemptions,
+        counters.preemptions,
         gauges.kv_cache_usage_ratio_max,
-        queues.intervals is not null as has_queue_telemetry
+        queues.intervals is not null as has_queue_telemetry,
+        counters.finished_requests,
+        counters.aborted_requests
     from hours
-    {% for found in ['queues', 'gauges', 'preemptions'] -%}
+    {% for found in ['queues', 'gauges', 'counters'] -%}
     left join {{ found }}
         on {{ equal_keys('hours', found, keys) }}
         and {{ int_div(epoch_us('hours.hour_start_at'), hour_us()) }} = {{ found }}.hour_number

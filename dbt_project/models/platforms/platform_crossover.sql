@@ -125,6 +125,84 @@ next_points as (
 
 ),
 
+-- The points of each platform that no faster one of its own undercuts.
+best_points as (
+
+    select *
+    from priced_points
+    qualify usd_per_mtok < coalesce(
+        min(usd_per_mtok) over (
+            partition by {{ groups | join(', ') }}, platform
+            order by output_tokens_per_second_per_user desc, usd_per_mtok, result_id, run_url nulls last
+            rows between unbounded preceding and 1 preceding
+        ),
+        usd_per_mtok + 1
+    )
+
+),
+
+-- The next leader's fastest best point up to there. If it is the cheaper one, the change may be anywhere after it: faster
+-- points of that platform may be cheaper, too, and were not measured.
+low_ends as (
+
+    select
+        {{ columns_of('changes_of_leader', groups) }},
+        changes_of_leader.at_output_tokens_per_second_per_user,
+        case
+            when best_points.usd_per_mtok >= changes_of_leader.from_usd_per_mtok
+                then changes_of_leader.at_output_tokens_per_second_per_user
+            else best_points.output_tokens_per_second_per_user
+        end as low_output_tokens_per_second_per_user
+    from changes_of_leader
+    inner join best_points
+        on {{ equal_keys('changes_of_leader', 'best_points', groups) }}
+        and changes_of_leader.to_platform = best_points.platform
+        and best_points.output_tokens_per_second_per_user <= changes_of_leader.at_output_tokens_per_second_per_user
+    qualify row_number() over (
+        partition by {{ columns_of('changes_of_leader', groups) }}, changes_of_leader.at_output_tokens_per_second_per_user
+        order by best_points.output_tokens_per_second_per_user desc
+    ) = 1
+
+),
+
+-- The former leader's next best point.
+next_best_points as (
+
+    select
+        {{ columns_of('changes_of_leader', groups) }},
+        changes_of_leader.at_output_tokens_per_second_per_user,
+        changes_of_leader.to_platform,
+        best_points.output_tokens_per_second_per_user,
+        best_points.usd_per_mtok
+    from changes_of_leader
+    inner join best_points
+        on {{ equal_keys('changes_of_leader', 'best_points', groups) }}
+        and changes_of_leader.from_platform = best_points.platform
+        and best_points.output_tokens_per_second_per_user > changes_of_leader.at_output_tokens_per_second_per_user
+    qualify row_number() over (
+        partition by {{ columns_of('changes_of_leader', groups) }}, changes_of_leader.at_output_tokens_per_second_per_user
+        order by best_points.output_tokens_per_second_per_user
+    ) = 1
+
+),
+
+-- It is an end only where the next leader is as fast for less: else the former leader leads there, and may have led all
+-- the way.
+high_ends as (
+
+    select distinct
+        {{ columns_of('next_best_points', groups) }},
+        next_best_points.at_output_tokens_per_second_per_user,
+        next_best_points.output_tokens_per_second_per_user as high_output_tokens_per_second_per_user
+    from next_best_points
+    inner join best_points
+        on {{ equal_keys('next_best_points', 'best_points', groups) }}
+        and next_best_points.to_platform = best_points.platform
+        and best_points.output_tokens_per_second_per_user >= next_best_points.output_tokens_per_second_per_user
+        and best_points.usd_per_mtok < next_best_points.usd_per_mtok
+
+),
+
 by_interactivity as (
 
     select
@@ -139,6 +217,13 @@ by_interactivity as (
         {%- endfor %}
         'crosses' as outcome,
         changes_of_leader.at_output_tokens_per_second_per_user,
+        low_ends.low_output_tokens_per_second_per_user as at_output_tokens_per_second_per_user_low,
+        high_ends.high_output_tokens_per_second_per_user as at_output_tokens_per_second_per_user_high,
+        case
+            when low_ends.low_output_tokens_per_second_per_user + high_ends.high_output_tokens_per_second_per_user is not null
+                then 'between_measured_points'
+            else 'open_end'
+        end as interval_basis,
         cast(null as double) as at_utilisation_ratio,
         cast(null as double) as at_usd_per_kwh,
         cast(null as double) as above_assumed_usd_per_kwh,
@@ -153,6 +238,10 @@ by_interactivity as (
     from changes_of_leader
     left join next_points
         on {{ equal_keys('changes_of_leader', 'next_points', groups + ['at_output_tokens_per_second_per_user']) }}
+    {% for ends in ['low_ends', 'high_ends'] -%}
+    left join {{ ends }}
+        on {{ equal_keys('changes_of_leader', ends, groups + ['at_output_tokens_per_second_per_user']) }}
+    {% endfor %}
 
 ),
 
@@ -190,6 +279,9 @@ by_utilisation as (
         {%- endfor %}
         'crosses' as outcome,
         cast(null as double) as at_output_tokens_per_second_per_user,
+        cast(null as double) as at_output_tokens_per_second_per_user_low,
+        cast(null as double) as at_output_tokens_per_second_per_user_high,
+        'errors_not_stated' as interval_basis,
         {{ ratio('cheaper_usd_per_mtok', 'dearer_usd_per_mtok') }} as at_utilisation_ratio,
         cast(null as double) as at_usd_per_kwh,
         cast(null as double) as above_assumed_usd_per_kwh,
@@ -288,6 +380,9 @@ by_electricity as (
         {%- endfor %}
         case when equal_costs.is_crossing then 'crosses' else 'never' end as outcome,
         cast(null as double) as at_output_tokens_per_second_per_user,
+        cast(null as double) as at_output_tokens_per_second_per_user_low,
+        cast(null as double) as at_output_tokens_per_second_per_user_high,
+        case when equal_costs.is_crossing then 'errors_not_stated' end as interval_basis,
         cast(null as double) as at_utilisation_ratio,
         case
             when equal_costs.is_crossing then equal_costs.assumed_usd_per_kwh + equal_costs.above_assumed_usd_per_kwh
@@ -312,6 +407,10 @@ final as (
         to_platform,
         outcome,
         at_output_tokens_per_second_per_user,
+        at_output_tokens_per_second_per_user_low,
+        at_output_tokens_per_second_per_user_high,
+        case when interval_basis = 'between_measured_points' then cast(1 as double) end as interval_level,
+        interval_basis,
         at_utilisation_ratio,
         at_usd_per_kwh,
         above_assumed_usd_per_kwh,

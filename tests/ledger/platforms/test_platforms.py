@@ -330,6 +330,28 @@ def test_above_a_speed_another_platform_leads_and_the_gap_is_flagged(published: 
     assert found == [("gb300", "mi355x", 84.12, False), ("mi355x", "gb300", 124.31, False)]
 
 
+def test_a_change_is_between_the_best_results_of_both_platforms(published: Book) -> None:
+    """GB300's best: 84.12 tok/s/user for 0.178 and 172.92 for 4.977; MI355X's, among others: 81.63 for 0.635, 124.31
+    for 1.657 and 136.99 for 24.65. To MI355X: not below 84.12, as it was the dearer one at 81.63; and GB300 leads again
+    at its next best, 172.92, so it may have led all the way. Back to GB300: after its 84.12, which is the cheaper one
+    than 1.657; and by 136.99, where it serves 172.92 for less."""
+    at = "at_output_tokens_per_second_per_user"
+    found = published.query(
+        f"select from_platform, to_platform, round({at}_low, 2), round({at}_high, 2), interval_level, interval_basis"
+        f" {CROSSED} and {at} > 30 order by {at}",
+        ["fp8", 1024, "interactivity"],
+    )
+    assert found == [
+        ("gb300", "mi355x", 84.12, None, None, "open_end"),
+        ("mi355x", "gb300", 84.12, 136.99, 1, "between_measured_points"),
+    ]
+    outside = (
+        f"select count(*), count(*) filter (where {at} between coalesce({at}_low, 0) and coalesce({at}_high, 1e9))"
+        " from marts.platform_crossover where kind = 'interactivity'"
+    )
+    assert len({*published.query(outside)[0]}) == 1
+
+
 def test_a_platform_that_is_less_than_full_loses_to_a_full_one(published: Book) -> None:
     found = published.query(
         f"select at_utilisation_ratio {CROSSED} and from_platform = 'gb300' and to_platform = 'b200'"

@@ -102,6 +102,29 @@ demand as (
 
 ),
 
+-- The intervals in which most was asked for: a hundredth of them. Where as good as nothing ever was, those with any.
+loads as (
+
+    select
+        usage,
+        quantile_cont(tokens_per_second, 0.99) as tokens_per_second_p99
+    from intervals
+    group by usage
+
+),
+
+busiest as (
+
+    select
+        intervals.usage,
+        quantile_cont(intervals.request_tokens_per_second, 0.5) as request_tokens_per_second
+    from intervals
+    inner join loads on intervals.usage = loads.usage
+    where intervals.tokens_per_second > 0 and intervals.tokens_per_second >= loads.tokens_per_second_p99
+    group by intervals.usage
+
+),
+
 -- As the levels of slo_capacity, of the intervals alone in which no request waited: an hour of a half octave of load.
 unpressed as (
 
@@ -133,6 +156,8 @@ final as (
         models.min_replicas,
         models.cold_start_seconds,
         models.keep_apart,
+        models.tpot_slo_seconds,
+        busiest.request_tokens_per_second as busiest_request_tokens_per_second,
         device_types.memory_gib / device_types.gpus as memory_gib,
         device_types.memory_bandwidth_gb_per_second / device_types.gpus as memory_bandwidth_gb_per_second,
         device_types.idle_watts_bare / device_types.gpus as idle_watts_bare,
@@ -150,6 +175,7 @@ final as (
     left join models on deployments.model = models.model
     left join device_types on deployments.device_type = device_types.device_type
     left join demand on deployments.usage = demand.usage
+    left join busiest on deployments.usage = busiest.usage
     left join unpressed on deployments.usage = unpressed.usage
 
 )

@@ -1,10 +1,10 @@
--- How many requests of an hour were good, one by one, from gateways, logs and load tests: one row per hour and curve
+-- How many requests of an hour were good and what failed ones had generated, one by one, from gateways, logs and load tests: one row per hour and curve
 -- where a log covers what the engines counted. A request is in the hour in which it began. Answers from the gateway's
 -- cache are no work of an engine.
 {% set keys = curve_keys() %}
 {% set counts = [
     'requests', 'failed_requests', 'good_requests_low', 'good_requests_high', 'output_tokens', 'good_output_tokens_low',
-    'good_output_tokens_high'
+    'good_output_tokens_high', 'failed_output_tokens'
 ] %}
 
 with raw_requests as (
@@ -20,7 +20,7 @@ with raw_requests as (
 
 models as (
 
-    select * from {{ source('fleet', 'models') }} where ttft_slo_seconds is not null or tpot_slo_seconds is not null
+    select * from {{ source('fleet', 'models') }}
 
 ),
 
@@ -78,7 +78,7 @@ timed as (
                 then named.end_to_end_seconds <= models.ttft_slo_seconds + models.tpot_slo_seconds * (named.output_tokens - 1)
         end as is_end_to_end_possible
     from named
-    inner join models on named.model = models.model
+    left join models on named.model = models.model
 
 ),
 
@@ -108,6 +108,10 @@ source_hours as (
             when max(case when coalesce(is_ok, true) and output_tokens is null then 1 else 0 end) = 0
                 then {{ exact_sum('coalesce(output_tokens, 0)') }}
         end as output_tokens,
+        case
+            when count(is_ok) > 0 and max(case when not is_ok and output_tokens is null then 1 else 0 end) = 0
+                then {{ exact_sum('case when not is_ok then output_tokens else 0 end') }}
+        end as failed_output_tokens,
         {{ exact_sum('case when is_good then coalesce(output_tokens, 0) else 0 end') }} as good_output_tokens_low,
         case
             when max(case when coalesce(is_good, true) and output_tokens is null then 1 else 0 end) = 0
