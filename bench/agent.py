@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--page", action="append", default=[])
     options = parser.parse_args()
 
-    # As `python -m collectors agent` does, with fake boards.
+    # As `wattledger-agent agent` does, with fake boards.
     from collectors.devices.agent import Watch, families_to_keep, run_agent  # noqa: PLC0415 (its start is no part of the figure)
     from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
     from collectors.devices.spool import Spool  # noqa: PLC0415

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collectors.devices.spool import SPOOL_SCHEMA
+from collectors.devices.spool_collector import SPOOL_SCHEMA
 
 INTERVAL_SECONDS = 15
 STEPS = 86_400 // INTERVAL_SECONDS

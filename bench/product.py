@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from bench import children
 from bench.children import Cost
 from bench.fleet_day import FIRST_DAY, INTERVAL_SECONDS
-from collectors.devices.spool import SPOOL_SCHEMA
+from collectors.devices.spool_collector import SPOOL_SCHEMA
 
 STREAMS = ("power", "tokens")
 # Steps of the job (the end of Dagster's step key) and what the table calls them.

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from bench.fleet_day import FIRST_DAY, Series
 from bench.served_fleet import COLD_START_SECONDS, CONTEXT_TOKENS, DAY, FIRST_TOKEN_SECONDS, Deployment
 from bench.served_load import Served
-from collectors.devices.spool import SPOOL_SCHEMA
+from collectors.devices.spool_collector import SPOOL_SCHEMA
 
 SAMPLE_SECONDS = 120
 ATTAINMENT_RATIO = 0.95

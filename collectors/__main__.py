@@ -1,4 +1,4 @@
-"""`python -m collectors`: the agent, one look to try a source, and a recording into one file.
+"""`wattledger-agent` (in a checkout `python -m collectors`): the agent, one look at a source, a recording into a file.
 
 Add a subcommand here when a collector is useful by itself on a host. Keep out what the subcommands do.
 """
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  python -m collectors sample --nvml
-  python -m collectors sample --page http://localhost:8000/metrics
-  python -m collectors agent --nvml --page http://localhost:8000/metrics --spool /var/spool/wattledger
-  python -m collectors record --nvml --out recorded.parquet --minutes 15
+  wattledger-agent sample --nvml
+  wattledger-agent sample --page http://localhost:8000/metrics
+  wattledger-agent agent --nvml --page http://localhost:8000/metrics --spool /var/spool/wattledger
+  wattledger-agent record --nvml --out recorded.parquet --minutes 15
 
-`python -m collectors COMMAND --help` has the details. Secrets are never options: name the variable that holds one.
+`wattledger-agent COMMAND --help` has the details. Secrets are never options: name the variable that holds one.
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line; tests read it too, to hold docs/agent.md to it."""
     root = argparse.ArgumentParser(
-        prog="python -m collectors",
+        prog="wattledger-agent",
         description="Read power and token telemetry on a host.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,8 +80,8 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         "--families",
         type=Path,
         metavar="FILE",
-        help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the project's "
-        "catalogue where that is installed, else everything)",
+        help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the metric "
+        "catalogue of Wattledger)",
     )
     for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
         command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
@@ -98,7 +98,7 @@ def _seconds(text: str) -> float:
 
 
 def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
-    from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for pyarrow)
+    from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for packages)
     from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
 
     secrets = {key: value for key, value in vars(options).items() if key.endswith("_env")}
@@ -109,7 +109,7 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
 def _samplers(options: argparse.Namespace) -> list[Sampler]:
     """The NVML sampler, if asked for, then the pages. SystemExit 2 with one line where an option cannot be."""
     from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
-    from collectors.samples import SourceError  # noqa: PLC0415
+    from collectors.source_errors import SourceError  # noqa: PLC0415
 
     if not options.nvml and not options.page:
         _refuse("nothing to look at: give --nvml, --page URL, or both")
@@ -140,7 +140,7 @@ def _agent(options: argparse.Namespace) -> int:
 
 
 def _sample(options: argparse.Namespace) -> int:
-    from collectors.samples import SourceError, printable  # noqa: PLC0415
+    from collectors.source_errors import SourceError, printable  # noqa: PLC0415
 
     status = 0
     for sampler in _samplers(options):
@@ -166,7 +166,7 @@ def _sample(options: argparse.Namespace) -> int:
 def _record(options: argparse.Namespace) -> int:
     from collectors.devices.agent import record  # noqa: PLC0415
     from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
-    from collectors.samples import SourceError  # noqa: PLC0415
+    from collectors.source_errors import SourceError  # noqa: PLC0415
 
     if not options.out.parent.is_dir():
         _refuse(f"--out {options.out}: there is no folder {options.out.parent}")
@@ -180,7 +180,7 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _refuse(reason: str) -> NoReturn:
-    print(f"python -m collectors: {reason}", file=sys.stderr)
+    print(f"wattledger-agent: {reason}", file=sys.stderr)
     raise SystemExit(2)
 
 

@@ -7,7 +7,6 @@ Add here another spelling of a number or a time that has only one possible meani
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +16,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.samples import END_US, FIRST_US, OBSERVED_AT, printable
+from collectors.samples import END_US, FIRST_US, OBSERVED_AT
+from collectors.source_errors import shown
+
+# What reads cells quotes them with this.
+__all__ = ["shown"]
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
@@ -33,21 +36,6 @@ _ISO_TEXT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?(Z|[+-]\d\d(:?
 # Year first with slashes, as nvidia-smi writes it, has one meaning only; 07/08/2026 has two and is not read.
 _SLASHES = r"^(\d{4})/(\d\d)/(\d\d)"
 _UNIT_IN_NAME = re.compile(r"\[([^\[\]]+)\]\s*$")
-_SHOWN_CHARACTERS = 60
-_REPR = reprlib.Repr()
-_REPR.maxstring = _SHOWN_CHARACTERS
-
-
-def shown(value: object, characters: int = _SHOWN_CHARACTERS) -> str:
-    """A cell, or a longer text, as a message quotes it."""
-    if value is None:
-        return "an empty cell"
-    if isinstance(value, str):
-        text = repr(value[: characters + 1])
-    else:
-        # Lists and objects may be as deep and as long as a file is.
-        text = printable(_REPR.repr(value) if isinstance(value, list | dict) else str(value))
-    return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 def is_text(column: pa.Array) -> bool:

@@ -15,10 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import fsspec
-import pyarrow as pa
-import pyarrow.fs
 from fsspec import AbstractFileSystem
-from fsspec.implementations.arrow import ArrowFSWrapper
 
 from collectors.secret_texts import FEWEST_CHARACTERS, Secrets
 
@@ -39,16 +36,28 @@ def file_system(path: str) -> tuple[AbstractFileSystem, str]:
     """The file system behind a path or URL, and the path on it. ImportError or ValueError where no package serves it.
 
     Where fsspec's own package for a protocol is not installed, pyarrow carries one for S3, Google Cloud, Azure, HDFS.
+    An agent has pyarrow only where it was installed for that.
     """
     try:
         system, root = fsspec.core.url_to_fs(path)
         return system, root
     except ImportError as missing:
-        try:
-            found, root = pyarrow.fs.FileSystem.from_uri(path)
-        except pa.ArrowInvalid as refusal:
-            raise missing if "Unrecognized filesystem" in str(refusal) else refusal from None
-        return ArrowFSWrapper(found), root
+        return _of_pyarrow(path, missing)
+
+
+def _of_pyarrow(path: str, missing: ImportError) -> tuple[AbstractFileSystem, str]:
+    """pyarrow's file system behind a URL; `missing`, fsspec's own words, where pyarrow is not here or has none."""
+    try:
+        from pyarrow import ArrowInvalid, fs  # noqa: PLC0415 (165 MB, that the agent does without)
+    except ImportError:
+        raise missing from None
+    from fsspec.implementations.arrow import ArrowFSWrapper  # noqa: PLC0415
+
+    try:
+        found, root = fs.FileSystem.from_uri(path)
+    except ArrowInvalid as refusal:
+        raise missing if "Unrecognized filesystem" in str(refusal) else refusal from None
+    return ArrowFSWrapper(found), root
 
 
 def is_remote(path: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from collectors.samples import SourceError, printable
+from collectors.source_errors import SourceError, printable
 
 _Row = TypeVar("_Row")
 _Made = TypeVar("_Made")

@@ -1,18 +1,22 @@
-"""The types that all collectors share: window, family, batch, and the error of a source that cannot be read.
+"""The types that all collectors share: window, family and batch.
 
-Add here what passes between collectors and landing. Keep out anything about one kind of source.
+Add here what passes between collectors and landing. Keep out anything about one kind of source, and what the agent
+needs (`source_errors`, `readings`): it has neither NumPy nor pyarrow.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
+
+from collectors.source_errors import SourceError, printable, shown_variable, url_without_secrets
+
+# What collectors that yield samples raise and show is taken from here too.
+__all__ = ["SourceError", "printable", "shown_variable", "url_without_secrets"]
 
 OBSERVED_AT = pa.timestamp("us", tz="UTC")
 SAMPLE_SCHEMA = pa.schema([("series_id", pa.int64()), ("observed_at", OBSERVED_AT), ("value", pa.float64())])
@@ -20,8 +24,6 @@ SAMPLE_SCHEMA = pa.schema([("series_id", pa.int64()), ("observed_at", OBSERVED_A
 # DCGM writes its blanks as 9223372036854775792…795: anything from here on is a sentinel, not a measurement.
 SENTINEL_FROM = 9.2e18
 
-# PROM_TOKEN, HOME and PROM_2 are names; AKIAIOSFODNN7EXAMPLE, an access key, is none.
-_USUAL_VARIABLE = re.compile(r"(?=.{1,40}$)[A-Z]+(_[A-Z0-9]+)*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -92,53 +94,6 @@ class Batch(NamedTuple):
 
     stream: str
     samples: pa.RecordBatch
-
-
-def url_without_secrets(url: str) -> str:
-    """The URL for logs: without user info, query and fragment, which may contain passwords and tokens."""
-    if url.startswith(("/", ".")):
-        return url  # a file's path, in which these characters mean nothing
-    try:
-        parts = urlsplit(url)
-        if not parts.netloc:
-            return urlunsplit((parts.scheme, "", parts.path.rpartition("@")[2], "", ""))
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    except ValueError:
-        return "<unreadable url>"
-
-
-def printable(text: str) -> str:
-    """Text of a server or a file as a terminal may show it: what is not printable becomes an escape such as \\x1b.
-
-    A control character could move the cursor, recolour or rewrite what a person reads.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape", "backslashreplace").decode("ascii") for one in text
-    )
-
-
-def shown_variable(name: str) -> str:
-    """The name of an environment variable as a message may show it, or a placeholder, as it may be a secret.
-
-    Only what is spelled as variables usually are is shown: capitals, with underscores between them.
-    """
-    return name if _USUAL_VARIABLE.fullmatch(name) else "(its name is not shown, it may be a secret)"
-
-
-class SourceError(Exception):
-    """A source that is unreachable, refuses, or sends an invalid answer.
-
-    `url` carries no secret, `status` is the HTTP status if there was one, `reason` is for whoever reads the audit. Both
-    texts are printable, whatever the source wrote into them.
-    """
-
-    def __init__(self, url: str, status: int | None, reason: str) -> None:
-        self.url = printable(url_without_secrets(url))
-        self.status = status
-        self.reason = reason = printable(reason)
-        super().__init__(f"{self.url}: {reason}" if status is None else f"{self.url}: HTTP {status}: {reason}")
 
 
 def sample_batch(series_ids: np.ndarray, observed_us: np.ndarray, values: np.ndarray) -> pa.RecordBatch:

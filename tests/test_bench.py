@@ -13,7 +13,7 @@ import sqlalchemy
 
 from bench import agent, children, fleet_day, floor
 from bench.product import Fleet, write_empty
-from collectors.devices.spool import SpoolCollector
+from collectors.devices.spool_collector import SpoolCollector
 from collectors.samples import Family, Window
 from collectors.series import SeriesRegister
 from pipelines.command_line.run import history_kept_open

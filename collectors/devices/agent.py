@@ -20,16 +20,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from arro3.core import Array, DataType, Field, Schema, Table
+from arro3.io import write_parquet
 
 from collectors.catalogue import SPELLINGS, spelled
 from collectors.devices.nvml import READERS, NvmlSampler
-from collectors.devices.spool_writer import SpoolWriter
+from collectors.devices.spool_writer import COMPRESSION, OBSERVED_AT, SpoolWriter
 from collectors.readings import Reading
-from collectors.samples import OBSERVED_AT, SourceError, printable
+from collectors.source_errors import SourceError, printable
 
-BUNDLED_CATALOGUE = Path(__file__).parents[2] / "dbt_project" / "seeds" / "metric_catalog.csv"
+# In the agent's own distribution the seed is in its package (agent/hatch_build.py).
+_CATALOGUES = [Path(__file__).parents[1], Path(__file__).parents[2] / "dbt_project" / "seeds"]
+BUNDLED_CATALOGUE = next(filter(Path.is_file, (folder / "metric_catalog.csv" for folder in _CATALOGUES)))
 UNKNOWN_KIND = "page"
 # How long a stopping agent waits for a look that hangs; then it writes the readings that it has.
 STOP_PATIENCE_SECONDS = 10.0
@@ -102,11 +104,8 @@ def read_families(path: Path) -> dict[str, str]:
     return families
 
 
-def families_to_keep(path: Path | None) -> dict[str, str] | None:
-    """The families that `path` lists; without a path, those of the project's catalogue. None, which keeps all families,
-    where that catalogue is not installed."""
-    if path is None and not BUNDLED_CATALOGUE.is_file():
-        return None
+def families_to_keep(path: Path | None) -> dict[str, str]:
+    """The families that `path` lists; without a path, those of the project's catalogue."""
     return read_families(path or BUNDLED_CATALOGUE)
 
 
@@ -181,12 +180,14 @@ def record(sampler: NvmlSampler, out: Path, duration_seconds: float, interval_se
             except SourceError as error:
                 log.warning("%s", error)
     names = ("uuid", "node", "device_type", "pci_bus_id")
-    schema = pa.schema(
-        [("observed_at", OBSERVED_AT), *((name, pa.string()) for name in names)]
-        + [(metric, pa.float64()) for metric in READERS],
+    types = {**dict.fromkeys(names, DataType.string()), **dict.fromkeys(READERS, DataType.float64())}
+    schema = Schema(
+        [Field("observed_at", OBSERVED_AT), *(Field(name, of_column) for name, of_column in types.items())],
         metadata={f"wattledger_{key}": value for key, value in facts.items()},
     )
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), out, compression="zstd")
+    columns = [Array([row["observed_at"] for row in rows], DataType.int64()).cast(OBSERVED_AT)]
+    columns += [Array([row.get(name) for row in rows], of_column) for name, of_column in types.items()]
+    write_parquet(Table.from_arrays(columns, schema=schema), out, compression=COMPRESSION)
     return len(rows)
 
 

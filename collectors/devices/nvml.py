@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from collectors.readings import Reading, labels_json
-from collectors.samples import SourceError
+from collectors.source_errors import SourceError
 
 SOURCE_KIND = "nvml"
 NO_LIBRARY = "no NVML library on this host: it comes with the NVIDIA driver; leave --nvml out where there is no GPU"

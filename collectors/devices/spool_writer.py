@@ -6,6 +6,7 @@ and when samples are taken (`agent`).
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import threading
@@ -16,15 +17,26 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from arro3.core import Array, DataType, Field, Schema, Table
+from arro3.io import write_parquet
 
-from collectors.devices.spool import SPOOL_SCHEMA, UNKNOWN_KEY, UNKNOWN_LABELS_KEY, Spool, host_folder
+from collectors.devices.spool import UNKNOWN_KEY, UNKNOWN_LABELS_KEY, Spool, host_folder
 from collectors.readings import Reading
-from collectors.samples import OBSERVED_AT
 
 DAY_US = 86_400_000_000
+OBSERVED_AT = DataType.timestamp("us", tz="UTC")
+COMPRESSION = "zstd(1)"
+_TEXT = DataType.dictionary(DataType.int32(), DataType.string())
+# What `spool_collector` reads; a test compares the two.
+SPOOL_SCHEMA = Schema(
+    [
+        Field("observed_at", OBSERVED_AT),
+        Field("source_kind", _TEXT),
+        Field("metric", _TEXT),
+        Field("labels", _TEXT),
+        Field("value", DataType.float64()),
+    ]
+)
 
 log = logging.getLogger(__name__)
 
@@ -52,17 +64,15 @@ class _Sealed:
         return date(1970, 1, 1) + timedelta(days=self.day)
 
     def parquet(self, metadata: Mapping[bytes, bytes]) -> bytes:
-        codes = pa.array(np.frombuffer(self.codes, np.int32))
-        columns = [pa.array(np.frombuffer(self.observed_us, np.int64)).view(OBSERVED_AT)]
-        for texts in zip(*self.keys, strict=True):
-            column = pa.array(texts, pa.string()).dictionary_encode()
-            columns.append(pa.DictionaryArray.from_arrays(column.indices.take(codes), column.dictionary))
-        columns.append(pa.array(np.frombuffer(self.values, np.float64)))
+        codes = Array.from_buffer(self.codes)
+        columns = [Array.from_buffer(self.observed_us).cast(OBSERVED_AT)]
+        # The distinct texts are few: each row takes the number of its own.
+        columns += [Array(texts, DataType.string()).cast(_TEXT).take(codes) for texts in zip(*self.keys, strict=True)]
+        columns.append(Array.from_buffer(self.values))
         schema = SPOOL_SCHEMA.with_metadata(dict(metadata)) if metadata else SPOOL_SCHEMA
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
-        whole: bytes = sink.getvalue().to_pybytes()
-        return whole
+        sink = io.BytesIO()
+        write_parquet(Table.from_arrays(columns, schema=schema), sink, compression=COMPRESSION)
+        return sink.getvalue()
 
 
 class SpoolWriter:

@@ -15,8 +15,8 @@ import urllib3
 from urllib3.util import make_headers
 
 from collectors.protocols.connections import tls_context
-from collectors.samples import SourceError, shown_variable
 from collectors.secret_texts import FEWEST_CHARACTERS, Secrets
+from collectors.source_errors import SourceError, shown_variable
 
 
 class Credentials:

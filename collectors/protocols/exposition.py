@@ -23,7 +23,7 @@ from collectors.limits import PAGE_LIMITS, Limits
 from collectors.protocols.http_client import HttpClient
 from collectors.readings import Reading, labels_json
 from collectors.rows import Reject, Rejects, readable
-from collectors.samples import SourceError, url_without_secrets
+from collectors.source_errors import SourceError, url_without_secrets
 from collectors.unknown_families import MOST_DEVICES, MOST_FAMILIES_WITH_DEVICES, device_of, is_drawn_power
 
 # OpenMetrics is read where a page sends it, not asked for: in it Go exporters append `_total` to counters that people

@@ -15,14 +15,13 @@ import urllib3
 from urllib3.exceptions import HTTPError
 from urllib3.util import make_headers
 
-from collectors.cells import shown
 from collectors.limits import DEFAULTS, Limits
 from collectors.protocols import http_errors
 from collectors.protocols.answer_watch import AnswerWatch, Spent, watched_by
 from collectors.protocols.connections import pool_of
 from collectors.protocols.credentials import Credentials
 from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
-from collectors.samples import SourceError, url_without_secrets
+from collectors.source_errors import SourceError, shown, url_without_secrets
 
 CONNECT_SECONDS = 10.0
 # The longest pause between two attempts, also where a server's Retry-After asks for more.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import orjson
 import urllib3
 
-from collectors.samples import SourceError
+from collectors.source_errors import SourceError
 
 OPENING_BYTES = 200
 

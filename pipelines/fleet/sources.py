@@ -355,7 +355,7 @@ class SpoolSource(Source):
 
     def collector(self) -> Collector:
         """The collector that reads this source."""
-        from collectors.devices.spool import SpoolCollector  # noqa: PLC0415
+        from collectors.devices.spool_collector import SpoolCollector  # noqa: PLC0415
 
         return SpoolCollector(self.name, self.path, self.limits.answer_seconds)
 

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from collectors.__main__ import main, parser
 from collectors.devices.agent import Ticker, families_to_keep, read_families, record
 from collectors.devices.nvml import NvmlSampler
-from collectors.devices.spool import SPOOL_SCHEMA, Spool, SpoolCollector
+from collectors.devices.spool import Spool
+from collectors.devices.spool_collector import SPOOL_SCHEMA, SpoolCollector
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.readings import Reading, labels_json
 from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window
@@ -505,6 +506,6 @@ def test_every_command_and_option_is_in_the_documentation():
     page = (ROOT / "docs" / "agent.md").read_text()
     commands = parser()._subparsers._group_actions[0].choices
     for name, command in commands.items():
-        assert f"python -m collectors {name}" in page
+        assert f"wattledger-agent {name}" in page
         for option in command._option_string_actions:
             assert option in (*("-h", "--help"), *(word for word in page.replace("`", " ").split()))

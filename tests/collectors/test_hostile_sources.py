@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.devices.spool import SPOOL_SCHEMA, SpoolCollector
+from collectors.devices.spool_collector import SPOOL_SCHEMA, SpoolCollector
 from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionPage
 from collectors.protocols.mapped_files import FileMapping
@@ -469,7 +469,7 @@ def test_a_spool_with_one_broken_file_lands_the_others_and_names_it(fleet, tmp_p
 
 
 def test_a_spool_file_of_endless_rows_is_left_alone(refusing_fleet, tmp_path, monkeypatch):
-    monkeypatch.setattr("collectors.devices.spool.MOST_ROWS_PER_FILE", 499)
+    monkeypatch.setattr("collectors.devices.spool_collector.MOST_ROWS_PER_FILE", 499)
     result = refusing_fleet.lands(
         spooled(tmp_path, as_parquet([({"UUID": "GPU-a"}, [(n, 250.0) for n in range(500)])]))
     )

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.devices.spool import SPOOL_SCHEMA, UNKNOWN_KEY, UNKNOWN_LABELS_KEY, Spool, SpoolCollector
+from collectors.devices.spool import UNKNOWN_KEY, UNKNOWN_LABELS_KEY, Spool
+from collectors.devices.spool_collector import SPOOL_SCHEMA, SpoolCollector
 from collectors.samples import Family, Window
 from collectors.series import SeriesRegister
 from tests.odd_inputs import DEEP

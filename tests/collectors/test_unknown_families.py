@@ -10,7 +10,8 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.devices.spool import Spool, SpoolCollector
+from collectors.devices.spool import Spool
+from collectors.devices.spool_collector import SpoolCollector
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.limits import Limits
 from collectors.protocols.exposition import ExpositionPage

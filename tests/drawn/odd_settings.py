@@ -18,7 +18,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collectors.devices.spool import SPOOL_SCHEMA, UNKNOWN_KEY, Spool, SpoolCollector
+from collectors.devices.spool import UNKNOWN_KEY, Spool
+from collectors.devices.spool_collector import SPOOL_SCHEMA, SpoolCollector
 from collectors.protocols.exposition import parse_page
 from collectors.protocols.grid_apis import UkCarbonIntensityCollector
 from collectors.rows import Rejects

@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def product(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    with installed(wheel, tmp_path_factory.mktemp("home")) as unpacked:
+    with installed(tmp_path_factory.mktemp("home"), wheel) as unpacked:
         yield unpacked
 
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collectors.devices.spool import SPOOL_SCHEMA, Spool, host_folder
+from collectors.devices.spool import Spool, host_folder
+from collectors.devices.spool_collector import SPOOL_SCHEMA
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import landing_days, telemetry_assets
 from pipelines.warehouse import database
