@@ -12,7 +12,8 @@ from pathlib import Path
 
 import duckdb
 
-from pipelines.fleet.fleet_file import DEFAULT_FLEET, load_fleet
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.publishing import pictures, publication
 
 

@@ -1,14 +1,51 @@
-"""The command `check`: what is wrong or doubtful in a fleet file, before anything runs."""
+"""The command `check`: what is wrong or doubtful in a fleet file, before anything runs.
+
+Exit status: 0 with warnings at most, 1 if a source does not answer, 2 if the file is wrong. Add here what is printed.
+Keep out what is found: the file alone shows `plausibility`, a warehouse `unmatched_entries`, the sources
+`collectors.probes`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
 
-from pipelines.fleet.fleet_file import Fleet
+from collectors.samples import printable
+from pipelines.command_line.text_tables import aligned
+from pipelines.fleet.fleet_file import Fleet, FleetError, read_fleet
+from pipelines.fleet.plausibility import Finding, of_line, silenced_by, unknown_types
 
 
-def check(fleet: Fleet, options: argparse.Namespace) -> int:
-    """Print what the file holds; what is wrong in it was raised while it was read. Returns the exit status."""
-    end = fleet.period.end or "yesterday"
-    print(f"{fleet.path}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}")
+def check(options: argparse.Namespace) -> int:
+    """Print what is found, as lines for a person or as a list for a program; returns the exit status."""
+    try:
+        fleet, found = read_fleet(options.fleet)
+    except FleetError as wrong:
+        if not options.json:
+            raise
+        _print_json([of_line(line, "error") for line in wrong.problems])
+        return 2
+    found += unknown_types(fleet)
+    if options.json:
+        _print_json(found)
+    else:
+        print("\n".join(_page(fleet, found)))
     return 0
+
+
+def _page(fleet: Fleet, found: Sequence[Finding]) -> Iterator[str]:
+    end = fleet.period.end or "yesterday"
+    yield f"{fleet.path}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}"
+    if found:
+        cells = [[printable(text) for text in (one.severity, one.key, one.text)] for one in found]
+        yield from aligned([["finding", "key", "what"], *cells], [True, True, True])
+        keyed = [one for one in found if one.severity == "warning" and one.key and not one.key.startswith("accepted[")]
+        if keyed:
+            yield silenced_by(keyed)
+
+
+def _print_json(found: Sequence[Finding]) -> None:
+    json.dump([one._asdict() for one in found], sys.stdout, indent=2)
+    print()

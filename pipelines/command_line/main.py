@@ -37,8 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"unknown option: {' '.join(others)}{_fleet_hint(others)}")
     fleets: list[Fleet] = []
     try:
-        if chosen.command == "completion":
-            return _completion(parser, chosen.shell)
+        if chosen.command in ("completion", "check"):
+            return _completion(parser, chosen.shell) if chosen.command == "completion" else _check(chosen)
         fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
         return instance.open_ui(fleets, others) if chosen.command == "dev" else _answer(chosen, fleets[0])
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:  # noqa: PLR0911 (a line per command)
+def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
     match chosen.command:
         case "run":
             _show_progress()
@@ -77,14 +77,10 @@ def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:  # noqa: PLR0911 (
             from pipelines.command_line.explain_command import explain  # noqa: PLC0415
 
             return explain(fleet, chosen)
-        case "close":
+        case _:
             from pipelines.command_line.close_command import close  # noqa: PLC0415
 
             return close(fleet, chosen.month, is_undone=chosen.undo)
-        case _:
-            from pipelines.command_line.check_command import check  # noqa: PLC0415
-
-            return check(fleet, chosen)
 
 
 def _table(fleet: Fleet) -> int:
@@ -106,6 +102,12 @@ def _report(fleet: Fleet) -> int:
         raise refusals.nothing_published(fleet.fleet)
     print(fleet.published / REPORT)
     return 1 if parts.failed else 0
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.check_command import check  # noqa: PLC0415
+
+    return check(chosen)
 
 
 def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
