@@ -27,12 +27,24 @@ def check(options: argparse.Namespace) -> int:
             raise
         _print_json([of_line(line, "error") for line in wrong.problems])
         return 2
-    found += unknown_types(fleet)
+    unmatched = None if options.offline else _unmatched(fleet)
+    found += unknown_types(fleet) if unmatched is None else unmatched
     if options.json:
         _print_json(found)
     else:
         print("\n".join(_page(fleet, found)))
     return 0
+
+
+def _unmatched(fleet: Fleet) -> list[Finding] | None:
+    """Entries that no landed telemetry matches; None where nothing is booked yet."""
+    if not fleet.warehouse.exists():
+        return None
+    from pipelines.warehouse import database  # noqa: PLC0415 (the file alone needs no DuckDB)
+    from pipelines.warehouse.unmatched_entries import unmatched  # noqa: PLC0415
+
+    with database.writing(fleet.warehouse, "check"), database.connect(fleet.warehouse, read_only=True) as connection:
+        return unmatched(fleet, connection)
 
 
 def _page(fleet: Fleet, found: Sequence[Finding]) -> Iterator[str]:

@@ -33,8 +33,8 @@ def disagreements(fleet: Fleet, today: date) -> Iterator[str]:
     """A line for each, by its key; `today` is the UTC date."""
     if fleet.period.start > today:
         yield (
-            f"period.start: got {fleet.period.start}, expected at most today, which is {today} in UTC: no day of the"
-            " period has begun. Start with the first day of which the sources have samples"
+            f"period.start: got {fleet.period.start}, expected at most today, which is {today} in UTC: no day of it"
+            " has passed. Start with the first day of which the sources have samples"
         )
     if 3600 % fleet.grid_seconds:
         yield f"grid_seconds: got {fleet.grid_seconds}, expected a divisor of 3600"

@@ -28,10 +28,8 @@ HOURS_A_YEAR = 8760
 RATE_FACTOR = 20
 # How similar a name must be to be shown as the nearest one (1 is equal).
 SIMILAR = 0.5
-# Keys that only telemetry judges: `unmatched_entries` finds them.
-OF_TELEMETRY = re.compile(
-    r"\.(name|engine|model|node|device_uuid|device_type|tariff\[\d+\]|(aliases|pods|targets|gpus)\[.*\])$"
-)
+# Keys that only telemetry can check: `unmatched_entries` finds them.
+OF_TELEMETRY = re.compile(r"^teams\[|\.(name|engine|node|device_uuid|device_type|(aliases|pods|targets)\[.*\])$")
 # What a part of a list is called in a message: the first of these keys that it has.
 _LABELS = ("name", "window_id", "commitment", "contract", "budget")
 
