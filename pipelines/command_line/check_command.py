@@ -11,11 +11,15 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from collectors.samples import printable
 from pipelines.command_line.text_tables import aligned
 from pipelines.fleet.fleet_file import Fleet, FleetError, read_fleet
 from pipelines.fleet.plausibility import Finding, of_line, silenced_by, unknown_types
+
+if TYPE_CHECKING:
+    from pipelines.command_line.source_probes import Answer
 
 
 def check(options: argparse.Namespace) -> int:
@@ -29,11 +33,13 @@ def check(options: argparse.Namespace) -> int:
         return 2
     unmatched = None if options.offline else _unmatched(fleet)
     found += unknown_types(fleet) if unmatched is None else unmatched
+    asked = [] if options.offline else _answers(fleet)
+    found += [one for answer in asked for one in answer.findings if one.key not in fleet.accepted]
     if options.json:
         _print_json(found)
     else:
-        print("\n".join(_page(fleet, found)))
-    return 0
+        print("\n".join(_page(fleet, asked, found)))
+    return 1 if any(one.severity == "error" for one in found) else 0
 
 
 def _unmatched(fleet: Fleet) -> list[Finding] | None:
@@ -47,12 +53,21 @@ def _unmatched(fleet: Fleet) -> list[Finding] | None:
         return unmatched(fleet, connection)
 
 
-def _page(fleet: Fleet, found: Sequence[Finding]) -> Iterator[str]:
+def _answers(fleet: Fleet) -> list[Answer]:
+    from pipelines.command_line.source_probes import answers  # noqa: PLC0415 (the file alone needs no pyarrow)
+
+    return list(answers(fleet))
+
+
+def _page(fleet: Fleet, asked: Sequence[Answer], found: Sequence[Finding]) -> Iterator[str]:
     end = fleet.period.end or "yesterday"
     yield f"{fleet.path}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}"
+    if asked:
+        lines = [[printable(text) for text in (one.source, one.kind, one.at, one.text)] for one in asked]
+        yield from aligned([["source", "kind", "at", "answer"], *lines], [True] * 4)
     if found:
         cells = [[printable(text) for text in (one.severity, one.key, one.text)] for one in found]
-        yield from aligned([["finding", "key", "what"], *cells], [True, True, True])
+        yield from aligned([["finding", "key", "what"], *cells], [True] * 3)
         keyed = [one for one in found if one.severity == "warning" and one.key and not one.key.startswith("accepted[")]
         if keyed:
             yield silenced_by(keyed)

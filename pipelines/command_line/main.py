@@ -1,9 +1,9 @@
 """`wattledger`: one command, its errors in one line, its exit status.
 
-Exit status: 0 success; 1 the run or a check of severity error failed; 2 the fleet file or an option is wrong; 130 a
-person stopped it. The reason is one line on standard error (`mistakes`), which names a log file where there are
-details. Add here how a command is found. Keep out its options (`options`) and what it does: each imports that when it
-begins, so that none waits for the packages of another.
+Exit status: 0 success; 1 the run or a check of severity error failed, or a source does not answer `check`; 2 the fleet
+file or an option is wrong; 130 a person stopped it. The reason is one line on standard error (`mistakes`), which names
+a log file where there are details. Add here how a command is found. Keep out its options (`options`) and what it does:
+each imports that when it begins, so that none waits for the packages of another.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ HOURS_A_YEAR = 8760
 RATE_FACTOR = 20
 # How similar a name must be to be shown as the nearest one (1 is equal).
 SIMILAR = 0.5
+# Keys that only the sources can check: what they answer is no matter of the file.
+OF_SOURCES = re.compile(r"^sources\[[^\]]*\]\.(url|auth|clock|path|files|interval_seconds|limits\.\w+)$")
 # Keys that only telemetry can check: `unmatched_entries` finds them.
 OF_TELEMETRY = re.compile(r"^teams\[|\.(name|engine|node|device_uuid|device_type|(aliases|pods|targets)\[.*\])$")
 # What a part of a list is called in a message: the first of these keys that it has.
@@ -108,7 +110,7 @@ def doubts(fleet: Fleet) -> list[Finding]:
             "the key of a finding, as `wattledger check` prints it: it silences nothing, so remove it",
         )
         for n, key in enumerate(fleet.accepted)
-        if not OF_TELEMETRY.search(key) and key not in {one.key for one in found}
+        if not (OF_TELEMETRY.search(key) or OF_SOURCES.search(key)) and key not in {one.key for one in found}
     ]
     return [*(one for one in found if one.key not in fleet.accepted), *unused]
 

@@ -26,6 +26,7 @@ from pipelines.fleet import catalog
 
 if TYPE_CHECKING:
     from collectors.collector import Collector
+    from collectors.protocols.prometheus import PrometheusCollector
 
 # What a browser shows behind a server's own URL: a path of its API, or Prometheus' page of graphs.
 _BELOW_THE_ROOT = re.compile(r"/(api/v1(/.*)?|graph)/?$")
@@ -292,7 +293,7 @@ class PrometheusSource(Source):
     tls: Tls | None = None
     limits: ServerLimits = ServerLimits()
 
-    def collector(self) -> Collector:
+    def collector(self) -> PrometheusCollector:
         """The collector that reads this source."""
         from collectors.protocols.prometheus import PrometheusCollector  # noqa: PLC0415
 

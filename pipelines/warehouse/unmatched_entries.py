@@ -1,6 +1,6 @@
 """Entries of the fleet file that no landed telemetry matches: a mistyped node, engine, model, device, rate or alias.
 
-An entry is judged within its own dates alone: a node that was retired is right where its assignment ends before the
+An entry counts within its own dates alone: a node that was retired is right where its assignment ends before the
 first booked date. Add here what the fleet file calls by a name that telemetry has, too. Keep out names of people and
 contracts, and what the file alone shows: that is `pipelines.fleet.plausibility`.
 """
@@ -69,7 +69,7 @@ def unmatched(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> list[Findi
     found = [
         _finding(entry, known.get(entry.kind, []), booked)
         for entry in entries(fleet)
-        if _is_judged(entry, booked) and not _is_matched(entry, known.get(entry.kind, []))
+        if _is_checked(entry, booked) and not _is_matched(entry, known.get(entry.kind, []))
     ]
     keys = {one.key for one in found}
     unused = [
@@ -169,7 +169,7 @@ def _dates(start_at: datetime, end_at: datetime | None) -> Dates:
     return start_at.astimezone(UTC).date(), last_us.date() + timedelta(days=1)
 
 
-def _is_judged(entry: Entry, booked: Sequence[date]) -> bool:
+def _is_checked(entry: Entry, booked: Sequence[date]) -> bool:
     return any(first <= booked[1] and until > booked[0] for first, until in entry.dates)
 
 

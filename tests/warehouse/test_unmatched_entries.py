@@ -152,7 +152,7 @@ def test_a_name_that_telemetry_does_not_have_is_found_with_the_nearest(
         'engines: [{engine: a, targets: ["10.1.2.3:8000"]}]',
         "engines: [{engine: llm/frontend, pods: [llm/big-*]}]",
         "models: [{name: other, aliases: [org/big]}]",
-        # A contract that has ended, and one that has not begun.
+        # A contract that has ended, and one that starts later.
         "cost_rates: [{device_type: a6000, usd_per_gpu_hour: 2, source: x, valid_to: 2026-10-01}]",
         "commitments: [{commitment: c, site: dc1, device_type: a6000, gpus: 8, usd_per_gpu_hour: 1,"
         " valid_from: 2026-12-01}]",
@@ -177,7 +177,7 @@ def test_an_accepted_entry_that_matches_by_now_is_a_finding(
     ]
 
 
-def test_nothing_is_judged_before_the_first_booking(tmp_path: Path) -> None:
+def test_nothing_is_checked_before_the_first_booking(tmp_path: Path) -> None:
     with database.connect(":memory:") as connection:
         create_tables(connection)
         assert unmatched(fleet(tmp_path, "nodes: [{name: gpu-a}]"), connection) is None
