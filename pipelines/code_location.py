@@ -26,6 +26,7 @@ from pipelines.advice import (
     sleep_table,
 )
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
+from pipelines.booking.fleet_file_check import fleet_file_check
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.places import DEFAULT_FLEET
@@ -71,6 +72,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         invariants.invariant_checks(fleet, project.manifest_path),
         *checks.asset_checks(fleet),
         alarms.drift_alarms(fleet),
+        fleet_file_check(fleet),
         stale_settings.settings_check(fleet),
     ]
     tables = [

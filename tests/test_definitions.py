@@ -86,6 +86,7 @@ OWN_CHECKS = {
     "fleet/cost_rates:gpu_price_lists_are_sound",
     "raw/series_chunks:series_are_healthy",
     "marts/fleet_daily:dates_use_todays_settings",
+    "marts/model_daily:fleet_file_entries_match",
     "marts/model_daily:ratios_lie_between_zero_and_one",
     "raw/series:families_stay",
     "raw/series:no_series_is_refused",

@@ -156,6 +156,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "advice/sleep_table.py",
         "booking/alarms.py",
         "booking/checks.py",
+        "booking/fleet_file_check.py",
         "booking/invariants.py",
         "booking/dbt_results.py",
         "booking/ledger.py",

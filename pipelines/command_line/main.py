@@ -1,9 +1,9 @@
 """`wattledger`: one command, its errors in one line, its exit status.
 
-Exit status: 0 success; 1 the run or a check of severity error failed; 2 the fleet file or an option is wrong; 130 a
-person stopped it. The reason is one line on standard error (`mistakes`), which names a log file where there are
-details. Add here how a command is found. Keep out its options (`options`) and what it does: each imports that when it
-begins, so that none waits for the packages of another.
+Exit status: 0 success; 1 the run or a check of severity error failed, or a source does not answer `check`; 2 the fleet
+file or an option is wrong; 130 a person stopped it. The reason is one line on standard error (`mistakes`), which names
+a log file where there are details. Add here how a command is found. Keep out its options (`options`) and what it does:
+each imports that when it begins, so that none waits for the packages of another.
 """
 
 from __future__ import annotations
@@ -60,11 +60,15 @@ def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) 
         from pipelines.command_line.discover_command import discover  # noqa: PLC0415
 
         return discover(chosen)
+    if chosen.command == "check":
+        from pipelines.command_line.check_command import check  # noqa: PLC0415
+
+        return check(chosen)
     fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
     return instance.open_ui(fleets, others) if chosen.command == "dev" else _of_a_fleet(chosen, fleets[0])
 
 
-def _of_a_fleet(chosen: argparse.Namespace, fleet: Fleet) -> int:  # noqa: PLR0911 (a line per command)
+def _of_a_fleet(chosen: argparse.Namespace, fleet: Fleet) -> int:
     match chosen.command:
         case "run":
             _show_progress()
@@ -86,14 +90,10 @@ def _of_a_fleet(chosen: argparse.Namespace, fleet: Fleet) -> int:  # noqa: PLR09
             from pipelines.command_line.explain_command import explain  # noqa: PLC0415
 
             return explain(fleet, chosen)
-        case "close":
+        case _:
             from pipelines.command_line.close_command import close  # noqa: PLC0415
 
             return close(fleet, chosen.month, is_undone=chosen.undo)
-        case _:
-            from pipelines.command_line.check_command import check  # noqa: PLC0415
-
-            return check(fleet, chosen)
 
 
 def _table(fleet: Fleet) -> int:

@@ -24,6 +24,7 @@ from collectors.samples import printable
 from pipelines.code_location import JOB, definitions_of, published_assets, rebuilt_assets, validate
 from pipelines.command_line import instance, mistakes
 from pipelines.command_line.headline import headline
+from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
 from pipelines.warehouse import database
@@ -40,6 +41,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     home, is_ours = instance.chosen([fleet])
     validate(fleet)
     # Nothing is written for a fleet file that cannot work.
+    claim(fleet)
     instance.create(home, is_ours=is_ours)
     began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""

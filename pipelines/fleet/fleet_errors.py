@@ -1,6 +1,6 @@
 """The parts of a message about a wrong fleet file: the key, the value and what was expected.
 
-Add a sentence here when pydantic's own would not help. Keep out the rules themselves: they are in `fleet_file` and
+Add a sentence here when pydantic's own would not help. Keep out the rules themselves: they are in `fleet_keys` and
 `sources`.
 """
 
@@ -68,6 +68,10 @@ def _line(error: Any, raw: Any, model: type[BaseModel]) -> str:
         return f"{key}.kind: {'missing' if got is None else f'got {_shown(got)}'}, expected one of {expected}"
     if message.endswith("timezone info"):
         message = "a time with its zone, such as 2026-10-01T00:00:00Z"
+    if kind == "string_type" and isinstance(error["input"], bool):
+        typed, where = ("ON" if error["input"] else "NO"), f"{loc}: " if isinstance(loc, str) else ""
+        read_as = str(error["input"]).lower()
+        return f'{key}: got {read_as}, expected text: YAML reads {typed} as {read_as}, so quote it: {where}"{typed}"'
     expectation = _PYDANTIC_OPENING.sub("", message)
     if isinstance(error["input"], dict | list | BaseModel) or _may_hold_a_secret(error):
         return f"{key}: {_expected(expectation)}"

@@ -1,6 +1,6 @@
 """The text of a fleet file as plain values, or what makes it no YAML that can be read.
 
-Add here what a file may not do whatever its keys mean. Keep out keys and values: those are in `fleet_file`.
+Add here what a file may not do whatever its keys mean. Keep out keys and values: those are in `fleet_keys`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,18 @@ _BETWEEN = (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentEndEvent)
 def read(path: Path) -> Any:
     """What the file holds. FleetError, with one problem in one line, when it cannot be read or is no YAML."""
     try:
-        return _Builder(path.read_text(encoding="utf-8")).value()
+        # Windows' editors write a byte order mark; its line ends are read as any others.
+        return _Builder(path.read_text(encoding="utf-8-sig")).value()
     except OSError as refusal:
         expected = "expected a fleet file (one YAML; fleets/README.md shows how to write one)"
         raise FleetError(path, [f"cannot be read: {refusal.strerror}, {expected}"]) from refusal
     except yaml.MarkedYAMLError as refusal:
         raise FleetError(path, [f"is not YAML: {_where(refusal)}"]) from refusal
-    except (yaml.YAMLError, UnicodeDecodeError) as refusal:
+    except UnicodeDecodeError as refusal:
+        line = refusal.object[: refusal.start].count(b"\n") + 1
+        wrong = f"byte 0x{refusal.object[refusal.start]:02x} in line {line}"
+        raise FleetError(path, [f"is not UTF-8 text ({wrong}): save it again with the encoding UTF-8"]) from refusal
+    except yaml.YAMLError as refusal:
         raise FleetError(path, [f"is not YAML: {' '.join(str(refusal).split())}"]) from refusal
 
 

@@ -7,12 +7,28 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from pipelines.fleet.money.energy_contracts import ResidualMix
 from pipelines.fleet.money.site_charges import CarbonPrice, Charge, DemandCharge, Hosting, Licence, Operations, Share
 from pipelines.fleet.money.tariffs import Tariff
 from pipelines.fleet.sources import GivenName, Name, NonNegative, Part, TimeZone
+
+
+def _ratio(pue: float) -> float:
+    if not 1 <= pue <= MOST_PUE:
+        percent = f" (a percentage? {pue:g} % is {pue / 100:g})" if 100 <= pue <= 100 * MOST_PUE else ""
+        raise ValueError(
+            f"expected 1 to {MOST_PUE}{percent}: all electricity of the facility over that of its computers, 1.3 for"
+            " 30 % of overhead"
+        )
+    return pue
+
+
+# Above it a number is a percentage: no facility needs nine times as much for its overhead as for its computers.
+MOST_PUE = 10
+
+Pue = Annotated[float, Field(strict=True), AfterValidator(_ratio)]
 
 
 class Site(Part):
@@ -23,7 +39,7 @@ class Site(Part):
     name: GivenName
     zone: Name
     time_zone: TimeZone = "UTC"
-    pue: Annotated[float, Field(strict=True, ge=1)]
+    pue: Pue
     wue_litres_per_kwh: NonNegative | None = None
     tariff: tuple[Tariff, ...] = ()
     cooling_share_of_overhead: Share | None = None

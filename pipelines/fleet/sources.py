@@ -2,7 +2,7 @@
 
 Add a kind of source here together with its collector, whose module is imported only when it is built. Secrets are never
 values in the file, only names of environment variables; paths are confined (see `confined_path`). Keep out everything
-about sites, tariffs and people: that is `fleet_file`.
+about sites, tariffs and people: that is `fleet_keys`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from zoneinfo import available_timezones
 
 from pydantic import (
@@ -28,13 +28,17 @@ from pydantic import (
 
 from collectors.limits import DEFAULTS, Limits
 from collectors.rows import BAD_ROWS_RATIO
-from collectors.samples import shown_variable
+from collectors.samples import printable, shown_variable, url_without_secrets
 from collectors.text_files import before_glob
 from pipelines.fleet.catalog import by_metric, known_metrics
 
 if TYPE_CHECKING:
     from collectors.collector import Collector
+    from collectors.protocols.prometheus import PrometheusCollector
 
+# What a browser shows behind a server's own URL: a path of its API, or Prometheus' page of graphs.
+_BELOW_THE_ROOT = re.compile(r"/(api/v1(/.*)?|graph)/?$")
+_ASKED = re.compile(r"(query|time|start|end|step|timeout|match\[\]|g\d+\..*)$")
 _VARIABLE = re.compile(r"^\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=/|$)")
 
 
@@ -119,6 +123,23 @@ def _known_zone(name: str) -> str:
     return name
 
 
+def _root_of_an_api(url: str) -> str:
+    """The URL below which /api/v1/query is asked for; ValueError, with the URL to write, for one of a page or query."""
+    parts = urlsplit(url)
+    below = _BELOW_THE_ROOT.search(parts.path)
+    if below is None:
+        return url
+    # What a page or a query adds; fields such as extra_filters[] or a tenant go with every request. Names alone: a
+    # value may be a secret.
+    kept = [key for key, _ in parse_qsl(parts.query, keep_blank_values=True) if not _ASKED.match(key)]
+    fields = f", with its {' and '.join(map(printable, kept))}" if kept else ""
+    root = url_without_secrets(urlunsplit(parts._replace(path=parts.path[: below.start()])))
+    raise ValueError(
+        f"expected the URL of the server without {printable(below[0])}, which is added for each request: write"
+        f" {root}{fields}"
+    )
+
+
 def _not_of_the_book(name: str) -> str:
     if name.startswith("__"):
         raise ValueError(
@@ -138,6 +159,7 @@ SpoolPath = Annotated[str, AfterValidator(_spool_path)]
 Variable = Annotated[str, AfterValidator(_set_variable)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Url = Annotated[str, AfterValidator(_plain_url)]
+ServerUrl = Annotated[str, AfterValidator(_plain_url), AfterValidator(_root_of_an_api)]
 Number = Annotated[float, Field(strict=True)]
 MetricPrefix = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Positive = Annotated[float, Field(strict=True, gt=0)]
@@ -239,7 +261,7 @@ class PrometheusSource(Source):
     """Any Prometheus-compatible API. `headers` go with each request, such as the tenant of Mimir, X-Scope-OrgID."""
 
     kind: Literal["prometheus"]
-    url: Url
+    url: ServerUrl
     interval_seconds: Positive
     matchers: tuple[str, ...] = ()
     auth: Auth | None = None
@@ -255,7 +277,7 @@ class PrometheusSource(Source):
                 raise ValueError(f"got {name}, which holds a secret; name its environment variable under `auth`")
         return headers
 
-    def collector(self) -> Collector:
+    def collector(self) -> PrometheusCollector:
         """The collector that reads this source."""
         from collectors.protocols.prometheus import PrometheusCollector  # noqa: PLC0415
 

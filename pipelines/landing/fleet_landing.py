@@ -15,7 +15,7 @@ import duckdb
 from collectors.rows import Rejects
 from collectors.samples import SourceError
 from collectors.text_files import paths_of
-from pipelines.fleet.fleet_file import Fleet, Model
+from pipelines.fleet.fleet_keys import Fleet, Model
 from pipelines.fleet.grid_zones import UNKNOWN_ZONE
 from pipelines.fleet.request_sources import LoadTest
 from pipelines.warehouse import database

@@ -9,6 +9,12 @@ import pytest
 from tests.fleet.test_fleet import SMALLEST, load, problems
 
 
+def bare(messages: list[str]) -> list[str]:
+    """Warnings without how to silence them."""
+    assert all('. If it is right: accepted: ["' in message for message in messages)
+    return [message.partition(". If it is right: ")[0] for message in messages]
+
+
 def test_a_device_type_has_one_rate_at_a_time(tmp_path: Path) -> None:
     stated = "cost_rates: [{device_type: h100, usd_per_gpu_hour: 2.0, source: contract}]\n"
     (listed,) = problems(
@@ -228,7 +234,7 @@ def test_a_doubtful_commitment_stays_with_a_warning(
             " commitments[c3",
         ]
     else:
-        assert caplog.messages == [f"fleet.yaml: {doubt}" for doubt in doubts]
+        assert bare(caplog.messages) == [f"fleet.yaml: {doubt}" for doubt in doubts]
 
 
 def test_a_commitment_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
@@ -394,7 +400,7 @@ def test_a_budget_of_a_name_that_the_fleet_does_not_have_stays_with_a_warning(
 ) -> None:
     fleet = load(tmp_path, f"{BUDGETS}budgets: [{{budget: b, usd_per_month: 10, {entry}}}]\n")
     assert len(fleet.budgets) == 1
-    assert caplog.messages == [f"fleet.yaml: {doubt}"] * (doubt is not None)
+    assert bare(caplog.messages) == [f"fleet.yaml: {doubt}"] * (doubt is not None)
 
 
 def test_a_budget_is_raised_from_a_later_month_on(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.fleet.test_fleet import SMALLEST, load, problems
 from tests.planted import DAY, ENERGY, HOURS, board, plant, rising
 
 CHECK = "energy_of_a_zone_has_a_factor"
-NORWAY = "grid_intensity: {files: [{path: no.csv, zone: NO-NO1, time: at, values: {direct_gco2e_per_kwh: g}}]}\n"
+DENMARK = "grid_intensity: {files: [{path: dk.csv, zone: DK-DK1, time: at, values: {direct_gco2e_per_kwh: g}}]}\n"
 LONDON = "grid_intensity: {sources: [{name: neso, kind: uk_carbon_intensity, zone: GB-London}]}\n"
 
 
@@ -49,15 +49,15 @@ def test_a_name_that_is_like_no_zone_is_refused_with_all_of_them(tmp_path: Path)
 
 
 def test_a_mistyped_zone_of_a_site_may_be_nearest_to_the_zone_of_a_source(tmp_path: Path) -> None:
-    (problem,) = problems(tmp_path, at_zone("NO-N01") + NORWAY)
-    assert "; nearest: NO-NO1, " in problem
+    (problem,) = problems(tmp_path, at_zone("DK-DKI") + DENMARK)
+    assert "; nearest: DK-DK1, " in problem
 
 
 @pytest.mark.parametrize(
     "text",
     [
         at_zone("US-CAL-CISO"),  # the seeds have its factor
-        at_zone("NO-NO1") + NORWAY,  # a file has its hours; no seed knows it
+        at_zone("DK-DK1") + DENMARK,  # a file has its hours; no seed knows it
         at_zone("GB-London") + LONDON,  # an API has
         at_zone("unknown"),  # stated: the grid is unknown
     ],
@@ -76,7 +76,7 @@ def test_a_grid_source_whose_zone_no_site_has_is_named_in_a_note(
         load(tmp_path, at_zone("GB") + LONDON.replace("GB-London", "GBR"))
     assert caplog.messages == [
         "fleet.yaml: grid_intensity.sources[neso].zone: got 'GBR', which no site has: its hours are not used; nearest:"
-        " GB"
+        ' GB. If it is right: accepted: ["grid_intensity.sources[neso].zone"]'
     ]
 
 
@@ -92,7 +92,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     morning = {"path": "morning.csv", "time": "at", "values": {"direct_gco2e_per_kwh": "grams"}}
     zones = {
         "west": "US-CAL-CISO",
-        "north": "NO-NO1",
+        "north": "DK-DK1",
         "south": "SE-SE4",
         "dark": "unknown",
         "upstate": "eGRID-NYUP",
@@ -112,7 +112,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         sites=[{"name": site, "zone": zone, "pue": 1.5} for site, zone in zones.items()],
         nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in zones],
         grid_intensity={
-            "files": [{**morning, "zone": "NO-NO1", "source": "no"}, {**morning, "zone": "SE-SE4", "source": "se"}]
+            "files": [{**morning, "zone": "DK-DK1", "source": "dk"}, {**morning, "zone": "SE-SE4", "source": "se"}]
         },
     )
     made.run()
@@ -136,7 +136,7 @@ def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Bo
     columns = "site, zone, hours, facility_energy_kwh, first_hour_at, last_hour_at"
     noon, last = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (12, 23))
     assert book.query(f"select {columns} from ({test.node.compiled_code})") == [
-        ("north", "NO-NO1", 12, Decimal("1.8"), noon, last)
+        ("north", "DK-DK1", 12, Decimal("1.8"), noon, last)
     ]
     assert book.broken() == {}
 

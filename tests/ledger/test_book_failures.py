@@ -306,7 +306,7 @@ def test_samples_of_no_possible_year_are_listed_and_change_nothing(
         ("grid_seconds", 7, ["grid_seconds", "7", "divisor of 3600"]),
         ("synthetic", False, ["synthetic", "false", "expected true"]),
         ("period", {"start": "2026-10-20", "end": "2026-10-20"}, ["period", "2026-10-20", "after the start"]),
-        ("sites", [{"name": "west", "zone": "X", "pue": 0.4}], ["pue", "0.4", "greater than or equal to 1"]),
+        ("sites", [{"name": "west", "zone": "X", "pue": 0.4}], ["pue", "0.4", "expected 1 to 10"]),
         ("grid_secs", 300, ["grid_secs", "unknown key"]),
         ("nodes", [{"name": "n", "site": "east"}], ["nodes[n].site", "east", "west"]),
     ],

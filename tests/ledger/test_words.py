@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.fleet.fleet_file import Role
+from pipelines.fleet.fleet_keys import Role
 from pipelines.fleet.places import PROJECT
 from tests.books import Book, demo_fleet, on
 from tests.models import MODELS, finance, finance_entries, mart_entries, marts
