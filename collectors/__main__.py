@@ -83,6 +83,7 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the metric "
         "catalogue of Wattledger)",
     )
+    command.add_argument("--bearer-file", metavar="FILE", help="the file of the pages' bearer token, read at each look")
     for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
         command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
 
@@ -101,7 +102,9 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
     from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for packages)
     from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
 
-    secrets = {key: value for key, value in vars(options).items() if key.endswith("_env")}
+    secrets = {key: value for key, value in vars(options).items() if key.endswith("_env") or key == "bearer_file"}
+    if options.bearer_env and options.bearer_file:
+        raise ValueError("expected one of --bearer-env and --bearer-file")
     families = families_to_keep(options.families) if options.page else None
     return [ExpositionPage(url, families, host=options.host, **secrets) for url in options.page]
 
