@@ -10,6 +10,7 @@ import logging
 import socket
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collectors.devices.agent import Sampler
     from collectors.protocols.exposition import ExpositionPage
 
+# The extras of the agent's distribution with the package that each brings, and which a store's URLs need.
+EXTRAS = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs"}
+STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 EXAMPLES = """\
 examples:
   wattledger-agent sample --nvml
@@ -132,7 +136,10 @@ def _agent(options: argparse.Namespace) -> int:
     try:
         spool = Spool(options.spool)
     except (ImportError, ValueError) as error:
-        _refuse(f"--spool {options.spool}: {error}")
+        extra = STORES.get(options.spool.partition("://")[0].lower())
+        is_missing = extra is not None and find_spec(EXTRAS[extra]) is None
+        fix = f" (pip install 'wattledger-agent[{extra}]')" if is_missing else ""
+        _refuse(f"--spool {options.spool}: {error}{fix}")
     watches = [
         Watch(sampler, options.nvml_interval if isinstance(sampler, NvmlSampler) else options.page_interval)
         for sampler in samplers
