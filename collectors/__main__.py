@@ -10,6 +10,7 @@ import logging
 import socket
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collectors.devices.agent import Sampler
     from collectors.protocols.exposition import ExpositionPage
 
+# The extras of the agent's distribution with the package that each brings, and which a store's URLs need.
+EXTRAS = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs"}
+STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 EXAMPLES = """\
 examples:
   wattledger-agent sample --nvml
@@ -83,6 +87,7 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the metric "
         "catalogue of Wattledger)",
     )
+    command.add_argument("--bearer-file", metavar="FILE", help="the file of the pages' bearer token, read at each look")
     for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
         command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
 
@@ -101,7 +106,9 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
     from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for packages)
     from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
 
-    secrets = {key: value for key, value in vars(options).items() if key.endswith("_env")}
+    secrets = {key: value for key, value in vars(options).items() if key.endswith("_env") or key == "bearer_file"}
+    if options.bearer_env and options.bearer_file:
+        raise ValueError("expected one of --bearer-env and --bearer-file")
     families = families_to_keep(options.families) if options.page else None
     return [ExpositionPage(url, families, host=options.host, **secrets) for url in options.page]
 
@@ -129,7 +136,10 @@ def _agent(options: argparse.Namespace) -> int:
     try:
         spool = Spool(options.spool)
     except (ImportError, ValueError) as error:
-        _refuse(f"--spool {options.spool}: {error}")
+        extra = STORES.get(options.spool.partition("://")[0].lower())
+        is_missing = extra is not None and find_spec(EXTRAS[extra]) is None
+        fix = f" (pip install 'wattledger-agent[{extra}]')" if is_missing else ""
+        _refuse(f"--spool {options.spool}: {error}{fix}")
     watches = [
         Watch(sampler, options.nvml_interval if isinstance(sampler, NvmlSampler) else options.page_interval)
         for sampler in samplers

@@ -39,6 +39,11 @@ class Secrets:
                 self._texts |= {f"{user}:{text}", f"{unquote(user)}:{unquote(text)}"}
             self._pattern = None
 
+    def forget(self, text: str) -> None:
+        """Keep a secret no more that was added alone: a server does not repeat what has been replaced long ago."""
+        self._texts -= {text, unquote(text)}
+        self._pattern = None
+
     def masked(self, text: str) -> str:
         """The text with *** for each secret: literal, percent-encoded, as JSON or HTML escape it, or in base64."""
         if not self._texts:

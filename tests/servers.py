@@ -316,10 +316,11 @@ def http_server(
 
 
 def own_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """The file of a certificate for 127.0.0.1 that signed itself, beside its key, and a server's context with both."""
+    """The file of a certificate for 127.0.0.1 and prometheus.example that signed itself, beside its key; and a server's
+    context with both."""
     files = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
     (openssl,) = optional.required("openssl")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:prometheus.example"]
     command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files]
     subprocess.run(command, check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "cert.pem")

@@ -1,4 +1,4 @@
-"""Connections of urllib3 whose every step is watched: name, address, TLS, request and answer.
+"""Connections of urllib3 whose every step is watched: name, address, proxy, TLS, request and answer.
 
 Given to urllib3 as a pool's `ConnectionCls`. Add here how a connection is made. Keep out how long it may take
 (`answer_watch`) and what is asked over it (`http_client`).
@@ -6,6 +6,7 @@ Given to urllib3 as a pool's `ConnectionCls`. Add here how a connection is made.
 
 from __future__ import annotations
 
+import http.client
 import queue
 import socket
 import ssl
@@ -14,39 +15,62 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult
 
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPHeaderDict, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ProxyError
 from urllib3.util import Timeout, ssl_wrap_socket
 
 from collectors.protocols import answer_watch
+from collectors.protocols.proxies import Proxy
 
 
 class WatchedConnection(HTTPConnection):
-    """A connection that is watched from the name to the last byte."""
+    """A connection that is watched from the name to the last byte. With `via`, a proxy is asked to pass requests on."""
 
-    def __init__(self, host: str, port: int | None = None, **options: Any) -> None:
+    is_tunnelled = False
+
+    def __init__(self, host: str, port: int | None = None, *, via: Proxy | None = None, **options: Any) -> None:
         super().__init__(host, port, **options)
         self._name = host
+        self._via = via
+
+    @property
+    def _authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def connect(self) -> None:
-        """Connect to the first address of the name that answers."""
-        self.sock = _connected(self, self._name)
+        """Connect to the first address that answers: of the name, or of the proxy."""
+        self.sock = self._connected()
 
-    def request(self, *arguments: Any, **options: Any) -> None:
+    def request(self, method: str, url: str, *arguments: Any, **options: Any) -> None:
         """Send a request; where the connection was kept from an earlier one, it is watched from here."""
         if self.sock is not None:
             answer_watch.current().hold(self.sock)
-        super().request(*arguments, **options)
+        if self._via is not None and not self.is_tunnelled:
+            url = f"http://{self._authority.removesuffix(':80')}{url}"
+            options["headers"] = HTTPHeaderDict(options.get("headers") or {}) | self._via.headers
+        super().request(method, url, *arguments, **options)
+
+    def _connected(self) -> socket.socket:
+        if self._via is None:
+            return _connected(self, self._name, self.port)
+        try:
+            return _connected(self, self._via.host, self._via.port)
+        except HTTPError as failure:
+            raise ProxyError(f"the proxy {self._via.url}", failure) from failure
 
 
 class WatchedTlsConnection(WatchedConnection, HTTPSConnection):
-    """The same with TLS; its handshake is watched too."""
+    """The same with TLS; its handshake is watched too. A proxy passes on bytes that it cannot read."""
+
+    is_tunnelled = True
 
     def connect(self) -> None:
         """Connect, and check the server's certificate by the context that the pool was given."""
-        connected = _connected(self, self._name)
+        connected = self._connected()
         try:
+            if self._via is not None:
+                _open_tunnel(connected, self._authority, self._via)
             self.sock = ssl_wrap_socket(connected, ssl_context=self.ssl_context, server_hostname=self.host)
         except BaseException:
             connected.close()
@@ -67,14 +91,14 @@ class WatchedTlsPool(HTTPSConnectionPool):
 
 
 def pool_of(
-    parts: SplitResult, timeout: Timeout, headers: Mapping[str, str], tls: ssl.SSLContext | None
+    parts: SplitResult, timeout: Timeout, headers: Mapping[str, str], tls: ssl.SSLContext | None, via: Proxy | None
 ) -> HTTPConnectionPool:
-    """The connections to the server of a URL, with TLS where there is a context for it. ValueError for no possible
-    port."""
+    """The connections to the server of a URL, with TLS where there is a context for it, through a proxy where there is
+    one. ValueError for no possible port."""
     host, port = str(parts.hostname), parts.port
     if tls is None:
-        return WatchedPool(host, port, timeout, headers=headers, retries=False)
-    return WatchedTlsPool(host, port, timeout, headers=headers, retries=False, ssl_context=tls)
+        return WatchedPool(host, port, timeout, headers=headers, retries=False, via=via)
+    return WatchedTlsPool(host, port, timeout, headers=headers, retries=False, ssl_context=tls, via=via)
 
 
 def tls_context(ca_file: str | None, cert_file: str | None, key_file: str | None) -> ssl.SSLContext:
@@ -85,11 +109,28 @@ def tls_context(ca_file: str | None, cert_file: str | None, key_file: str | None
     return tls
 
 
-def _connected(connection: HTTPConnection, name: str) -> socket.socket:
+def _open_tunnel(connected: socket.socket, authority: str, via: Proxy) -> None:
+    """Have a proxy connect to a server; what is sent from then on is for that. ProxyError where it does not."""
+    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+    lines += [f"{name}: {value}" for name, value in via.headers.items()]
+    connected.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    answer = http.client.HTTPResponse(connected, method="CONNECT")
+    try:
+        answer.begin()
+    except http.client.HTTPException as failure:
+        raise ProxyError(f"the proxy {via.url}", HTTPError("it answers no HTTP")) from failure
+    finally:
+        answer.close()
+    if answer.status != http.client.OK:
+        refused = HTTPError(f"it refuses the connection: {answer.status} {answer.reason}".rstrip())
+        raise ProxyError(f"the proxy {via.url}", refused)
+
+
+def _connected(connection: HTTPConnection, name: str, port: int | None) -> socket.socket:
     """A socket to the first address of `name` that takes a connection, each tried for the connection's time-out."""
     watch = answer_watch.current()
     last: OSError | None = None
-    for family, kind, protocol, _, address in _addresses(connection, name):
+    for family, kind, protocol, _, address in _addresses(connection, name, port):
         seconds = watch.left_seconds()
         if not seconds:
             break
@@ -111,7 +152,7 @@ def _connected(connection: HTTPConnection, name: str) -> socket.socket:
     raise NewConnectionError(connection, f"Failed to establish a new connection: {last}") from last
 
 
-def _addresses(connection: HTTPConnection, name: str) -> list[Any]:
+def _addresses(connection: HTTPConnection, name: str, port: int | None) -> list[Any]:
     """The addresses of a name, as the resolver gives them.
 
     It is asked in a thread of its own, because nothing can end its question: once the time is over, that thread is left
@@ -121,7 +162,7 @@ def _addresses(connection: HTTPConnection, name: str) -> list[Any]:
 
     def ask() -> None:
         try:
-            answers.put(socket.getaddrinfo(name, connection.port, type=socket.SOCK_STREAM))
+            answers.put(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM))
         except (OSError, ValueError) as failure:
             answers.put(failure)
 

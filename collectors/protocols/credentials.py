@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections import deque
 from collections.abc import Iterable, Mapping
 from urllib.parse import SplitResult, unquote
 
@@ -15,13 +16,17 @@ import urllib3
 from urllib3.util import make_headers
 
 from collectors.protocols.connections import tls_context
+from collectors.protocols.token_file import TokenFile
 from collectors.secret_texts import FEWEST_CHARACTERS, Secrets
 from collectors.source_errors import SourceError, shown_variable
 
+# Tokens of a file that a server may still repeat: the newest, and the one before it.
+KEPT_TOKENS = 2
+
 
 class Credentials:
-    """What logs in at one server. It is read from the named environment variables whenever a connection is made; a
-    variable that is not set is a SourceError of `url`.
+    """What logs in at one server. It is read from the named environment variables whenever a connection is made, and
+    from `bearer_file` for each request; a variable that is not set, or no token there, is a SourceError of `url`.
 
     `secrets` is what a server may repeat in its answer and must not reach the audit; of the URL, what may be a token.
     """
@@ -33,11 +38,15 @@ class Credentials:
         fields: Iterable[tuple[str, str]],
         envs: Mapping[str, str | None],
         header_envs: Mapping[str, str],
+        *,
+        bearer_file: str | None = None,
     ) -> None:
         self._url = url
         self._parts = parts
         self._header_envs = dict(header_envs)
         self._envs = {**envs, **{f"header {header}": name for header, name in header_envs.items()}}
+        self._token_file = None if bearer_file is None else TokenFile(bearer_file)
+        self._tokens: deque[str] = deque(maxlen=KEPT_TOKENS)
         self.secrets = Secrets()
         for _, text in fields:
             self.secrets.add(text if len(text) >= FEWEST_CHARACTERS else None)
@@ -58,6 +67,21 @@ class Credentials:
         for header in self._header_envs:
             headers[header] = self._secret(f"header {header}") or ""
         return headers
+
+    def bearer_of_file(self) -> str | None:
+        """The token of the moment, for one request; None where it is in no file."""
+        if self._token_file is None:
+            return None
+        try:
+            token = self._token_file.token()
+        except ValueError as error:
+            raise SourceError(self._url, None, str(error)) from error
+        if token not in self._tokens:
+            if len(self._tokens) == KEPT_TOKENS:
+                self.secrets.forget(self._tokens[0])
+            self._tokens.append(token)
+            self.secrets.add(token)
+        return token
 
     def tls(self) -> ssl.SSLContext | None:
         """The certificates of an https URL; None of another one."""

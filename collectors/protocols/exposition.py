@@ -207,7 +207,8 @@ class ExpositionPage:
     `families` maps the metrics to keep to their source kind; None keeps all. Samples get the label `instance`
     (host:port) where they have none; where the URL is a loopback address and `host` is given, `instance` names that
     host and the label `node` too, as two hosts' localhost:8000 are two engines. `secrets` name environment variables
-    as HttpClient has them: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env.
+    as HttpClient has them: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env, and
+    bearer_file, which is a path.
     """
 
     def __init__(

@@ -21,6 +21,7 @@ from collectors.protocols.answer_watch import AnswerWatch, Spent, watched_by
 from collectors.protocols.connections import pool_of
 from collectors.protocols.credentials import Credentials
 from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
+from collectors.protocols.proxies import proxy_of
 from collectors.source_errors import SourceError, shown, url_without_secrets
 
 CONNECT_SECONDS = 10.0
@@ -37,7 +38,8 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class HttpClient:
-    """A client of one server's root URL. It reads secrets from the named environment variables at its first request.
+    """A client of one server's root URL. It reads secrets from the named environment variables at its first request,
+    and the token of `bearer_file` at each. Servers elsewhere are asked through the environment's proxy (`proxies`).
 
     `url` is the root, below which paths are asked for. Its user info serves as basic authentication and its query
     fields (VictoriaMetrics' `extra_filters[]`, a proxy's tenant) go with every request; neither is ever logged.
@@ -55,6 +57,7 @@ class HttpClient:
         url: str,
         *,
         bearer_env: str | None = None,
+        bearer_file: str | None = None,
         username_env: str | None = None,
         password_env: str | None = None,
         ca_file_env: str | None = None,
@@ -81,7 +84,9 @@ class HttpClient:
             "cert_file_env": cert_file_env,
             "key_file_env": key_file_env,
         }
-        self._credentials = Credentials(self.url, self._parts, self._fields, envs, header_envs or {})
+        self._credentials = Credentials(
+            self.url, self._parts, self._fields, envs, header_envs or {}, bearer_file=bearer_file
+        )
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._retries = urllib3.Retry(attempts - 1, backoff_factor=backoff_seconds, allowed_methods=None)
         self._retries.backoff_max = LONGEST_PAUSE_SECONDS
@@ -188,7 +193,11 @@ class HttpClient:
         timeout = urllib3.Timeout(
             connect=min(CONNECT_SECONDS, self.limits.answer_seconds), read=self.limits.answer_seconds
         )
-        return pool_of(self._parts, timeout, headers, self._credentials.tls())
+        try:
+            via = proxy_of(self._parts, self._credentials.secrets)
+        except ValueError as error:
+            raise SourceError(self.url, None, str(error)) from error
+        return pool_of(self._parts, timeout, headers, self._credentials.tls(), via)
 
     # --- one attempt --------------------------------------------------------------------------------------------------
 
@@ -243,12 +252,16 @@ class HttpClient:
     ) -> urllib3.BaseHTTPResponse:
         pool = self._opened()
         form = urlencode([*self._fields, *fields])
+        headers = urllib3.HTTPHeaderDict(pool.headers)
+        bearer = self._credentials.bearer_of_file()
+        if bearer is not None:
+            headers["Authorization"] = f"Bearer {bearer}"
         with watched_by(watch):
             return pool.request(
                 method,
                 f"{target}?{form}" if method == "GET" and form else target,
                 body=form if method == "POST" else None,
-                headers=urllib3.HTTPHeaderDict(pool.headers) | _FORM_HEADERS if method == "POST" else pool.headers,
+                headers=headers | _FORM_HEADERS if method == "POST" else headers,
                 preload_content=False,
                 redirect=False,
             )

@@ -42,7 +42,13 @@ def retry_after_seconds(response: urllib3.BaseHTTPResponse) -> float | None:
 
 
 def plain_reason(error: Exception) -> str:
-    """The reason without the addresses of objects that urllib3 puts into its own."""
+    """The reason without the addresses of objects that urllib3 puts into its own; of a proxy, with its URL."""
+    if isinstance(error, urllib3.exceptions.ProxyError):
+        return f"{error.args[0]}: {_reason(error.original_error)}"
+    return _reason(error)
+
+
+def _reason(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return "the host name cannot be resolved"
     if isinstance(error, urllib3.exceptions.NewConnectionError):

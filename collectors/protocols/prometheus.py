@@ -53,9 +53,9 @@ class PrometheusCollector:
     Whether the server has an export is asked anew for each window, because a proxy between may allow it or not.
 
     `matchers` are PromQL label matchers as text (`namespace="llm"`), applied to every selector. Further keywords are
-    those of HttpClient: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env, headers,
-    attempts, backoff_seconds. Series that differ only in the replica labels of the register become one; range selectors
-    merge them in time order chunk by chunk.
+    those of HttpClient: bearer_env, bearer_file, username_env, password_env, ca_file_env, cert_file_env, key_file_env,
+    headers, attempts, backoff_seconds. Series that differ only in the replica labels of the register become one; range
+    selectors merge them in time order chunk by chunk.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class PrometheusCollector:
         self.server = HttpClient(url, limits=limits, **server)
         self._listing = FamilyListing(url, matchers, limits, **server)
         self._matchers = tuple(matchers)
+        self._query_method: str | None = None
 
     @property
     def url(self) -> str:
@@ -192,7 +193,14 @@ class PrometheusCollector:
             # Thanos: half an answer would look like lower use. Others ignore the field.
             ("partial_response", "false"),
         ]
-        return self.server.ask("/api/v1/query", fields)
+        try:
+            return self.server.ask("/api/v1/query", fields, method=self._query_method)
+        except SourceError as refusal:
+            # Google Cloud has this path for GET alone. A POST to it is of no path there.
+            if refusal.status != 404 or self._query_method == "GET":
+                raise
+        self._query_method = "GET"
+        return self.server.ask("/api/v1/query", fields, method="GET")
 
     def _parsed(self, body: bytes) -> Matrix:
         try:

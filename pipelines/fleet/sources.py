@@ -1,8 +1,8 @@
 """The sources a fleet file may name: what each kind needs, and the collector that each becomes.
 
 Add a kind of source here together with its collector, whose module is imported only when it is built. Secrets are never
-values in the file, only names of environment variables; paths are confined (see `confined_path`). Keep out everything
-about sites, tariffs and people: that is `fleet_keys`.
+values in the file, only names of environment variables or of a file; paths are confined (see `confined_path`). Keep out
+everything about sites, tariffs and people: that is `fleet_keys`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, str], base: str) -> str:
+def confined_path(
+    text: str, roots: Mapping[str, Path], environ: Mapping[str, str], base: str, *, keeps_links: bool = False
+) -> str:
     """The absolute path behind `text`, or ValueError.
 
     `roots` maps a word ("fleet", "data") to a folder; relative paths start at `roots[base]`. A leading `${VAR}` names
-    another root. Symbolic links are followed before the path is checked. Of a glob, the part before the first wildcard
-    is checked here, and the files that it finds when they are read (`paths_of`).
+    another root. Symbolic links are followed before the path is checked; with `keeps_links` for the check alone. Of a
+    glob, the part before the first wildcard is checked here, and the files that it finds when they are read
+    (`paths_of`).
     """
     folders = list(roots.values())
     named = _VARIABLE.match(text)
@@ -78,7 +81,7 @@ def confined_path(text: str, roots: Mapping[str, Path], environ: Mapping[str, st
             f"must stay inside {' or '.join(str(folder) for folder in folders)};"
             " start it with ${VAR} to read from a folder that an environment variable names"
         )
-    return str(Path(resolved, *rest))
+    return str(Path(fixed.absolute() if keeps_links else resolved, *rest))
 
 
 def context_of(info: ValidationInfo) -> dict[str, Any]:
@@ -90,6 +93,12 @@ def context_of(info: ValidationInfo) -> dict[str, Any]:
 def _fleet_path(text: str, info: ValidationInfo) -> str:
     context = context_of(info)
     return confined_path(text, context["roots"], context["environ"], base="fleet")
+
+
+def _secret_file(text: str, info: ValidationInfo) -> str:
+    context = context_of(info)
+    # Kubernetes puts each new token behind the same link.
+    return confined_path(text, context["roots"], context["environ"], base="fleet", keeps_links=True)
 
 
 def _spool_path(text: str, info: ValidationInfo) -> str:
@@ -156,6 +165,7 @@ GivenName = Annotated[Name, AfterValidator(_not_of_the_book)]
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 FleetPath = Annotated[str, AfterValidator(_fleet_path)]
 SpoolPath = Annotated[str, AfterValidator(_spool_path)]
+SecretFile = Annotated[str, AfterValidator(_secret_file)]
 Variable = Annotated[str, AfterValidator(_set_variable)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Url = Annotated[str, AfterValidator(_plain_url)]
@@ -181,20 +191,20 @@ class Dated(Part):
 
 
 class Auth(Part):
-    """How to log in: a bearer token, or a user with a password; always by the names of environment variables."""
+    """How to log in: a bearer token, or a user with a password; by the names of environment variables, or of a file
+    that has the token of the moment."""
 
     bearer_env: Variable | None = None
+    bearer_file: SecretFile | None = None
     username_env: Variable | None = None
     password_env: Variable | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Auth:
-        basic = (self.username_env is not None, self.password_env is not None)
-        if self.bearer_env is not None and not any(basic):
+        given = {name for name in type(self).model_fields if getattr(self, name) is not None}
+        if given in ({"bearer_env"}, {"bearer_file"}, {"username_env", "password_env"}):
             return self
-        if self.bearer_env is None and all(basic):
-            return self
-        raise ValueError("expected either bearer_env, or username_env with password_env")
+        raise ValueError("expected one of bearer_env, bearer_file, or username_env with password_env")
 
 
 class Tls(Part):
@@ -288,7 +298,7 @@ class PrometheusSource(Source):
             matchers=self.matchers,
             headers=self.headers,
             limits=Limits(**self.limits.model_dump()),
-            **{key: variable for key, variable in secrets.items() if variable is not None},
+            **{key: stated for key, stated in secrets.items() if stated is not None},
         )
 
 

@@ -457,6 +457,10 @@ def test_an_agent_without_nvml_logs_it_once_and_reads_its_page(tmp_path):
         (["agent", "--page", "http://127.0.0.1:1/", "--spool", "gopher://x"], "--spool gopher://x: "),
         (["agent", "--page", "127.0.0.1:1", "--spool", "x"], "not an http or https URL"),
         (["sample", "--page", "http://127.0.0.1:1/", "--families", "nowhere.csv"], "nowhere.csv"),
+        (
+            ["sample", "--page", "http://127.0.0.1:1/", "--bearer-env", "TOKEN", "--bearer-file", "token"],
+            "expected one of --bearer-env and --bearer-file",
+        ),
         (["record", "--nvml", "--out", "nowhere/x.parquet"], "there is no folder nowhere"),
         (["agent", "--nvml", "--spool", "x", "--nvml-interval", "0"], "expected a number above 0, got '0'"),
     ],

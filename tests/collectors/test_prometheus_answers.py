@@ -360,3 +360,30 @@ def test_a_server_that_hides_its_names_is_asked_for_every_family():
         rows, register = collected(url)
     assert rows == [ROW]
     assert register.unknown_table().num_rows == 0
+
+
+def test_a_server_that_has_queries_for_get_alone_is_asked_so():
+    asked = []
+
+    def answer(handler, fields):
+        asked.append((handler.command, fields["query"].partition("[")[0]))
+        if handler.command == "GET":
+            reply(handler, 200, SAMPLE)
+        else:
+            reply(handler, 404, b"<html>Error 404 (Not Found)</html>", "text/html")
+
+    with server(answer) as url:
+        assert collected(url, families=ONE)[0] == [ROW]
+    assert asked[:2] == [("POST", f'{{__name__="{POWER}"}}'), ("GET", f'{{__name__="{POWER}"}}')]
+    assert {method for method, _ in asked[2:]} <= {"GET"}
+
+
+def test_a_server_without_queries_is_refused_after_both():
+    asked = []
+
+    def refuse(handler, _):
+        asked.append(handler.command)
+        reply(handler, 404, b"404 page not found", "text/plain")
+
+    assert failure(refuse).status == 404
+    assert asked == ["POST", "GET"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import Fleet
 from tests.fleet.test_fleet import SMALLEST, files_source, load, problems
 
@@ -116,6 +117,59 @@ def test_an_environment_variable_names_another_root(tmp_path: Path) -> None:
     assert problems(home, files_source("${UNSET}/power.csv"))[0].endswith(
         "environment variable UNSET is not set; it must name the folder to read from"
     )
+
+
+def prometheus_with(auth: str) -> str:
+    url = 'url: "http://prometheus:9090"'
+    return f"""
+fleet: mine
+period: {{start: 2026-10-01}}
+sources:
+  - {{name: cluster, kind: prometheus, {url}, interval_seconds: 15, auth: {auth}}}
+"""
+
+
+def test_a_token_in_a_file_is_beside_the_fleet_file_or_below_a_variable(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    (secrets / "..1").mkdir(parents=True)
+    (secrets / "..1" / "token").write_text("a")
+    (secrets / "..data").symlink_to("..1")
+    (secrets / "token").symlink_to("..data/token")
+    folder = tmp_path / "fleets"
+    folder.mkdir()
+    # The link stays: Kubernetes puts the next token behind it.
+    (source,) = load(folder, prometheus_with('{bearer_file: "${SECRETS}/token"}'), {"SECRETS": str(secrets)}).sources
+    assert source.auth.bearer_file == str(secrets / "token")
+    # It need not be there yet: whoever reads a publication has no token.
+    (source,) = load(folder, prometheus_with("{bearer_file: token}")).sources
+    assert source.auth.bearer_file == str(folder / "token")
+    (problem,) = problems(folder, prometheus_with('{bearer_file: "/etc/shadow"}'))
+    assert problem.startswith("sources[cluster].auth.bearer_file: must stay inside ")
+    (folder / "link").symlink_to(secrets)
+    (problem,) = problems(folder, prometheus_with("{bearer_file: link/token}"))
+    assert problem.startswith("sources[cluster].auth.bearer_file: must stay inside ")
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        "{bearer_file: token, bearer_env: TOKEN}",
+        "{bearer_file: token, username_env: TOKEN, password_env: TOKEN}",
+        "{username_env: TOKEN}",
+        "{}",
+    ],
+)
+def test_there_is_one_way_to_log_in(tmp_path: Path, auth: str) -> None:
+    (problem,) = problems(tmp_path, prometheus_with(auth), {"TOKEN": "a"})
+    assert "expected one of bearer_env, bearer_file, or username_env with password_env" in problem
+
+
+def test_the_collector_of_a_source_reads_the_file(tmp_path: Path) -> None:
+    (collector,) = load(tmp_path, prometheus_with("{bearer_file: token}")).collectors()
+    with pytest.raises(SourceError) as refused:
+        collector.server.ask("/api/v1/query", [])
+    reason = f"bearer_file {tmp_path / 'token'} cannot be read: No such file or directory"
+    assert str(refused.value) == f"http://prometheus:9090: {reason}"
 
 
 def test_a_spool_lies_beside_the_warehouse_or_at_a_url(tmp_path: Path) -> None:

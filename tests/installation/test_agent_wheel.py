@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from agent.hatch_build import modules, renamed
+from collectors.__main__ import EXTRAS, STORES
 from collectors.devices.spool_collector import SpoolCollector
 from collectors.samples import Family, Window
 from collectors.series import SeriesRegister, series_id
@@ -183,6 +184,25 @@ def test_the_ledger_reads_what_the_agent_wrote_without_heavy_packages(agent: Ins
     assert found == {(series_id("agents", TOKENS, identity), 1234.0)}
     assert register.unknown_table().to_pylist() == [{"metric": "python_info", "series": 1}]
     assert collector.problems == []
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(("store", "extra"), [("s3", "s3"), ("gs", "gcs"), ("abfss", "azure")])
+def test_a_store_without_its_package_is_one_line_with_the_fix(agent: Installed, store: str, extra: str) -> None:
+    code = "import sys; sys.modules.update(dict.fromkeys(['s3fs', 'gcsfs', 'adlfs'])); " + WITHOUT_HEAVY
+    done = agent.python("-c", code, "agent", "--page", "http://127.0.0.1:1/", "--spool", f"{store}://bucket/spool")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"wattledger-agent: --spool {store}://bucket/spool: ")
+    assert line.endswith(f" (pip install 'wattledger-agent[{extra}]')")
+
+
+def test_the_extras_that_messages_name_are_there() -> None:
+    stated = tomllib.loads((AGENT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {extra: [Requirement(text).name for text in texts] for extra, texts in stated.items()} == {
+        extra: [package] for extra, package in EXTRAS.items()
+    }
+    assert set(STORES.values()) == set(EXTRAS)
 
 
 @pytest.mark.needs("root")
