@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable
 
 try:
     from pipelines.command_line import instance, mistakes, options
@@ -37,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"unknown option: {' '.join(others)}{_fleet_hint(others)}")
     fleets: list[Fleet] = []
     try:
-        if chosen.command in ("completion", "check"):
-            return _completion(parser, chosen.shell) if chosen.command == "completion" else _check(chosen)
+        if chosen.command in _WITHOUT_A_FLEET:
+            return _WITHOUT_A_FLEET[chosen.command](parser, chosen)
         fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
         return instance.open_ui(fleets, others) if chosen.command == "dev" else _answer(chosen, fleets[0])
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
@@ -104,17 +106,32 @@ def _report(fleet: Fleet) -> int:
     return 1 if parts.failed else 0
 
 
-def _check(chosen: argparse.Namespace) -> int:
+def _check(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.check_command import check  # noqa: PLC0415
 
     return check(chosen)
 
 
-def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
+def _schema(_: argparse.ArgumentParser, __: argparse.Namespace) -> int:
+    from pipelines.fleet.fleet_schema import fleet_schema  # noqa: PLC0415
+
+    print(json.dumps(fleet_schema(), indent=2))
+    return 0
+
+
+def _completion(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
     import shtab  # noqa: PLC0415
 
-    print(shtab.complete(parser, shell))
+    print(shtab.complete(parser, chosen.shell))
     return 0
+
+
+# Commands that need no fleet, or read its file themselves.
+_WITHOUT_A_FLEET: dict[str, Callable[[argparse.ArgumentParser, argparse.Namespace], int]] = {
+    "check": _check,
+    "schema": _schema,
+    "completion": _completion,
+}
 
 
 def _fleet_hint(others: list[str]) -> str:

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
     for name, command in commands.choices.items():
         _add_fleet(command, several=name == "dev")
+    commands.add_parser("schema", help="print the JSON Schema of a fleet file, for editors")
     completion = commands.add_parser("completion", help="print what completes commands and options in a shell")
     completion.add_argument("shell", choices=SHELLS)
     return root
