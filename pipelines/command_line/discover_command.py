@@ -86,6 +86,9 @@ def _of_a_server(options: argparse.Namespace) -> int:
 
 
 def _ended(out: Path) -> int:
+    from pipelines.fleet.fleet_schema import fleet_schema  # noqa: PLC0415 (it reads every key)
+
+    (out.parent / fleet_text.SCHEMA).write_text(json.dumps(fleet_schema(), indent=2), encoding="utf-8")
     print(f"\nwritten: {out}")
     print(f"next: wattledger check --fleet {out}, then wattledger run --fleet {out}")
     return 0

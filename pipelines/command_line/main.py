@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable
 
 try:
     from pipelines.command_line import instance, mistakes, options
@@ -35,11 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command != "dev":
         parser.error(f"unknown option: {' '.join(others)}{_fleet_hint(others)}")
-    if chosen.command == "completion":
-        return _completion(parser, chosen.shell)
     fleets: list[Fleet] = []
     try:
-        return _answer(chosen, others, fleets)
+        if chosen.command in _WITHOUT_A_FLEET:
+            return _WITHOUT_A_FLEET[chosen.command](parser, chosen)
+        fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
+        return instance.open_ui(fleets, others) if chosen.command == "dev" else _answer(chosen, fleets[0])
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -54,21 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _answer(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
-    """Run the command; `fleets` gets those that it reads, for the message of an error."""
-    if chosen.command == "discover":
-        from pipelines.command_line.discover_command import discover  # noqa: PLC0415
-
-        return discover(chosen)
-    if chosen.command == "check":
-        from pipelines.command_line.check_command import check  # noqa: PLC0415
-
-        return check(chosen)
-    fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
-    return instance.open_ui(fleets, others) if chosen.command == "dev" else _of_a_fleet(chosen, fleets[0])
-
-
-def _of_a_fleet(chosen: argparse.Namespace, fleet: Fleet) -> int:
+def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
     match chosen.command:
         case "run":
             _show_progress()
@@ -117,11 +106,39 @@ def _report(fleet: Fleet) -> int:
     return 1 if parts.failed else 0
 
 
-def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
+def _check(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.check_command import check  # noqa: PLC0415
+
+    return check(chosen)
+
+
+def _discover(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.discover_command import discover  # noqa: PLC0415
+
+    return discover(chosen)
+
+
+def _schema(_: argparse.ArgumentParser, __: argparse.Namespace) -> int:
+    from pipelines.fleet.fleet_schema import fleet_schema  # noqa: PLC0415
+
+    print(json.dumps(fleet_schema(), indent=2))
+    return 0
+
+
+def _completion(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
     import shtab  # noqa: PLC0415
 
-    print(shtab.complete(parser, shell))
+    print(shtab.complete(parser, chosen.shell))
     return 0
+
+
+# Commands that need no fleet, or read its file themselves.
+_WITHOUT_A_FLEET: dict[str, Callable[[argparse.ArgumentParser, argparse.Namespace], int]] = {
+    "check": _check,
+    "discover": _discover,
+    "schema": _schema,
+    "completion": _completion,
+}
 
 
 def _fleet_hint(others: list[str]) -> str:

@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     for name, command in commands.choices.items():
         if name != "discover":
             _add_fleet(command, several=name == "dev")
+    commands.add_parser("schema", help="print the JSON Schema of a fleet file, for editors")
     completion = commands.add_parser("completion", help="print what completes commands and options in a shell")
     completion.add_argument("shell", choices=SHELLS)
     return root

@@ -30,6 +30,7 @@ SAMPLES_TIMED = 1_000_000
 # Files up to so many bytes are read to find their newest sample.
 BYTES_READ = 256 << 20
 MOST_SECONDS_OFF = 60
+_NEEDS_LOGIN = (401, 403)
 STALE_AFTER = timedelta(hours=1)
 DAY_SECONDS = 86_400
 # Of a measured interval over the stated one; scrapes may be a little late.
@@ -87,7 +88,7 @@ def _refused(key: str, source: AnySource, refusal: SourceError) -> Answer:
     text = f"{status}{refusal.reason}"
     what = f"no answer from {refusal.url}: {text}"
     name = "url" if source.kind == "prometheus" else "path"
-    if refusal.status in (401, 403):
+    if refusal.status in _NEEDS_LOGIN:
         name, what = "auth", f"{what}. It needs a login: auth: {{bearer_env: VARIABLE}}, or a user and a password"
     return Answer(source.name, source.kind, _place(source), text, (Finding(f"{key}.{name}", what, severity="error"),))
 
@@ -117,10 +118,16 @@ def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family
     collector = source.collector()
     try:
         ahead = server_probe.clock_ahead_seconds(collector.server)
-        load = server_probe.load(collector.server, families, source.matchers)
-        now = datetime.now(UTC) + timedelta(seconds=ahead)
-        seconds = _seconds_of_a_day(collector, families, load, now, source)
-        server = _Server(server_probe.program(collector.server), load, ahead, now, seconds)
+        program = server_probe.program(collector.server)
+        try:
+            load = server_probe.load(collector.server, families, source.matchers)
+            now = datetime.now(UTC) + timedelta(seconds=ahead)
+            seconds = _seconds_of_a_day(collector, families, load, now, source)
+        except SourceError as refusal:
+            if refusal.status is None or refusal.status in _NEEDS_LOGIN:
+                raise
+            return _uncounted(key, source, program, refusal)
+        server = _Server(program, load, ahead, now, seconds)
     finally:
         collector.server.close()
     text = f"{server.program}: no known family within a day"
@@ -130,6 +137,13 @@ def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family
     if load.samples_per_hour:
         text += f"; a day is {_many(24 * load.samples_per_hour)} samples, read in at most {max(1, round(seconds)):,} s"
     return Answer(source.name, source.kind, _place(source), text, tuple(_doubts_of_server(key, source, server)))
+
+
+def _uncounted(key: str, source: PrometheusSource, program: str, refusal: SourceError) -> Answer:
+    """A server that answers, but not this: it may have more series than it counts at once."""
+    got = f"HTTP {refusal.status} where its samples are counted: {refusal.reason}"
+    doubt = Finding(f"{key}.url", got, "an answer: narrow what is read with matchers, or raise the server's limits")
+    return Answer(source.name, source.kind, _place(source), f"{program}: refuses to count its samples", (doubt,))
 
 
 def _doubts_of_server(key: str, source: PrometheusSource, server: _Server) -> Iterator[Finding]:

@@ -29,7 +29,8 @@ from pipelines.fleet.publication_targets import PublicationTargets
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
 from pipelines.fleet.run_windows import RunWindows
 from pipelines.fleet.sites import Site
-from pipelines.fleet.sources import AnySource, GivenName, Name, NonNegative, Part, Positive
+from pipelines.fleet.sources import AnySource
+from pipelines.fleet.values import GivenName, Name, NonNegative, Part, Positive
 
 Role = Literal["unified", "prefill", "decode"]
 Work = Literal["training", "embeddings", "batch", "other"]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines.fleet.sources import Part
+from pipelines.fleet.values import Part
 
 
 class FleetLimits(Part):

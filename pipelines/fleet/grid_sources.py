@@ -12,17 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from collectors.limits import GRID_LIMITS, Limits
 from pipelines.fleet.catalog import by_metric
-from pipelines.fleet.sources import (
-    Count,
-    FleetPath,
-    Name,
-    Part,
-    Positive,
-    RowLimits,
-    SourceName,
-    Url,
-    Variable,
-)
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import Count, FleetPath, Name, Part, Positive, SourceName, Url, Variable
 
 if TYPE_CHECKING:
     from collectors.protocols.grid_apis import GridCollector

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from collectors.samples import url_without_secrets
-from pipelines.fleet.sources import Part, SpoolPath
+from pipelines.fleet.values import Part, SpoolPath
 
 
 class LandingLimits(Part):

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines.fleet.sources import Dated, Name
+from pipelines.fleet.values import Dated, Name
 
 
 class NodeGpus(Dated):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from pipelines.fleet.sources import Name, Part, SpoolPath, Variable
+from pipelines.fleet.values import Name, Part, SpoolPath, Variable
 
 # With the longest schema behind it, a name keeps within PostgreSQL's 63 bytes.
 SchemaPrefix = Annotated[str, Field(pattern=r"^([a-z_][a-z0-9_]{0,39})?$")]

@@ -13,17 +13,8 @@ from pydantic import Field, model_validator
 
 from collectors.limits import RECORD_LIMITS, Limits
 from collectors.records.access_logs import Column
-from pipelines.fleet.sources import (
-    FleetPath,
-    GivenName,
-    Name,
-    Part,
-    Positive,
-    RowLimits,
-    SourceName,
-    TimeZone,
-    Variable,
-)
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import FleetPath, GivenName, Name, Part, Positive, SourceName, TimeZone, Variable
 
 if TYPE_CHECKING:
     from collectors.records.benchmark_files import BenchmarkFile

@@ -20,7 +20,8 @@ from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import END_US, FIRST_US, SourceError, microseconds
 from collectors.text_files import csv_rows
 from pipelines.fleet.fleet_errors import mistake_of_a_row
-from pipelines.fleet.sources import FleetPath, Name, NonNegative, Part, RowLimits, TimeZone
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import FleetPath, Name, NonNegative, Part, TimeZone
 
 
 class RunWindow(Part):

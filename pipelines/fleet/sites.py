@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from pipelines.fleet.money.energy_contracts import ResidualMix
 from pipelines.fleet.money.site_charges import CarbonPrice, Charge, DemandCharge, Hosting, Licence, Operations, Share
 from pipelines.fleet.money.tariffs import Tariff
-from pipelines.fleet.sources import GivenName, Name, NonNegative, Part, TimeZone
+from pipelines.fleet.values import GivenName, Name, NonNegative, Part, TimeZone
 
 
 def _ratio(pue: float) -> float:

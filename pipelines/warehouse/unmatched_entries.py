@@ -7,7 +7,7 @@ contracts, and what the file alone shows: that is `pipelines.fleet.plausibility`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
@@ -27,8 +27,9 @@ _WORDS = {
     "site": "a site with a node or source",
     "target": "a scraped address",
 }
-# Similar names are looked for among so many: comparing texts takes ten microseconds each.
-MOST_COMPARED = 20_000
+# Similar names are looked for among so many, for so many entries: comparing two names takes tens of microseconds.
+MOST_COMPARED = 5_000
+MOST_NEAREST = 50
 
 Dates = tuple[date, date]
 ALWAYS: tuple[Dates, ...] = ((date.min, date.max),)
@@ -46,14 +47,6 @@ class Entry(NamedTuple):
     dates: tuple[Dates, ...] = ALWAYS
 
 
-class Known(NamedTuple):
-    """A name that telemetry has, from its first to its last date."""
-
-    name: str
-    first: date
-    last: date
-
-
 def unmatched(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> list[Finding] | None:
     """A finding for each entry that matches nothing, without what `accepted` silences; None before the first booking.
     An entry of `accepted` that silences none of these is a finding as well."""
@@ -63,13 +56,17 @@ def unmatched(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> list[Findi
     booked = connection.execute("select min(date), max(date) from raw.booked_names").fetchall()[0]
     if booked[0] is None:
         return None
-    known: dict[str, list[Known]] = {}
+    known: dict[str, dict[str, Dates]] = {}
     for kind, name, first, last in connection.execute(statements.read(__file__, "telemetry_names")).fetchall():
-        known.setdefault(kind, []).append(Known(name, first, last))
-    found = [
-        _finding(entry, known.get(entry.kind, []), booked)
+        known.setdefault(kind, {})[name] = (first, last)
+    missing = [
+        entry
         for entry in entries(fleet)
-        if _is_checked(entry, booked) and not _is_matched(entry, known.get(entry.kind, []))
+        if _is_checked(entry, booked) and not _is_matched(entry, known.get(entry.kind, {}))
+    ]
+    found = [
+        _finding(entry, [*known.get(entry.kind, {})] if n < MOST_NEAREST else [], booked)
+        for n, entry in enumerate(missing)
     ]
     keys = {one.key for one in found}
     unused = [
@@ -173,20 +170,18 @@ def _is_checked(entry: Entry, booked: Sequence[date]) -> bool:
     return any(first <= booked[1] and until > booked[0] for first, until in entry.dates)
 
 
-def _is_matched(entry: Entry, known: Iterable[Known]) -> bool:
-    whole = {name for name in entry.names if not name.endswith("*")}
+def _is_matched(entry: Entry, known: Mapping[str, Dates]) -> bool:
+    """Whether telemetry has one of the entry's names from a first to a last date that touch the entry's own."""
     beginnings = tuple(name[:-1] for name in entry.names if name.endswith("*"))
-    return any(
-        any(first <= one.last and until > one.first for first, until in entry.dates)
-        for one in known
-        if one.name in whole or (beginnings and one.name.startswith(beginnings))
-    )
+    held = [known[name] for name in entry.names if name in known]
+    held += [dates for name, dates in known.items() if name.startswith(beginnings)] if beginnings else []
+    return any(first <= dates[1] and until > dates[0] for dates in held for first, until in entry.dates)
 
 
-def _finding(entry: Entry, known: Sequence[Known], booked: Sequence[date]) -> Finding:
+def _finding(entry: Entry, known: Sequence[str], booked: Sequence[date]) -> Finding:
     got = repr(entry.names[0]) + (f" (or {', '.join(entry.names[1:])})" if len(entry.names) > 1 else "")
     first = max(booked[0], min(first for first, _ in entry.dates))
     last = min(booked[1], max(until for _, until in entry.dates) - timedelta(days=1))
-    compared = [one.name for one in known[:MOST_COMPARED] if one.name not in entry.names]
+    compared = [name for name in known[:MOST_COMPARED] if name not in entry.names]
     expected = f"{_WORDS[entry.kind]} that telemetry has, {first} to {last}"
     return Finding(entry.key, got, f"{expected}{near(entry.names[0].removesuffix('*'), compared)}")

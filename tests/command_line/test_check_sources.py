@@ -173,6 +173,29 @@ def test_a_clock_that_is_an_hour_off_is_found(tmp_path: Path, capsys: pytest.Cap
         assert [key for key, _ in findings(path, capsys)[1]] == ["sources[cluster].url"]
 
 
+def test_a_server_that_refuses_to_count_is_there_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if handler.rfile.read(int(handler.headers.get("Content-Length") or 0)) == b"query=time%28%29":
+            body = {"status": "success", "data": {"resultType": "scalar", "result": [0, str(time.time())]}}
+            return reply(handler, 200, json.dumps(body).encode())
+        refused = {"status": "error", "errorType": "execution", "error": "would load too many samples into memory"}
+        return reply(handler, 422, json.dumps(refused).encode())
+
+    with http_server(answer) as url:
+        assert findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=15)), capsys) == (
+            0,
+            [
+                (
+                    "sources[cluster].url",
+                    "got HTTP 422 where its samples are counted: would load too many samples into memory, expected an"
+                    " answer: narrow what is read with matchers, or raise the server's limits",
+                )
+            ],
+        )
+
+
 def test_files_and_spools_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "power.csv").write_text("t,w\n2026-10-02T00:00:00Z,5\n2026-10-02T00:30:00Z,6\n", encoding="utf-8")
     files = (

@@ -101,7 +101,7 @@ def test_data_of_a_bundled_fleet_is_the_users(product: Installed, tmp_path: Path
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(
-    "words", [["--help"], ["table"], ["sql", "--tables"], ["check", "--offline"], ["completion", "bash"]]
+    "words", [["--help"], ["table"], ["sql", "--tables"], ["check", "--offline"], ["schema"], ["completion", "bash"]]
 )
 def test_commands_that_read_wait_for_no_heavy_package(product: Installed, words: list[str]) -> None:
     code = (
@@ -115,7 +115,7 @@ def test_commands_that_read_wait_for_no_heavy_package(product: Installed, words:
 
 @pytest.mark.needs("root")
 def test_each_command_explains_itself_on_one_screen(product: Installed) -> None:
-    for command in ("run", "table", "report", "sql", "explain", "dev", "check", "close", "completion"):
+    for command in ("run", "table", "report", "sql", "explain", "dev", "check", "close", "schema", "completion"):
         shown = product.run(command, "--help")
         assert shown.returncode == 0
         assert len(shown.stdout.splitlines()) <= 24, command

@@ -20,7 +20,8 @@ from collectors.samples import SourceError
 from collectors.text_files import csv_rows
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.fleet_errors import mistake_of_a_row
-from pipelines.fleet.sources import FleetPath, Name, Number, Part, Positive, RowLimits
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import FleetPath, Name, Number, Part, Positive
 
 
 @cache

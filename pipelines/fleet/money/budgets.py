@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from pipelines.fleet.grid_zones import nearest
-from pipelines.fleet.sources import Dated, GivenName, Name, Part, Positive
+from pipelines.fleet.values import Dated, GivenName, Name, Part, Positive
 
 SCOPES = ("team", "model", "site")
 Basis = Literal["marginal", "usage", "allocation", "fully_loaded"]

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from pipelines.fleet.money.cost_rates import Commitment
 from pipelines.fleet.node_gpus import NodeGpus
-from pipelines.fleet.sources import Dated, GivenName, Name, NonNegative, Part
+from pipelines.fleet.values import Dated, GivenName, Name, NonNegative, Part
 
 
 class CommitmentOffer(Part):

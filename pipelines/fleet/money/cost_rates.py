@@ -21,7 +21,8 @@ from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import SourceError
 from collectors.text_files import csv_rows
 from pipelines.fleet.catalog import SEEDS
-from pipelines.fleet.sources import Dated, FleetPath, GivenName, Name, NonNegative, Part, Positive, RowLimits
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import Dated, FleetPath, GivenName, Name, NonNegative, Part, Positive
 
 # What a rate per GPU-hour may hold already, so that it is not charged again: parts of the cost, by what they come with.
 IncludedPart = Literal["energy", "demand_charge", "hosting", "operations", "licences"]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from pipelines.fleet.money.site_charges import Share
-from pipelines.fleet.sources import Dated, Name, NonNegative, Positive
+from pipelines.fleet.values import Dated, Name, NonNegative, Positive
 
 # Shares are stated in decimals: 0.1 + 0.2 + 0.7 is a little above 1.
 _ROUNDING = 1e-9

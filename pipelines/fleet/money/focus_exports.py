@@ -24,7 +24,8 @@ from collectors.samples import SourceError
 from collectors.text_files import paths_of
 from pipelines.fleet.money.bills import Bill, known_kind
 from pipelines.fleet.money.cost_rates import CostRate
-from pipelines.fleet.sources import FleetPath, GivenName, Name, Part, Positive, RowLimits
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import FleetPath, GivenName, Name, Part, Positive
 
 Read = Literal["bills", "rates", "commitments"]
 # An hour of an instance with several GPUs, or of one GPU: `Hours`, `1 Hour`, `Instance-Hours`, `Hrs`, `GPU-Hours`.

@@ -10,7 +10,8 @@ from datetime import date
 
 from pydantic import Field
 
-from pipelines.fleet.sources import FleetPath, Name, Part, RowLimits
+from pipelines.fleet.source_limits import RowLimits
+from pipelines.fleet.values import FleetPath, Name, Part
 
 
 class PriceFile(Part):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from pipelines.fleet.sources import Dated, Name, NonNegative, Positive
+from pipelines.fleet.values import Dated, Name, NonNegative, Positive
 
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from pydantic import model_validator
 
-from pipelines.fleet.sources import Dated, Number
+from pipelines.fleet.values import Dated, Number
 
 
 class Tariff(Dated):

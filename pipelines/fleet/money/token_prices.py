@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, model_validator
 
-from pipelines.fleet.sources import Dated, Name, NonNegative, Part
+from pipelines.fleet.values import Dated, Name, NonNegative, Part
 
 
 class ListPrice(Part):
