@@ -27,6 +27,11 @@ gc.set_threshold(50_000, 20, 100)
 
 templates.compile_once()
 
+# Names of tests are known here alone, not to a proxy of this machine.
+for _name in ("http_proxy", "https_proxy", "no_proxy"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.upper(), None)
+
 # Of a booking a quarter is waiting for the disk: the folders of tests are in memory where it is enough for all of them.
 IN_MEMORY = Path("/dev/shm")
 GIB = 2**30

@@ -121,7 +121,7 @@ def _open_tunnel(connected: socket.socket, authority: str, via: Proxy) -> None:
         raise ProxyError(f"the proxy {via.url}", HTTPError("it answers no HTTP")) from failure
     finally:
         answer.close()
-    if answer.status != http.client.OK:
+    if answer.status // 100 != 2:
         refused = HTTPError(f"it refuses the connection: {answer.status} {answer.reason}".rstrip())
         raise ProxyError(f"the proxy {via.url}", refused)
 

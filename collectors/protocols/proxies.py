@@ -36,15 +36,15 @@ def proxy_of(parts: SplitResult, secrets: Secrets) -> Proxy | None:
     stated = proxies.get(parts.scheme)
     if not stated or _is_excepted(parts, proxies):
         return None
-    proxy = urlsplit(stated if "://" in stated else f"http://{stated}")
-    variable = f"{parts.scheme.upper()}_PROXY"
+    stated = stated if "://" in stated else f"http://{stated}"
     try:
+        proxy = urlsplit(stated)
         port = proxy.port or DEFAULT_PORT
     except ValueError:
-        port = 0
-    if proxy.scheme != "http" or not proxy.hostname or not port:
-        shown = printable(url_without_secrets(stated))
-        raise ValueError(f"{variable} is {shown}: expected http://host:port, a proxy that is spoken to without TLS")
+        proxy, port = urlsplit(""), 0
+    if proxy.scheme != "http" or not proxy.hostname:
+        what = f"{parts.scheme.upper()}_PROXY is {printable(url_without_secrets(stated))}"
+        raise ValueError(f"{what}: expected http://host:port, a proxy that is spoken to without TLS")
     headers: dict[str, str] = {}
     if proxy.username is not None:
         user, password = unquote(proxy.username), unquote(proxy.password or "")

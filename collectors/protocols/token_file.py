@@ -13,6 +13,8 @@ from pathlib import Path
 MOST_BYTES = 65_536
 
 logger = logging.getLogger(__name__)
+# One source has several clients.
+_WARNED_OF: set[Path] = set()
 
 
 class TokenFile:
@@ -20,7 +22,6 @@ class TokenFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._has_warned = False
 
     def token(self) -> str:
         """What is in the file now, without its line's end. ValueError, with the path, where that is no token."""
@@ -47,9 +48,9 @@ class TokenFile:
     def _warn_of_readers(self, mode: int) -> None:
         # A volume that Kubernetes writes has the mode that the pod states, behind this link, and no other users.
         is_volume = (self._path.parent / "..data").exists()
-        if mode & (stat.S_IRGRP | stat.S_IROTH) and not is_volume and not self._has_warned:
+        if mode & (stat.S_IRGRP | stat.S_IROTH) and not is_volume and self._path not in _WARNED_OF:
             logger.warning("%s", self._refusal(f"can be read by other users (mode {mode & 0o777:o}): chmod 600 it"))
-            self._has_warned = True
+            _WARNED_OF.add(self._path)
 
     def _refusal(self, what: str) -> str:
         return f"bearer_file {self._path} {what}"

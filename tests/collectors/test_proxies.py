@@ -24,13 +24,6 @@ from tests.servers import free_port, http_server, own_certificate, reply
 NAME = "prometheus.example"
 
 
-@pytest.fixture(autouse=True)
-def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
 @contextlib.contextmanager
 def proxy(answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> Iterator[tuple[str, list[bytes]]]:
     """A proxy's URL, and the heads of the requests that it was sent. Each name is this host; of a CONNECT that it
@@ -180,6 +173,8 @@ def test_a_variable_is_for_its_own_scheme(monkeypatch: pytest.MonkeyPatch) -> No
         ("https://proxy.example", "https://proxy.example"),
         ("http://", "http://"),
         ("http://proxy.example:port", "http://proxy.example:port"),
+        ("http://bob:hunter2@[proxy", "<unreadable url>"),
+        ("bob:hunter2@proxy.example:port", "http://proxy.example:port"),
     ],
 )
 def test_a_proxy_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch, stated: str, shown: str) -> None:

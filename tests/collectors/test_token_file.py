@@ -93,9 +93,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_file_of_which_others_can_read_is_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = token_in(tmp_path)
     path.chmod(0o640)
-    file = TokenFile(str(path))
     with caplog.at_level(logging.WARNING):
-        assert [file.token(), file.token()] == [FIRST, FIRST]
+        assert [TokenFile(str(path)).token() for _ in range(2)] == [FIRST, FIRST]
     assert [record.getMessage() for record in caplog.records] == [
         f"bearer_file {path} can be read by other users (mode 640): chmod 600 it"
     ]

@@ -25,11 +25,14 @@ from collectors.__main__ import EXTRAS, STORES
 from collectors.devices.spool_collector import SpoolCollector
 from collectors.samples import Family, Window
 from collectors.series import SeriesRegister, series_id
+from pipelines import __version__
 from tests.installation.installed import Installed, built_sdist, built_wheel, installed
 from tests.optional import PROJECT
 from tests.servers import http_server, reply
 
 AGENT = PROJECT / "agent"
+# It has the ledger's version.
+RELEASE = f"wattledger_agent-{__version__}"
 # What the ledger needs and a GPU host does not have. None in sys.modules: an import fails as where it is not installed.
 HEAVY = ["pyarrow", "numpy", "pandas", "duckdb", "dagster", "collectors", "pipelines"]
 WITHOUT_HEAVY = (
@@ -95,7 +98,7 @@ def test_only_imports_are_renamed() -> None:
 
 def test_the_wheel_has_the_package_alone(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.split("/")[0] for name in names} == {"wattledger_agent", "wattledger_agent-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"wattledger_agent", f"{RELEASE}.dist-info"}
     beside = {name for name in names if name.startswith("wattledger_agent/") and not name.endswith(".py")}
     assert beside == {f"wattledger_agent/{name}" for name in ("LICENSE", "metric_catalog.csv", "metric_spellings.csv")}
 
@@ -103,7 +106,7 @@ def test_the_wheel_has_the_package_alone(wheel: Path) -> None:
 def test_a_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(built_sdist(AGENT, tmp_path)) as archive:
         archive.extractall(tmp_path, filter="data")
-    again = built_wheel(tmp_path / "wattledger_agent-0.1.0", tmp_path / "wheel")
+    again = built_wheel(tmp_path / RELEASE, tmp_path / "wheel")
     assert again.read_bytes() == wheel.read_bytes()
     assert not (AGENT / "wattledger_agent").exists()
 

@@ -42,7 +42,10 @@ from tests.landing.test_benchmarks import AA, GUIDELLM, INFERENCEX, MLPERF, SGLA
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
-SECRETS = {"PROM_TOKEN", "ELECTRICITY_MAPS_TOKEN", "WATTTIME_USER", "WATTTIME_PASSWORD", "LITELLM_DATABASE_URL"}
+SECRETS = {
+    *("PROM_TOKEN", "GRAFANA_USER", "GRAFANA_TOKEN", "ELECTRICITY_MAPS_TOKEN", "WATTTIME_USER", "WATTTIME_PASSWORD"),
+    "LITELLM_DATABASE_URL",
+}
 VALIDATION = "${WATTLEDGER_VALIDATION_DATA}/"
 NEEDS_DATA = pytest.mark.needs("validation-data")
 # Of the files of the validation data: the day of which they hold something.
