@@ -19,8 +19,7 @@ from pipelines.fleet.places import DEFAULT_FLEET
 PROGRAM = "wattledger"
 SHELLS = ("bash", "zsh")
 _LATER = """\
-A fleet is a YAML file: `discover` writes one, `check` lists what is wrong with it. Without --fleet it is the file that
-$WATTLEDGER_FLEET names, else the bundled demo. Its data is in $WATTLEDGER_DATA, else in data/ beside the fleet file.
+The fleet file: --fleet, else $WATTLEDGER_FLEET, else the demo. Its data: $WATTLEDGER_DATA, else data/ beside it.
 """
 
 
@@ -33,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=24),
     )
     root.add_argument("--version", action="version", version=f"{PROGRAM} {pipelines.__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND [OPTIONS]", title="commands")
     _add_run(commands.add_parser("run", help="land, book, check and publish; then print the tables"))
     commands.add_parser("table", help="print the tables of what is published")
     commands.add_parser("report", help="write the report of what is published anew, and print its path")

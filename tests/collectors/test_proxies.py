@@ -195,22 +195,22 @@ def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("answered", "reason"),
     [
         (b"HTTP/1.1 407 Who is bob:hunter2?\r\n\r\n", "it refuses the connection: 407 Who is ***?"),
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "it refuses the connection: 403 Forbidden"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "it answers no HTTP"),
     ],
 )
-def test_a_proxy_that_opens_no_tunnel_is_named(monkeypatch: pytest.MonkeyPatch, said: bytes, reason: str) -> None:
-    with proxy(said) as (address, _):
+def test_a_proxy_that_opens_no_tunnel_is_named(monkeypatch: pytest.MonkeyPatch, answered: bytes, reason: str) -> None:
+    with proxy(answered) as (address, _):
         monkeypatch.setenv("HTTPS_PROXY", f"http://bob:hunter2@{address}")
         with pytest.raises(SourceError) as refused:
             HttpClient(f"https://{NAME}", attempts=1).ask("/", [])
     assert refused.value.reason == f"cannot be reached: the proxy http://{address}: {reason}"
 
 
-def test_a_proxy_that_says_nothing_runs_into_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_answers_nothing_runs_into_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(SourceError, match=r"timed out: no answer within 0\.3 s"):
