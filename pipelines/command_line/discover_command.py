@@ -78,7 +78,10 @@ def _of_a_server(options: argparse.Namespace) -> int:
         print(f"\n{_nothing(found)}: no fleet file was written.", file=sys.stderr)
         return 1
     print("\n" + "\n".join(_listed("What is doubtful", [one.line for one in doubtful] or ["nothing that labels show"])))
-    answers = Answers() if options.yes or not sys.stdin.isatty() else _asked(found)
+    asks = not options.yes and sys.stdin.isatty()
+    if not asks:
+        print("\n" + "\n".join(_listed("What only you know (to complete in the file)", _unknown(found))))
+    answers = _asked(found) if asks else Answers()
     access = Access(options.place, matchers, auth, headers)
     out.write_text(fleet_text.fleet_text(_name(options), access, found, doubtful, answers), encoding="utf-8")
     _first_numbers(out, at)
@@ -147,6 +150,18 @@ def _first_numbers(out: Path, at: datetime) -> None:
     print(table(columns, made.models) if made.models else "no power and no tokens in these hours")
     for problem in made.problems:
         print(printable(problem), file=sys.stderr)
+
+
+def _unknown(found: Survey) -> list[str]:
+    """What only a person knows: what is written without it, and what it would change."""
+    clouds = sorted({text.partition("://")[0] for text in found.provider_ids if "://" in text})
+    hint = f" (the nodes are {' and '.join(clouds)}'s)" if clouds else ""
+    return [
+        f"the grid zone of the site{hint}: without it CO2 is empty",
+        "its PUE: 1 is assumed, and 1.3 would raise every kWh by 30 %",
+        "USD per kWh: without it electricity has no price",
+        "USD per GPU-hour: without it a public reference price counts, where there is one",
+    ]
 
 
 def _asked(found: Survey) -> Answers:
