@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 from collectors.samples import printable
 from pipelines.command_line.text_tables import aligned
 from pipelines.fleet.fleet_file import Fleet, FleetError, read_fleet
-from pipelines.fleet.plausibility import Finding, of_line, silenced_by, unknown_types
+from pipelines.fleet.plausibility import (
+    Finding,
+    of_line,
+    silenced_by,
+    unknown_types,
+    unused_acceptances_of_sources,
+)
 
 if TYPE_CHECKING:
     from pipelines.command_line.source_probes import Answer
@@ -34,7 +40,10 @@ def check(options: argparse.Namespace) -> int:
     unmatched = None if options.offline else _unmatched(fleet)
     found += unknown_types(fleet) if unmatched is None else unmatched
     asked = [] if options.offline else _answers(fleet)
-    found += [one for answer in asked for one in answer.findings if one.key not in fleet.accepted]
+    answered = [one for answer in asked for one in answer.findings]
+    found += [one for one in answered if one.key not in fleet.accepted]
+    if not options.offline:
+        found += unused_acceptances_of_sources(fleet, [one.key for one in answered])
     if options.json:
         _print_json(found)
     else:

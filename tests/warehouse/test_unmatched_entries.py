@@ -172,8 +172,8 @@ def test_an_accepted_entry_that_matches_by_now_is_a_finding(
 ) -> None:
     found = unmatched(fleet(tmp_path, 'nodes: [{name: gpu-0a}]\naccepted: ["nodes[gpu-0a].name"]'), warehouse)
     assert [str(one) for one in found or []] == [
-        "accepted[0]: got 'nodes[gpu-0a].name', expected the key of an entry that matches nothing: it matches now, so"
-        " remove it"
+        "accepted[0]: got 'nodes[gpu-0a].name', expected the key of a finding, as `wattledger check` prints it: it"
+        " silences nothing, so remove it"
     ]
 
 
