@@ -55,11 +55,18 @@ def _unmatched(fleet: Fleet) -> list[Finding] | None:
     """Entries that no landed telemetry matches; None where nothing is booked yet."""
     if not fleet.warehouse.exists():
         return None
-    from pipelines.warehouse import database  # noqa: PLC0415 (the file alone needs no DuckDB)
+    import duckdb  # noqa: PLC0415 (the file alone needs none of it)
+
+    from pipelines.warehouse import database  # noqa: PLC0415
     from pipelines.warehouse.unmatched_entries import unmatched  # noqa: PLC0415
 
-    with database.writing(fleet.warehouse, "check"), database.connect(fleet.warehouse, read_only=True) as connection:
-        return unmatched(fleet, connection)
+    try:
+        # Reading alone, without a run's lock: nothing is written, and a run in progress is not waited for.
+        with database.connect(fleet.warehouse, read_only=True, patience_seconds=0) as connection:
+            return unmatched(fleet, connection)
+    except (database.WarehouseBusy, duckdb.Error) as refusal:
+        why = " ".join(str(refusal).split())
+        return [Finding("", f"names are not compared with what was landed: {why}")]
 
 
 def _answers(fleet: Fleet) -> list[Answer]:
