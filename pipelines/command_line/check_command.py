@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 from collectors.samples import printable
 from pipelines.command_line.text_tables import aligned
 from pipelines.fleet.fleet_file import Fleet, FleetError, read_fleet
-from pipelines.fleet.plausibility import Finding, of_line, silenced_by, unknown_types
+from pipelines.fleet.plausibility import (
+    Finding,
+    of_line,
+    silenced_by,
+    unknown_types,
+    unused_acceptances_of_sources,
+)
 
 if TYPE_CHECKING:
     from pipelines.command_line.source_probes import Answer
@@ -34,7 +40,10 @@ def check(options: argparse.Namespace) -> int:
     unmatched = None if options.offline else _unmatched(fleet)
     found += unknown_types(fleet) if unmatched is None else unmatched
     asked = [] if options.offline else _answers(fleet)
-    found += [one for answer in asked for one in answer.findings if one.key not in fleet.accepted]
+    answered = [one for answer in asked for one in answer.findings]
+    found += [one for one in answered if one.key not in fleet.accepted]
+    if not options.offline:
+        found += unused_acceptances_of_sources(fleet, [one.key for one in answered])
     if options.json:
         _print_json(found)
     else:
@@ -46,11 +55,18 @@ def _unmatched(fleet: Fleet) -> list[Finding] | None:
     """Entries that no landed telemetry matches; None where nothing is booked yet."""
     if not fleet.warehouse.exists():
         return None
-    from pipelines.warehouse import database  # noqa: PLC0415 (the file alone needs no DuckDB)
+    import duckdb  # noqa: PLC0415 (the file alone needs none of it)
+
+    from pipelines.warehouse import database  # noqa: PLC0415
     from pipelines.warehouse.unmatched_entries import unmatched  # noqa: PLC0415
 
-    with database.writing(fleet.warehouse, "check"), database.connect(fleet.warehouse, read_only=True) as connection:
-        return unmatched(fleet, connection)
+    try:
+        # Reading alone, without a run's lock: nothing is written, and a run in progress is not waited for.
+        with database.connect(fleet.warehouse, read_only=True, patience_seconds=0) as connection:
+            return unmatched(fleet, connection)
+    except (database.WarehouseBusy, duckdb.Error) as refusal:
+        why = " ".join(str(refusal).split())
+        return [Finding("", f"names are not compared with what was landed: {why}")]
 
 
 def _answers(fleet: Fleet) -> list[Answer]:

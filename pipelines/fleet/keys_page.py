@@ -61,14 +61,16 @@ def _sections() -> Iterator[str]:
 
 
 def _of_part(
-    part: type[BaseModel], path: str, schema: dict[str, Any], shown: dict[type[BaseModel], str]
+    part: type[BaseModel], path: str, schema: dict[str, Any], shown: dict[type[BaseModel], str], of_kind: str = ""
 ) -> Iterator[str]:
-    """A part with its keys, and then the parts in it; one that was shown before is named where it is used."""
+    """A part with its keys, and then the parts in it; one that was shown before is named where it is used. `of_kind`:
+    of which kind the part around it is."""
     if part in shown:
         return
     kind = part.model_fields.get("kind")
     kinds = schema["$defs"][part.__name__]["properties"]["kind"] if kind is not None else None
-    of_kind = f" of kind {_shape(kinds, '')}" if kinds and "const" in kinds else ""
+    if kinds and ("const" in kinds or len(kinds.get("enum", [])) == 2):
+        of_kind = f" of kind {_shape(kinds, '')}"
     shown[part] = path
     if path not in Fleet.model_fields:  # the key's own heading is there
         yield f"### `{path}`{of_kind}"
@@ -76,7 +78,7 @@ def _of_part(
     yield _table(part, schema, shown)
     for key, field in part.model_fields.items():
         for one in parts_named(field.annotation):
-            yield from _of_part(one, f"{path}.{_path(key, field)}", schema, shown)
+            yield from _of_part(one, f"{path}.{_path(key, field)}", schema, shown, of_kind)
 
 
 def _path(key: str, field: FieldInfo) -> str:
@@ -132,6 +134,8 @@ def _default(field: FieldInfo) -> str:
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
+    if isinstance(default, float):
+        return f"`{default:g}`"
     return f"`{list(default) if isinstance(default, tuple) else default}`"
 
 

@@ -103,16 +103,27 @@ _RATES = ("cost_rates[]", "commitments[]", "commitment_offers[]", "spot_rates[]"
 def doubts(fleet: Fleet) -> list[Finding]:
     """What the file alone shows and `accepted` does not silence; an entry of it that silences nothing is a finding."""
     found = list(_all_doubts(fleet))
+    keys = {one.key for one in found}
     unused = [
-        Finding(
-            f"accepted[{n}]",
-            repr(key),
-            "the key of a finding, as `wattledger check` prints it: it silences nothing, so remove it",
-        )
+        unused_acceptance(n, key)
         for n, key in enumerate(fleet.accepted)
-        if not (OF_TELEMETRY.search(key) or OF_SOURCES.search(key)) and key not in {one.key for one in found}
+        if not (OF_TELEMETRY.search(key) or OF_SOURCES.search(key)) and key not in keys
     ]
     return [*(one for one in found if one.key not in fleet.accepted), *unused]
+
+
+def unused_acceptances_of_sources(fleet: Fleet, answered: Collection[str]) -> list[Finding]:
+    """Entries of `accepted` about sources that neither the file nor the keys of what the sources answered has."""
+    keys = {one.key for one in _all_doubts(fleet)} | {*answered}
+    return [
+        unused_acceptance(n, key) for n, key in enumerate(fleet.accepted) if OF_SOURCES.search(key) and key not in keys
+    ]
+
+
+def unused_acceptance(number: int, key: str) -> Finding:
+    """An entry of `accepted` that silences nothing."""
+    expected = "the key of a finding, as `wattledger check` prints it: it silences nothing, so remove it"
+    return Finding(f"accepted[{number}]", repr(key), expected)
 
 
 def advice(finding: Finding) -> str:

@@ -75,13 +75,17 @@ def lock_timeout_seconds() -> float:
         raise QuestionError(f"WATTLEDGER_LOCK_SECONDS: got {seconds!r}, expected seconds such as 900") from None
 
 
-def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+def connect(
+    path: Path | str, read_only: bool = False, patience_seconds: float | None = None
+) -> duckdb.DuckDBPyConnection:
     """A connection in UTC, whatever the machine's time zone; close it before dbt starts.
 
     WATTLEDGER_MEMORY_LIMIT, WATTLEDGER_THREADS and WATTLEDGER_TEMP_DIRECTORY bound it. While another process has the
-    file open (a shell, a BI tool) it waits as long as for the lock, then raises WarehouseBusy with DuckDB's own words.
+    file open (a shell, a BI tool) it waits `patience_seconds`, by default as long as for the lock, then raises
+    WarehouseBusy with DuckDB's own words.
     """
-    deadline = time.monotonic() + lock_timeout_seconds()
+    patience = lock_timeout_seconds() if patience_seconds is None else patience_seconds
+    deadline = time.monotonic() + patience
     is_logged = False
     while True:
         try:
@@ -93,9 +97,9 @@ def connect(path: Path | str, read_only: bool = False) -> duckdb.DuckDBPyConnect
             # With the refusal as its cause, the message would be repeated wherever the innermost cause is shown.
             message = busy(path, str(refusal))
             if time.monotonic() >= deadline:
-                raise WarehouseBusy(f"{message} (waited {lock_timeout_seconds():g} s)") from None
+                raise WarehouseBusy(f"{message} (waited {patience:g} s)") from None
             if not is_logged:
-                logger.info("waiting up to %g s: %s", lock_timeout_seconds(), message)
+                logger.info("waiting up to %g s: %s", patience, message)
                 is_logged = True
             time.sleep(0.2)
     # As a connection option this would need the icu extension before it is loaded.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import duckdb
 
 from pipelines.fleet.fleet_keys import Assignment, Fleet
-from pipelines.fleet.plausibility import OF_TELEMETRY, Finding, labelled, near
+from pipelines.fleet.plausibility import OF_TELEMETRY, Finding, labelled, near, unused_acceptance
 from pipelines.warehouse import database, statements
 
 _WORDS = {
@@ -70,7 +70,7 @@ def unmatched(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> list[Findi
     ]
     keys = {one.key for one in found}
     unused = [
-        Finding(f"accepted[{n}]", repr(key), "the key of an entry that matches nothing: it matches now, so remove it")
+        unused_acceptance(n, key)
         for n, key in enumerate(fleet.accepted)
         if OF_TELEMETRY.search(key) and key not in keys
     ]

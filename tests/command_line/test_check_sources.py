@@ -206,6 +206,9 @@ def test_files_and_spools_are_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines()[3] == (
         f"wall    files  {tmp_path}/power.csv  2 samples in the period, newest 2026-10-02 00:30 UTC"
     )
+    silenced = 'accepted: ["sources[wall].files"]\n'
+    status, found = findings(fleet_of(tmp_path, files.replace("FILE", "power.csv"), more=silenced), capsys)
+    assert (status, [key for key, _ in found]) == (0, ["accepted[0]"])
     missing = "requests: [{name: log, kind: access_log, path: no.jsonl}]\n"
     status, found = findings(fleet_of(tmp_path, files.replace("FILE", "n*.csv"), more=missing), capsys)
     assert (status, found) == (

@@ -85,7 +85,7 @@ def test_a_grid_source_whose_zone_no_site_has_is_named_in_a_note(
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Six sites, each with one board of 100 W in a hall of PUE 1.5: 0.15 kWh an hour."""
+    """Seven sites, each with one board of 100 W in a hall of PUE 1.5: 0.15 kWh an hour."""
     folder = tmp_path_factory.mktemp("zones")
     hours = "".join(f"{DAY}T{hour:02}:00:00Z,30\n" for hour in range(12))
     (folder / "morning.csv").write_text("at,grams\n" + hours)
@@ -97,6 +97,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         "dark": "unknown",
         "upstate": "eGRID-NYUP",
         "texas": "eGRID-ERCO",
+        "oslo": "NO-NO1",
     }
     made = plant(
         folder,
@@ -108,6 +109,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             (ENERGY, board("GPU-dark", "n-dark"), rising(100_000)),
             (ENERGY, board("GPU-upstate", "n-upstate"), rising(100_000)),
             (ENERGY, board("GPU-texas", "n-texas"), rising(100_000)),
+            (ENERGY, board("GPU-oslo", "n-oslo"), rising(100_000)),
         ],
         sites=[{"name": site, "zone": zone, "pue": 1.5} for site, zone in zones.items()],
         nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in zones],
@@ -126,6 +128,7 @@ def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Bo
     assert book.query(f"select {columns} from marts.fleet_daily group by 1 order by 1") == [
         ("dark", pytest.approx(3.6), None),
         ("north", pytest.approx(3.6), pytest.approx(1.8 * 30)),
+        ("oslo", pytest.approx(3.6), pytest.approx(3.6 * 15)),
         ("south", pytest.approx(1.8), pytest.approx(1.8 * 30)),
         ("texas", pytest.approx(3.6), pytest.approx(3.6 * 336.0)),
         ("upstate", pytest.approx(3.6), pytest.approx(3.6 * 109.6)),

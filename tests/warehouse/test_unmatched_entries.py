@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,8 +174,8 @@ def test_an_accepted_entry_that_matches_by_now_is_a_finding(
 ) -> None:
     found = unmatched(fleet(tmp_path, 'nodes: [{name: gpu-0a}]\naccepted: ["nodes[gpu-0a].name"]'), warehouse)
     assert [str(one) for one in found or []] == [
-        "accepted[0]: got 'nodes[gpu-0a].name', expected the key of an entry that matches nothing: it matches now, so"
-        " remove it"
+        "accepted[0]: got 'nodes[gpu-0a].name', expected the key of a finding, as `wattledger check` prints it: it"
+        " silences nothing, so remove it"
     ]
 
 
@@ -181,6 +183,35 @@ def test_nothing_is_checked_before_the_first_booking(tmp_path: Path) -> None:
     with database.connect(":memory:") as connection:
         create_tables(connection)
         assert unmatched(fleet(tmp_path, "nodes: [{name: gpu-a}]"), connection) is None
+
+
+def test_check_waits_for_no_run_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.csv").write_text("t,w\n2026-10-02T00:00:00Z,5\n", encoding="utf-8")
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "fleet: mine\nperiod: {start: 2026-10-01}\nnodes: [{name: gpu-a}]\nsources: [{name: w, kind: files,"
+        " interval_seconds: 1, files: [{path: p.csv, time: t, values: {wall_power_watts: w}}]}]\n",
+        encoding="utf-8",
+    )
+    root = tmp_path / "data" / "mine"
+    root.mkdir(parents=True)
+    with database.connect(root / "warehouse.duckdb") as connection:
+        write(connection)
+    assert main(["check", "--json", "--fleet", str(path)]) == 0
+    assert [one["key"] for one in json.loads(capsys.readouterr().out)] == ["nodes[gpu-a].name"]
+    assert [one.name for one in root.iterdir()] == ["warehouse.duckdb"]
+    hold = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(root / "warehouse.duckdb")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"open\n"
+        assert main(["check", "--json", "--fleet", str(path)]) == 0
+        (only,) = json.loads(capsys.readouterr().out)
+        run.communicate()
+    assert only["got"].startswith(f"names are not compared with what was landed: {root}/warehouse.duckdb is open in")
 
 
 def test_check_and_each_run_warn_of_it(
