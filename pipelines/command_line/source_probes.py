@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +65,7 @@ def answers(fleet: Fleet) -> Iterator[Answer]:
         key = f"sources[{source.name}]"
         try:
             if isinstance(source, PrometheusSource):
-                yield _of_server(key, source, families)
+                yield _of_server(key, source, families, fleet.period.end)
             elif isinstance(source, FilesSource):
                 yield _of_files(key, source, families, fleet)
             elif isinstance(source, SpoolSource):
@@ -112,7 +112,8 @@ class _Server(NamedTuple):
     day_seconds: float
 
 
-def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family]) -> Answer:
+def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family], period_end: date | None) -> Answer:
+    """What a server answers now. That a closed period's exporters are gone by now is no doubt."""
     from collectors.protocols import server_probe  # noqa: PLC0415 (numpy and pyarrow, which the file alone needs not)
 
     collector = source.collector()
@@ -136,7 +137,9 @@ def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family
         text = f"{server.program}: {load.families} known families, {load.series:,} series, {newest}"
     if load.samples_per_hour:
         text += f"; a day is {_many(24 * load.samples_per_hour)} samples, read in at most {max(1, round(seconds)):,} s"
-    return Answer(source.name, source.kind, _place(source), text, tuple(_doubts_of_server(key, source, server)))
+    return Answer(
+        source.name, source.kind, _place(source), text, tuple(_doubts_of_server(key, source, server, period_end))
+    )
 
 
 def _uncounted(key: str, source: PrometheusSource, program: str, refusal: SourceError) -> Answer:
@@ -146,16 +149,19 @@ def _uncounted(key: str, source: PrometheusSource, program: str, refusal: Source
     return Answer(source.name, source.kind, _place(source), f"{program}: refuses to count its samples", (doubt,))
 
 
-def _doubts_of_server(key: str, source: PrometheusSource, server: _Server) -> Iterator[Finding]:
+def _doubts_of_server(
+    key: str, source: PrometheusSource, server: _Server, period_end: date | None
+) -> Iterator[Finding]:
     load, ahead = server.load, server.ahead_seconds
+    is_over = period_end is not None and period_end < server.now.date()
     if abs(ahead) > MOST_SECONDS_OFF:
         side = "ahead of" if ahead > 0 else "behind"
         off = f"a clock {abs(ahead):,.0f} s {side} this machine's"
         yield Finding(f"{key}.clock", off, f"at most {MOST_SECONDS_OFF} s: set the clock that is wrong (NTP)")
-    if not load.families:
+    if not load.families and not is_over:
         expected = "families of power or of tokens (docs/sources.md): is it the right server, are matchers too narrow?"
         yield Finding(f"{key}.url", "no family of the catalogue within a day", expected)
-    elif load.newest_at is None or server.now - load.newest_at > STALE_AFTER:
+    elif not is_over and (load.newest_at is None or server.now - load.newest_at > STALE_AFTER):
         age = f"a newest sample {_age(server.now - load.newest_at)}" if load.newest_at else "no newest sample"
         yield Finding(f"{key}.url", age, "one of the last hour: do its exporters and its scraper run?")
     measured = load.interval_seconds
