@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from pipelines.booking import invariants, project
+from pipelines.booking.dbt_results import UNIQUE_ID
 from pipelines.code_location import JOB, definitions_of
 from pipelines.command_line.instance import CONFIGURATION
 from pipelines.fleet.fleet_file import load_fleet
@@ -439,8 +440,10 @@ def test_every_check_has_a_description_and_a_dbt_test_what_it_expects(definition
     assert len(checks) > 50
     short = {key.name: spec.description for key, spec in checks.items() if len((spec.description or "").split()) <= 5}
     assert short == {}
-    dbt = {key.name: spec.metadata.get("expected") for key, spec in checks.items() if spec.metadata}
+    dbt = {key.name: spec.metadata.get("expected") for key, spec in checks.items() if UNIQUE_ID in spec.metadata}
+    assert len(dbt) > 20
     assert [name for name, expected in dbt.items() if not expected] == ["words_of_the_book_are_known"]
+    assert [key.name for key, spec in checks.items() if not spec.metadata.get("remedy")] == []
 
 
 @pytest.mark.parametrize("period", ["{start: 2026-10-01}", "{start: 2026-10-01, end: 2026-10-02}"])

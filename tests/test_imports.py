@@ -85,6 +85,7 @@ PACKAGES = {
         "code_location",
         "discovery",
     },
+    "troubleshooting": {"fleet", "warehouse", "landing", "publishing", "booking", "code_location"},
     "definitions": {"code_location"},
     "__main__": {"command_line"},
 }

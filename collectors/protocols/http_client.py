@@ -20,7 +20,14 @@ from collectors.protocols import http_errors
 from collectors.protocols.answer_watch import AnswerWatch, Spent, watched_by
 from collectors.protocols.connections import pool_of
 from collectors.protocols.credentials import Credentials
-from collectors.protocols.http_errors import OPENING_BYTES, MayPassError, OverLimitError, error_of, plain_reason
+from collectors.protocols.http_errors import (
+    OPENING_BYTES,
+    MayPassError,
+    OverLimitError,
+    broken_off,
+    error_of,
+    unreachable,
+)
 from collectors.protocols.proxies import proxy_of
 from collectors.source_errors import SourceError, shown, url_without_secrets
 
@@ -352,8 +359,7 @@ class HttpClient:
         status = None if response is None else response.status
         if watch.is_over or isinstance(error, urllib3.exceptions.ReadTimeoutError):
             return SourceError(self.url + path, status, watch.reason(has_headers=response is not None))
-        what, reason = "cannot be reached" if response is None else "the answer broke off", plain_reason(error)
-        text = self.masked(reason if reason.startswith(what) else f"{what}: {reason}")
+        text = self.masked(broken_off(error) if response is not None else unreachable(error))
         kind = SourceError if isinstance(error, urllib3.exceptions.SSLError | ValueError) else MayPassError
         return kind(self.url + path, status, text)
 

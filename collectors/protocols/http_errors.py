@@ -11,6 +11,7 @@ import urllib3
 from collectors.source_errors import SourceError
 
 OPENING_BYTES = 200
+_BROKE_OFF = "the answer broke off"
 
 
 class OverLimitError(SourceError):
@@ -41,6 +42,17 @@ def retry_after_seconds(response: urllib3.BaseHTTPResponse) -> float | None:
         return None
 
 
+def unreachable(error: Exception) -> str:
+    """Why there is no answer at all."""
+    return f"cannot be reached: {plain_reason(error)}"
+
+
+def broken_off(error: Exception) -> str:
+    """Why an answer that began did not end."""
+    reason = plain_reason(error)
+    return reason if reason.startswith(_BROKE_OFF) else f"{_BROKE_OFF}: {reason}"
+
+
 def plain_reason(error: Exception) -> str:
     """The reason without the addresses of objects that urllib3 puts into its own; of a proxy, with its URL."""
     if isinstance(error, urllib3.exceptions.ProxyError):
@@ -56,7 +68,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return "no connection within the time limit"
     if isinstance(error, urllib3.exceptions.ProtocolError):
-        return "the answer broke off"
+        return _BROKE_OFF
     if isinstance(error, urllib3.exceptions.SSLError):
         return f"TLS failed: {error.args[0] if error.args else error}"
     return str(error)

@@ -140,7 +140,15 @@ def drift_alarms(fleet: Fleet) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name="drift_alarms",
-        specs=[dg.AssetCheckSpec(a.name, asset=asset_key(fleet, *a.asset), description=a.description) for a in ALARMS],
+        specs=[
+            dg.AssetCheckSpec(
+                a.name,
+                asset=asset_key(fleet, *a.asset),
+                description=a.description,
+                metadata={"expected": a.expected, "remedy": a.remedy},
+            )
+            for a in ALARMS
+        ],
         pool="warehouse",
         can_subset=True,
     )

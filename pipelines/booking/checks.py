@@ -30,6 +30,7 @@ RATIOS = (
 
 # The columns that name a row of a summary, and what to do about a bad value of a column.
 KEYS = ("table_name", "source", "metric", "series_id", "date", "hour_start_at", "site", "model", "device_type")
+REPORT = "report these rows to the maintainers; their joules are still booked exactly once"
 REMEDIES = {
     "rejected_ratio": "find out why this exporter reports invalid values (negative, NaN, sentinels)",
     "longest_gap_hours": "find out why this series had no samples: check its exporter, its pod and its scraper",
@@ -42,8 +43,22 @@ Summary = Callable[["duckdb.DuckDBPyConnection", str], pd.DataFrame]
 def asset_checks(fleet: Fleet) -> list[dg.AssetChecksDefinition]:
     """Two checks: of the landed series and of the booked marts. Both warn."""
     return [
-        _check(fleet, ["raw", "series_chunks"], "series_are_healthy", landed_series, healthy_series),
-        _check(fleet, ["marts", "model_daily"], "ratios_lie_between_zero_and_one", booked_models, sound_models),
+        _check(
+            fleet,
+            ["raw", "series_chunks"],
+            "series_are_healthy",
+            landed_series,
+            healthy_series,
+            remedy="; ".join(f"{column}: {remedy}" for column, remedy in REMEDIES.items()),
+        ),
+        _check(
+            fleet,
+            ["marts", "model_daily"],
+            "ratios_lie_between_zero_and_one",
+            booked_models,
+            sound_models,
+            remedy=REPORT,
+        ),
     ]
 
 
@@ -53,10 +68,18 @@ def _check(
     name: str,
     summary: Summary,
     expectations: "Callable[[], list[Expectation]]",
+    *,
+    remedy: str,
 ) -> dg.AssetChecksDefinition:
     severity = dg.AssetCheckSeverity.WARN
 
-    @dg.asset_check(asset=asset_key(fleet, *asset), name=name, description=summary.__doc__, pool="warehouse")
+    @dg.asset_check(
+        asset=asset_key(fleet, *asset),
+        name=name,
+        description=" ".join(f"{summary.__doc__} {expectations.__doc__}".split()),
+        metadata={"remedy": remedy},
+        pool="warehouse",
+    )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with (
             database.writing(fleet.warehouse, name),
@@ -190,5 +213,5 @@ def _failure(result: Any, frame: pd.DataFrame) -> str:
         lines,
         found["unexpected_count"],
         expected + (f" in {share:.0%} of the rows" if share < 1 else ""),
-        REMEDIES.get(column, "report these rows to the maintainers; their joules are still booked exactly once"),
+        REMEDIES.get(column, REPORT),
     )

@@ -12,6 +12,7 @@ from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.unmatched_entries import unmatched
 
 NAME = "fleet_file_entries_match"
+REMEDY = "correct the name, or remove the entry"
 
 
 def fleet_file_check(fleet: Fleet) -> dg.AssetChecksDefinition:
@@ -21,6 +22,7 @@ def fleet_file_check(fleet: Fleet) -> dg.AssetChecksDefinition:
         asset=asset_key(fleet, "marts", "model_daily"),
         name=NAME,
         description="Every node, engine, model, device and priced device type of the fleet file is in the telemetry.",
+        metadata={"remedy": REMEDY},
         pool="warehouse",
     )
     def check() -> dg.AssetCheckResult:
@@ -29,7 +31,7 @@ def fleet_file_check(fleet: Fleet) -> dg.AssetChecksDefinition:
             database.connect(fleet.warehouse, read_only=True) as connection,
         ):
             found = unmatched(fleet, connection) or []
-        remedy = f"correct the name, or remove the entry. {silenced_by(found[: findings.SHOWN])}"
+        remedy = f"{REMEDY}. {silenced_by(found[: findings.SHOWN])}"
         return dg.AssetCheckResult(
             passed=not found,
             severity=dg.AssetCheckSeverity.WARN,

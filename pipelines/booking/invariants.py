@@ -6,6 +6,7 @@ and gives the reason. Add an invariant there, with its mart in `meta`. Keep out 
 price: those are dbt tests.
 """
 
+import ast
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,15 +20,17 @@ from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 
 SCHEMA = "invariants"
+HELD_BACK = ("held_back_dates", "held_back_tables")
 ROWS_SHOWN = 50
 
 
 class Invariant(NamedTuple):
-    """One invariant: its name, what must hold, and its mart."""
+    """One invariant: its name, what must hold, its mart, and what to do where it does not hold."""
 
     name: str
     description: str
     mart: str
+    remedy: str
 
 
 class Broken(NamedTuple):
@@ -50,9 +53,19 @@ class Broken(NamedTuple):
 
 def invariants(manifest: Path) -> list[Invariant]:
     """The invariants of the parsed dbt project, by name."""
-    nodes = json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()
+    nodes = [*json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()]
     rules = [node for node in nodes if node["resource_type"] == "model" and node["schema"] == SCHEMA]
-    return sorted(Invariant(law["name"], law["description"], law["config"]["meta"]["asset"]) for law in rules)
+    remedies = {name: remedy for node in nodes if node["name"] in HELD_BACK for name, remedy in _remedies(node).items()}
+    return sorted(
+        Invariant(law["name"], law["description"], law["config"]["meta"]["asset"], remedies[law["name"]])
+        for law in rules
+    )
+
+
+def _remedies(model: dict[str, Any]) -> dict[str, str]:
+    """Invariant -> what to do, as the model that gathers their rows hands it to `broken_rows`."""
+    argument = model["raw_code"].partition("broken_rows(")[2].partition(") }}")[0]
+    return dict(ast.literal_eval(argument))
 
 
 def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
@@ -61,7 +74,12 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name="invariants",
-        specs=[dg.AssetCheckSpec(key.name, asset=key.asset_key, description=rules[key].description) for key in rules],
+        specs=[
+            dg.AssetCheckSpec(
+                key.name, asset=key.asset_key, description=law.description, metadata={"remedy": law.remedy}
+            )
+            for key, law in rules.items()
+        ],
         pool="warehouse",
         can_subset=True,
     )

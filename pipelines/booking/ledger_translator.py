@@ -60,20 +60,20 @@ class LedgerTranslator(DagsterDbtTranslator):
     def get_asset_check_spec(
         self, asset_spec: dg.AssetSpec, manifest: Mapping[str, Any], unique_id: str, project: DbtProject | None
     ) -> dg.AssetCheckSpec | None:
-        """A data test reads tables through steps, too, and has what it expects."""
+        """A data test reads tables through steps, too, and has what it expects and what to do."""
         spec = super().get_asset_check_spec(asset_spec, manifest, unique_id, project)
         if spec is None:
             return None
         props = self.get_resource_props(manifest, unique_id)
         read = self._keys(manifest, lineage(manifest, props).tables)
-        expected = props["config"]["meta"].get("expected")
+        meta = props["config"]["meta"]
         return dg.AssetCheckSpec(
             spec.name,
             asset=spec.asset_key,
             description=spec.description,
             additional_deps=[key for key in read if key != spec.asset_key],
             blocking=spec.blocking,
-            metadata={**spec.metadata, **({"expected": expected} if expected else {})},
+            metadata={**spec.metadata, **{key: meta[key] for key in ("expected", "remedy") if key in meta}},
         )
 
     def get_group_name(self, dbt_resource_props: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from pipelines.warehouse.partitions import POOL
 from pipelines.warehouse.raw_tables import create_tables
 
 CHECK = "dates_use_todays_settings"
+REMEDY = "if the change is to hold for these dates too, re-book them with the printed command; else leave them"
 UNRECORDED = "booked before settings were recorded"
 # Ranges of dates that one line shows.
 SHOWN = 5
@@ -28,7 +29,13 @@ SHOWN = 5
 def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
     """A warning on marts/fleet_daily. It holds nothing back."""
 
-    @dg.asset_check(asset=asset_key(fleet, "marts", "fleet_daily"), name=CHECK, blocking=False, pool=POOL)
+    @dg.asset_check(
+        asset=asset_key(fleet, "marts", "fleet_daily"),
+        name=CHECK,
+        blocking=False,
+        metadata={"remedy": REMEDY},
+        pool=POOL,
+    )
     def check() -> dg.AssetCheckResult:
         """Every booked date was booked with today's method, formulas, seeds, fleet file and grid values."""
         with (

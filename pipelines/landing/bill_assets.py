@@ -11,7 +11,7 @@ import dagster as dg
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import bill_landing
-from pipelines.landing.telemetry_assets import opened
+from pipelines.landing.telemetry_assets import FAILED_FILE, opened
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL
 
@@ -29,7 +29,10 @@ def bills_asset(fleet: Fleet) -> dg.AssetsDefinition:
         kinds={"duckdb"},
         check_specs=[
             dg.AssetCheckSpec(
-                BILL_CHECK, asset=key, description="Every file of bills was read, and every row of it is a bill."
+                BILL_CHECK,
+                asset=key,
+                description="Every file of bills was read, and every row of it is a bill.",
+                metadata={"remedy": FAILED_FILE},
             )
         ],
         pool=POOL,

@@ -11,7 +11,13 @@ import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import benchmark_landing, request_landing
-from pipelines.landing.telemetry_assets import TelemetryConfig, answered, opened
+from pipelines.landing.telemetry_assets import (
+    FAILED_FILE,
+    FAILED_SOURCE,
+    TelemetryConfig,
+    answered,
+    opened,
+)
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 
@@ -36,6 +42,7 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
                 check_name(source.name),
                 asset=key,
                 description=f"Every day that the run asked {source.name} for was answered in full.",
+                metadata={"remedy": FAILED_SOURCE},
             )
             for source in fleet.requests
         ],
@@ -84,6 +91,7 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
                 f"benchmark_{benchmark.name}_is_read",
                 asset=results_key,
                 description=f"The files of {benchmark.name} are what {benchmark.kind} publishes.",
+                metadata={"remedy": FAILED_FILE},
             )
             for benchmark in fleet.benchmarks
         ],

@@ -40,6 +40,16 @@ TELEMETRY_TABLES = {
 }
 GRID_INTENSITY = "One row per zone, source and stretch of time: grams of CO2e per kWh, average and marginal."
 MODEL_PRICES = "One row per list of prices and model on it: USD per million tokens, with source and validity."
+# What to do where a source is not read whole.
+FAILED_SOURCE = (
+    "the line has the reason; `wattledger check` asks the source again. The other sources are landed, and the next run"
+    " asks for what is missing. A source that has fewer rows than before never replaces them, except with `run --force`"
+)
+FAILED_GRID = (
+    "the line has the reason: check the file, or the API and its token; where an hour has no value, the yearly factor"
+    " of the zone is used"
+)
+FAILED_FILE = "the line has the file and the row: correct it, and run again; until then the rows before it stay"
 PRICE_CHECK = "price_lists_are_sound"
 GPU_PRICE_CHECK = "gpu_price_lists_are_sound"
 
@@ -70,6 +80,7 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
                 check_name(source.name),
                 asset=landings,
                 description=f"Every window that the run asked {source.name} for was answered in full.",
+                metadata={"remedy": FAILED_SOURCE},
             )
             for source in fleet.sources
         ],
@@ -108,7 +119,12 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
             for table in FLEET_TABLES
         ],
         check_specs=[
-            dg.AssetCheckSpec(GPU_PRICE_CHECK, asset=rates_key, description="Every list of GPU prices was read whole.")
+            dg.AssetCheckSpec(
+                GPU_PRICE_CHECK,
+                asset=rates_key,
+                description="Every list of GPU prices was read whole.",
+                metadata={"remedy": FAILED_FILE},
+            )
         ],
         pool=POOL,
     )
@@ -135,7 +151,10 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         specs=[dg.AssetSpec(grid_key, description=GRID_INTENSITY, group_name="raw", kinds={"duckdb"})],
         check_specs=[
             dg.AssetCheckSpec(
-                name, asset=grid_key, description=f"{', '.join(sources)}: answered in full, no row was rejected."
+                name,
+                asset=grid_key,
+                description=f"{', '.join(sources)}: answered in full, no row was rejected.",
+                metadata={"remedy": FAILED_GRID},
             )
             for name, sources in _grid_checks(fleet).items()
         ],
@@ -163,7 +182,12 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         name="model_prices",
         specs=[dg.AssetSpec(prices_key, description=MODEL_PRICES, group_name="raw", kinds={"duckdb"})],
         check_specs=[
-            dg.AssetCheckSpec(PRICE_CHECK, asset=prices_key, description="Every list of prices was read whole.")
+            dg.AssetCheckSpec(
+                PRICE_CHECK,
+                asset=prices_key,
+                description="Every list of prices was read whole.",
+                metadata={"remedy": FAILED_FILE},
+            )
         ],
         pool=POOL,
     )

@@ -11,7 +11,7 @@ import dagster as dg
 from collectors.samples import SourceError
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.landing import fleet_landing
-from pipelines.landing.telemetry_assets import opened
+from pipelines.landing.telemetry_assets import FAILED_FILE, opened
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL
 
@@ -33,6 +33,7 @@ def run_windows_asset(fleet: Fleet) -> dg.AssetsDefinition:
                 WINDOW_CHECK,
                 asset=key,
                 description="Every file of run windows was read, and every row of it is a window.",
+                metadata={"remedy": FAILED_FILE},
             )
         ],
         pool=POOL,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
 CHECK = "every_part_is_made"
+REMEDY = "report the line to the maintainers; the tables and all other parts are published"
 NO_PICTURES = "Pictures are drawn where matplotlib is installed: pip install 'wattledger[ui]'."
 # What stops everything: a full disk, a damaged file, too little memory.
 STOPS = (OSError, MemoryError, duckdb.IOException, duckdb.OutOfMemoryException)
@@ -65,13 +66,12 @@ class Parts:
         """The check of the asset's parts. It fails with a line for each that could not be made."""
         import dagster as dg  # noqa: PLC0415 (as below: `table` prints parts without it)
 
-        remedy = "report the line to the maintainers; the tables and all other parts are published"
         return dg.AssetCheckResult(
             passed=not self.failed,
             asset_key=asset,
             check_name=CHECK,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=findings.report(self.failed, len(self.failed), "every part", remedy) if self.failed else None,
+            description=findings.report(self.failed, len(self.failed), "every part", REMEDY) if self.failed else None,
             metadata={"failed": len(self.failed)},
         )
 
@@ -80,4 +80,9 @@ def spec(asset: dg.AssetKey) -> dg.AssetCheckSpec:
     """The check of an asset that makes parts."""
     import dagster as dg  # noqa: PLC0415
 
-    return dg.AssetCheckSpec(CHECK, asset=asset, description="Every figure, sheet, file and picture of it was made.")
+    return dg.AssetCheckSpec(
+        CHECK,
+        asset=asset,
+        description="Every figure, sheet, file and picture of it was made.",
+        metadata={"remedy": REMEDY},
+    )
