@@ -89,7 +89,8 @@ def read(path, rows):
     reason = f"holds {len(rows):,} rows"
     if len(rows) > LIMIT:
         raise ReadError(path, None, f"{reason}, expected at most {LIMIT}. {_fix(path)}")
-    reason = "it is not a file"
+    count = 0
+    reason = f"row {count} is not a number"
     yield Finding(f"{key}[{path!r}]", "no sample at all", "samples of the date")
     raise ReadError(path, None, reason)
 
@@ -109,7 +110,7 @@ def test_messages_are_found_with_placeholders(tmp_path: Path, monkeypatch: pytes
     assert messages("written_by_hand") == [
         "holds <N> rows, expected at most 7. <fix>",
         "sources['<path>']: got no sample at all, expected samples of the date",
-        "it is not a file",
+        "row <N> is not a number",
     ]
     # What a function returns is a message where the page asks for this function, and a text where it is no message.
     assert messages("written_by_hand:described") == ["one row is left"]

@@ -135,7 +135,7 @@ def _text(value: ast.expr, scope: _Scope) -> str:
         case ast.FormattedValue(value=inner, conversion=conversion):
             quote = "'" if conversion == ord("r") else ""
             text = f"{quote}{_text(inner, scope)}{quote}"
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
+        case ast.BinOp(left=left, op=ast.Add(), right=right) if _has_text(value):
             text = _text(left, scope) + _text(right, scope)
         # The first of two texts, and a text that is cut at a length.
         case ast.IfExp(body=inner) | ast.Subscript(value=inner, slice=ast.Slice()):
@@ -152,10 +152,22 @@ def _text(value: ast.expr, scope: _Scope) -> str:
     return text
 
 
+def _has_text(value: ast.expr) -> bool:
+    """Whether a sum is one of texts, and not of numbers or dates."""
+    return any(
+        isinstance(one, ast.JoinedStr) or (isinstance(one, ast.Constant) and isinstance(one.value, str))
+        for one in ast.walk(value)
+    )
+
+
 def _held(scope: _Scope, name: str, line: int) -> ast.expr | None:
     """The text that a name has at a line: that of the last assignment before it, or the module's constant."""
     before = [value for at, value in scope.names.get(name, []) if at < line]
-    held = before[-1] if before else _constant(scope.module, name) if _CONSTANT.match(name) else None
+    if before:
+        # A number that a function begins to count with is not the one that is printed.
+        is_number = isinstance(before[-1], ast.Constant) and not isinstance(before[-1].value, str)
+        return before[-1] if isinstance(before[-1], _TEXTS) and not is_number else None
+    held = _constant(scope.module, name) if _CONSTANT.match(name) else None
     return held if isinstance(held, _TEXTS) else None
 
 

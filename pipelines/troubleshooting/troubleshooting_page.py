@@ -72,7 +72,7 @@ def _of_check(check: Check) -> Iterator[str]:
     line = f"`{'FAILED' if check.is_error else 'warned'} {check.table} {check.name}: …`"
     expected = f" Expected: {check.expected}." if check.expected else ""
     yield f"### {check.name}"
-    yield f"{line}\n\n**Should hold:** {check.description}{expected}"
+    yield f"{line}\n\n**What it checks:** {check.description}{expected}"
     yield f"**What to do:** {check.remedy.rstrip('.')}."
 
 
