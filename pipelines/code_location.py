@@ -33,7 +33,7 @@ from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
 from pipelines.publishing import month_closing, publication, published_tables
 from pipelines.report import fleet_report
-from pipelines.warehouse import contracts
+from pipelines.warehouse import advice_history, contracts
 from pipelines.warehouse.asset_keys import schema_of
 from pipelines.warehouse.partitions import POOL
 
@@ -150,6 +150,15 @@ def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
     """What `run --rebuild` computes again: every asset except the landing of telemetry and of requests."""
     landed = {dg.AssetKey(["raw", table]) for table in (*telemetry_assets.TELEMETRY_TABLES, "requests")}
     return sorted(set(job.asset_layer.executable_asset_keys) - landed)
+
+
+def first_look_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
+    """What shows the newest date of a long history before the others are booked: all that `wattledger table` reads.
+    Copies and the report are made once, of the whole; and of a date alone no advice is given that is kept for ever."""
+    keys = job.asset_layer.executable_asset_keys
+    later = advice_history.TABLES.keys()
+    after = {key for key in published_assets(job) if key.path[-1] != "publication"}
+    return sorted(key for key in keys if key.path[-1] not in later and key not in after)
 
 
 def published_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:

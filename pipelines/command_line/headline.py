@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ def headline(fleet: Fleet, parts: Parts | None = None) -> str:
             "\n".join(_ways_in(fleet, path)),
         ]
     )
+
+
+def is_published(fleet: Fleet, on: date) -> bool:
+    """Whether the newest publication has figures of the date."""
+    if fleet.latest_publication is None:
+        return False
+    with database.connect(fleet.published / DATABASE, read_only=True) as connection:
+        return connection.execute("select count(*) > 0 from marts.model_daily where date = ?", [on]).fetchall() == [
+            (True,)
+        ]
 
 
 def _held_back(rows: Sequence[Sequence[Any]]) -> str:

@@ -16,14 +16,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from sqlalchemy import Engine, event
 
 from collectors.samples import printable
-from pipelines.code_location import JOB, definitions_of, published_assets, rebuilt_assets, validate
-from pipelines.command_line import instance, mistakes
-from pipelines.command_line.headline import headline
+from pipelines.code_location import (
+    JOB,
+    definitions_of,
+    first_look_assets,
+    published_assets,
+    rebuilt_assets,
+    validate,
+)
+from pipelines.command_line import instance, mistakes, run_dates
+from pipelines.command_line.headline import headline, is_published
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
@@ -43,8 +51,12 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     # Nothing is written for a fleet file that cannot work.
     claim(fleet)
     instance.create(home, is_ours=is_ours)
-    began = time.monotonic()
     label = " (synthetic)" if fleet.synthetic else ""
+    newest = run_dates.looks_first(fleet, options, start, end)
+    if newest is not None:
+        print(f"fleet {fleet.fleet}{label}: {newest} first", flush=True)
+        _look_first(fleet, home, newest, (end - start).days - 1)
+    began = time.monotonic()
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
 
     job = definitions_of(fleet).resolve_job_def(JOB)
@@ -75,6 +87,28 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     if schedule is not None:
         print(f"\n{schedule}")
     return 0 if result.success and not failed and not parts.failed else 1
+
+
+def _look_first(fleet: Fleet, home: Path, newest: date, others: int) -> None:
+    """Book and publish the newest date and print its tables. What fails here is left to the run of all dates, which
+    reports it; so are the checks, most of which are about more than one date."""
+    began = time.monotonic()
+    run_dates.mark_ahead(fleet, newest)
+    job = definitions_of(fleet).resolve_job_def(JOB)
+    with _instance(home) as (dagster_instance, _):
+        dates = (newest, newest + timedelta(days=1))
+        result = _executed(job, dagster_instance, dates, {}, first_look_assets(job))
+    _raise_if_stopped(_failures(result))
+    print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
+    if not result.success or not is_published(fleet, newest):
+        print(f"{newest} has no figures by itself; now with the {others} dates before it.\n", flush=True)
+        return
+    print(headline(fleet))
+    print(
+        f"\nThese are figures of {newest} alone; the {others} dates before it follow, and then the checks."
+        " If you stop it now, they stay, and the next run goes on from here.\n",
+        flush=True,
+    )
 
 
 def publish(fleet: Fleet, on: date) -> int:
@@ -124,11 +158,20 @@ def _executed(
 
 
 def _print_failures(fleet: Fleet, result: dg.ExecuteInProcessResult, aside: list[str]) -> None:
-    failures = [(step.step_key or "", step.step_failure_data.error) for step in result.get_step_failure_events()]
-    if any(mistakes.is_interrupt(error) for _, error in failures):
-        raise KeyboardInterrupt
+    failures = _failures(result)
+    _raise_if_stopped(failures)
     for line in mistakes.failures(failures, fleet, aside):
         print(line, file=sys.stderr)
+
+
+def _failures(result: dg.ExecuteInProcessResult) -> list[tuple[str, Any]]:
+    """The steps that failed, each with Dagster's record of its error."""
+    return [(step.step_key or "", step.step_failure_data.error) for step in result.get_step_failure_events()]
+
+
+def _raise_if_stopped(failures: list[tuple[str, Any]]) -> None:
+    if any(mistakes.is_interrupt(error) for _, error in failures):
+        raise KeyboardInterrupt
 
 
 @contextmanager

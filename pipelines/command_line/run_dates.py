@@ -1,4 +1,4 @@
-"""Which dates `run` books: those that the options name, else every date that is not landed yet.
+"""Which dates `run` books: those that the options name, else every date that is not landed yet; and in which order.
 
 Add here what decides on dates before anything runs. Keep out which dates a landing made stale: these wait in
 raw.due_dates, and booking adds them.
@@ -13,6 +13,12 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import history
 from pipelines.warehouse import database, due_dates, refusals, settings
 from pipelines.warehouse.raw_tables import create_tables
+
+# A history of more dates than these is booked newest date first. Booking one date alone costs what it costs to start
+# dbt and to publish, whatever the sources: of a server's week that is as long as all the rest, and files and generated
+# telemetry land within a second a date.
+LONGEST_WAIT_DATES = {"prometheus": 7}
+LONGEST_WAIT_DATES_OF_OTHERS = 60
 
 
 def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, bool]:
@@ -45,6 +51,30 @@ def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, boo
             f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]"
         )
     return start, end, is_rebuilt
+
+
+def looks_first(fleet: Fleet, options: argparse.Namespace, start: date, end: date) -> date | None:
+    """The newest of the dates [start, end) where it is to be booked and published before the others; None for a run
+    that books them all at once. Only where no date has landed: between a date and the one that landed before it every
+    date has a share of a counter's difference, and would be booked twice, too."""
+    kinds = {source.kind for source in fleet.sources}
+    dates = min((LONGEST_WAIT_DATES.get(kind, LONGEST_WAIT_DATES_OF_OTHERS) for kind in kinds), default=0)
+    is_chosen = options.start or options.end or options.rebuild or options.adopt
+    if is_chosen or (end - start).days <= dates or not kinds or fleet.latest_publication is not None:
+        return None
+    if fleet.warehouse.exists():
+        with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
+            create_tables(connection)
+            if due_dates.landed(connection) or due_dates.due(connection, due_dates.BOOKING):
+                return None
+    return end - timedelta(days=1)
+
+
+def mark_ahead(fleet: Fleet, on: date) -> None:
+    """Note that a date is published before those before it: what they change of it is no restatement."""
+    with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
+        create_tables(connection)
+        due_dates.mark(connection, due_dates.AHEAD, on, on + timedelta(days=1))
 
 
 def _first_open_day(fleet: Fleet, days: list[date]) -> date:

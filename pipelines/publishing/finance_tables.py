@@ -61,16 +61,16 @@ def write(
     connection: duckdb.DuckDBPyConnection,
     publication_id: str,
     published_at: datetime,
-    held_back: Collection[date] | None = None,
+    uncompared: Collection[date] | None = None,
 ) -> None:
     """Bring what is appended to, adjust closed months that changed, and make the tables of schema finance anew in the
-    attached `target`, by the views of the attached `warehouse`. Unless `held_back` is None (nothing to compare with),
+    attached `target`, by the views of the attached `warehouse`. Unless `uncompared` is None (nothing to compare with),
     find what the publication restates; these dates are not compared."""
     for appended in (closings, advice_history):
         appended.bring(connection, "warehouse.published", "target.published")
     _adjust(connection, publication_id, published_at)
-    if held_back is not None:
-        restatements.find(connection, publication_id, published_at, held_back)
+    if uncompared is not None:
+        restatements.find(connection, publication_id, published_at, uncompared)
     _make(connection)
 
 

@@ -80,6 +80,7 @@ def publish(
     *,
     due: Collection[date] | None = None,
     own: Collection[date] | None = None,
+    ahead: Collection[date] = (),
     force: bool = False,
     published_at: datetime | None = None,
 ) -> Publication | None:
@@ -91,7 +92,8 @@ def publish(
     next publication removes. Everything is on the disk before readers are sent to it.
 
     `due` are the dates that were booked since the last publication (by default all of [start, end)), `own` those that
-    this warehouse has published before (by default all). HistoryWouldShrink where published figures would change or
+    this warehouse has published before (by default all). A change of those `ahead` is no restatement: they were
+    published before their history was. HistoryWouldShrink where published figures would change or
     disappear, unless `force`, which is recorded. PublicationDamaged where the current publication has lost rows that
     none of its files has. None where every date is held back and nothing is published.
     """
@@ -103,7 +105,14 @@ def publish(
             retention.remove(leftover)
         try:
             return _publish(
-                fleet, start, end, due=due, own=own, force=force, published_at=published_at or datetime.now(UTC)
+                fleet,
+                start,
+                end,
+                due=due,
+                own=own,
+                ahead=ahead,
+                force=force,
+                published_at=published_at or datetime.now(UTC),
             )
         except BaseException:
             for unfinished in fleet.published.glob(f"{BUILDING}*"):
@@ -118,6 +127,7 @@ def _publish(
     *,
     due: Collection[date] | None,
     own: Collection[date] | None,
+    ahead: Collection[date],
     force: bool,
     published_at: datetime,
 ) -> Publication | None:
@@ -145,7 +155,7 @@ def _publish(
         found = history.losses(connection, due, held_back, published if own is None else own)
         restated = restatements.remember(connection, start, end)
         same = published_tables.replace_tables(connection, start, end, held_back)
-        finance_tables.write(connection, publication_id, published_at, held_back if restated else None)
+        finance_tables.write(connection, publication_id, published_at, {*held_back, *ahead} if restated else None)
         found += history.misstated_months(connection)
         if found and not force:
             raise history.refusal(found)
@@ -247,12 +257,13 @@ def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any],
             start, end = due_dates.dates_to_publish(connection, date.max, date.min)
             due = due_dates.due(connection, due_dates.PUBLICATION)
             own = due_dates.due(connection, due_dates.PUBLISHED)
+            ahead = due_dates.due(connection, due_dates.AHEAD)
         try:
             folder = fleet.latest_publication
             if start >= end and folder is not None:
                 restoring.checked(fleet.published, folder)
                 return {"unchanged": str(folder)}, Parts()
-            made = publish(fleet, start, end, due=due, own=own, force=config.force)
+            made = publish(fleet, start, end, due=due, own=own, ahead=ahead, force=config.force)
         except (history.HistoryWouldShrink, PublicationDamaged, ClosingsLost) as refusal:
             raise dg.Failure(str(refusal)) from None
         if made is None:

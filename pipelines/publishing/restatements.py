@@ -47,16 +47,16 @@ def remember(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> b
 
 
 def find(
-    connection: duckdb.DuckDBPyConnection, publication_id: str, now: datetime, held_back: Collection[date]
+    connection: duckdb.DuckDBPyConnection, publication_id: str, now: datetime, uncompared: Collection[date]
 ) -> None:
     """Append to published.restated_figures of the attached `target` what differs from what `remember` kept; the dates
-    that are held back are not compared."""
+    that are `uncompared` are not: held back, or published ahead of their history."""
     if ("published", TABLE) not in published_tables.tables(connection, "target"):  # both are older than this table
         return
     _figures(connection, "after")
     connection.execute(
         f"insert into target.published.{TABLE} {statements.read(__file__, 'restatements')}",
-        [publication_id, now, sorted(held_back)],
+        [publication_id, now, sorted(uncompared)],
     ).fetchall()
 
 

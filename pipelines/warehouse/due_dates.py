@@ -16,6 +16,8 @@ from pipelines.warehouse import database, settings
 
 BOOKING, PUBLICATION = "booking", "publication"
 HELD_BACK, PUBLISHED = "held_back", "published"  # each to be booked again alone; published by this warehouse before
+# Published before the dates that come before it: until these are published, it may change without being restated.
+AHEAD = "ahead"
 
 
 def dates_to_book(
@@ -78,8 +80,10 @@ def held_back(connection: duckdb.DuckDBPyConnection, start: date = date.min, end
 
 
 def published(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """Record that the dates [start, end) are published: they no longer wait."""
+    """Record that the dates [start, end) are published: they no longer wait. What was ahead of its history is not where
+    this publication begins before it."""
     _clear(connection, PUBLICATION, start, end)
+    _clear(connection, AHEAD, start + timedelta(days=1), end)
     mark(connection, PUBLISHED, start, end)
 
 

@@ -6,6 +6,7 @@ month's demand charge, and draws 50 kWh, which are 15 kg of CO2e; on 1 November 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 from datetime import UTC, date, datetime
 
@@ -61,9 +62,9 @@ def landed(connection: duckdb.DuckDBPyConnection, on: date, outcome: str = "land
     )
 
 
-def publish(fleet: Fleet) -> None:
+def publish(fleet: Fleet, ahead: Collection[date] = ()) -> None:
     """As a run: publish, then note what the dates were booked with."""
-    made = publication.publish(fleet, OCTOBER, DECEMBER, force=True)
+    made = publication.publish(fleet, OCTOBER, DECEMBER, ahead=ahead, force=True)
     assert made is not None
     with closing(database.connect(fleet.warehouse)) as connection:
         settings.published(connection, made.held_back)
@@ -167,6 +168,24 @@ def test_a_date_that_landed_unchanged_or_is_new_or_held_back_is_no_restatement(b
     publish(book)
     assert restated(book) == []
     assert read(book, "select count(*) from marts.cost_daily where date = '2026-11-02'") == [(2,)]
+
+
+def test_a_date_that_was_published_ahead_of_its_history_is_not_restated_by_it(book: Fleet) -> None:
+    """The last of October was published alone, minutes ago; the first of November was published before that."""
+    with closing(database.connect(book.warehouse)) as connection:
+        landed(connection, LAST)
+        landed(connection, FIRST)
+        cost(connection, LAST, "capacity", 91)
+        cost(connection, FIRST, "capacity", 41)
+    publish(book, ahead=[LAST])
+    assert restated(book) == [("11", "01", "gpt", "cost", "capacity", 40, 41, 1, "USD", "late data")]
+    assert read(
+        book, "select distinct cost_usd::double from marts.cost_daily where date = '2026-10-31' and part = 'capacity'"
+    ) == [(91,)]
+    with closing(database.connect(book.warehouse)) as connection:
+        cost(connection, LAST, "capacity", 92)
+    publish(book)  # its history is published by now
+    assert restated(book)[-1] == ("10", "31", "gpt", "cost", "capacity", 91, 92, 1, "USD", "not known")
 
 
 def test_a_bill_restates_the_cost_at_its_price_only_where_one_was_known(book: Fleet) -> None:

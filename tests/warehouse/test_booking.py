@@ -45,6 +45,16 @@ def test_a_first_landing_makes_its_own_day_due(held: duckdb.DuckDBPyConnection) 
     assert due(held) == dates(1)
 
 
+def test_a_date_is_ahead_of_its_history_until_that_is_published_with_it(held: duckdb.DuckDBPyConnection) -> None:
+    due_dates.mark(held, due_dates.AHEAD, *dates(4, 5))
+    due_dates.published(held, *dates(4, 5))  # alone
+    assert due(held, "ahead") == dates(4)
+    due_dates.published(held, *dates(4, 6))  # with the date after it, as a nightly run does
+    assert due(held, "ahead") == dates(4)
+    due_dates.published(held, *dates(0, 5))
+    assert due(held, "ahead") == []
+
+
 def test_an_unchanged_landing_makes_nothing_due(held: duckdb.DuckDBPyConnection) -> None:
     land(held, counter(25, 30), day(1))
     heal(held)

@@ -1,5 +1,6 @@
 -- Figures of published dates that the publication under way changes, each with its reason: what changed of the date's
--- settings, and what landed for it since the publication before. $1 publication, $2 now, $3 dates that are held back.
+-- settings, and what landed for it since the publication before. $1 publication, $2 now, $3 dates that are not
+-- compared.
 with classes (reason, figures, settings) as (
     values
     ('method', ['cost', 'cost at the bill''s price', 'electricity', 'CO2e'], ['method_version']),

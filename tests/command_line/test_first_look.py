@@ -1,0 +1,199 @@
+"""A long history is booked newest date first: that date is published and shown, then all are booked in one go.
+
+Three boards and two engines for four days (tests/warehouse/upgrades); "long" is more than three dates here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from contextlib import closing
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.command_line import run_dates
+from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.places import PROJECT
+from pipelines.warehouse import database, due_dates
+from pipelines.warehouse.raw_tables import create_tables
+from tests.books import command, environment
+from tests.warehouse.upgrades import telemetry
+
+FLEET = Path(telemetry.__file__).with_name("fleet.yaml")
+FIRST, NEWEST, END = date(2026, 10, 1), date(2026, 10, 4), date(2026, 10, 5)
+# In the time between the two, what readers then have is printed.
+PROGRAM = """
+import sys, duckdb
+from pipelines.command_line import main, run, run_dates
+run_dates.LONGEST_WAIT_DATES_OF_OTHERS = 3
+shown = run.headline
+def between(fleet, *parts):
+    with duckdb.connect(str(fleet.snapshot), read_only=True) as reader:
+        dates = reader.execute("select distinct date::varchar from marts.model_daily order by 1").fetchall()
+    print("published:", *[on for on, in dates])
+    {meanwhile}
+    return shown(fleet, *parts)
+run.headline = between
+if __name__ == "__main__":  # a package loads this file again
+    sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fleet")
+    telemetry.write(folder)
+    return Path(shutil.copy(FLEET, folder))
+
+
+@pytest.fixture(scope="module")
+def at_once(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple]:
+    """The figures of a run that books all dates at once."""
+    data = tmp_path_factory.mktemp("at_once")
+    done = command(fleet, data)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " first" not in done.stdout.splitlines()[0]
+    return figures(data)
+
+
+def looked(fleet: Path, data: Path, meanwhile: str = "") -> subprocess.CompletedProcess[str]:
+    program = data / "program.py"
+    program.write_text(PROGRAM.format(meanwhile=meanwhile), encoding="utf-8")
+    words = [sys.executable, str(program), "run", "--fleet", str(fleet)]
+    surroundings = environment(data, PYTHONPATH=str(PROJECT))
+    return subprocess.run(
+        words, cwd=PROJECT, env=surroundings, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def figures(data: Path) -> dict[str, tuple]:
+    """Count and hash of the rows of every mart and table of advice of the publication."""
+    with closing(database.connect(data / "upgraded" / "published" / "wattledger.duckdb", read_only=True)) as reader:
+        names = reader.execute(
+            "select schema_name || '.' || table_name from duckdb_tables() where schema_name in ('marts', 'finance')"
+            " or table_name in ('right_sizing', 'consolidation') order by 1"
+        ).fetchall()
+        return {
+            name: reader.execute(f"select count(*), bit_xor(hash(t)) from {name} as t").fetchall()[0]
+            for (name,) in names
+        }
+
+
+def asked(data: Path, query: str) -> list[tuple]:
+    with closing(database.connect(data / "upgraded" / "published" / "wattledger.duckdb", read_only=True)) as reader:
+        return reader.execute(query).fetchall()
+
+
+def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
+    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
+) -> None:
+    done = looked(fleet, tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "fleet upgraded (synthetic): 2026-10-04 first"
+    assert [line for line in lines if line.startswith("published: ")] == [
+        "published: 2026-10-04",
+        "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04",
+    ]
+    titles = [line for line in lines if line.startswith("fleet upgraded, ")]
+    assert titles == [
+        "fleet upgraded, 2026-10-04 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
+        "fleet upgraded, 2026-10-01 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
+    ]
+    assert "These are figures of 2026-10-04 alone; the 3 dates before it follow, and then the checks." in done.stdout
+    # Checks are of all dates, once.
+    assert sum(" checks: " in line for line in lines) == 1
+    # Its first two minutes were booked with the date before, and it has more energy than it was published with.
+    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
+    assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
+    assert figures(tmp_path) == at_once
+
+
+@pytest.mark.rest
+def test_who_stops_it_between_the_two_keeps_the_first_and_the_next_run_goes_on(
+    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
+) -> None:
+    done = looked(fleet, tmp_path, meanwhile="raise KeyboardInterrupt")
+    assert done.returncode == 130, done.stdout + done.stderr
+    assert done.stderr == "stopped. What was landed and booked so far is kept; run again to continue.\n"
+    assert asked(tmp_path, "select distinct date from marts.model_daily") == [(NEWEST,)]
+    done = command(fleet, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
+    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
+    assert figures(tmp_path) == at_once
+
+
+@pytest.mark.rest
+def test_a_newest_date_without_a_sample_stops_nothing(fleet: Path, tmp_path: Path) -> None:
+    """Innocent twin: the files end a day before the period does."""
+    shutil.copytree(fleet.parent, tmp_path / "fleet")
+    (tmp_path / "fleet" / "samples" / "2026-10-04.parquet").unlink()
+    done = looked(tmp_path / "fleet" / "fleet.yaml", tmp_path)
+    assert "2026-10-04 has no figures by itself; now with the 3 dates before it." in done.stdout, done.stdout
+    assert asked(tmp_path, "select distinct date::varchar from marts.model_daily order by 1") == [
+        ("2026-10-01",),
+        ("2026-10-02",),
+        ("2026-10-03",),
+    ]
+
+
+# --- which runs look first --------------------------------------------------------------------------------------------
+
+
+def of_kind(folder: Path, *kinds: str) -> Fleet:
+    sources = {
+        "prometheus": {"name": "p", "kind": "prometheus", "url": "http://127.0.0.1:1", "interval_seconds": 60},
+        "synthetic": {"name": "s", "kind": "synthetic", "scenario": "demo", "interval_seconds": 60},
+    }
+    contents = {
+        "fleet": "f",
+        "synthetic": True,
+        "period": {"start": FIRST},
+        "sources": [sources[kind] for kind in kinds],
+    }
+    path = folder / "fleet.yaml"
+    path.write_text(yaml.safe_dump(contents), encoding="utf-8")
+    return load_fleet(path, {"WATTLEDGER_DATA": str(folder / "data")})
+
+
+def first_of(fleet: Fleet, days: int, **chosen: object) -> date | None:
+    options = Namespace(**{"rebuild": False, "adopt": False, "start": None, "end": None, **chosen})
+    return run_dates.looks_first(fleet, options, FIRST, FIRST + timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "days", "first"),
+    [
+        (["prometheus"], 7, None),
+        (["prometheus"], 8, date(2026, 10, 8)),
+        (["prometheus", "synthetic"], 8, date(2026, 10, 8)),
+        (["synthetic"], 28, None),  # the bundled demo
+        (["synthetic"], 60, None),
+        (["synthetic"], 61, date(2026, 11, 30)),
+    ],
+)
+def test_a_long_history_of_a_server_and_a_very_long_one_of_files(
+    tmp_path: Path, kinds: list[str], days: int, first: date | None
+) -> None:
+    assert first_of(of_kind(tmp_path, *kinds), days) == first
+
+
+@pytest.mark.parametrize("chosen", [{"start": FIRST}, {"end": END}, {"rebuild": True}, {"adopt": True}])
+def test_who_names_the_dates_gets_them_at_once(tmp_path: Path, chosen: dict[str, object]) -> None:
+    assert first_of(of_kind(tmp_path, "prometheus"), 30, **chosen) is None
+
+
+def test_a_history_that_has_begun_to_land_is_gone_on_with(tmp_path: Path) -> None:
+    made = of_kind(tmp_path, "prometheus")
+    made.root.mkdir(parents=True)
+    with closing(database.connect(made.warehouse)) as connection:
+        create_tables(connection)
+        assert first_of(made, 30) == date(2026, 10, 30)
+        due_dates.mark_due(connection, FIRST, NEWEST)
+    assert first_of(made, 30) is None
