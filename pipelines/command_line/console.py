@@ -1,6 +1,6 @@
 """What a run prints while it goes on: its log lines, and on a terminal one passing line of how far it is.
 
-Add here how a line is shown. Keep out what it says.
+Add here how a line is shown. Keep out what it shows.
 """
 
 from __future__ import annotations

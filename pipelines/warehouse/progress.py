@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 LOGGER = "pipelines.progress"
-# What dbt tells of each model and test that it starts.
+# What dbt reports of each model and test that it starts.
 _STARTED = "LogStartLine"
 
 _logger = logging.getLogger(LOGGER)

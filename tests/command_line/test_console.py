@@ -1,4 +1,4 @@
-"""What a run prints while it goes on: nothing new in a file; on a terminal one line that says how far it is."""
+"""What a run prints while it goes on: nothing new in a file; on a terminal one line that shows how far it is."""
 
 from __future__ import annotations
 
