@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pipelines.fleet.places import DBT_PROJECT
+from pipelines.warehouse import progress
 
 if TYPE_CHECKING:
     from dbt.artifacts.schemas.run import RunExecutionResult
@@ -68,7 +69,7 @@ def run_dbt(
     arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
     try:
         with _set(environment), _interrupts_as_dbt_knows_them():
-            done = dbtRunner(manifest=manifest, callbacks=[on_event] if on_event else []).invoke(arguments)
+            done = dbtRunner(manifest=manifest, callbacks=[on_event or progress.of_dbt]).invoke(arguments)
     finally:
         DuckDBConnectionManager.close_all_connections()  # type: ignore[no-untyped-call]  # dbt-duckdb's own has no types
         gc.collect()  # the file stays locked for other processes while a handle lives

@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import logging
 import os
 import sys
-import warnings
 from collections.abc import Callable
 
 try:
-    from pipelines.command_line import instance, mistakes, options
+    from pipelines.command_line import console, instance, mistakes, options
     from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
     from pipelines.warehouse import refusals
     from pipelines.warehouse.raw_tables import NewerWarehouse
@@ -60,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
     match chosen.command:
         case "run":
-            _show_progress()
+            console.show_progress(sys.stdout)
             from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
 
             dates = dates_of(fleet, chosen)
@@ -145,16 +143,3 @@ def _fleet_hint(others: list[str]) -> str:
     """`wattledger run mine.yaml` is what many type first."""
     file = next((word for word in others if word.endswith((".yaml", ".yml"))), None)
     return f"; a fleet file is named by --fleet {file}" if file else ""
-
-
-def _show_progress() -> None:
-    """Show our own progress on the console. Of Dagster show only errors: its other events are in its instance."""
-    warnings.simplefilter("ignore")
-    progress = logging.StreamHandler(sys.stdout)
-    progress.setFormatter(logging.Formatter("  %(message)s"))
-    ours = logging.getLogger("pipelines")
-    ours.setLevel(logging.INFO)
-    ours.addHandler(progress)
-    ours.propagate = False
-    for name in ("dagster", "dagster-dbt", "great_expectations"):
-        logging.getLogger(name).setLevel(logging.ERROR)

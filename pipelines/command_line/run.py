@@ -12,7 +12,8 @@ import sqlite3
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import date, timedelta
 from pathlib import Path
@@ -35,7 +36,7 @@ from pipelines.command_line.headline import headline, is_published
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.warehouse import database
+from pipelines.warehouse import database, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
 
 
@@ -132,7 +133,10 @@ def _instance(home: Path) -> Iterator[tuple[dg.DagsterInstance, list[str]]]:
         Path(os.devnull).open("w") as nowhere,
         redirect_stdout(nowhere),
     ):
-        yield dagster_instance, aside
+        try:
+            yield dagster_instance, aside
+        finally:
+            progress.over()
 
 
 def _executed(
@@ -142,8 +146,11 @@ def _executed(
     config: dict[str, dict[str, object]],
     selected: list[dg.AssetKey] | None,
 ) -> dg.ExecuteInProcessResult:
+    run_id = str(uuid.uuid4())
+    dagster_instance.add_event_listener(run_id, _steps_shown(dagster_instance, run_id))
     return job.execute_in_process(
         instance=dagster_instance,
+        run_id=run_id,
         tags={
             "dagster/asset_partition_range_start": dates[0].isoformat(),
             "dagster/asset_partition_range_end": (dates[1] - timedelta(days=1)).isoformat(),
@@ -155,6 +162,26 @@ def _executed(
         asset_selection=selected,
         raise_on_error=False,
     )
+
+
+def _steps_shown(dagster_instance: dg.DagsterInstance, run_id: str) -> Callable[[dg.EventLogEntry], None]:
+    """Shows which of a run's steps is under way, as its events come."""
+    started: set[str] = set()
+    whole: list[int] = []
+
+    def show(entry: dg.EventLogEntry) -> None:
+        if entry.dagster_event is None or entry.dagster_event.event_type_value != "STEP_START":
+            return
+        if not whole:
+            run = dagster_instance.get_run_by_id(run_id)
+            plan = run and run.execution_plan_snapshot_id
+            if not plan:
+                return
+            whole.append(len(dagster_instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
+        started.add(entry.dagster_event.step_key or "")
+        progress.of(f"step {entry.dagster_event.step_key}", len(started), *whole)
+
+    return show
 
 
 def _print_failures(fleet: Fleet, result: dg.ExecuteInProcessResult, aside: list[str]) -> None:

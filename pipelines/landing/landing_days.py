@@ -20,7 +20,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
 from pipelines.landing import healing, stale_dates, stores, telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import step_deadline
+from pipelines.warehouse import progress, step_deadline
 
 # What is landed beyond the run's days, to have the sample before the period and the one after each run.
 NEIGHBOUR = timedelta(hours=1)
@@ -106,6 +106,7 @@ def land_days(
                 logger.info("%s %s: %s: %s", source.name, shown(window), result.outcome, why(result))
             answers.append(result)
             step_deadline.progressed()
+            progress.of(f"landing {source.name}, windows", len(answers), len(windows))
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
         logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", outcomes)
         results += answers
