@@ -99,6 +99,7 @@ def asked(data: Path, query: str) -> list[tuple]:
         return reader.execute(query).fetchall()
 
 
+@pytest.mark.rest
 def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
 ) -> None:
