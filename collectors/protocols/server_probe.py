@@ -52,8 +52,9 @@ def clock_ahead_seconds(server: HttpClient) -> float:
     ours = (before + time.time()) / 2
     try:
         result = data["result"]
-        # VictoriaMetrics answers with a vector of one.
-        return float(result[0]["value"][1] if data["resultType"] == "vector" else result[1]) - ours
+        # The time of the sample: VictoriaMetrics gives a vector of one, whose value is half a minute behind by design
+        # (its latencyOffset).
+        return float(result[0]["value"][0] if data["resultType"] == "vector" else result[1]) - ours
     except (KeyError, TypeError, ValueError, IndexError):
         raise SourceError(server.url + QUERY, 200, "answered no time, expected Prometheus' API") from None
 
