@@ -18,6 +18,7 @@ from collectors.limits import DEFAULTS
 from collectors.protocols.family_listing import NAMES
 from collectors.protocols.http_client import HttpClient
 from collectors.protocols.matrix import data_of
+from collectors.protocols.server_probe import clock_ahead_seconds
 from collectors.samples import SourceError
 
 SPAN = timedelta(minutes=10)
@@ -111,11 +112,14 @@ class UnknownServer:
             str(name or "server with Prometheus' API"), build.get("version"), runtime.get("storageRetention")
         )
 
-    def clock_seconds(self, now: datetime) -> float | None:
-        """How far the server's clock is ahead of `now`, in seconds; None where it gives no time."""
-        found = self._data("/api/v1/query", [("query", "vector(1)")])
-        result = found.get("result") if isinstance(found, dict) else None
-        return float(result[0]["value"][0]) - now.timestamp() if result else None
+    def clock_seconds(self) -> float | None:
+        """How far the server's clock is ahead of this machine's, in seconds; None where it gives no time."""
+        try:
+            return clock_ahead_seconds(self._client)
+        except SourceError as refusal:
+            if refusal.status != 200:
+                raise
+            return None
 
     def oldest_days(self, metric: str) -> int | None:
         """Since how many whole days a metric has samples, found by halving; None where it has none now."""

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
@@ -166,7 +166,7 @@ def survey(server: UnknownServer, report: Callable[[str], None] = lambda _: None
         url=server.url,
         at=server.at,
         product=server.product(),
-        clock_seconds=server.clock_seconds(datetime.now(UTC)),
+        clock_seconds=server.clock_seconds(),
         newest_at=max(newest, default=None),
         oldest_days=server.oldest_days(first) if first else None,
         intervals=intervals,
