@@ -74,7 +74,8 @@ PACKAGES = {
     "named_figures": {"fleet", "warehouse"},
     "report": {"fleet", "warehouse", "publishing", "named_figures"},
     "code_location": {"fleet", "warehouse", "landing", "booking", "spark", "advice", "publishing", "report"},
-    "discovery": {"fleet", "warehouse", "landing", "booking"},
+    "today": {"fleet", "warehouse", "landing", "booking"},
+    "discovery": {"fleet", "warehouse", "today"},
     "command_line": {
         "fleet",
         "warehouse",
@@ -83,6 +84,7 @@ PACKAGES = {
         "booking",
         "report",
         "code_location",
+        "today",
         "discovery",
     },
     "troubleshooting": {"fleet", "warehouse", "landing", "publishing", "booking", "code_location"},

@@ -30,6 +30,16 @@
 {% macro grid_us() %}{{ var('grid_seconds') | int * 1000000 }}{% endmacro %}
 {% macro date_of_us(us) %}cast({{ from_epoch_us(us) }} as date){% endmacro %}
 
+{# Of a day that is still running the book ends where its last closed interval does (pipelines/today); 0: of a whole day
+   every interval is closed. #}
+{% macro is_closed(interval_start_us) -%}
+    {%- if var('closed_until_us') | int -%}
+    {{ interval_start_us }} + {{ grid_us() }} <= {{ var('closed_until_us') }}
+    {%- else -%}
+    true
+    {%- endif -%}
+{%- endmacro %}
+
 {# Windows that touch the run's dates. #}
 {% macro overlaps_run(start_at, end_at) %}({{ start_at }} < {{ run_end_at() }} and {{ end_at }} > {{ run_start_at() }}){% endmacro %}
 

@@ -6,13 +6,14 @@ built when (`ledger`).
 
 import hashlib
 import os
-from datetime import date
+from datetime import date, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from dagster_dbt import DbtProject
 from filelock import FileLock
 
+from collectors.samples import microseconds
 from pipelines.booking import dbt_run
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import DBT_PROJECT, PROJECT, parsed_folder
@@ -57,9 +58,14 @@ def project_contracts(fleet: Fleet) -> contracts.Contracts:
     return contracts.contracts_of(prepared_project(fleet.root.parent).manifest_path, DBT_PROJECT)
 
 
-def variables_of(fleet: Fleet, first: date = date.min, end: date = date.min) -> dict[str, str | int]:
-    """dbt's vars for booking the dates [first, end) of a fleet; without dates, for what depends on none."""
+def variables_of(
+    fleet: Fleet, first: date = date.min, end: date = date.min, closed_until: datetime | None = None
+) -> dict[str, str | int]:
+    """dbt's vars for booking the dates [first, end) of a fleet; without dates, for what depends on none. Of a day that
+    is still running, `closed_until` is the end of its last closed interval."""
+    closed = {} if closed_until is None else {"closed_until_us": microseconds(closed_until)}
     return {
+        **closed,
         "start_date": first.isoformat(),
         "end_date": end.isoformat(),
         "grid_seconds": fleet.grid_seconds,

@@ -43,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="list what is wrong or doubtful in a fleet file")
     check.add_argument("--offline", action="store_true", help="the file alone: ask no source")
     check.add_argument("--json", action="store_true", help="for programs: a list of findings")
+    today = commands.add_parser("today", help="print the running UTC day so far, as the last tick has it")
+    today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")

@@ -7,23 +7,18 @@ of the marts over a sum of others.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from collectors.samples import Window
-from pipelines.booking import dbt_run, project
-from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing import fleet_landing, telemetry_landing
+from pipelines.today import aside
 from pipelines.warehouse import database, statements
-from pipelines.warehouse.raw_tables import create_tables
 
 HOURS = 2
-RUN = "first-numbers"
 # What the figures are read from; dbt makes what this reads, and no more.
 MART = "model_hourly"
 
@@ -61,53 +56,21 @@ def last_full_hours(at: datetime) -> Window:
 def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = lambda _: None) -> FirstNumbers:
     """Book the last full hours before `at` of a fleet, into a folder that is gone afterwards."""
     window = last_full_hours(at)
-    on = window.start_at.date()
     problems: list[str] = []
-    with _temporary(fleet) as (aside, parsed):
+    parsed = aside.parsed_project(fleet)
+    with tempfile.TemporaryDirectory(prefix="wattledger-") as folder:
+        apart = aside.placed(fleet, Path(folder) / fleet.fleet)
         report(f"landing {window.start_at:%H:%M} to {window.end_at:%H:%M} UTC")
-        with database.connect(aside.warehouse) as connection:
-            create_tables(connection)
-            fleet_landing.write_fleet(connection, aside)
-            for source in aside.sources:
-                landing = telemetry_landing.land(
-                    connection,
-                    source.collector(),
-                    window,
-                    telemetry_landing.Catalogue(catalog.families(prefix=source.metric_prefix), catalog.device_labels()),
-                    run_id=RUN,
-                    replica_labels=source.replica_labels,
-                    most_series=source.limits.series,
-                )
+        with database.connect(apart.warehouse) as connection:
+            aside.prepare(connection, apart)
+            for source in apart.sources:
+                landing = aside.land(connection, source, window)
                 if not landing.is_answered:
                     problems.append(f"{source.name}: {landing.detail}")
         report("booking")
-        _build(aside, on, parsed, "build", "--exclude-resource-type", "unit_test", "--select", "resource_type:seed")
-        _build(aside, on, parsed, "run", "--select", f"+{MART}")
-        with database.connect(aside.warehouse, read_only=True) as connection:
+        aside.seed(apart, parsed)
+        aside.book(apart, window.start_at.date(), parsed, MART)
+        with database.connect(apart.warehouse, read_only=True) as connection:
             given = {"start_at": window.start_at, "end_at": window.end_at}
             rows = connection.execute(statements.read(__file__, "first_numbers"), given).fetchall()
     return FirstNumbers(window, [ModelNumbers(*row) for row in rows], problems)
-
-
-@contextmanager
-def _temporary(fleet: Fleet) -> Iterator[tuple[Fleet, Path]]:
-    """The fleet with a root of its own, and where dbt keeps its parsed project, which stays for the run to come."""
-    fleet.root.parent.mkdir(parents=True, exist_ok=True)
-    parsed = project.prepared_project(fleet.root.parent).target_path
-    with tempfile.TemporaryDirectory(prefix="wattledger-") as folder:
-        aside = fleet.model_copy(update={"root": Path(folder) / fleet.fleet})
-        aside.root.mkdir()
-        yield aside, parsed
-
-
-def _build(fleet: Fleet, on: date, parsed: Path, *words: str) -> None:
-    results = dbt_run.run_dbt(
-        words,
-        project.variables_of(fleet, on, on + timedelta(days=1)),
-        project.environment_of(fleet),
-        fleet.root / "dbt",
-        parsed=parsed,
-    )
-    wrong = [one for one in results if str(one.status) in ("error", "fail", "runtime error")]
-    if wrong:
-        raise dbt_run.DbtError(f"{wrong[0].node.name}: {wrong[0].message}")

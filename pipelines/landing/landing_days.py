@@ -127,17 +127,21 @@ def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequ
 
 
 def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
-    """The last hour before the period, if the run begins with it, and the first hour after the run, if it has started.
-
-    A source that is read more seldom than every half hour is asked for two of its intervals.
-    """
-    length = min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
+    """The last hour before the period, if the run begins with it, and the first hour after the run, if it has
+    started."""
+    length = neighbour_length(source)
     if start <= fleet.period.start:
         start_at = Window.of_day(fleet.period.start).start_at
         yield Window(start_at - length, start_at)
     end_at = Window.of_day(end).start_at
     if now > end_at:
         yield Window(end_at, min(end_at + length, now))
+
+
+def neighbour_length(source: Source) -> timedelta:
+    """How much of a neighbouring day is asked for its nearest sample: an hour. A source that is read more seldom than
+    every half hour is asked for two of its intervals."""
+    return min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
 
 
 def why(result: Landing) -> str:

@@ -153,6 +153,19 @@ def writing(path: Path, purpose: str) -> Iterator[None]:
         lock.release()
 
 
+def writer(path: Path) -> str | None:
+    """The process that is writing the warehouse at `path` at this moment; None where there is none."""
+    if not path.parent.exists():
+        return None
+    lock = FileLock(f"{path}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return _holder(Path(f"{path}.holder.json"))
+    lock.release()
+    return None
+
+
 def _holder(path: Path) -> str:
     try:
         held = json.loads(path.read_text())

@@ -117,6 +117,7 @@ final as (
     from accounts
     left join matched_intervals on {{ equal_keys('accounts', 'matched_intervals', ['date', 'engine', 'interval_number']) }}
     left join host_energy on {{ equal_keys('accounts', 'host_energy', ['date', 'meter_scope', 'meter', 'interval_number']) }}
+    where {{ is_closed('accounts.interval_start_us') }}
 
 )
 

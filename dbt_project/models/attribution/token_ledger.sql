@@ -153,6 +153,7 @@ final as (
     left join matched_intervals on {{ equal_keys('token_intervals', 'matched_intervals', ['date', 'engine', 'interval_number']) }}
     left join teams on engine_days.namespace = teams.namespace
     left join engine_roles on token_intervals.date = engine_roles.date and token_intervals.engine = engine_roles.engine
+    where {{ is_closed('token_intervals.interval_number * ' ~ grid_us()) }}
 
 )
 

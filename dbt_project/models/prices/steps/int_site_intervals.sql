@@ -50,6 +50,7 @@ site_intervals as (
         all_sites.*
     from intervals
     cross join all_sites
+    where {{ is_closed('intervals.interval_number * ' ~ grid_us()) }}
 
 ),
 

@@ -1,0 +1,1 @@
+"""The running UTC day, landed and booked beside the warehouse."""
