@@ -5,9 +5,13 @@ Add here how a line is shown. Keep out what it shows.
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import shutil
+import sys
 import warnings
+from datetime import UTC, datetime
 from typing import TextIO
 
 from pipelines.warehouse import progress
@@ -41,12 +45,65 @@ class Lines(logging.StreamHandler[TextIO]):
             self.handleError(record)
 
 
-def show_progress(stream: TextIO) -> None:
+class JsonLines(logging.StreamHandler[TextIO]):
+    """Our log lines, each an object of JSON, for what collects logs; lines of progress are left out."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the line."""
+        if record.name == progress.LOGGER:
+            return
+        try:
+            self.stream.write(_as_json(record.levelname.lower(), record.name, record.getMessage()))
+            self.flush()
+        except Exception:
+            self.handleError(record)
+
+
+class _PrintedAsJson(io.TextIOBase):
+    """A stream on which each printed line becomes an object of JSON on another one."""
+
+    def __init__(self, stream: TextIO, level: str) -> None:
+        self._stream, self._level = stream, level
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Print the lines that are whole."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self._stream.write(_as_json(self._level, "pipelines.printed", line))
+        return len(text)
+
+    def flush(self) -> None:
+        """Print what is there."""
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        """The stream's own."""
+        return self._stream.fileno()
+
+
+def _as_json(level: str, logger: str, message: str) -> str:
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = {"time": at, "level": level, "logger": logger, "message": message}
+    return f"{json.dumps(line, ensure_ascii=False)}\n"
+
+
+def show(log_format: str) -> None:
+    """Show our own progress on standard output; with the format `json`, that and all that is printed as objects of
+    JSON, one a line."""
+    stream = sys.stdout
+    show_progress(stream, log_format)
+    if log_format == "json":
+        sys.stdout, sys.stderr = _PrintedAsJson(stream, "info"), _PrintedAsJson(sys.stderr, "error")
+
+
+def show_progress(stream: TextIO, log_format: str = "text") -> None:
     """Show our own progress on the console. Of Dagster show only errors: its other events are in its instance."""
     warnings.simplefilter("ignore")
     ours = logging.getLogger("pipelines")
     ours.setLevel(logging.INFO)
-    ours.addHandler(Lines(stream))
+    ours.addHandler(JsonLines(stream) if log_format == "json" else Lines(stream))
     ours.propagate = False
     for name in ("dagster", "dagster-dbt", "great_expectations"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(fleet: Fleet, chosen: argparse.Namespace) -> int:
-    console.show_progress(sys.stdout)
+    console.show(chosen.log_format)
     from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
 
     dates = dates_of(fleet, chosen)
@@ -105,6 +105,12 @@ def _today(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return today(fleet, chosen)
 
 
+def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.serve_command import serve  # noqa: PLC0415
+
+    return serve(fleet, chosen)
+
+
 def _close(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.close_command import close  # noqa: PLC0415
 
@@ -142,6 +148,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "table": _table,
     "report": _report,
     "today": _today,
+    "serve": _serve,
     "sql": _sql,
     "explain": _explain,
     "close": _close,

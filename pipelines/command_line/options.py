@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="for programs: a list of findings")
     today = commands.add_parser("today", help="print the running UTC day so far, as the last tick has it")
     today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
+    _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
@@ -72,6 +73,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--force-publish", action="store_true", help="publish even if published figures change or disappear"
     )
+    _add_log_format(run)
     run.add_argument(
         "--rebuild", action="store_true", help="re-book the booked dates (all, or --start to --end) from raw alone"
     )
@@ -80,6 +82,20 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="after a lost warehouse: keep published rows that the sources no longer have",
     )
+
+
+def _add_serve(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
+    serve.add_argument("--port", type=_port, default=9469, help="the port (default 9469)")
+    serve.add_argument("--bearer-env", metavar="NAME", help="the variable with the token that requests have to bring")
+    serve.add_argument(
+        "--textfile", type=Path, metavar="FILE", help="write the figures to a file of node_exporter, too"
+    )
+    _add_log_format(serve)
+
+
+def _add_log_format(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--log-format", choices=("text", "json"), default="text", help="of the lines that it prints")
 
 
 def _add_sql(sql: argparse.ArgumentParser) -> None:
@@ -145,6 +161,12 @@ def _month(text: str) -> date:
         return date.fromisoformat(f"{text}-01")
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a month such as 2026-10") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a port from 1 to 65535, or 0 for a free one")
+    return int(text)
 
 
 def _count(text: str) -> int:

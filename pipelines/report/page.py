@@ -27,6 +27,8 @@ from pipelines.report.score_figures import SCORE
 from pipelines.warehouse import database
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+# Where the header ends and the sections start: what is live goes here (`pipelines.serving`).
+MAIN = "</header><main>"
 SECTIONS: dict[str, tuple[Figure, ...]] = {
     "The month": (MONTH, BUDGETS, BRIDGE, PAYERS, RESTATED),
     "The newest day": (HEADLINE,),
@@ -72,7 +74,7 @@ def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> 
             f"<title>Fleet report: {name}, {made['last_date']}</title>",
             f"<style>{(Path(__file__).parent / 'page.css').read_text(encoding='utf-8')}</style></head><body>",
             '<a class="skip" href="#next">Skip to what to do next</a>',
-            f"<header><h1>Fleet report: <bdi>{name}</bdi></h1>{unbroken(_about(made))}</header><main>",
+            f"<header><h1>Fleet report: <bdi>{name}</bdi></h1>{unbroken(_about(made))}{MAIN}",
             sections[0],
             '<section class="next" id="next" aria-labelledby="next-title"><h2 id="next-title">What to do next</h2>'
             f"{unbroken(steps)}</section>",
