@@ -33,7 +33,7 @@ from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
 from pipelines.publishing import month_closing, publication, published_tables
 from pipelines.report import fleet_report
-from pipelines.warehouse import advice_history, contracts
+from pipelines.warehouse import advice_history, contracts, night_lock
 from pipelines.warehouse.asset_keys import schema_of
 from pipelines.warehouse.partitions import POOL
 
@@ -100,21 +100,34 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         assets=assets if fleet.period.end is not None else dg.map_asset_specs(_kept_fresh, assets),
         asset_checks=booked,
         jobs=[job],
-        schedules=[
-            dg.build_schedule_from_partitioned_job(
-                job,
-                name=SCHEDULE,
-                hour_of_day=NIGHTLY[0],
-                minute_of_hour=NIGHTLY[1],
-                # A closed period has nothing to schedule once it is booked.
-                default_status=dg.DefaultScheduleStatus.RUNNING
-                if fleet.period.end is None
-                else dg.DefaultScheduleStatus.STOPPED,
-            )
-        ],
+        schedules=[_nightly(fleet, job)],
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )
+
+
+def _nightly(fleet: Fleet, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+    is_open = fleet.period.end is None
+
+    @dg.schedule(
+        name=SCHEDULE,
+        job=job,
+        cron_schedule=f"{NIGHTLY[1]} {NIGHTLY[0]} * * *",
+        execution_timezone="UTC",
+        # A closed period has nothing to schedule once it is booked.
+        default_status=dg.DefaultScheduleStatus.RUNNING if is_open else dg.DefaultScheduleStatus.STOPPED,
+    )
+    def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        """Books yesterday, unless a process that is open beside this one does."""
+        holder = night_lock.holder(fleet.root)
+        if holder is not None and holder.command == night_lock.SERVE:
+            return dg.SkipReason(f"{holder} runs the nights of this fleet")
+        on = context.scheduled_execution_time.date() - timedelta(days=1)
+        if on not in fleet.days(on + timedelta(days=1)):
+            return dg.SkipReason(f"{on} is not in the fleet's period")
+        return dg.RunRequest(run_key=on.isoformat(), partition_key=on.isoformat())
+
+    return nightly
 
 
 def _booking_of(fleet: Fleet) -> ledger.Book:

@@ -29,6 +29,7 @@ import yaml
 from pipelines.command_line.process_group import run_together
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import PROJECT
+from pipelines.warehouse import night_lock
 from pipelines.warehouse.asset_keys import SHARED_INSTANCE
 
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ def open_ui(fleets: Sequence[Fleet], options: Sequence[str]) -> int:
     address = f"http://127.0.0.1:{port}" if port else f"the address that {' '.join(options)} names"
     for folder in dict.fromkeys([home, *(own_home(fleet) for fleet in fleets)]):
         _hold(folder, address)
+    for fleet in fleets:
+        if not night_lock.take(fleet.root, night_lock.DEV):
+            print(f"The nights of {fleet.fleet} are run by {night_lock.holder(fleet.root)}.", flush=True)
     names = ", ".join(fleet.fleet for fleet in fleets)
     print(f"Dagster UI of {names}: {address} (history in {home}; Ctrl-C stops it)", flush=True)
     chosen = ["--port", str(port)] if port else []
@@ -147,6 +151,10 @@ def nightly(fleet: Fleet, instance: dg.DagsterInstance) -> str | None:
 
     from pipelines.code_location import NIGHTLY, SCHEDULE  # noqa: PLC0415
 
+    at = "{:02}:{:02} UTC".format(*NIGHTLY)
+    holder = night_lock.holder(fleet.root)
+    if holder is not None and holder.command == night_lock.SERVE:
+        return f"Booked nightly at {at} by {holder}."
     states = [
         state
         for state in instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE)
@@ -157,7 +165,6 @@ def nightly(fleet: Fleet, instance: dg.DagsterInstance) -> str | None:
     stopped = any(state.status == InstigatorStatus.STOPPED for state in states)
     heartbeat = instance.get_daemon_heartbeats().get("SCHEDULER")
     is_alive = heartbeat is not None and time.time() - heartbeat.timestamp < HEARTBEAT_SECONDS
-    at = "{:02}:{:02} UTC".format(*NIGHTLY)
     where = f"Dagster UI > Automation > {SCHEDULE}"
     opens = f"wattledger dev --fleet {_shown(fleet.path)}"
     if stopped:

@@ -38,9 +38,7 @@ def serve(fleet: Fleet, options: argparse.Namespace) -> int:
         signal.signal(one, signal.default_int_handler)
     home, is_ours = instance.chosen([fleet])
     instance.create(home, is_ours=is_ours)
-    place = Place(
-        options.host, options.port, token, options.textfile, home, instance.own_home(fleet), options.log_format
-    )
+    place = Place(options.host, options.port, token, options.textfile, home, options.log_format)
     try:
         service = Service(fleet, place)
     except OSError as refusal:

@@ -40,15 +40,13 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Place:
     """Where it answers: `token` is what a request has to bring; None for none. `textfile` is the file for
-    node_exporter; None for none. `home` is the folder of Dagster's history, `own_home` that of the fleet's own
-    instance, where its locks are."""
+    node_exporter; None for none. `home` is the folder of Dagster's history."""
 
     host: str
     port: int
     token: str | None
     textfile: Path | None
     home: Path
-    own_home: Path
     log_format: str
 
 
@@ -171,7 +169,7 @@ class Service:
         if not self.state.runs_nights:
             if now.second % 10:  # it is free once `dev` has ended
                 return
-            self.state.runs_nights = night_lock.take(self.place.own_home, "serve")
+            self.state.runs_nights = night_lock.take(self.fleet.root, night_lock.SERVE)
             if not self.state.runs_nights:
                 return
         newest = self.state.last_day.on if self.state.last_day else None

@@ -39,7 +39,7 @@ def with_today(page: str | None, today: Today | None, fleet: str, now: datetime)
 
 
 def _section(today: Today | None, now: datetime) -> str:
-    head = '<section class="next" id="today" aria-labelledby="today-title"><h2 id="today-title">Today so far</h2>'
+    head = '<section id="today" aria-labelledby="today-title"><h2 id="today-title">Today so far</h2>'
     if today is None:
         return f"{head}<p>No tick was made yet.</p></section>"
     if not is_valid(today, now):
@@ -61,15 +61,15 @@ def _models(today: Today) -> str:
     rows = [
         (
             one.model,
-            one.joules_per_total_token,
-            one.joules_per_output_token,
+            one.joules_per_total_token if one.output_tokens else "",
+            one.joules_per_output_token if one.output_tokens else "",
             one.mean_watts,
             one.newest_interval_watts,
             one.output_tokens,
             one.estimated_idle_energy_ratio,
             None if one.estimated_location_gco2e is None else one.estimated_location_gco2e / 1000,
             one.estimated_compute_cost_usd,
-            one.estimated_compute_cost_usd_per_output_mtok,
+            one.estimated_compute_cost_usd_per_output_mtok if one.output_tokens else "",
         )
         for one in today.models
     ]

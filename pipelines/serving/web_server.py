@@ -43,7 +43,7 @@ class WebServer:
     def __init__(self, host: str, port: int, answers: Mapping[str, Callable[[], Answer]], token: str | None) -> None:
         handler = type("Handler", (_Handler,), {"answers": dict(answers), "token": token})
         self._server = _Server((host, port), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="web-server", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="web-server", daemon=True)
 
     @property
     def port(self) -> int:
@@ -115,12 +115,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         kind, _, given = self.headers.get("Authorization", "").partition(" ")
         if kind.casefold() == "basic":
             try:
-                given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+                brought = base64.b64decode(given, validate=True).partition(b":")[2]
             except (binascii.Error, ValueError):
                 return False
-        elif kind.casefold() != "bearer":
+        elif kind.casefold() == "bearer":
+            brought = given.strip().encode("latin-1")  # as http.server reads a header
+        else:
             return False
-        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return hmac.compare_digest(brought, self.token.encode())
 
     def log_message(self, *_: object) -> None:
         """A scrape every few seconds is no event."""

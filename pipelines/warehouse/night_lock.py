@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NAME = "nights.lock"
+DEV, SERVE = "dev", "serve"
 
 
 class Holder(NamedTuple):
@@ -32,11 +33,11 @@ class Holder(NamedTuple):
         return f"`wattledger {self.command}` (process {self.pid} on {self.host}, since {self.since})"
 
 
-def take(home: Path, command: str) -> bool:
-    """Whether this process, and the children that inherit its files, now runs the nights of the fleet whose Dagster
-    folder is `home`: until it ends."""
-    home.mkdir(parents=True, exist_ok=True)
-    held = _locked(home / NAME)
+def take(root: Path, command: str) -> bool:
+    """Whether this process, and the children that inherit its files, now runs the nights of the fleet whose data is in
+    `root`: until it ends."""
+    root.mkdir(parents=True, exist_ok=True)
+    held = _locked(root / NAME)
     if held is None:
         return False
     os.truncate(held, 0)
@@ -47,9 +48,9 @@ def take(home: Path, command: str) -> bool:
     return True
 
 
-def holder(home: Path) -> Holder | None:
+def holder(root: Path) -> Holder | None:
     """Who runs the nights at this moment; None where no process has taken them."""
-    path = home / NAME
+    path = root / NAME
     if not path.exists():
         return None
     free = _locked(path)
