@@ -100,9 +100,14 @@ def _victoria_metrics(folder: Path, *flags: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def prometheus_scraping(folder: Path, target: str, *flags: str, interval_seconds: int = 1) -> Iterator[str]:
-    """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live"."""
-    with _prometheus(folder, _scraping(target, interval_seconds), *flags) as url:
+def prometheus_scraping(
+    folder: Path, target: str, *flags: str, interval_seconds: int = 1, rules: Path | None = None
+) -> Iterator[str]:
+    """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live", with a file of rules."""
+    config = _scraping(target, interval_seconds)
+    if rules is not None:
+        config += f"rule_files: ['{rules}']\n"
+    with _prometheus(folder, config, *flags) as url:
         yield url
 
 
