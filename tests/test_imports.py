@@ -76,6 +76,7 @@ PACKAGES = {
     "code_location": {"fleet", "warehouse", "landing", "booking", "spark", "advice", "publishing", "report"},
     "today": {"fleet", "warehouse", "landing", "booking"},
     "discovery": {"fleet", "warehouse", "today"},
+    "serving": {"fleet", "warehouse", "publishing", "report", "code_location", "today"},
     "command_line": {
         "fleet",
         "warehouse",
@@ -86,6 +87,7 @@ PACKAGES = {
         "code_location",
         "today",
         "discovery",
+        "serving",
     },
     "troubleshooting": {"fleet", "warehouse", "landing", "publishing", "booking", "code_location"},
     "definitions": {"code_location"},
@@ -177,6 +179,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "publishing/postgresql/asset.py",
         "publishing/publication.py",
         "report/fleet_report.py",
+        "serving/run_history.py",
         "spark/ledger_on_spark.py",
         "warehouse/asset_keys.py",
         "warehouse/partitions.py",

@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="for programs: a list of findings")
     today = commands.add_parser("today", help="print the running UTC day so far, as the last tick has it")
     today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
+    _add_textfile(today)
     _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
@@ -92,6 +93,12 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         "--textfile", type=Path, metavar="FILE", help="write the figures to a file of node_exporter, too"
     )
     _add_log_format(serve)
+
+
+def _add_textfile(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--textfile", type=Path, metavar="FILE", help="write the figures for Prometheus to a file of node_exporter, too"
+    )
 
 
 def _add_log_format(command: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from collectors.samples import printable
@@ -43,6 +44,13 @@ def today(fleet: Fleet, options: argparse.Namespace) -> int:
             f"fleet {fleet.fleet}: no tick was made yet. `wattledger today --refresh` makes one, `wattledger serve` one"
             " every five minutes"
         )
+    if options.textfile is not None:
+        from pipelines.command_line import instance  # noqa: PLC0415
+        from pipelines.serving import fleet_state, metrics  # noqa: PLC0415 (Dagster takes a second)
+
+        known = fleet_state.FleetState(fleet, instance.home_of([fleet]))
+        known.renew(fleet)
+        metrics.write(options.textfile, known.state, datetime.now(UTC))
     print("\n".join(_lines(ticked)))
     return 0
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 import pipelines
+from collectors.durable_files import write_whole
 from pipelines.serving.published_day import ModelDay, PublishedDay
 from pipelines.serving.run_history import LastRun
 from pipelines.today.today_file import ModelToday, Today
@@ -69,15 +71,16 @@ LAST_DAY = {
 
 @dataclass
 class State:
-    """What a process knows of a fleet: what it has read last of each file. None where there is none."""
+    """What a process knows of a fleet: what it has read last of each file. None where there is none. `ticks` and
+    `runs_nights` are of a process that lives on."""
 
     fleet: str
     today: Today | None = None
     last_day: PublishedDay | None = None
     last_run: LastRun | None = None
     bytes_by_layer: dict[str, int] = field(default_factory=dict)
-    ticks: dict[str, int] = field(default_factory=lambda: {"made": 0, "skipped": 0, "failed": 0})
-    runs_nights: bool = False
+    ticks: dict[str, int] = field(default_factory=dict)
+    runs_nights: bool | None = None
 
 
 def page(state: State, now: datetime) -> bytes:
@@ -85,6 +88,12 @@ def page(state: State, now: datetime) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(state, now))
     return generate_latest(registry)
+
+
+def write(path: Path, state: State, now: datetime) -> None:
+    """Write the page for node_exporter, which another user may run: its textfile collector reads whole files."""
+    write_whole(path, page(state, now))
+    path.chmod(0o644)
 
 
 class _Families:
@@ -108,6 +117,12 @@ class _Families:
             ["fleet", "layer"],
             [([state.fleet, layer], size) for layer, size in sorted(state.bytes_by_layer.items())],
         )
+        yield from self._process()
+
+    def _process(self) -> Iterator[Metric]:
+        state = self._state
+        if state.runs_nights is None:
+            return
         ticks = CounterMetricFamily(
             f"{PREFIX}_ticks", "Ticks since this process started, by what became of them", labels=["fleet", "outcome"]
         )

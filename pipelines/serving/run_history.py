@@ -6,6 +6,7 @@ Add here a fact of a run that is worth watching. Keep out the run itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import dagster as dg
@@ -35,9 +36,11 @@ class LastRun:
     checks: list[CheckState]
 
 
-def last_run(fleet: Fleet, home: str) -> LastRun | None:
+def last_run(fleet: Fleet, home: Path) -> LastRun | None:
     """The fleet's last run in the Dagster instance of the folder `home`; None where there was none."""
-    with dg.DagsterInstance.from_config(home) as instance:
+    if not (home / "dagster.yaml").exists():
+        return None
+    with dg.DagsterInstance.from_config(str(home)) as instance:
         chosen = dg.RunsFilter(job_name=JOB, statuses=_ENDED, tags={"fleet": fleet.fleet})
         for record in instance.get_run_records(chosen, limit=1):
             if record.start_time is None or record.end_time is None:

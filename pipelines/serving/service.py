@@ -7,7 +7,6 @@ due (`nights`), and what is answered (`metrics`, `today_section`).
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from datetime import time as time_of_day
 from http import HTTPStatus
 from pathlib import Path
 
-from collectors.durable_files import write_whole
 from collectors.samples import printable
 from pipelines.code_location import NIGHTLY
 from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
-from pipelines.publishing.publication_manifest import REPORT
-from pipelines.serving import data_layers, metrics, nights, published_day, run_history
+from pipelines.serving import metrics, nights
 from pipelines.serving.child_process import ChildProcess
+from pipelines.serving.fleet_state import FleetState
 from pipelines.serving.today_section import with_today
 from pipelines.serving.web_server import HTML_TYPE, METRICS_TYPE, Answer, WebServer
 from pipelines.today import ticks, today_file
@@ -55,9 +53,12 @@ class Service:
 
     def __init__(self, fleet: Fleet, place: Place, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.fleet, self.place, self._clock = fleet, place, clock
-        self.state = metrics.State(fleet.fleet)
-        self._report: str | None = None
-        self._seen: dict[str, object] = {}
+        self._known = FleetState(fleet, place.home)
+        self.state = self._known.state
+        self.state.ticks = {"made": 0, "skipped": 0, "failed": 0}
+        self.state.runs_nights = False
+        self._file_read_at = _modified_ns(fleet.path)
+        self._is_closed = False
         self._turned = time.monotonic()
         self._is_ready = False
         self._night: ChildProcess | None = None
@@ -106,9 +107,9 @@ class Service:
             logger.info("tick skipped: %s", skipped)
             self.state.ticks["skipped"] += 1
         except QuestionError as closed:
-            if "closed" not in self._seen:
+            if not self._is_closed:
                 logger.info("no ticks: %s", closed)
-                self._seen["closed"] = True
+            self._is_closed = True
             self.state.ticks["skipped"] += 1
         except Exception as error:
             logger.warning("tick failed: %s", printable(f"{type(error).__name__}: {error}"))
@@ -123,31 +124,18 @@ class Service:
     def _read(self) -> None:
         """Read again what is answered; a file that cannot be read leaves the answer as it was."""
         try:
-            if self._is_changed("today", _stamp(today_file.path_of(self.fleet))):
-                self.state.today = today_file.read(self.fleet)
-            report = self.fleet.published / REPORT
-            if self._is_changed("published", (self.fleet.latest_publication, _stamp(report))):
-                self.state.last_day = published_day.read(self.fleet)
-                self._report = report.read_text(encoding="utf-8") if report.exists() else None
-            if self._is_changed("runs", _stamps(self.place.home)):
-                self.state.last_run = run_history.last_run(self.fleet, str(self.place.home))
-            self.state.bytes_by_layer = data_layers.bytes_by_layer(self.fleet)
+            self._known.renew(self.fleet)
+            if self.place.textfile is not None:
+                metrics.write(self.place.textfile, self.state, self._clock())
         except Exception as error:
-            logger.warning("not read: %s", printable(f"{type(error).__name__}: {error}"))
-        if self.place.textfile is not None:
-            write_whole(self.place.textfile, metrics.page(self.state, self._clock()))
-            self.place.textfile.chmod(0o644)
-
-    def _is_changed(self, name: str, stamp: object) -> bool:
-        if name in self._seen and self._seen[name] == stamp:
-            return False
-        self._seen[name] = stamp
-        return True
+            logger.warning("not read or written: %s", printable(f"{type(error).__name__}: {error}"))
 
     def _reload(self) -> None:
         """Read the fleet file again where it changed. One that is wrong leaves the fleet as it was."""
-        if not self._is_changed("fleet_file", _stamp(self.fleet.path)):
+        modified = _modified_ns(self.fleet.path)
+        if modified == self._file_read_at:
             return
+        self._file_read_at = modified
         try:
             fresh = load_fleet(self.fleet.path)
         except FleetError as wrong:
@@ -180,7 +168,7 @@ class Service:
             self._night = nights.start(self.fleet, self.place.log_format)
 
     def _page(self) -> Answer:
-        page = with_today(self._report, self.state.today, self.fleet.fleet, self._clock())
+        page = with_today(self._known.report, self.state.today, self.fleet.fleet, self._clock())
         return Answer(page.encode(), HTML_TYPE)
 
     def _healthy(self) -> Answer:
@@ -195,16 +183,9 @@ class Service:
         return Answer(b"ready\n")
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What differs where a file was replaced or written."""
+def _modified_ns(path: Path) -> int | None:
+    """When a file was written; None where it is gone."""
     try:
-        status = path.stat()
+        return path.stat().st_mtime_ns
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _stamps(home: Path) -> object:
-    """What differs where Dagster wrote its history; a history that is kept elsewhere may always differ."""
-    files = sorted((home / "history").glob("runs.db*"))
-    return [_stamp(path) for path in files] if files else (os.getpid(), time.monotonic())

@@ -60,7 +60,7 @@ def refresh(fleet: Fleet, at: datetime | None = None) -> Path:
         parsed = aside.parsed_project(fleet)
         apart = aside.placed(fleet, work)
         is_fresh = _started_anew(apart, on, (parsed / "manifest.digest").read_text(encoding="utf-8"))
-        sources, closed_until = _landed(apart, on, at)
+        sources, closed_until = _landed(fleet, apart, on, at)
         if is_fresh:
             aside.seed(apart, parsed)
             _note(apart, on, (parsed / "manifest.digest").read_text(encoding="utf-8"))
@@ -113,7 +113,7 @@ def _made_with(apart: Fleet, on: date, project: str) -> dict[str, str]:
     return {"date": on.isoformat(), "version": pipelines.__version__, "project": project, "fleet_file": fleet_file}
 
 
-def _landed(apart: Fleet, on: date, at: datetime) -> tuple[list[SourceState], datetime]:
+def _landed(fleet: Fleet, apart: Fleet, on: date, at: datetime) -> tuple[list[SourceState], datetime]:
     """Land the day until `at`; each source as it is now, and the end of the last closed interval."""
     day = Window.of_day(on)
     until = max(at, day.start_at + timedelta(seconds=1))
@@ -123,6 +123,7 @@ def _landed(apart: Fleet, on: date, at: datetime) -> tuple[list[SourceState], da
         # Hours that an API has not given yet have the yearly factor; it is asked by the run that books the day.
         unasked: dict[str, list[grid_landing.Answer]] = {one.name: [] for one in apart.grid_intensity.sources}
         grid_landing.land_grid(connection, apart, on, on + timedelta(days=1), run_id=aside.RUN, answers=unasked, now=at)
+        _take_over(connection, fleet, day)
         for source in apart.sources:
             before = _hour_before(source, day)
             if not stale_dates.chunks(connection, source.name, before).num_rows:
@@ -137,6 +138,21 @@ def _landed(apart: Fleet, on: date, at: datetime) -> tuple[list[SourceState], da
         for name, newest_at, closed_at, samples, is_silent in rows
     ]
     return sources, closed_until(sources, day.start_at, timedelta(seconds=apart.grid_seconds))
+
+
+def _take_over(connection: duckdb.DuckDBPyConnection, fleet: Fleet, day: Window) -> None:
+    """What the warehouse holds of the day, and of the day before it, of sources that forget what was landed: a spool
+    that a run has emptied. Once, into a warehouse of the tick that holds nothing of them."""
+    forgetful = [source.name for source in fleet.sources if hasattr(source.collector(), "landed")]
+    held = "select 1 from raw.series_chunks where source in (select unnest(?)) limit 1"
+    if not forgetful or not fleet.warehouse.exists() or connection.execute(held, [forgetful]).fetchall():
+        return
+    given = {"sources": forgetful, "from": day.start_at - timedelta(days=1), "to": day.end_at}
+    connection.execute(f"attach {database.literal(fleet.warehouse)} as booked (read_only)")
+    with database.transaction(connection):
+        for statement in statements.read(__file__, "take_over").split(";\n"):
+            connection.execute(statement, given).fetchall()
+    connection.execute("detach booked")
 
 
 def _hour_before(source: Source, day: Window) -> Window:

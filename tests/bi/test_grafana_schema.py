@@ -1,7 +1,8 @@
-"""The dashboards of `bi/grafana` have the types that Grafana publishes for dashboards and panels (`@grafana/schema`).
+"""The dashboards of `bi/grafana` and `bi/prometheus` have Grafana's published types (`@grafana/schema`).
 
 TypeScript checks each file as a literal of these types, so it finds a missing key, an unknown one, and a word that
-Grafana does not know. What a panel asks the database for is not in them: `test_dashboards` runs it.
+Grafana does not know. What a panel asks for is not in them: `test_dashboards` and, of Prometheus,
+`tests/serving/test_in_prometheus.py` run it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tests import optional
 
 pytestmark = pytest.mark.needs("grafana")
 
-DASHBOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(PROJECT.glob("bi/grafana/*.json"))}
+FILES = sorted((*PROJECT.glob("bi/grafana/*.json"), *PROJECT.glob("bi/prometheus/*.json")))
+DASHBOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in FILES}
 # Where each type of panel has its options.
 OPTIONS = {"barchart": "BarChart", "stat": "Stat", "table": "Table", "text": "Text", "timeseries": "TimeSeries"}
 RAW = "@grafana/schema/dist/esm/raw"
@@ -74,7 +76,7 @@ def found(lines: list[str]) -> list[str]:
 
 
 def test_each_dashboard_has_the_published_types() -> None:
-    assert sorted(DASHBOARDS) == ["finance", "operator", "sustainability"]
+    assert sorted(DASHBOARDS) == ["finance", "operator", "sustainability", "today"]
     assert found([line for name, dashboard in DASHBOARDS.items() for line in typed(name, dashboard)]) == []
 
 

@@ -119,11 +119,11 @@ def test_what_the_headline_panels_show(of_healthy: str) -> None:
 def test_each_variable_of_the_dashboard_has_values(of_healthy: str) -> None:
     asked = {one["name"]: one["query"]["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"}
     assert asked == {
-        "fleet": "label_values(wattledger_ticks_total, fleet)",
+        "fleet": "label_values(wattledger_today_tick_timestamp_seconds, fleet)",
         "meter_scope": 'label_values(wattledger_today_energy_joules{fleet=~"$fleet"}, meter_scope)',
     }
     for label, metric, expected in (
-        ("fleet", "wattledger_ticks_total", ["mine"]),
+        ("fleet", "wattledger_today_tick_timestamp_seconds", ["mine"]),
         ("meter_scope", "wattledger_today_energy_joules", ["board"]),
     ):
         assert answer(of_healthy, f"label/{label}/values", **{"match[]": metric}) == expected

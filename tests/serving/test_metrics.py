@@ -84,7 +84,7 @@ def test_figures_of_yesterday_vanish_at_midnight() -> None:
 
 def test_a_fleet_of_which_nothing_is_known() -> None:
     found = {name for name, *_ in samples(metrics.page(metrics.State("new"), NOW))}
-    assert found == {"wattledger_build_info", "wattledger_ticks_total", "wattledger_runs_nights"}
+    assert found == {"wattledger_build_info"}
 
 
 def test_of_very_many_models_those_with_the_most_energy_are_shown() -> None:
