@@ -23,6 +23,8 @@ from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse.raw_tables import create_tables
 
 RUN = "aside"
+# Histograms of latency: nine tenths of an engine's samples, and none of its joules and tokens.
+UNREAD_QUANTITIES = ("ttft_bucket", "itl_bucket", "tpot_bucket")
 SEEDS = "resource_type:seed"
 
 
@@ -47,12 +49,17 @@ def prepare(connection: duckdb.DuckDBPyConnection, aside: Fleet) -> None:
 def land(
     connection: duckdb.DuckDBPyConnection, source: AnySource, window: Window, *, is_neighbour: bool = False
 ) -> Landing:
-    """Land a source's window. What the source keeps until it is landed, it keeps."""
+    """Land a source's window, without the families that no figure of energy, tokens, CO2e or cost is made of. What the
+    source keeps until it is landed, it keeps."""
+    unread = {metric for quantity in UNREAD_QUANTITIES for metric in catalog.metrics(quantity=quantity)}
+    unread |= {f"{source.metric_prefix}{metric}" for metric in unread if source.metric_prefix}
+    families = catalog.families(prefix=source.metric_prefix)
+    read = {metric: family for metric, family in families.items() if metric not in unread}
     return telemetry_landing.land(
         connection,
         source.collector(),
         window,
-        telemetry_landing.Catalogue(catalog.families(prefix=source.metric_prefix), catalog.device_labels()),
+        telemetry_landing.Catalogue(read, catalog.device_labels()),
         run_id=RUN,
         replica_labels=source.replica_labels,
         most_series=source.limits.series,
