@@ -6,6 +6,7 @@ import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from collectors.devices.spool import Spool
@@ -19,6 +20,8 @@ from tests.books import Book, environment
 DAY = date(2026, 11, 10)
 MIDNIGHT = datetime(2026, 11, 10, tzinfo=UTC)
 WATTS = 100.0
+# A histogram of latency: no figure of a tick is made of it.
+BUCKET = "vllm:time_to_first_token_seconds_bucket"
 
 
 def write(spool: Path, first: int, last: int) -> None:
@@ -28,11 +31,19 @@ def write(spool: Path, first: int, last: int) -> None:
     for minute in range(first, last):
         at = microseconds(MIDNIGHT + timedelta(minutes=minute))
         writer.add([Reading(at, "nvml", "nvml_power_watts", labels, WATTS)])
+        writer.add([Reading(at, "vllm", BUCKET, labels_json({"model_name": "m", "pod": "m-0", "le": "1.0"}), 5.0)])
     assert writer.flush()
 
 
 def waiting(spool: Path) -> int:
     return sum(1 for path in spool.rglob("*.parquet"))
+
+
+def metrics_of(warehouse: Path) -> list[str]:
+    """The metrics that are landed there."""
+    with duckdb.connect(str(warehouse), read_only=True) as connection:
+        found = connection.execute("select distinct metric from raw.series order by metric").fetchall()
+    return [name for (name,) in found]
 
 
 def joules(fleet_file: Path, data: Path, at: datetime) -> float:
@@ -58,11 +69,14 @@ def test_a_tick_empties_no_spool_and_misses_nothing_that_a_run_took(tmp_path: Pa
     write(spool, 0, 51)
     assert joules(path, tmp_path / "data", MIDNIGHT + timedelta(minutes=50, seconds=1)) == WATTS * 3000
     assert waiting(spool) == 2
+    work = load_fleet(path, environment(tmp_path / "data")).root / ticks.WORK
+    assert metrics_of(work / "warehouse.duckdb") == ["nvml_power_watts"]
 
     # The night: of the day itself it lands the first hour.
     book = Book.of(path, tmp_path / "data", marts=("model_hourly",))
     book.run(DAY - timedelta(days=1), DAY)
     assert waiting(spool) == 0
+    assert metrics_of(book.fleet.warehouse) == ["nvml_power_watts", BUCKET]
     # Another fleet file, or another version: the tick's own warehouse starts with nothing.
     shutil.rmtree(book.fleet.root / ticks.WORK)
     write(spool, 51, 121)
