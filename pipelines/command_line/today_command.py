@@ -62,7 +62,7 @@ def _lines(ticked: today_file.Today) -> Iterator[str]:
         f" (tick of {ticked.asked_until_at:%H:%M:%S}, {ticked.seconds:.1f} s): {kind}"
     )
     yield ""
-    yield table(_COLUMNS, [_row(one) for one in ticked.models]) or "no closed interval yet"
+    yield table(_COLUMNS, [(ticked.name_of(one), *_figures(one)) for one in ticked.models]) or "no closed interval yet"
     if ticked.models:
         yield explained(_MEANINGS)
     yield from (printable(f"  {line}") for line in ticked.problems())
@@ -74,9 +74,8 @@ def _lines(ticked: today_file.Today) -> Iterator[str]:
         )
 
 
-def _row(one: today_file.ModelToday) -> tuple[Any, ...]:
+def _figures(one: today_file.ModelToday) -> tuple[Any, ...]:
     return (
-        one.model,
         one.joules_per_total_token,
         one.joules_per_output_token,
         one.mean_watts,

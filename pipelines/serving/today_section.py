@@ -21,6 +21,9 @@ _COLUMNS = {
     "USD per million output tokens (estimate)": 2,
 }  # fmt: skip
 
+# The reserved name of accelerators that no model holds: tokens do not apply.
+FREE = "__unallocated__"
+
 
 def with_today(page: str | None, today: Today | None, fleet: str, now: datetime) -> str:
     """The published page with today at its head; without a page, today alone."""
@@ -60,12 +63,12 @@ def _section(today: Today | None, now: datetime) -> str:
 def _models(today: Today) -> str:
     rows = [
         (
-            one.model,
+            today.name_of(one),
             one.joules_per_total_token if one.output_tokens else "",
             one.joules_per_output_token if one.output_tokens else "",
             one.mean_watts,
             one.newest_interval_watts,
-            one.output_tokens,
+            "" if one.model == FREE else one.output_tokens,
             one.estimated_idle_energy_ratio,
             None if one.estimated_location_gco2e is None else one.estimated_location_gco2e / 1000,
             one.estimated_compute_cost_usd,
@@ -74,7 +77,7 @@ def _models(today: Today) -> str:
         for one in today.models
     ]
     return (
-        table("Models today, by the meters of their accelerators", _COLUMNS, rows)
+        table("Models today; joules and watts at their meters", _COLUMNS, rows)
         if rows
         else "<p>No closed interval yet.</p>"
     )

@@ -104,6 +104,11 @@ class Today:
     sources: list[SourceToday]
     differences: list[Difference]
 
+    def name_of(self, one: ModelToday) -> str:
+        """A model's name; with its scope of meters where the day has several, whose joules are never added."""
+        scopes = {model.meter_scope for model in self.models if model.meter_scope != "none"}
+        return f"{one.model} ({one.meter_scope})" if len(scopes) > 1 else one.model
+
     def problems(self) -> Iterator[str]:
         """A line per source that was not read whole."""
         for one in self.sources:

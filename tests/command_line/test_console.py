@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
+import sys
 from collections.abc import Iterator
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -57,3 +60,23 @@ def test_a_line_of_progress_is_never_wider_than_the_terminal(monkeypatch: pytest
     progress.of("landing of-a-long-name", 1, 2)
     logging.getLogger("pipelines.landing").info("of-a-long-name: 7 rows")
     assert terminal.getvalue() == "\r\x1b[2K  landing of-a-long\r\x1b[2K  of-a-long-name: 7 rows\n"
+
+
+def test_with_json_each_line_is_an_object(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # put back afterwards: `show` replaces them
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    console.show("json")
+    logging.getLogger("pipelines.landing").info("cluster: %s rows", 7)
+    logging.getLogger(progress.LOGGER).info("booking: 3 of 70")
+    print('a "table"\n\n  and its second line')
+    print("no such file", file=sys.stderr)
+    shown = capsys.readouterr()
+    lines = [json.loads(line) for line in shown.out.splitlines()]
+    assert [(one["level"], one["logger"], one["message"]) for one in lines] == [
+        ("info", "pipelines.landing", "cluster: 7 rows"),
+        ("info", "pipelines.printed", 'a "table"'),
+        ("info", "pipelines.printed", "  and its second line"),
+    ]
+    assert datetime.fromisoformat(lines[0]["time"]).tzinfo is not None
+    (refused,) = (json.loads(line) for line in shown.err.splitlines())
+    assert (refused["level"], refused["message"]) == ("error", "no such file")

@@ -16,6 +16,7 @@ from filelock import FileLock
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.fleet.fleet_keys import Fleet
 from pipelines.today import ticks, today_file
+from pipelines.warehouse import statements
 from pipelines.warehouse.refusals import QuestionError
 from tests import composed
 from tests.books import Book, at, demo_fleet, environment, on
@@ -135,6 +136,39 @@ def test_no_day_of_the_period_is_running(tmp_path: Path, moment: str) -> None:
     fleet = load_fleet(demo_fleet(tmp_path, on("10-06"), on("10-09")), environment(tmp_path / "data"))
     with pytest.raises(QuestionError, match=r"2026-10-06 to 2026-10-08: .* is not in it, so no day is running"):
         ticks.refresh(fleet, at(moment))
+
+
+def test_which_series_and_sources_are_waited_for(held: duckdb.DuckDBPyConnection) -> None:
+    """Asked until 14:17:23. Of `a`, read each minute, a series is three minutes and a second older than the newest: it
+    has ended. `b` is silent for longer than a quarter of an hour; so is `c`, which is read hourly and is not silent."""
+    last = {
+        ("a", 60): ["14:17:20", "14:16:30", "14:14:19"], ("b", 60): ["14:02:22"], ("c", 3600): ["13:30:00"],
+        ("d", 60): [],
+    }  # fmt: skip
+    number = 0
+    for (name, seconds), times in last.items():
+        held.execute("insert into fleet.sources (source, interval_seconds) values (?, ?)", [name, seconds])
+        for text in times:
+            number += 1
+            held.execute(
+                "insert into raw.series_chunks (series_id, source, chunk_start_at, last_at, samples,"
+                " typical_interval_seconds) values (?, ?, ?, ?, 10, ?)",
+                [number, name, at("10-07 00:00"), at(f"10-07 {text}"), seconds],
+            )
+    # Yesterday's do not count, nor does a series of which no sample is valid.
+    held.execute(
+        "insert into raw.series_chunks (series_id, source, chunk_start_at, last_at, samples) values"
+        " (8, 'd', '2026-10-06 00:00:00+00', '2026-10-06 23:59:00+00', 5),"
+        " (9, 'd', '2026-10-07 00:00:00+00', null, 0)"
+    )
+    given = {"start_at": at("10-07 00:00"), "asked_until": at("10-07 14:17:23"), "silent_seconds": 900}
+    found = held.execute(statements.read(ticks.__file__, "sources"), given).fetchall()
+    assert found == [
+        ("a", at("10-07 14:17:20"), at("10-07 14:16:30"), 30, False),
+        ("b", at("10-07 14:02:22"), at("10-07 14:02:22"), 10, True),
+        ("c", at("10-07 13:30"), at("10-07 13:30"), 10, False),
+        ("d", None, None, 0, True),
+    ]
 
 
 def source(name: str, closed: str | None, *, is_silent: bool = False) -> ticks.SourceState:
