@@ -145,6 +145,8 @@ class Service:
             self.fleet = fresh
 
     def _look_after_nights(self) -> None:
+        if not self._is_ready:  # a run would keep the first tick waiting for minutes
+            return
         now = self._clock()
         if self._night is not None:
             status = self._night.status()
