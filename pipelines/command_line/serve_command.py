@@ -9,12 +9,16 @@ import argparse
 import ipaddress
 import logging
 import os
-import signal
+from typing import TYPE_CHECKING
 
 from pipelines.command_line import console, instance
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.serving.ending import Ending
 from pipelines.warehouse.refusals import QuestionError
+
+if TYPE_CHECKING:
+    from pipelines.serving.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +26,16 @@ logger = logging.getLogger(__name__)
 def serve(fleet: Fleet, options: argparse.Namespace) -> int:
     """Serve the fleet until SIGTERM or SIGINT; returns the exit status. QuestionError where an option is wrong."""
     console.show(options.log_format)
+    try:
+        with Ending() as ending:
+            _service(fleet, options, ending).run()
+    except KeyboardInterrupt:
+        logger.info("ended")
+    return 0
+
+
+def _service(fleet: Fleet, options: argparse.Namespace, ending: Ending) -> Service:
+    """The service, which listens already."""
     token = _token(options.bearer_env)
     if token is None and not _is_own_machine(options.host):
         logger.warning(
@@ -33,24 +47,16 @@ def serve(fleet: Fleet, options: argparse.Namespace) -> int:
 
     validate(fleet)
     claim(fleet)
-    # A shell that starts this process in the background has it ignore SIGINT.
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.default_int_handler)
     home, is_ours = instance.chosen([fleet])
     instance.create(home, is_ours=is_ours)
     place = Place(options.host, options.port, token, options.textfile, home, options.log_format)
     try:
-        service = Service(fleet, place)
+        return Service(fleet, place, ending)
     except OSError as refusal:
         raise QuestionError(
-            f"--host {options.host} --port {options.port}: {refusal.strerror}. Name a free port of this machine:"
+            f"--host {place.host} --port {place.port}: {refusal.strerror}. Name a free port of this machine:"
             " --port 9470"
         ) from None
-    try:
-        service.run()
-    except KeyboardInterrupt:
-        logger.info("ended")
-    return 0
 
 
 def _token(variable: str | None) -> str | None:

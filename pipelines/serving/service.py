@@ -20,6 +20,7 @@ from pipelines.code_location import NIGHTLY
 from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.serving import metrics, nights
 from pipelines.serving.child_process import ChildProcess
+from pipelines.serving.ending import Ending
 from pipelines.serving.fleet_state import FleetState
 from pipelines.serving.today_section import with_today
 from pipelines.serving.web_server import HTML_TYPE, METRICS_TYPE, Answer, WebServer
@@ -51,8 +52,10 @@ class Place:
 class Service:
     """The process, from `run` until KeyboardInterrupt."""
 
-    def __init__(self, fleet: Fleet, place: Place, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self.fleet, self.place, self._clock = fleet, place, clock
+    def __init__(
+        self, fleet: Fleet, place: Place, ending: Ending, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.fleet, self.place, self._ending, self._clock = fleet, place, ending, clock
         self._known = FleetState(fleet, place.home)
         self.state = self._known.state
         self.state.ticks = {"made": 0, "skipped": 0, "failed": 0}
@@ -71,6 +74,7 @@ class Service:
             "/-/healthy": self._healthy,
             "/-/ready": self._ready,
         }
+        ending.at_last = self._end
         self.server = WebServer(place.host, place.port, answers, place.token)
 
     def run(self) -> None:
@@ -82,6 +86,7 @@ class Service:
             next_tick = time.monotonic()
             while True:
                 self._turned = time.monotonic()
+                self._ending.check()
                 self._look_after_nights()
                 if time.monotonic() >= next_tick:
                     next_tick = max(next_tick + TICK_SECONDS, time.monotonic())
@@ -91,14 +96,16 @@ class Service:
                     self._is_ready = True
                 time.sleep(TURN_SECONDS)
         finally:
-            if self._night is not None:
-                logger.info(
-                    "ending the run of %s, which goes on where it stopped when it is started again", self._night_of
-                )
-                self._night.end()
-            self.server.stop()
-            if self.place.textfile is not None:
-                self.place.textfile.unlink(missing_ok=True)
+            self._end()
+
+    def _end(self) -> None:
+        """End the run that is in progress; then answer no more."""
+        if self._night is not None:
+            logger.info("ending the run of %s, which goes on where it stopped when it is started again", self._night_of)
+            self._night.end()
+        self.server.stop()
+        if self.place.textfile is not None:
+            self.place.textfile.unlink(missing_ok=True)
 
     def _tick(self) -> None:
         try:
@@ -112,6 +119,7 @@ class Service:
             self._is_closed = True
             self.state.ticks["skipped"] += 1
         except Exception as error:
+            self._ending.check()
             logger.warning("tick failed: %s", printable(f"{type(error).__name__}: {error}"))
             self.state.ticks["failed"] += 1
         else:
@@ -128,6 +136,7 @@ class Service:
             if self.place.textfile is not None:
                 metrics.write(self.place.textfile, self.state, self._clock())
         except Exception as error:
+            self._ending.check()
             logger.warning("not read or written: %s", printable(f"{type(error).__name__}: {error}"))
 
     def _reload(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from pipelines.command_line.main import main
 from pipelines.fleet.places import PROJECT
+from pipelines.serving.ending import Ending
 from tests.books import demo_fleet, environment
 from tests.servers import free_port, prometheus_scraping, running
 from tests.serving.test_in_prometheus import RULES, alerts, answer, found, queries
@@ -98,6 +100,47 @@ def test_serve_ticks_books_the_night_and_answers_prometheus(tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=ENDED_SECONDS) == 0
     assert all(line.startswith('{"time": "') for line in log.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_a_library_swallows_is_seen(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Ending() as ending:
+        ending.check()
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            pass  # as DuckDB does, which raises an error of its own
+        wait_for(lambda: is_asked(ending), 5)
+    assert signal.getsignal(number) == before
+
+
+def is_asked(ending: Ending) -> bool:
+    try:
+        ending.check()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def test_a_process_that_does_not_come_to_its_end_is_ended() -> None:
+    program = (
+        "import sys, time; from pipelines.serving.ending import Ending\n"
+        "with Ending(grace_seconds=0.5) as ending:\n"
+        "    ending.at_last = lambda: print('at last', flush=True)\n"
+        "    print('started', flush=True)\n"
+        "    while True:\n"
+        "        try:\n"
+        "            time.sleep(0.1)\n"
+        "        except KeyboardInterrupt:\n"
+        "            print('swallowed', flush=True)\n"
+    )
+    with running([sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+        assert process.stdout.read() == "swallowed\nat last\n"
 
 
 @pytest.mark.parametrize(
