@@ -58,9 +58,22 @@ def last_full_hours(at: datetime) -> Window:
     return Window(end - timedelta(hours=HOURS), end)
 
 
+def running_hour(at: datetime, grid_seconds: int) -> Window | None:
+    """The whole intervals of the hour that runs; None where there is none yet."""
+    start = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    seconds = (at - start).total_seconds() // grid_seconds * grid_seconds
+    return Window(start, start + timedelta(seconds=seconds)) if seconds else None
+
+
 def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = lambda _: None) -> FirstNumbers:
-    """Book the last full hours before `at` of a fleet, into a folder that is gone afterwards."""
-    window = last_full_hours(at)
+    """Book the last full hours before `at` of a fleet, into a folder that is gone afterwards. Of a source that began
+    later, the hour that runs."""
+    made = _of(fleet, last_full_hours(at), report)
+    running = running_hour(at, fleet.grid_seconds)
+    return made if made.models or made.problems or running is None else _of(fleet, running, report)
+
+
+def _of(fleet: Fleet, window: Window, report: Callable[[str], None]) -> FirstNumbers:
     on = window.start_at.date()
     problems: list[str] = []
     with _temporary(fleet) as (aside, parsed):
@@ -77,6 +90,7 @@ def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = la
                     run_id=RUN,
                     replica_labels=source.replica_labels,
                     most_series=source.limits.series,
+                    is_a_look=True,
                 )
                 if not landing.is_answered:
                     problems.append(f"{source.name}: {landing.detail}")

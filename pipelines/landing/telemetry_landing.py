@@ -84,6 +84,7 @@ def land(
     most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
     force: bool = False,
+    is_a_look: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Landing:
     """Land what `collector` holds in `window`, which is within one UTC day, and audit it.
@@ -93,6 +94,7 @@ def land(
     outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour`
     is true for a window that only opens or closes its day, as a neighbour of the next or previous day: a source that
     has nothing there has not failed. `store` is where samples are kept: by default the warehouse.
+    `is_a_look` is true where the rows are not kept: the source then forgets nothing.
     """
     register = SeriesRegister(collector.source, window, replica_labels, most_series)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
@@ -123,7 +125,7 @@ def land(
         raise
     if kept:
         samples.settle()
-    if landing.is_answered and hasattr(collector, "landed"):
+    if landing.is_answered and hasattr(collector, "landed") and not is_a_look:
         collector.landed(window)  # only now may a spool forget what it held
     return landing
 

@@ -37,7 +37,7 @@ rows_of_energy as (
     select
         costed_energy.*,
         coalesce(
-            {{ exact_square(
+            {{ exact_large(
                 'cast(sampled_intervals.interval_joules2 as double) * '
                 ~ ratio('costed_energy.energy_joules', 'sampled_intervals.interval_joules')
             ) }},
