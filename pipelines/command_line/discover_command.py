@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -27,15 +28,21 @@ from pipelines.discovery.fleet_text import Answers
 from pipelines.discovery.survey import Place, Survey, survey
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.fleet.grid_zones import known_zones, nearest
+from pipelines.fleet.plausibility import Plausible, range_of, usual_rate
 from pipelines.fleet.sources import SpoolSource
+from pipelines.fleet.values import root_of_an_api
 from pipelines.warehouse.refusals import QuestionError
 
 SHOWN = 8
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/.*)?")
 
 
 def discover(options: argparse.Namespace) -> int:
     """Look at the place that the options name; returns the exit status. QuestionError where an option is wrong."""
-    scheme, path = urlsplit(options.place).scheme, urlsplit(options.place).path
+    parts = urlsplit(options.place)
+    scheme, path = parts.scheme, parts.path
+    if _ADDRESS.fullmatch(options.place) and not Path(options.place).exists():
+        raise QuestionError(f"got {options.place!r}, expected http://{options.place}, or https://")
     if scheme in ("http", "https"):
         return _of_a_page(options) if path.rstrip("/").endswith("/metrics") else _of_a_server(options)
     if _is_spool(options.place):
@@ -61,6 +68,10 @@ def _of_a_folder(options: argparse.Namespace) -> int:
 
 
 def _of_a_server(options: argparse.Namespace) -> int:
+    try:
+        root_of_an_api(options.place)
+    except ValueError as wrong:
+        raise QuestionError(f"got {options.place!r}, {wrong}") from None
     matchers, headers, auth = tuple(options.matcher), _headers(options.header), _auth(options)
     server = UnknownServer(options.place, _at(options), matchers, headers=headers, **auth)
     stated = {"matchers": list(matchers), "auth": auth, "headers": headers}
@@ -240,50 +251,75 @@ def _unknown(found: Survey) -> list[str]:
     return [
         f"the grid zone of the site{hint}: without it CO2 is empty",
         "its PUE: 1 is assumed, and 1.3 would raise every kWh by 30 %",
+        *_unmetered_hosts(found),
         "USD per kWh: without it electricity has no price",
         "USD per GPU-hour: without it a public reference price counts, where there is one",
     ]
 
 
+def _unmetered_hosts(found: Survey) -> Iterator[str]:
+    if "node" not in found.meters():
+        yield "watts of the hosts beside their boards (nodes[].host_watts): without them a published share is assumed"
+
+
 def _asked(found: Survey) -> Answers:
     """What only a person knows; an empty answer leaves it out."""
     print("\nWhat only you know (Enter leaves it out)")
-    zones = known_zones()
-    answers = Answers(zone=_zone(zones))
-    answers = replace(
-        answers,
-        pue=_number("PUE of the site, what cooling and conversion add to every joule (1.0 to 3)", 1, 10),
-        usd_per_kwh=_number("USD per kWh, what electricity costs", -1, 2),
+    answers = Answers(
+        zone=_zone(known_zones()),
+        pue=_number(
+            "PUE of the site, what cooling and conversion add to every joule", range_of("sites[].pue"), least=1
+        ),
+        usd_per_kwh=_number("USD per kWh, what electricity costs", range_of("sites[].tariff[].usd_per_kwh")),
     )
     reported = {board.device_type for board in found.boards().values() if board.device_type}
     rates = {}
     for kind in sorted({known for known in canonical_types(reported).values() if known}):
-        usd = _number(f"USD per GPU-hour of {kind}; without it a public reference price counts", 0, 1000)
+        question = f"USD per GPU-hour of {kind}; without it a public reference price counts"
+        usd = _number(question, usual_rate(kind), least=0)
         if usd is not None:
             rates[kind] = usd
     return replace(answers, usd_per_gpu_hour=rates)
 
 
 def _zone(zones: Sequence[str]) -> str | None:
+    by_folded = {zone.casefold(): zone for zone in zones}
     while True:
-        text = input("  grid zone, by which a kWh has its gCO2e (such as DE, US-CAL-CISO): ").strip()
-        if not text or text in zones:
-            return text or None
+        text = _line("  grid zone, by which a kWh has its gCO2e (such as DE, US-CAL-CISO): ")
+        if not text or text.casefold() in by_folded:
+            return by_folded.get(text.casefold())
         print(f"    no such zone; {nearest(text, zones)}")
 
 
-def _number(question: str, least: float, most: float) -> float | None:
+def _number(question: str, usual: Plausible, least: float = -math.inf) -> float | None:
+    """What a person answers. What is unusual has to be given twice."""
+    doubted: float | None = None
     while True:
-        text = input(f"  {question}: ").strip()
+        text = _line(f"  {question}: ")
         if not text:
             return None
         try:
             value = float(text.replace(",", "."))
         except ValueError:
-            value = float("nan")
-        if least <= value <= most:
+            value = math.nan
+        if not (math.isfinite(value) and value >= least):
+            print(f"    got {text!r}, expected a number" + (f" from {least:g} on" if least > -math.inf else ""))
+        elif value == doubted or value <= 0 or usual.low <= value <= usual.high:
             return value
-        print(f"    expected a number from {least:g} to {most:g}")
+        else:
+            doubted = value
+            unit = f" {usual.unit}" if usual.unit else ""
+            print(
+                f"    usual is {usual.low:.4g} to {usual.high:.4g}{unit} ({usual.hint}). If it is right, give it again"
+            )
+
+
+def _line(question: str) -> str:
+    try:
+        return input(question).strip()
+    except EOFError:
+        print()
+        return ""
 
 
 def _for_programs(found: Survey, doubtful: Sequence[Doubt]) -> dict[str, object]:

@@ -23,6 +23,8 @@ from pipelines.warehouse import database, statements
 from pipelines.warehouse.raw_tables import create_tables
 
 HOURS = 2
+# More than the longest interval that an exporter usually has.
+EDGE = timedelta(minutes=10)
 RUN = "first-numbers"
 # What the figures are read from; dbt makes what this reads, and no more.
 MART = "model_hourly"
@@ -68,13 +70,14 @@ def running_hour(at: datetime, grid_seconds: int) -> Window | None:
 def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = lambda _: None) -> FirstNumbers:
     """Book the last full hours before `at` of a fleet, into a folder that is gone afterwards. Of a source that began
     later, the hour that runs."""
-    made = _of(fleet, last_full_hours(at), report)
+    made = _of(fleet, last_full_hours(at), at, report)
     running = running_hour(at, fleet.grid_seconds)
-    return made if made.models or made.problems or running is None else _of(fleet, running, report)
+    return made if made.models or made.problems or running is None else _of(fleet, running, at, report)
 
 
-def _of(fleet: Fleet, window: Window, report: Callable[[str], None]) -> FirstNumbers:
+def _of(fleet: Fleet, window: Window, at: datetime, report: Callable[[str], None]) -> FirstNumbers:
     on = window.start_at.date()
+    landed = _with_neighbours(window, at)
     problems: list[str] = []
     with _temporary(fleet) as (aside, parsed):
         report(f"landing {window.start_at:%H:%M} to {window.end_at:%H:%M} UTC")
@@ -85,7 +88,7 @@ def _of(fleet: Fleet, window: Window, report: Callable[[str], None]) -> FirstNum
                 landing = telemetry_landing.land(
                     connection,
                     source.collector(),
-                    window,
+                    landed,
                     telemetry_landing.Catalogue(catalog.families(prefix=source.metric_prefix), catalog.device_labels()),
                     run_id=RUN,
                     replica_labels=source.replica_labels,
@@ -101,6 +104,13 @@ def _of(fleet: Fleet, window: Window, report: Callable[[str], None]) -> FirstNum
             given = {"start_at": window.start_at, "end_at": window.end_at}
             rows = connection.execute(statements.read(__file__, "first_numbers"), given).fetchall()
     return FirstNumbers(window, [ModelNumbers(*row) for row in rows], problems)
+
+
+def _with_neighbours(window: Window, at: datetime) -> Window:
+    """The window with the samples before and after it, of its own date: without them its edges have no joules."""
+    midnight = window.start_at.replace(hour=0)
+    start, end = max(window.start_at - EDGE, midnight), min(window.end_at + EDGE, at, midnight + timedelta(days=1))
+    return Window(start, max(end, window.end_at))
 
 
 @contextmanager

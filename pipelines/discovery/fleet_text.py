@@ -99,7 +99,7 @@ def sites(answers: Answers = Answers()) -> Iterator[str]:
         lines[-1] += "        # such as DE or US-CAL-CISO: CO2 is empty until it is stated"
     lines.append(f"pue: {1.0 if answers.pue is None else answers.pue:g}")
     if answers.pue is None:
-        lines[-1] += "              # assumed: nothing but the boards. A hall with air cooling has 1.3 to 1.6"
+        lines[-1] += "              # assumed: no cooling. A hall with air cooling has 1.3 to 1.6"
     yield "sites:"
     yield f"  - {lines[0]}"
     yield from (f"    {line}" for line in lines[1:])
