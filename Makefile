@@ -12,6 +12,8 @@ FOCUS_READY := $(FOCUS)/ready
 SUPERSET := $(VENV)/superset
 SUPERSET_READY := $(SUPERSET)/ready
 METRICS_READY := $(VENV)/ready-metrics
+KUBERNETES := $(VENV)/kubernetes
+KUBERNETES_READY := $(KUBERNETES)/ready
 GRAFANA := $(VENV)/grafana
 GRAFANA_READY := $(GRAFANA)/ready
 SQL_READ := $(VENV)/sql-read
@@ -24,7 +26,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-spark lock clean
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -77,6 +79,8 @@ docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open site/index.html; search needs a server: python3 -m http.server --directory site"
 
 focus: $(FOCUS_READY)  ## the validator of FOCUS files in .venv/focus, for its tests (needs Python 3.12: FOCUS_PYTHON=/path/to/python3.12)
+
+kubernetes: $(KUBERNETES_READY)  ## the schemas of Kubernetes in .venv/kubernetes, for the test of deploy/kubernetes
 
 superset: $(SUPERSET_READY)  ## Apache Superset in .venv/superset (Python 3.11 or 3.12: SUPERSET_PYTHON=/path/to/python3.12); then bi/README.md
 
@@ -132,7 +136,11 @@ lock: $(READY)  ## write the locks anew from pyproject.toml, for Python 3.11 to 
 	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-strip-extras --group superset --output-file $(VENV)/requirements.fresh
 	@(head -n 1 requirements-superset.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
-	@mv $(VENV)/requirements.headed requirements-superset.lock && rm $(VENV)/requirements.fresh
+	@mv $(VENV)/requirements.headed requirements-superset.lock
+	@$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-strip-extras --group kubernetes --output-file $(VENV)/requirements.fresh
+	@(head -n 1 requirements-kubernetes.lock; cat $(VENV)/requirements.fresh) > $(VENV)/requirements.headed
+	@mv $(VENV)/requirements.headed requirements-kubernetes.lock && rm $(VENV)/requirements.fresh
 
 clean:  ## remove what was made here: .venv, caches, dbt's targets, the site; data/ stays
 	@rm -rf $(VENV) dbt_project/target dbt_project/logs bi/metricflow/target bi/metricflow/logs site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
@@ -188,6 +196,11 @@ $(FOCUS_READY): requirements-focus.lock
 	rm -rf $(FOCUS); $$found -m venv $(FOCUS); \
 	$(FOCUS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-focus.lock
 	@touch $(FOCUS_READY)
+
+$(KUBERNETES_READY): $(READY) requirements-kubernetes.lock
+	@$(BIN)/python -m venv $(KUBERNETES)
+	@$(KUBERNETES)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-kubernetes.lock
+	@touch $@
 
 # 3.11 or 3.12: for 3.13 its numpy has no wheel.
 $(SUPERSET_READY): requirements-superset.lock

@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.warehouse import database
+from pipelines.warehouse.asset_keys import SHARED_INSTANCE
 from pipelines.warehouse.raw_tables import create_tables
 from tests import books, composed, optional, planted, servers, templates
 from tests.books import Book, at, command, demo_fleet, on
@@ -99,6 +100,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_runtest_teardown() -> None:
     optional.declared = None
+
+
+@pytest.fixture(autouse=True)
+def own_instance() -> Iterator[None]:
+    """A test that calls the command line in its own process leaves no choice of Dagster's instance to the next ones."""
+    names = ("DAGSTER_HOME", SHARED_INSTANCE)
+    before = {name: os.environ.get(name) for name in names}
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture

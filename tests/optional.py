@@ -112,6 +112,7 @@ def _grafana() -> list[Path]:
 
 
 PARTS = {
+    "buildah": Part("buildah", "apt-get install buildah", _programs("buildah")),
     "chromium": Part("Chromium", "apt-get install chromium", _any_of("chromium", "chromium-browser", "google-chrome")),
     "focus": Part(
         "the validator of FOCUS files", "make focus", _file(ENVIRONMENTS / "focus" / "bin" / "focus-validator")
@@ -119,8 +120,14 @@ PARTS = {
     "git": Part("a clone by git", "apt-get install git", _git),
     "grafana": Part("Grafana's published types", "apt-get install npm; make test-bi", _grafana),
     "java": Part(f"Java {JAVA_AT_LEAST} or newer", "apt-get install openjdk-17-jre-headless", _java),
+    "kubernetes": Part(
+        "the schemas of Kubernetes",
+        "make kubernetes",
+        _file(ENVIRONMENTS / "kubernetes" / "bin" / "kubernetes-validate"),
+    ),
     "libreoffice": Part("LibreOffice", "apt-get install libreoffice-calc-nogui", _any_of("soffice", "libreoffice")),
     "metricflow": Part("MetricFlow", "make metrics", _module("dbt_metricflow")),
+    "mmdebstrap": Part("mmdebstrap", "apt-get install mmdebstrap", _programs("mmdebstrap")),
     "npm": Part("npm", "apt-get install npm", _programs("npm", "node")),
     "openssl": Part("openssl", "apt-get install openssl", _programs("openssl")),
     "postgresql": Part(
@@ -132,6 +139,7 @@ PARTS = {
     "pyspark": Part("pyspark", "make test-spark", _module("pyspark")),
     "root": Part("the right to mount a small disk", "sudo make test", _mount),
     "superset": Part("Superset", "make superset", _file(ENVIRONMENTS / "superset" / "bin" / "superset")),
+    "systemd": Part("systemd-analyze", "apt-get install systemd", _programs("systemd-analyze")),
     "validation-data": Part(
         "the folder of real recordings, which is not part of the project",
         "export WATTLEDGER_VALIDATION_DATA=/path/of/it",

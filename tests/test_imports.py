@@ -72,7 +72,7 @@ PACKAGES = {
     "spark": {"fleet", "warehouse", "landing", "booking"},
     "advice": {"analysis", "fleet", "warehouse", "publishing"},
     "named_figures": {"fleet", "warehouse"},
-    "report": {"fleet", "warehouse", "publishing", "named_figures"},
+    "report": {"fleet", "warehouse", "analysis", "publishing", "named_figures"},
     "code_location": {"fleet", "warehouse", "landing", "booking", "spark", "advice", "publishing", "report"},
     "today": {"fleet", "warehouse", "landing", "booking"},
     "discovery": {"fleet", "warehouse", "today"},
@@ -80,6 +80,7 @@ PACKAGES = {
     "command_line": {
         "fleet",
         "warehouse",
+        "analysis",
         "publishing",
         "named_figures",
         "booking",

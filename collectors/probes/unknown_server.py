@@ -24,9 +24,15 @@ from collectors.samples import SourceError
 SPAN = timedelta(minutes=10)
 ANSWER_BYTES = 64 << 20
 ANSWER_SECONDS = 30.0
+STEP_SECONDS = 15
 USUAL_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 # How far back samples are looked for: powers of two up to some eleven years.
 LONGEST_RETENTION_DAYS = 4096
+
+
+def usual_seconds(least: float, most: float) -> float | None:
+    """Of the intervals that people configure, the one between these."""
+    return next((one for one in USUAL_SECONDS if least <= one <= most), None)
 
 
 class Product(NamedTuple):
@@ -89,17 +95,25 @@ class UnknownServer:
 
     def interval_seconds(self, metric: str) -> float | None:
         """The seconds between two samples of a metric, by the median of its series; None where none has two."""
-        seconds = SPAN.total_seconds()
-        count = self.number(f"quantile(0.5, count_over_time({self._selector(metric)}[{int(seconds)}s]))")
-        if count is None or count < 2:
+        # Servers differ in whether a range has the sample at its very beginning, so it begins at an odd second.
+        selector, seconds = self._selector(metric), int(SPAN.total_seconds()) - 1
+        counted = f"count_over_time({selector}[{seconds}s])"
+        count = self.number(f"quantile(0.5, {counted} > 1)")
+        if count is None:
             return None
-        # n samples are n - 1 to n intervals apart: of what people configure, the one in between.
-        between = (one for one in USUAL_SECONDS if seconds / count <= one <= seconds / (count - 1))
-        return next(between, seconds / count)
+        # From the first to the last sample, not over all ten minutes: a server may have started in between.
+        times, begin = f"timestamp({selector})", self.at.timestamp() - seconds
+        first = f"min_over_time(({times} >= {begin:f})[{seconds}s:{STEP_SECONDS}s])"
+        last = f"max_over_time({times}[{seconds}s:{STEP_SECONDS}s])"
+        between = self.number(f"quantile(0.5, ({last} - {first}) / (({counted} > 1) - 1))")
+        if not between:
+            return None
+        # A sample is seen at the next step; a look is late by some milliseconds.
+        return usual_seconds(0.98 * between, between + STEP_SECONDS / (count - 1)) or between
 
     def newest_at(self, metric: str) -> datetime | None:
         """The time of the newest sample of a metric in the hour before `at`."""
-        at = self.number(f"max(max_over_time(timestamp({self._selector(metric)})[1h:15s]))")
+        at = self.number(f"max(max_over_time(timestamp({self._selector(metric)})[1h:{STEP_SECONDS}s]))")
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def product(self) -> Product:

@@ -7,6 +7,15 @@
    is the same on both. #}
 {% macro exact(value) %}cast(floor(({{ value }}) * 1e6 + 0.5) / 1e6 as {{ exact_type() }}){% endmacro %}
 
+{# Of what may be larger than nine millions of millions (a counter that jumped, J² of a rack): beyond that Spark's floor()
+   has no room for millionths. Whole and fraction are rounded apart, as of money. #}
+{% macro exact_large(value) -%}
+    cast(
+        cast(floor({{ value }}) as {{ exact_type() }})
+            + cast(floor((({{ value }}) - floor({{ value }})) * 1e6 + 0.5) / 1e6 as {{ exact_type() }}) as {{ exact_type() }}
+    )
+{%- endmacro %}
+
 {# A sum of exact numbers, in the type that contracts name: each term is made exact before it is added. #}
 {% macro exact_sum(value) %}cast(sum(cast({{ value }} as {{ exact_type() }})) as {{ exact_type() }}){% endmacro %}
 

@@ -6,18 +6,10 @@
    √(½·mean(Δ²)/n) of the mean, times the time. A counter misses nothing between two readings. `of`: where the columns of
    the segment are from. #}
 {% macro sampling_variance(part_us, of='') -%}
-    {{ exact_square(
+    {{ exact_large(
         'coalesce(' ~ of ~ 'slope_watts * ' ~ of ~ 'slope_watts, 0) / 2 * ((' ~ of ~ 'end_us - ' ~ of ~ 'start_us) / 1e6) * (('
         ~ part_us ~ ') / 1e6)'
     ) }}
-{%- endmacro %}
-
-{# An exact number that may be large: J² of a rack are beyond what Spark's floor() holds in millionths. #}
-{% macro exact_square(value) -%}
-    cast(
-        cast(floor({{ value }}) as {{ exact_type() }})
-            + cast(floor((({{ value }}) - floor({{ value }})) * 1e6 + 0.5) / 1e6 as {{ exact_type() }}) as {{ exact_type() }}
-    )
 {%- endmacro %}
 
 {# Standard uncertainty of an error that is equally likely anywhere within ± bound (GUM 4.3.7): bound / √3; here its square. #}

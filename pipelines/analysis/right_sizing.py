@@ -19,13 +19,13 @@ import pandas as pd
 
 from pipelines.analysis import power_caps, preference, savings, sizes, sleep, trials
 from pipelines.analysis.capacities import SLO_BASES, own_most
+from pipelines.analysis.lookback import LEAST_DAYS, SHORT_LOOKBACK
 from pipelines.analysis.sizes import KEYS
 
 GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation can be followed
 ALLOWED_SHORT_RATIO = 0.01  # share of intervals in which a recommended size may have been short
 PRESSURE_RATIO = 0.01  # share of time with queues, preemptions or a full cache from which nothing is cut
 LEAST_COVERAGE_RATIO = 0.9
-LEAST_DAYS = 7
 CUTS = ("fewer_replicas", "fewer_gpus", "newer_device", "smaller_device", "power_cap")
 SMALLER_ENGINES = ("fewer_gpus", "smaller_device")  # each has less than an engine of today
 CHANGES = (*CUTS, "spin_down", "sleep_outside_hours")
@@ -37,7 +37,7 @@ def refusals(usage: pd.DataFrame) -> pd.Series:
         (usage["last_seen_date"] < usage["as_of_date"], "not_seen_lately"),
         (usage["meter_scope"] == "none", "power_not_metered"),
         (usage["intervals"].isna(), "no_token_telemetry"),
-        ((usage["days"] < LEAST_DAYS) | (usage["span_days"] < LEAST_DAYS), "short_lookback"),
+        ((usage["days"] < LEAST_DAYS) | (usage["span_days"] < LEAST_DAYS), SHORT_LOOKBACK),
         (~(usage["coverage_ratio"] >= LEAST_COVERAGE_RATIO), "low_coverage"),
         (~(usage["gpus"] > 0) | ~(usage["replicas"] > 0), "size_not_known"),
     ]

@@ -1,4 +1,4 @@
-"""The asset check of entries of the fleet file that no landed telemetry matches. It warns.
+"""The asset check of the fleet file: implausible values, and entries that no landed telemetry matches. It warns.
 
 Keep out which entries these are: `pipelines.warehouse.unmatched_entries`, which `wattledger check` asks as well.
 """
@@ -6,13 +6,13 @@ Keep out which entries these are: `pipelines.warehouse.unmatched_entries`, which
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.plausibility import silenced_by
+from pipelines.fleet.plausibility import doubts, silenced_by
 from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.unmatched_entries import unmatched
 
 NAME = "fleet_file_entries_match"
-REMEDY = "correct the name, or remove the entry"
+REMEDY = "correct the value or the name, or remove the entry"
 
 
 def fleet_file_check(fleet: Fleet) -> dg.AssetChecksDefinition:
@@ -21,7 +21,8 @@ def fleet_file_check(fleet: Fleet) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=asset_key(fleet, "marts", "model_daily"),
         name=NAME,
-        description="Every node, engine, model, device and priced device type of the fleet file is in the telemetry.",
+        description="The numbers of the fleet file are usual ones, and telemetry has each of its nodes, engines,"
+        " models, devices and priced device types.",
         metadata={"remedy": REMEDY},
         pool="warehouse",
     )
@@ -30,7 +31,7 @@ def fleet_file_check(fleet: Fleet) -> dg.AssetChecksDefinition:
             database.writing(fleet.warehouse, NAME),
             database.connect(fleet.warehouse, read_only=True) as connection,
         ):
-            found = unmatched(fleet, connection) or []
+            found = [*doubts(fleet), *(unmatched(fleet, connection) or [])]
         remedy = f"{REMEDY}. {silenced_by(found[: findings.SHOWN])}"
         return dg.AssetCheckResult(
             passed=not found,

@@ -1,4 +1,4 @@
-"""The second and third table of `make run`: what to do about each deployment, and the unallocated accelerators.
+"""The second and third table of `wattledger run`: what to do about each deployment, and the unallocated accelerators.
 
 Add a column here when an operator acts on it. Keep out formulas, and the choice of the row to follow
 (`pipelines.analysis.preference`).
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import duckdb
 
+from pipelines.analysis import lookback
+from pipelines.analysis.lookback import SHORT_LOOKBACK
 from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 
 # The rows to follow, what saves most USD at once first; the rest by name.
@@ -111,7 +113,8 @@ _KINDS = {
     "try_it": "an experiment without a saving yet: a smaller size that only data sheets allow or that may be too slow,"
     " a copy in fewer bits, or a lower power limit (its steps are in the report)",
     "keep": "change nothing, for the reason in the row",
-    "insufficient_data": "no advice, for the reason in the row",
+    "insufficient_data": "no advice, for the reason in the row"
+    f" ({SHORT_LOOKBACK.replace('_', ' ')}: {lookback.words(SHORT_LOOKBACK)})",
 }
 _FREE_COLUMNS = {
     "free accelerators": TEXT,

@@ -1,4 +1,4 @@
-"""The command `discover`: what a server holds, what is doubtful, a fleet file, and first numbers.
+"""The command `discover`: what a place holds, what is doubtful, a fleet file, and first numbers.
 
 Add here what a person is shown or asked. Keep out what is found and what it means: that is `pipelines.discovery`.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from collectors.probes.unknown_server import UnknownServer
@@ -22,22 +24,34 @@ from pipelines.command_line import discover_folder
 from pipelines.command_line.text_tables import RATIO, TEXT, table
 from pipelines.discovery import fleet_text
 from pipelines.discovery.doubts import Doubt, canonical_types, doubts
-from pipelines.discovery.fleet_text import Access, Answers
-from pipelines.discovery.survey import Survey, survey
+from pipelines.discovery.fleet_text import Answers
+from pipelines.discovery.survey import Place, Survey, survey
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.fleet.grid_zones import known_zones, nearest
+from pipelines.fleet.plausibility import Plausible, range_of, usual_rate
+from pipelines.fleet.sources import SpoolSource
+from pipelines.fleet.values import root_of_an_api
 from pipelines.warehouse.refusals import QuestionError
 
 SHOWN = 8
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/.*)?")
 
 
 def discover(options: argparse.Namespace) -> int:
-    """Look at the server or folder that the options name; returns the exit status. QuestionError where an option is
-    wrong."""
-    if urlsplit(options.place).scheme in ("http", "https"):
-        return _of_a_server(options)
+    """Look at the place that the options name; returns the exit status. QuestionError where an option is wrong."""
+    parts = urlsplit(options.place)
+    scheme, path = parts.scheme, parts.path
+    if _ADDRESS.fullmatch(options.place) and not Path(options.place).exists():
+        raise QuestionError(f"got {options.place!r}, expected http://{options.place}, or https://")
+    if scheme in ("http", "https"):
+        return _of_a_page(options) if path.rstrip("/").endswith("/metrics") else _of_a_server(options)
+    if _is_spool(options.place):
+        return _of_a_spool(options)
     if "://" in options.place:
-        raise QuestionError(f"got {options.place!r}, expected http://HOST:PORT, or a folder of logs")
+        raise QuestionError(
+            f"got {options.place!r}, expected http://HOST:PORT, a metrics page (http://HOST:PORT/metrics), a folder of"
+            " logs, or the spool of an agent"
+        )
     return _of_a_folder(options)
 
 
@@ -54,27 +68,73 @@ def _of_a_folder(options: argparse.Namespace) -> int:
 
 
 def _of_a_server(options: argparse.Namespace) -> int:
-    out = options.out or Path.cwd() / f"{_name(options)}.yaml"
+    try:
+        root_of_an_api(options.place)
+    except ValueError as wrong:
+        raise QuestionError(f"got {options.place!r}, {wrong}") from None
+    matchers, headers, auth = tuple(options.matcher), _headers(options.header), _auth(options)
+    server = UnknownServer(options.place, _at(options), matchers, headers=headers, **auth)
+    stated = {"matchers": list(matchers), "auth": auth, "headers": headers}
+    source = {"kind": "prometheus", "url": options.place, **{key: value for key, value in stated.items() if value}}
+    try:
+        return _of_a_place(options, lambda: server, source, _file(options, Path.cwd()))
+    finally:
+        server.close()
+
+
+def _of_a_page(options: argparse.Namespace) -> int:
+    """A page shows what an agent would sample: it has no history to book."""
+    from collectors.probes.unknown_page import unknown_page  # noqa: PLC0415 (most look at a server)
+
+    _refuse_of_servers(options)
+    out, auth = _file(options, Path.cwd()), _auth(options)
+    made = _of_a_place(
+        options, lambda: unknown_page(options.place, _at(options), **auth), {"kind": "spool"}, out, has_history=False
+    )
+    if made == 0 and not options.json:
+        words = [f"--{key.replace('_', '-')} {name}" for key, name in auth.items()]
+        agent = " ".join([f"wattledger-agent agent --page {options.place}", *words])
+        spool = next(one for one in load_fleet(out).sources if isinstance(one, SpoolSource))
+        print(f"before: {agent} --spool {spool.path}")
+    return made
+
+
+def _of_a_spool(options: argparse.Namespace) -> int:
+    from collectors.probes.unknown_spool import unknown_spool  # noqa: PLC0415 (most look at a server)
+
+    _refuse_of_servers(options)
+    is_remote = "://" in options.place
+    path = options.place if is_remote else str(Path(options.place).absolute())
+    out = _file(options, Path.cwd() if is_remote else Path(path).parent)
+    if not is_remote and not Path(path).is_relative_to(out.absolute().parent):
+        raise QuestionError(
+            f"{out}: a fleet file reads folders beside it and below, and {path} is elsewhere: write it there (--out)"
+        )
+    return _of_a_place(options, lambda: unknown_spool(path, _at(options)), {"kind": "spool", "path": path}, out)
+
+
+def _of_a_place(
+    options: argparse.Namespace,
+    place: Callable[[], Place],
+    source: Mapping[str, Any],
+    out: Path,
+    has_history: bool = True,
+) -> int:
+    """What is there, what is doubtful, a fleet file with this source, and first numbers where there is a history."""
     if out.exists() and not options.json:
         raise QuestionError(f"{out} is there already: name another file with --out, or remove it")
-    at = options.at or datetime.now(UTC)
-    matchers, headers = tuple(options.matcher), _headers(options.header)
-    auth = {key: value for key in ("bearer_env", "username_env", "password_env") if (value := getattr(options, key))}
-    server = UnknownServer(options.place, at, matchers, headers=headers, **auth)
     try:
-        found = survey(server, _progress)
+        found = survey(place(), _progress)
     except SourceError as failure:
         print(_unreachable(failure), file=sys.stderr)
         return 1
-    finally:
-        server.close()
     _progress("")
     doubtful = doubts(found)
     if options.json:
         print(json.dumps(_for_programs(found, doubtful), indent=2))
         return 0
     print("\n".join(_found(found)))
-    if not found.intervals:
+    if not (found.intervals if has_history else found.series):
         print(f"\n{_nothing(found)}: no fleet file was written.", file=sys.stderr)
         return 1
     print("\n" + "\n".join(_listed("What is doubtful", [one.line for one in doubtful] or ["nothing that labels show"])))
@@ -82,10 +142,42 @@ def _of_a_server(options: argparse.Namespace) -> int:
     if not asks:
         print("\n" + "\n".join(_listed("What only you know (to complete in the file)", _unknown(found))))
     answers = _asked(found) if asks else Answers()
-    access = Access(options.place, matchers, auth, headers)
-    out.write_text(fleet_text.fleet_text(_name(options), access, found, doubtful, answers), encoding="utf-8")
-    _first_numbers(out, at)
+    out.write_text(fleet_text.fleet_text(_name(options), source, found, doubtful, answers), encoding="utf-8")
+    if has_history:
+        _first_numbers(out, found.at)
     return _ended(out)
+
+
+def _is_spool(place: str) -> bool:
+    if "://" not in place and not Path(place).is_dir():
+        return False
+    from collectors.probes.unknown_spool import is_spool  # noqa: PLC0415 (it reads Parquet)
+
+    try:
+        return is_spool(place)
+    except ImportError as missing:
+        raise QuestionError(f"{place}: {missing} (pip install 'wattledger[object-store]')") from None
+    except (OSError, TimeoutError, ValueError) as failure:
+        raise QuestionError(f"{place}: {type(failure).__name__}: {failure}") from None
+
+
+def _at(options: argparse.Namespace) -> datetime:
+    at: datetime | None = options.at
+    return at or datetime.now(UTC)
+
+
+def _auth(options: argparse.Namespace) -> dict[str, str]:
+    return {key: value for key in ("bearer_env", "username_env", "password_env") if (value := getattr(options, key))}
+
+
+def _file(options: argparse.Namespace, folder: Path) -> Path:
+    out: Path | None = options.out
+    return out or folder / f"{_name(options)}.yaml"
+
+
+def _refuse_of_servers(options: argparse.Namespace) -> None:
+    if options.matcher or options.header:
+        raise QuestionError(f"--matcher and --header are for servers with Prometheus' API; got {options.place!r}")
 
 
 def _ended(out: Path) -> int:
@@ -159,50 +251,75 @@ def _unknown(found: Survey) -> list[str]:
     return [
         f"the grid zone of the site{hint}: without it CO2 is empty",
         "its PUE: 1 is assumed, and 1.3 would raise every kWh by 30 %",
+        *_unmetered_hosts(found),
         "USD per kWh: without it electricity has no price",
         "USD per GPU-hour: without it a public reference price counts, where there is one",
     ]
 
 
+def _unmetered_hosts(found: Survey) -> Iterator[str]:
+    if "node" not in found.meters():
+        yield "watts of the hosts beside their boards (nodes[].host_watts): without them a published share is assumed"
+
+
 def _asked(found: Survey) -> Answers:
     """What only a person knows; an empty answer leaves it out."""
     print("\nWhat only you know (Enter leaves it out)")
-    zones = known_zones()
-    answers = Answers(zone=_zone(zones))
-    answers = replace(
-        answers,
-        pue=_number("PUE of the site, what cooling and conversion add to every joule (1.0 to 3)", 1, 10),
-        usd_per_kwh=_number("USD per kWh, what electricity costs", -1, 2),
+    answers = Answers(
+        zone=_zone(known_zones()),
+        pue=_number(
+            "PUE of the site, what cooling and conversion add to every joule", range_of("sites[].pue"), least=1
+        ),
+        usd_per_kwh=_number("USD per kWh, what electricity costs", range_of("sites[].tariff[].usd_per_kwh")),
     )
     reported = {board.device_type for board in found.boards().values() if board.device_type}
     rates = {}
     for kind in sorted({known for known in canonical_types(reported).values() if known}):
-        usd = _number(f"USD per GPU-hour of {kind}; without it a public reference price counts", 0, 1000)
+        question = f"USD per GPU-hour of {kind}; without it a public reference price counts"
+        usd = _number(question, usual_rate(kind), least=0)
         if usd is not None:
             rates[kind] = usd
     return replace(answers, usd_per_gpu_hour=rates)
 
 
 def _zone(zones: Sequence[str]) -> str | None:
+    by_folded = {zone.casefold(): zone for zone in zones}
     while True:
-        text = input("  grid zone, by which a kWh has its gCO2e (such as DE, US-CAL-CISO): ").strip()
-        if not text or text in zones:
-            return text or None
+        text = _line("  grid zone, by which a kWh has its gCO2e (such as DE, US-CAL-CISO): ")
+        if not text or text.casefold() in by_folded:
+            return by_folded.get(text.casefold())
         print(f"    no such zone; {nearest(text, zones)}")
 
 
-def _number(question: str, least: float, most: float) -> float | None:
+def _number(question: str, usual: Plausible, least: float = -math.inf) -> float | None:
+    """What a person answers. What is unusual has to be given twice."""
+    doubted: float | None = None
     while True:
-        text = input(f"  {question}: ").strip()
+        text = _line(f"  {question}: ")
         if not text:
             return None
         try:
             value = float(text.replace(",", "."))
         except ValueError:
-            value = float("nan")
-        if least <= value <= most:
+            value = math.nan
+        if not (math.isfinite(value) and value >= least):
+            print(f"    got {text!r}, expected a number" + (f" from {least:g} on" if least > -math.inf else ""))
+        elif value == doubted or value <= 0 or usual.low <= value <= usual.high:
             return value
-        print(f"    expected a number from {least:g} to {most:g}")
+        else:
+            doubted = value
+            unit = f" {usual.unit}" if usual.unit else ""
+            print(
+                f"    usual is {usual.low:.4g} to {usual.high:.4g}{unit} ({usual.hint}). If it is right, give it again"
+            )
+
+
+def _line(question: str) -> str:
+    try:
+        return input(question).strip()
+    except EOFError:
+        print()
+        return ""
 
 
 def _for_programs(found: Survey, doubtful: Sequence[Doubt]) -> dict[str, object]:
@@ -241,7 +358,7 @@ def _unreachable(failure: SourceError) -> str:
     remedy = {
         401: " It asks for a login: --bearer-env NAME names the variable that holds a token.",
         403: " It refuses this login, or this path.",
-        404: " Is this the root of the API? It is the part before /api/v1.",
+        404: " Is this the root of the API? It is the part before /api/v1. A metrics page ends in /metrics.",
     }.get(failure.status or 0, "")
     return printable(f"{failure}{'' if str(failure).endswith('.') else '.'}{remedy}")
 

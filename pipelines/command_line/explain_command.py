@@ -11,6 +11,7 @@ from contextlib import closing
 
 from collectors.samples import printable
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import fleet_option
 from pipelines.named_figures import dictionary, explanation, intervals, trees
 from pipelines.named_figures.choices import Choice
 from pipelines.warehouse import database
@@ -21,7 +22,7 @@ def explain(fleet: Fleet, options: Namespace) -> int:
     """Print the figure; returns the exit status. QuestionError where there is no such figure, month or row."""
     figure = dictionary.named(options.figure)
     if not fleet.snapshot.exists():
-        raise nothing_published(fleet.fleet)
+        raise nothing_published(fleet.fleet, fleet.path)
     with closing(database.connect(fleet.snapshot, read_only=True)) as connection:
         month = options.month
         if month is None:
@@ -51,5 +52,5 @@ def explain(fleet: Fleet, options: Namespace) -> int:
     print(f"  what it is  {figure.definition}")
     print(f"  interval    {interval}")
     print(f"  rule        {figure.formula} of {figure.table}; boundary: {figure.boundary} (docs/figures.md)")
-    print(f'  query       wattledger sql "{query}"')
+    print(f'  query       wattledger sql{fleet_option(fleet.path)} "{query}"')
     return 0

@@ -1,4 +1,4 @@
-"""The page that `make run` prints: what a token cost per model, and what to do per deployment.
+"""The page that `wattledger run` prints: what a token cost per model, and what to do per deployment.
 
 Add a table here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns of
 the marts.
@@ -6,7 +6,6 @@ the marts.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -17,7 +16,7 @@ import duckdb
 from pipelines.command_line import advice_headline, model_headline, month_headline
 from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.places import DEFAULT_FLEET
+from pipelines.fleet.places import fleet_option
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, REPORT, WORKBOOK
 from pipelines.warehouse import database
@@ -66,7 +65,7 @@ def headline(fleet: Fleet, parts: Parts | None = None) -> str:
     parts = parts or Parts()
     path = fleet.published / DATABASE
     if not path.exists():
-        raise nothing_published(fleet.fleet)
+        raise nothing_published(fleet.fleet, fleet.path)
     with database.connect(path, read_only=True) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
         made: dict[str, Callable[[], str]] = {
@@ -127,8 +126,7 @@ def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
 
 def _in_sql(fleet: Fleet) -> str:
     """The command that answers a first query on the snapshot."""
-    chosen = "" if fleet.path == DEFAULT_FLEET else f" --fleet {shlex.quote(_shown(fleet.path))}"
-    return f'in SQL: wattledger sql{chosen} "select * from marts.fleet_daily"'
+    return f'in SQL: wattledger sql{fleet_option(fleet.path)} "select * from marts.fleet_daily"'
 
 
 def _shown(path: Path) -> str:

@@ -82,7 +82,7 @@ def _report(fleet: Fleet, _: argparse.Namespace) -> int:
 
     parts = Parts()
     if write_report(fleet, parts) is None:
-        raise refusals.nothing_published(fleet.fleet)
+        raise refusals.nothing_published(fleet.fleet, fleet.path)
     print(fleet.published / REPORT)
     return 1 if parts.failed else 0
 

@@ -1,4 +1,4 @@
-"""The first table of `make run`: joules per token of each model, and the fleet's electricity, CO2e and dollars.
+"""The first table of `wattledger run`: joules per token of each model, and the fleet's electricity, CO2e and dollars.
 
 Add a column here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns of
 the marts. Joules per token are measured at the meter; kWh, CO2e and dollars are those of the facility.

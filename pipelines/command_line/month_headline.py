@@ -1,4 +1,4 @@
-"""The months of the page that `make run` prints: what each cost and will have cost, and whether the budgets hold.
+"""The months of the page that `wattledger run` prints: what each cost and will have cost, and whether the budgets hold.
 
 Add here what a reader asks about a month. Keep out the page itself (`headline`) and formulas: the figures are those of
 schema finance.

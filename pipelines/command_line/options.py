@@ -39,7 +39,9 @@ def parser() -> argparse.ArgumentParser:
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
     commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several")
-    _add_discover(commands.add_parser("discover", help="look at a server, write a fleet file, show first numbers"))
+    _add_discover(
+        commands.add_parser("discover", help="look at a server or a folder, write a fleet file, show first numbers")
+    )
     check = commands.add_parser("check", help="list what is wrong or doubtful in a fleet file")
     check.add_argument("--offline", action="store_true", help="the file alone: ask no source")
     check.add_argument("--json", action="store_true", help="for programs: a list of findings")
@@ -126,7 +128,10 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
 
 
 def _add_discover(discover: argparse.ArgumentParser) -> None:
-    discover.add_argument("place", help="a server with Prometheus' API (http://prometheus:9090), or a folder of logs")
+    discover.add_argument(
+        "place",
+        help="a server with Prometheus' API (http://prometheus:9090), a metrics page, a folder of logs, or a spool",
+    )
     discover.add_argument("--name", metavar="NAME", help="the fleet's name (default: from the host)")
     discover.add_argument("--out", type=Path, metavar="FILE", help="the fleet file to write (default: NAME.yaml here)")
     discover.add_argument("--yes", action="store_true", help="ask nothing: leave out what only a person knows")

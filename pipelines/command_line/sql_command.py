@@ -48,7 +48,7 @@ def sql(fleet: Fleet, options: Namespace) -> int:
 def _opened(fleet: Fleet) -> duckdb.DuckDBPyConnection:
     path: Path = fleet.snapshot
     if not path.exists():
-        raise nothing_published(fleet.fleet)
+        raise nothing_published(fleet.fleet, fleet.path)
     connection = database.connect(path, read_only=True)
     # A query that was pasted from elsewhere reads the publication, and no other file of this machine.
     connection.execute("set enable_external_access = false")

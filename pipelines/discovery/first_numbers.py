@@ -19,6 +19,8 @@ from pipelines.today import aside
 from pipelines.warehouse import database, statements
 
 HOURS = 2
+# More than the longest interval that an exporter usually has.
+EDGE = timedelta(minutes=10)
 # What the figures are read from; dbt makes what this reads, and no more.
 MART = "model_hourly"
 
@@ -53,9 +55,23 @@ def last_full_hours(at: datetime) -> Window:
     return Window(end - timedelta(hours=HOURS), end)
 
 
+def running_hour(at: datetime, grid_seconds: int) -> Window | None:
+    """The whole intervals of the hour that runs; None where there is none yet."""
+    start = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    seconds = (at - start).total_seconds() // grid_seconds * grid_seconds
+    return Window(start, start + timedelta(seconds=seconds)) if seconds else None
+
+
 def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = lambda _: None) -> FirstNumbers:
-    """Book the last full hours before `at` of a fleet, into a folder that is gone afterwards."""
-    window = last_full_hours(at)
+    """Book the last full hours before `at` of a fleet, into a folder that is gone afterwards. Of a source that began
+    later, the hour that runs."""
+    made = _of(fleet, last_full_hours(at), at, report)
+    running = running_hour(at, fleet.grid_seconds)
+    return made if made.models or made.problems or running is None else _of(fleet, running, at, report)
+
+
+def _of(fleet: Fleet, window: Window, at: datetime, report: Callable[[str], None]) -> FirstNumbers:
+    landed = _with_neighbours(window, at)
     problems: list[str] = []
     parsed = aside.parsed_project(fleet)
     with tempfile.TemporaryDirectory(prefix="wattledger-") as folder:
@@ -64,7 +80,7 @@ def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = la
         with database.connect(apart.warehouse) as connection:
             aside.prepare(connection, apart)
             for source in apart.sources:
-                landing = aside.land(connection, source, window)
+                landing = aside.land(connection, source, landed)
                 if not landing.is_answered:
                     problems.append(f"{source.name}: {landing.detail}")
         report("booking")
@@ -74,3 +90,10 @@ def first_numbers(fleet: Fleet, at: datetime, report: Callable[[str], None] = la
             given = {"start_at": window.start_at, "end_at": window.end_at}
             rows = connection.execute(statements.read(__file__, "first_numbers"), given).fetchall()
     return FirstNumbers(window, [ModelNumbers(*row) for row in rows], problems)
+
+
+def _with_neighbours(window: Window, at: datetime) -> Window:
+    """The window with the samples before and after it, of its own date: without them its edges have no joules."""
+    midnight = window.start_at.replace(hour=0)
+    start, end = max(window.start_at - EDGE, midnight), min(window.end_at + EDGE, at, midnight + timedelta(days=1))
+    return Window(start, max(end, window.end_at))

@@ -32,18 +32,9 @@ class Answers:
     usd_per_gpu_hour: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Access:
-    """How the server is reached: its URL, its matchers, and the variables that hold secrets."""
-
-    url: str
-    matchers: Sequence[str] = ()
-    auth: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def fleet_text(name: str, access: Access, found: Survey, doubtful: Sequence[Doubt], answers: Answers) -> str:
-    """The file: what was found as keys, what is doubtful or unknown as comments to complete."""
+def fleet_text(name: str, place: Mapping[str, Any], found: Survey, doubtful: Sequence[Doubt], answers: Answers) -> str:
+    """The file: `place` states the kind of its source and how that is reached. What was found is stated as keys; what
+    is doubtful or unknown is in comments to complete."""
     return (
         "\n".join(
             [
@@ -53,7 +44,7 @@ def fleet_text(name: str, access: Access, found: Survey, doubtful: Sequence[Doub
                 "",
                 *_period(found),
                 "",
-                *_source(access, found, doubtful),
+                *_source(place, found, doubtful),
                 "",
                 *sites(answers),
                 "",
@@ -84,15 +75,8 @@ def _period(found: Survey) -> Iterator[str]:
     yield f"period: {{start: {first_day(found).isoformat()}}}   # UTC dates; without an end up to yesterday"
 
 
-def _source(access: Access, found: Survey, doubtful: Sequence[Doubt]) -> Iterator[str]:
-    source: dict[str, Any] = {"name": "cluster", "kind": "prometheus", "url": access.url}
-    source["interval_seconds"] = round(interval_seconds(found), 1)
-    if access.matchers:
-        source["matchers"] = list(access.matchers)
-    if access.auth:
-        source["auth"] = dict(access.auth)
-    if access.headers:
-        source["headers"] = dict(access.headers)
+def _source(place: Mapping[str, Any], found: Survey, doubtful: Sequence[Doubt]) -> Iterator[str]:
+    source = {"name": "cluster", **place, "interval_seconds": round(interval_seconds(found), 1)}
     for doubt in doubtful:
         for key in ("replica_labels", "metric_prefix"):
             if doubt.entry and key in doubt.entry:
@@ -115,7 +99,7 @@ def sites(answers: Answers = Answers()) -> Iterator[str]:
         lines[-1] += "        # such as DE or US-CAL-CISO: CO2 is empty until it is stated"
     lines.append(f"pue: {1.0 if answers.pue is None else answers.pue:g}")
     if answers.pue is None:
-        lines[-1] += "              # assumed: nothing but the boards. A hall with air cooling has 1.3 to 1.6"
+        lines[-1] += "              # assumed: no cooling. A hall with air cooling has 1.3 to 1.6"
     yield "sites:"
     yield f"  - {lines[0]}"
     yield from (f"    {line}" for line in lines[1:])

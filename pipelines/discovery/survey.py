@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from collectors.catalogue import SPELLINGS, spelled
-from collectors.probes.unknown_server import Product, UnknownServer
+from collectors.probes.unknown_server import Product
 from collectors.protocols.http_errors import OverLimitError
 from collectors.unknown_families import is_drawn_power, is_listed
 from pipelines.fleet.catalog import SEEDS
@@ -26,6 +26,42 @@ READ_QUANTITIES = frozenset({"energy", "power", "tokens", "device_info", "coolin
 # A prefix that was put before an exporter's names counts when it is before this many of them.
 PREFIXED = 2
 KUBERNETES_NODES = "kube_node_info"
+
+
+class Place(Protocol):
+    """A server, a spool or a metrics page. Each method raises SourceError where it does not answer."""
+
+    @property
+    def url(self) -> str:
+        """The place as it may be shown."""
+
+    @property
+    def at(self) -> datetime:
+        """The moment that is asked about."""
+
+    def names(self) -> list[str]:
+        """The names of all metrics."""
+
+    def series(self, metric: str) -> list[dict[str, str]]:
+        """The labels of the series of one metric. OverLimitError where these are too many."""
+
+    def count(self, metric: str) -> int:
+        """The number of series of one metric."""
+
+    def interval_seconds(self, metric: str) -> float | None:
+        """The seconds between two samples of a metric."""
+
+    def newest_at(self, metric: str) -> datetime | None:
+        """The time of the newest sample of a metric."""
+
+    def product(self) -> Product:
+        """What the place is."""
+
+    def clock_seconds(self) -> float | None:
+        """How far its clock is ahead."""
+
+    def oldest_days(self, metric: str) -> int | None:
+        """Since how many whole days a metric has samples."""
 
 
 class Metric(NamedTuple):
@@ -137,8 +173,8 @@ class Survey:
         return found
 
 
-def survey(server: UnknownServer, report: Callable[[str], None] = lambda _: None) -> Survey:
-    """Ask a server; SourceError where it does not answer. `report` is called with what is being asked, in a line."""
+def survey(server: Place, report: Callable[[str], None] = lambda _: None) -> Survey:
+    """Ask a place; SourceError where it does not answer. `report` is called with what is being asked, in a line."""
     report("names of metrics")
     names = server.names()
     known = _catalogue()
@@ -231,7 +267,7 @@ def _prefixes(names: Sequence[str], known: Mapping[str, object]) -> dict[str, in
     return {prefix: count for prefix, count in counted.items() if count >= PREFIXED}
 
 
-def _maybe(server: UnknownServer, names: Sequence[str], metric: str) -> list[dict[str, str]]:
+def _maybe(server: Place, names: Sequence[str], metric: str) -> list[dict[str, str]]:
     return server.series(metric) if metric in names else []
 
 

@@ -7,6 +7,7 @@ place that must not depend on the working directory. Keep out what is in a fleet
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,15 @@ IS_CHECKOUT = not _BUNDLED.is_dir()
 PROJECT = Path(__file__).parents[2] if IS_CHECKOUT else _BUNDLED
 DBT_PROJECT = PROJECT / "dbt_project"
 DEFAULT_FLEET = PROJECT / "fleets" / "demo.yaml"
+
+
+def fleet_option(fleet_file: Path) -> str:
+    """What names the fleet in a command to type, with a blank before it; empty for the demo, which needs no name."""
+    if fleet_file == DEFAULT_FLEET:
+        return ""
+    folder = Path.cwd()
+    shown = fleet_file.relative_to(folder) if fleet_file.is_relative_to(folder) else fleet_file
+    return f" --fleet {shlex.quote(str(shown))}"
 
 
 def data_folder(fleet_file: Path, name: str, environ: Mapping[str, str]) -> tuple[Path, str | None]:

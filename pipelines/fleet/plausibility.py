@@ -100,6 +100,11 @@ RANGES = (
 _RATES = ("cost_rates[]", "commitments[]", "commitment_offers[]", "spot_rates[]")
 
 
+def range_of(key: str) -> Plausible:
+    """What a number of this key usually is."""
+    return next(one for one in RANGES if one.key == key)
+
+
 def doubts(fleet: Fleet) -> list[Finding]:
     """What the file alone shows and `accepted` does not silence; an entry of it that silences nothing is a finding."""
     found = list(_all_doubts(fleet))
@@ -195,26 +200,31 @@ def _idle_above_limit(fleet: Fleet) -> Iterator[Finding]:
                 yield Finding(f"{key}.{name}", f"{_number(idle)} W", limit)
 
 
+def usual_rate(device_type: str) -> Plausible:
+    """What a GPU-hour of a type usually costs: near the seed's price; of a type without one, not far above the
+    dearest."""
+    seeded = {row["device_type"]: float(row["usd_per_gpu_hour"]) for row in _rows("cost_rates")}  # the newest is last
+    known = seeded.get(device_type)
+    of = f"{device_type} costs {_number(known)} in the seed" if known else "no seed has its price"
+    high = (known or max(seeded.values())) * RATE_FACTOR
+    return Plausible(
+        "cost_rates[].usd_per_gpu_hour", known / RATE_FACTOR if known else 0.0, high, "USD per GPU-hour",
+        f"{of}; USD, not cents",
+    )  # fmt: skip
+
+
 def _odd_rates(fleet: Fleet) -> Iterator[Finding]:
-    """Prices of a GPU-hour that are far from the seed's of the type; of a type without one, far above the dearest."""
-    seeded: dict[str, float] = {}
-    for row in _rows("cost_rates"):
-        seeded[row["device_type"]] = float(row["usd_per_gpu_hour"])  # the newest is the last
-    dearest = max(seeded.values())
+    usual: dict[str, Plausible] = {}
     for path in _RATES:
         for key, rate in values(fleet, path):
-            hourly, name = rate.usd_per_gpu_hour, "usd_per_gpu_hour"
-            shown, unit = "", "USD per GPU-hour"
+            hourly, name, shown = rate.usd_per_gpu_hour, "usd_per_gpu_hour", ""
             if hourly is None:
                 hourly, name = rate.price_usd_per_gpu / (rate.life_years * HOURS_A_YEAR), "price_usd_per_gpu"
                 shown = f"{_number(rate.price_usd_per_gpu)} USD over {_number(rate.life_years)} years, which is "
-            known = seeded.get(rate.device_type)
-            low = known / RATE_FACTOR if known else 0.0
-            high = (known or dearest) * RATE_FACTOR
-            if hourly > 0 and not low <= hourly <= high:
-                of = f"{rate.device_type} costs {_number(known)} in the seed" if known else "no seed has its price"
-                between = f"{_number(low)} to {_number(high)}" if low else f"at most {_number(high)}"
-                yield Finding(f"{key}.{name}", f"{shown}{_number(hourly)}", f"{between} {unit} ({of}; USD, not cents)")
+            one = usual.setdefault(rate.device_type, usual_rate(rate.device_type))
+            if hourly > 0 and not one.low <= hourly <= one.high:
+                between = f"{_number(one.low)} to {_number(one.high)}" if one.low else f"at most {_number(one.high)}"
+                yield Finding(f"{key}.{name}", f"{shown}{_number(hourly)}", f"{between} {one.unit} ({one.hint})")
 
 
 def _doubtful_budgets(fleet: Fleet) -> Iterator[str]:

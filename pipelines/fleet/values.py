@@ -115,7 +115,7 @@ def _known_zone(name: str) -> str:
     return name
 
 
-def _root_of_an_api(url: str) -> str:
+def root_of_an_api(url: str) -> str:
     """The URL below which /api/v1/query is asked for; ValueError, with the URL to write, for one of a page or query."""
     parts = urlsplit(url)
     below = _BELOW_THE_ROOT.search(parts.path)
@@ -127,8 +127,7 @@ def _root_of_an_api(url: str) -> str:
     fields = f", with its {' and '.join(map(printable, kept))}" if kept else ""
     root = url_without_secrets(urlunsplit(parts._replace(path=parts.path[: below.start()])))
     raise ValueError(
-        f"expected the URL of the server without {printable(below[0])}, which is added for each request: write"
-        f" {root}{fields}"
+        f"expected the URL of the server alone, to which requests add /api/v1 and more: write {root}{fields}"
     )
 
 
@@ -152,7 +151,7 @@ SecretFile = Annotated[str, AfterValidator(_secret_file)]
 Variable = Annotated[str, AfterValidator(_set_variable)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Url = Annotated[str, AfterValidator(_plain_url)]
-ServerUrl = Annotated[str, AfterValidator(_plain_url), AfterValidator(_root_of_an_api)]
+ServerUrl = Annotated[str, AfterValidator(_plain_url), AfterValidator(root_of_an_api)]
 Number = Annotated[float, Field(strict=True)]
 MetricPrefix = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Positive = Annotated[float, Field(strict=True, gt=0)]

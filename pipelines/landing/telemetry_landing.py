@@ -83,8 +83,8 @@ def land(
     replica_labels: Collection[str] = (),
     most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
-    is_kept_by_source: bool = False,
     force: bool = False,
+    is_a_look: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Landing:
     """Land what `collector` holds in `window`, which is within one UTC day, and audit it.
@@ -93,8 +93,8 @@ def land(
     them. An answer with fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an
     outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour`
     is true for a window that only opens or closes its day, as a neighbour of the next or previous day: a source that
-    has nothing there has not failed. `store` is where samples are kept: by default the warehouse. With
-    `is_kept_by_source`, for a landing beside the warehouse, a source that forgets what is landed (a spool) keeps it.
+    has nothing there has not failed. `store` is where samples are kept: by default the warehouse.
+    `is_a_look` is true where the rows are not kept: the source then forgets nothing.
     """
     register = SeriesRegister(collector.source, window, replica_labels, most_series)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
@@ -125,7 +125,7 @@ def land(
         raise
     if kept:
         samples.settle()
-    if landing.is_answered and not is_kept_by_source and hasattr(collector, "landed"):
+    if landing.is_answered and hasattr(collector, "landed") and not is_a_look:
         collector.landed(window)  # only now may a spool forget what it held
     return landing
 

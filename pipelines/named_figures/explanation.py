@@ -26,6 +26,14 @@ Row = Mapping[str, Any]
 # Where joules of boards and of whole nodes are in one table: they are never added.
 _SCOPED = {"energy_joules", "idle_energy_ratio", "joules_per_output_token", "joules_per_total_token"}
 
+# How the energy of hosts is known. {:.2f}: over that of their accelerators.
+HOSTS = {
+    "measured": "the meter of the node less its accelerators",
+    "measured_mean": "the node's mean of the date, where its meter had an outage",
+    "stated_watts": "nodes[].host_watts of the fleet file",
+    "assumed_ratio": "{:.2f} × the accelerators, a published share: nodes[].host_watts or a meter replaces it",
+}
+
 
 @dataclass(frozen=True)
 class _Asked:
@@ -232,7 +240,7 @@ def _electricity(asked: _Asked, figure: HeadlineFigure) -> Iterator[Node]:
     accelerators = _in_kwh(row["energy_joules"])
     hosts = _in_kwh(row["host_joules"])
     yield Node("accelerators", accelerators, "kWh", "as their meters measured", meters)
-    yield Node("hosts", hosts, "kWh", "CPU, memory, fans: metered, or host_watts of the fleet file")
+    yield Node("hosts", hosts, "kWh", "CPU, memory, fans", tuple(_hosts(asked)))
     pue = "; ".join(
         f"{site.name}: PUE {site.pue:g}, {fleet_lines.of_site(asked.fleet.path, site.name, 'pue')}".rstrip(", ")
         for site in asked.fleet.sites
@@ -240,6 +248,19 @@ def _electricity(asked: _Asked, figure: HeadlineFigure) -> Iterator[Node]:
     )
     over = _less(row["kwh"], trees.total([Node("", accelerators, "kWh"), Node("", hosts, "kWh")]))
     yield Node("cooling and other overhead", over, "kWh", pue)
+
+
+def _hosts(asked: _Asked) -> Iterator[Node]:
+    """What hosts drew, by how it is known."""
+    if not asked.has_meters:
+        return
+    for row in asked.rows(
+        "select host_basis, sum(host_overhead_joules) as joules, sum(energy_joules) as board_joules"
+        f" from marts.energy_ledger where {asked.in_ledger('marts.energy_ledger')} and host_overhead_joules > 0"
+        " group by host_basis order by joules desc, host_basis"
+    ):
+        basis, kwh = str(row["host_basis"]), _in_kwh(row["joules"])
+        yield Node(basis.replace("_", " "), kwh, "kWh", HOSTS[basis].format(row["joules"] / row["board_joules"]))
 
 
 def _joules_of(column: str, only: str = "true") -> Callable[[_Asked, HeadlineFigure], Iterator[Node]]:

@@ -14,7 +14,7 @@ from pipelines.warehouse.database import literal
 
 COMPUTED = "figure_intervals"  # of the dictionary: the table has it
 SOURCES = {
-    "meters": "meters", "hosts": "stated hosts", "pue": "stated PUE", "grid_factors": "grid factors",
+    "meters": "meters", "hosts": "hosts without a meter", "pue": "stated PUE", "grid_factors": "grid factors",
     "idle_floors": "idle floors", "shares": "shared accelerators", "gaps": "time without a meter",
     "sampling": "sampling",
 }  # fmt: skip

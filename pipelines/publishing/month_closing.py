@@ -159,7 +159,7 @@ def _freeze(connection: duckdb.DuckDBPyConnection, event: int, month: date, focu
 
 def _published(fleet: Fleet) -> duckdb.DuckDBPyConnection:
     if not fleet.snapshot.exists():
-        raise nothing_published(fleet.fleet)
+        raise nothing_published(fleet.fleet, fleet.path)
     return database.connect(fleet.snapshot, read_only=True)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipelines.analysis import lookback
 from pipelines.report import trial_steps
 from pipelines.report.advice_words import next_step, what_to_do, why
 from pipelines.report.charts import Bar, bars
@@ -114,10 +115,8 @@ def _no_change(found: Sequence[Row]) -> str:
     unsure = [row for row in found if row["kind"] == "insufficient_data"]
     text = f"<b>Change nothing</b> of {counted(len(kept), 'deployment')}: no less would do." if kept else ""
     if unsure:
-        reasons = sorted({(row["reason_code"] or "reason unknown").replace("_", " ") for row in unsure})
-        text += (
-            f" <b>No advice</b> for {counted(len(unsure), 'deployment')} ({listed(reasons)}): their data is not enough."
-        )
+        reasons = sorted({lookback.words(row["reason_code"]) for row in unsure})
+        text += f" <b>No advice yet</b> for {counted(len(unsure), 'deployment')}: {listed(reasons)}."
     return text.strip() or "<b>Change nothing</b> yet."
 
 

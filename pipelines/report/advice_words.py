@@ -5,6 +5,7 @@ Add here the sentence of a kind of advice. Keep out amounts (`advice_figures`) a
 
 from __future__ import annotations
 
+from pipelines.analysis import lookback
 from pipelines.report import trial_steps
 from pipelines.report.figures import Row
 from pipelines.report.markup import named, number
@@ -91,5 +92,5 @@ def _filled(row: Row) -> dict[str, str]:
         "since": f"{row['lookback_start_at']:%Y-%m-%d}",
         "until": f"{row['as_of_date']:%Y-%m-%d}",
         "trial": trial_steps.size(row),
-        "reason": (row["reason_code"] or "reason unknown").replace("_", " ").capitalize(),
+        "reason": lookback.words(row["reason_code"]).capitalize(),
     }

@@ -62,7 +62,7 @@ def _headline(found: Sequence[Row]) -> Drawn:
 
 
 def _without_others(row: Row) -> str:
-    """The part of the cost that `make run` prints, where hosting and the like come on top."""
+    """The part of the cost that `wattledger run` prints, where hosting and the like come on top."""
     cost, accelerators = row["cost_usd"], row["accelerator_cost_usd"]
     if not cost or not accelerators or abs(cost - accelerators) < 0.005:
         return ""
@@ -251,8 +251,8 @@ HEADLINE = Figure(
     "The newest date against the day and the week before",
     "cost: every part of the fleet's cost that has a price (accelerators, electricity, cooling, hosting, operations,"
     " demand charge, and an internal carbon price where one is stated, which is on no bill), also of what served"
-    " nothing, over all output tokens. The tables of make run and model_daily have accelerators and their electricity"
-    " alone (capacity, energy, cooling, overhead); here the other parts come on top."
+    " nothing, over all output tokens. The tables that `run` prints and model_daily have accelerators and their"
+    " electricity alone (capacity, energy, cooling, overhead); here the other parts come on top."
     " Electricity, and CO2e by the grid's factor: accelerators and hosts, × PUE. Energy per token and idle energy: the"
     " booked meters of the scope with the most energy (accelerators alone, or whole servers), idle time included. A"
     " week before is the same weekday. ± is the 95 % interval by the error of meters and stated inputs (hosts, PUE,"
@@ -274,7 +274,7 @@ OVER_TIME = Figure(
 MODELS = Figure(
     "models",
     "Models in the last 28 dates",
-    "cost: all parts with a price, and free accelerators by GPU-time; so it is more than what make run prints"
+    "cost: all parts with a price, and free accelerators by GPU-time; so it is more than what `run` prints"
     " (accelerators and their electricity). kWh and CO2e: accelerators and hosts,"
     " × PUE. J per token and idle energy: the booked meters (accelerators alone, or whole servers).",
     "No model was booked.",

@@ -119,6 +119,10 @@ def _budgets(found: Sequence[Row]) -> Drawn:
     return Drawn(sentence, table("Budgets", columns, numbers))
 
 
+# What finance.chargeback calls a cost whose team is not known, and accelerators without a model.
+WITHOUT_TEAM = frozenset({"No team", "Free accelerators"})
+
+
 def _payers(found: Sequence[Row]) -> Drawn:
     month = f"{found[0]['month']:%B %Y}"
     total = sum(row["closed_cost_usd"] for row in found)
@@ -128,6 +132,11 @@ def _payers(found: Sequence[Row]) -> Drawn:
         f" {amount(first['closed_cost_usd'], 'USD')}"
         + (f" ({percent(first['closed_cost_usd'] / total)})." if total else ".")
     )
+    if {row["payer"] for row in found} <= WITHOUT_TEAM:
+        sentence = (
+            f"No team is known for the <b>{amount(total, 'USD')}</b> of {month}: <code>teams</code> of the fleet file"
+            " names the team of each namespace."
+        )
     picture = bars(
         [
             Bar(

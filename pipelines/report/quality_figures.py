@@ -80,10 +80,12 @@ def _estimates(found: Sequence[Row]) -> Drawn:
     sentence = (
         f"{ratio(share.get(('meter', 'counter'), 0))} of the newest date's energy was read from energy counters; for"
         f" {ratio(share.get(('idle floor', 'device_type_reference'), 0))} the idle floor (the power without requests)"
-        f" is a reference of the device type, for {ratio(share.get(('host power', 'stated_watts'), 0))} the power of"
-        " the host is stated instead of measured."
+        f" is a reference of the device type. The power of the host is stated in the fleet file for"
+        f" {ratio(share.get(('host power', 'stated_watts'), 0))}, and for"
+        f" {ratio(share.get(('host power', 'assumed_ratio'), 0))} it is assumed, as a published share of the"
+        " accelerators' energy."
     )
-    columns = {"what": TEXT, "basis": TEXT, "kWh": 2, "share": RATIO}
+    columns = {"what": TEXT, "basis": TEXT, "kWh of accelerators": 2, "share": RATIO}
     numbers = [
         (WHAT[row["what"]], row["basis"].replace("_", " "), row["device_kwh"], row["energy_ratio"]) for row in found
     ]

@@ -64,7 +64,7 @@ def land(
         replica_labels=source.replica_labels,
         most_series=source.limits.series,
         is_neighbour=is_neighbour,
-        is_kept_by_source=True,
+        is_a_look=True,
     )
 
 

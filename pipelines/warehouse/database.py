@@ -126,7 +126,7 @@ def writing(path: Path, purpose: str) -> Iterator[None]:
     """The right to write the warehouse at `path`, held for the `with` block.
 
     The pool of dagster.yaml lets one run write at a time; this file lock is the second guard, for runs that no daemon
-    queued (`make run` beside `make dev`). WarehouseBusy after `lock_timeout_seconds`, naming the holder.
+    queued (`wattledger run` beside `wattledger dev`). WarehouseBusy after `lock_timeout_seconds`, naming the holder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{path}.lock")

@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pipelines.fleet.places import fleet_option
+
 
 class QuestionError(Exception):
     """A wrong option or environment variable. The message is one line."""
 
 
-def nothing_published(fleet: str) -> QuestionError:
+def nothing_published(fleet: str, path: Path) -> QuestionError:
     """What a command answers that reads a publication, before the first one."""
-    return QuestionError(f"nothing is published for fleet {fleet} yet: run `wattledger run` first")
+    return QuestionError(f"nothing is published for fleet {fleet} yet: run `wattledger run{fleet_option(path)}` first")
 
 
 def busy(path: Path | str, refusal: str) -> str:

@@ -6,6 +6,7 @@ eleven engines, of which the ghost and two on a node by address have no board.
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import re
@@ -26,7 +27,14 @@ from pipelines.discovery.survey import survey
 from pipelines.fleet.fleet_file import load_fleet
 from tests import composed
 from tests.books import Book
-from tests.servers import openmetrics, prometheus_with_history, victoria_metrics_with_history
+from tests.servers import (
+    fields_of,
+    http_server,
+    openmetrics,
+    prometheus_with_history,
+    reply,
+    victoria_metrics_with_history,
+)
 
 AT = (composed.START + timedelta(hours=1)).isoformat()
 SERVERS = {"prometheus": prometheus_with_history, "victoria-metrics": victoria_metrics_with_history}
@@ -181,3 +189,44 @@ def test_nothing_listens_there(tmp_path: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().err.strip()
     assert "127.0.0.1:1" in shown
     assert len(shown.splitlines()) == 1
+
+
+def test_a_metric_of_five_million_series_is_named_and_the_rest_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its labels would be 200 MB: the answer is left, and the metric's number is asked for instead."""
+    gauge, counter = "DCGM_FI_DEV_POWER_USAGE", "vllm:generation_tokens_total"
+    row = b'{"UUID": "GPU-0123456789", "Hostname": "gpu-a"},'
+    engine = {"__name__": counter, "pod": "chat-0", "namespace": "llm", "model_name": "chat"}
+    sent = 0
+
+    def flood(request: http.server.BaseHTTPRequestHandler) -> None:
+        nonlocal sent
+        request.send_response(200)
+        request.send_header("content-type", "application/json")
+        request.end_headers()
+        request.close_connection = True
+        request.wfile.write(b'{"status": "success", "data": [')
+        with contextlib.suppress(OSError):
+            while sent < 200_000_000:
+                sent += request.wfile.write(row * 20_000)
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        path, fields = fields_of(request)
+        data: object = {"resultType": "scalar", "result": [0, "5000000" if gauge in fields.get("query", "") else "60"]}
+        if path.endswith("/values"):
+            data = [gauge, counter]
+        elif path.endswith("/series") and gauge in fields["match[]"]:
+            flood(request)
+            return
+        elif path.endswith("/series"):
+            data = [engine]
+        reply(request, 200, json.dumps({"status": "success", "data": data}).encode())
+
+    with http_server(answer) as url:
+        assert main(["discover", url, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in shown["engines"]] == ["llm/chat-0"]
+    lines = [doubt["line"] for doubt in shown["doubts"]]
+    assert f"{gauge} has 5,000,000 series, too many to look at one by one: narrow the source with matchers." in lines
+    assert 0 < sent < 200_000_000

@@ -44,7 +44,11 @@ def test_nothing_in_a_folder_can_be_read(tmp_path: Path, capsys: pytest.CaptureF
     ("place", "expected"),
     [
         ("{folder}/none", "{folder}/none: there is no such file or folder\n"),
-        ("s3://bucket/logs", "got 's3://bucket/logs', expected http://HOST:PORT, or a folder of logs\n"),
+        (
+            "memory://logs",
+            "got 'memory://logs', expected http://HOST:PORT, a metrics page (http://HOST:PORT/metrics), a folder of"
+            " logs, or the spool of an agent\n",
+        ),
     ],
 )
 def test_a_place_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, expected: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from collectors.probes.unknown_server import UnknownServer
 from pipelines.discovery.doubts import doubts
-from pipelines.discovery.fleet_text import Access, Answers, fleet_text
+from pipelines.discovery.fleet_text import Answers, fleet_text
 from pipelines.discovery.survey import survey
 from pipelines.fleet.fleet_file import load_fleet
 from tests.books import Book, environment
@@ -40,7 +40,7 @@ def test_twenty_fleets_without_a_hand_on_the_file(tmp_path: Path) -> None:
         rates = {"a100-sxm4-80gb": 1.0, "h100-sxm5-80gb": 3.0}
         answers = Answers(zone="US-CAL-CISO", pue=1.0, usd_per_kwh=0.0, usd_per_gpu_hour=rates)
         path = tmp_path / "found.yaml"
-        text = fleet_text("drawn", Access(url), found, doubts(found), answers)
+        text = fleet_text("drawn", {"kind": "prometheus", "url": url}, found, doubts(found), answers)
         end = (DAY + timedelta(days=1)).isoformat()
         started = next(line for line in text.splitlines() if line.startswith("period:"))
         path.write_text(text.replace(started, f"period: {{start: {DAY}, end: {end}}}"), encoding="utf-8")

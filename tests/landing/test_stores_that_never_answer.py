@@ -32,7 +32,7 @@ SPOOL = "s3://wattledger/spool"
 WALL = """
   - name: wall
     kind: files
-    interval_seconds: 3600
+    interval_seconds: 900
     files: [{path: power.csv, time: at, labels: {node: node}, values: {wall_power_watts: watts}}]
 """
 NOON_US = 1_790_856_000_000_000  # 2026-10-01T12:00:00Z

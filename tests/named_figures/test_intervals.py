@@ -92,7 +92,7 @@ def test_over_all_models_a_share_between_them_is_not_unsure(published: duckdb.Du
         (
             "facility_energy_kwh",
             Choice(OCTOBER),
-            "3,278.031 to 4,507.075 kWh (95 %): stated hosts ± 14.5 %, stated PUE",
+            "3,278.031 to 4,507.075 kWh (95 %): hosts without a meter ± 14.5 %, stated PUE",
         ),
         ("idle_energy_ratio", Choice(OCTOBER, model="Kimi-K2.5"), "exact"),
     ],

@@ -392,7 +392,7 @@ def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> No
             published_right_sizing=[advice("busy", "insufficient_data", reason_code="short_lookback")],
         )
     )
-    assert section(made, "next").endswith("No advice for 1 deployment (short lookback): their data is not enough.")
+    assert section(made, "next").endswith("No advice yet for 1 deployment: fewer than 7 days are booked.")
     # 1 MJ over 200,000 tokens are 5 J each, and 5 / 3.6 kWh per million.
     assert (
         "On 2026-10-28 a million output tokens cost the fleet unknown USD and 1.39 kWh of its servers (5.00 J per"

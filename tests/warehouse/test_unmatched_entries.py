@@ -228,6 +228,19 @@ def test_check_and_each_run_warn_of_it(
     result = fleet_file_check(mine)()
     assert (result.passed, result.severity.value) == (False, "WARN")
     assert result.description == (
-        f"1 row\n  nodes[gpu-a].name: got 'gpu-a', expected {why}\n  What to do: correct the name, or remove the entry."
+        f"1 row\n  nodes[gpu-a].name: got 'gpu-a', expected {why}\n"
+        "  What to do: correct the value or the name, or remove the entry."
         ' If it is right: accepted: ["nodes[gpu-a].name"]'
     )
+
+
+def test_each_run_warns_of_what_is_implausible_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tariff in cents: 12 USD per kWh were booked without a word at the end of the run."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    mine = load(tmp_path, f"{SMALLEST}sites: [{{name: dc1, zone: ES, pue: 1.2, tariff: [{{usd_per_kwh: 12}}]}}]\n")
+    mine.root.mkdir(parents=True)
+    with database.connect(mine.warehouse) as connection:
+        write(connection)
+    result = fleet_file_check(mine)()
+    assert (result.passed, result.severity.value) == (False, "WARN")
+    assert "sites[dc1].tariff[0].usd_per_kwh: got 12, expected 0.005 to 1 USD per kWh" in str(result.description)

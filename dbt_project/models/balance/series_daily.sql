@@ -369,12 +369,12 @@ final as (
         cast({{ exact('assessed.covered_seconds') }} as {{ exact_type() }}) as covered_seconds,
         cast(assessed.samples as bigint) as samples,
         cast(assessed.rejected_samples as bigint) as rejected_samples,
-        cast({{ exact('assessed.own_joules') }} as {{ exact_type() }}) as own_joules,
-        cast({{ exact('assessed.own_tokens') }} as {{ exact_type() }}) as own_tokens,
+        {{ exact_large('assessed.own_joules') }} as own_joules,
+        {{ exact_large('assessed.own_tokens') }} as own_tokens,
         case
             when assessed.own_joules is null or assessed.is_host or assessed.outcome in ('refused', 'coarser_scope') then null
             when assessed.own_joules > 1.05 * coalesce(cast(assessed.meter_joules as double), 0)
-                then cast({{ exact('assessed.own_joules - coalesce(cast(assessed.meter_joules as double), 0)') }} as {{ exact_type() }})
+                then {{ exact_large('assessed.own_joules - coalesce(cast(assessed.meter_joules as double), 0)') }}
             else cast(0 as {{ exact_type() }})
         end as unaccounted_joules,
         case
@@ -383,7 +383,7 @@ final as (
                 or assessed.reason = 'counted_at_the_other_role'
                 then null
             when assessed.own_tokens > 1.05 * coalesce(cast(assessed.engine_tokens as double), 0)
-                then cast({{ exact('assessed.own_tokens - coalesce(cast(assessed.engine_tokens as double), 0)') }} as {{ exact_type() }})
+                then {{ exact_large('assessed.own_tokens - coalesce(cast(assessed.engine_tokens as double), 0)') }}
             else cast(0 as {{ exact_type() }})
         end as unaccounted_tokens
     from assessed

@@ -37,7 +37,7 @@ rows_of_energy as (
     select
         costed_energy.*,
         coalesce(
-            {{ exact_square(
+            {{ exact_large(
                 'cast(sampled_intervals.interval_joules2 as double) * '
                 ~ ratio('costed_energy.energy_joules', 'sampled_intervals.interval_joules')
             ) }},
@@ -49,6 +49,7 @@ rows_of_energy as (
 
 ),
 
+-- By the named basis: a row without a basis is of the same group as one whose basis is 'none'.
 summed as (
 
     select
@@ -72,7 +73,13 @@ summed as (
         {{ exact_sum('location_gco2e') }} as location_gco2e,
         {{ money_sum('charged_energy_cost_usd') }} as charged_energy_cost_usd
     from rows_of_energy
-    group by {{ keys | join(', ') }}, host_basis, idle_basis, attribution_confidence, carbon_basis, is_matched
+    group by
+        {{ keys | join(', ') }},
+        coalesce(host_basis, 'none'),
+        coalesce(idle_basis, 'none'),
+        attribution_confidence,
+        coalesce(carbon_basis, 'none'),
+        is_matched
 
 ),
 

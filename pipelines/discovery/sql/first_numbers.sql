@@ -1,9 +1,18 @@
 -- A row per model and scope of its meters: what its boards drew in the window, and what a token took of them. An hour of
--- which the source has nothing, before it was set up, counts for no mean.
-with hours as (
-    select 3600.0 * count(distinct hour_start_at) as seconds
-    from marts.model_hourly
-    where hour_start_at >= $start_at and hour_start_at < $end_at and energy_joules > 0
+-- which the source has nothing, before it was set up, counts for no mean; of the hour in which it began, what is left.
+with began as (
+    select greatest($start_at, coalesce(min(observed_at), $start_at)) as began_at from raw.power_samples
+),
+
+hours as (
+    select
+        sum(epoch(least(hour_start_at + interval 1 hour, $end_at)) - epoch(greatest(hour_start_at, began_at))) as seconds
+    from (
+        select distinct hour_start_at
+        from marts.model_hourly
+        where hour_start_at >= $start_at and hour_start_at < $end_at and energy_joules > 0
+    )
+    cross join began
 )
 
 select

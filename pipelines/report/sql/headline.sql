@@ -33,7 +33,7 @@ costs as (
     select
         date,
         sum(cost_usd) as cost_usd,
-        -- What model_daily and `make run` show.
+        -- What model_daily and `wattledger run` show.
         sum(cost_usd) filter (part in ('capacity', 'energy', 'cooling', 'overhead')) as accelerator_cost_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from marts.cost_daily
