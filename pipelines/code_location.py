@@ -25,6 +25,7 @@ from pipelines.advice import (
     right_sizing_table,
     sleep_table,
 )
+from pipelines.alarming import run_sensors
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.fleet_file_check import fleet_file_check
 from pipelines.booking.project import prepared_project
@@ -100,6 +101,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         assets=assets if fleet.period.end is not None else dg.map_asset_specs(_kept_fresh, assets),
         asset_checks=booked,
         jobs=[job],
+        sensors=run_sensors.alarm_sensors(fleet, JOB),
         schedules=[
             dg.build_schedule_from_partitioned_job(
                 job,

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable
 
 try:
-    from pipelines.command_line import console, instance, mistakes, options
+    from pipelines.command_line import console, instance, options
     from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
-    from pipelines.warehouse import refusals
+    from pipelines.warehouse import mistakes, refusals
     from pipelines.warehouse.raw_tables import NewerWarehouse
 except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares
     if str(missing.name).partition(".")[0] in ("pipelines", "collectors"):
@@ -40,7 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
         if chosen.command in _WITHOUT_A_FLEET:
             return _WITHOUT_A_FLEET[chosen.command](parser, chosen)
         fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
-        return instance.open_ui(fleets, others) if chosen.command == "dev" else _answer(chosen, fleets[0])
+        return (
+            instance.open_ui(fleets, others)
+            if chosen.command == "dev"
+            else _OF_A_FLEET[chosen.command](fleets[0], chosen)
+        )
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -55,35 +59,19 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
-    match chosen.command:
-        case "run":
-            console.show_progress(sys.stdout)
-            from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
+def _run(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    console.show_progress(sys.stdout)
+    from pipelines.command_line.alarms_command import failure_alarmed  # noqa: PLC0415
+    from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
 
-            dates = dates_of(fleet, chosen)
-            from pipelines.command_line.run import run  # noqa: PLC0415 (Dagster takes a second)
+    with failure_alarmed(fleet, chosen):
+        dates = dates_of(fleet, chosen)
+        from pipelines.command_line.run import run  # noqa: PLC0415 (Dagster takes a second)
 
-            return run(fleet, chosen, *dates)
-        case "table":
-            return _table(fleet)
-        case "report":
-            return _report(fleet)
-        case "sql":
-            from pipelines.command_line.sql_command import sql  # noqa: PLC0415
-
-            return sql(fleet, chosen)
-        case "explain":
-            from pipelines.command_line.explain_command import explain  # noqa: PLC0415
-
-            return explain(fleet, chosen)
-        case _:
-            from pipelines.command_line.close_command import close  # noqa: PLC0415
-
-            return close(fleet, chosen.month, is_undone=chosen.undo)
+        return run(fleet, chosen, *dates)
 
 
-def _table(fleet: Fleet) -> int:
+def _table(fleet: Fleet, _: argparse.Namespace) -> int:
     from pipelines.command_line.headline import headline  # noqa: PLC0415
     from pipelines.publishing.parts import Parts  # noqa: PLC0415
 
@@ -92,7 +80,7 @@ def _table(fleet: Fleet) -> int:
     return 1 if parts.failed else 0
 
 
-def _report(fleet: Fleet) -> int:
+def _report(fleet: Fleet, _: argparse.Namespace) -> int:
     from pipelines.publishing.parts import Parts  # noqa: PLC0415
     from pipelines.publishing.publication_manifest import REPORT  # noqa: PLC0415
     from pipelines.report.fleet_report import write_report  # noqa: PLC0415
@@ -102,6 +90,30 @@ def _report(fleet: Fleet) -> int:
         raise refusals.nothing_published(fleet.fleet)
     print(fleet.published / REPORT)
     return 1 if parts.failed else 0
+
+
+def _sql(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.sql_command import sql  # noqa: PLC0415
+
+    return sql(fleet, chosen)
+
+
+def _explain(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.explain_command import explain  # noqa: PLC0415
+
+    return explain(fleet, chosen)
+
+
+def _close(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.close_command import close  # noqa: PLC0415
+
+    return close(fleet, chosen.month, is_undone=chosen.undo)
+
+
+def _alarms(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.alarms_command import alarms  # noqa: PLC0415
+
+    return alarms(fleet, chosen)
 
 
 def _check(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
@@ -136,6 +148,16 @@ _WITHOUT_A_FLEET: dict[str, Callable[[argparse.ArgumentParser, argparse.Namespac
     "discover": _discover,
     "schema": _schema,
     "completion": _completion,
+}
+
+_OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
+    "run": _run,
+    "table": _table,
+    "report": _report,
+    "sql": _sql,
+    "explain": _explain,
+    "alarms": _alarms,
+    "close": _close,
 }
 
 

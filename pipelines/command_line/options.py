@@ -38,6 +38,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("report", help="write the report of what is published anew, and print its path")
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
+    alarms = commands.add_parser("alarms", help="list the alarms that last, or test their receivers")
+    alarms.add_argument("--test", action="store_true", help="send a test to each receiver of the fleet file")
     commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several")
     _add_discover(commands.add_parser("discover", help="look at a server, write a fleet file, show first numbers"))
     check = commands.add_parser("check", help="list what is wrong or doubtful in a fleet file")

@@ -1,0 +1,19 @@
+-- Advice that saves at least $usd_per_month at once.
+select
+    concat_ws(' ', advice, site, deployment, device_type) as name,
+    'info' as severity,
+    format('{}: {} saves {:,.2f} USD a month at once', deployment, advice, saving_now_usd_per_month) as what,
+    format(
+        '{:,.0f} accelerators ({}) at {} are freed; {:,.1f} kWh a month; confidence {}',
+        freed_accelerators, device_type, site, saving_kwh_per_month, confidence
+    ) as which,
+    'see what it takes in the fleet report (`wattledger report`) and in published.right_sizing or published.consolidation'
+        as remedy,
+    null::date as since,
+    'a month' as amount_of,
+    saving_now_usd_per_month as usd,
+    saving_kwh_per_month * 3.6e6 as joules
+from finance.savings
+where saving_now_usd_per_month >= $usd_per_month
+    and month = (select max(month) from finance.savings)
+order by usd desc, name
