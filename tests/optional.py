@@ -112,6 +112,9 @@ def _grafana() -> list[Path]:
 
 
 PARTS = {
+    "alertmanager": Part(
+        "Alertmanager", "apt-get install prometheus-alertmanager", _any_of("prometheus-alertmanager", "alertmanager")
+    ),
     "chromium": Part("Chromium", "apt-get install chromium", _any_of("chromium", "chromium-browser", "google-chrome")),
     "focus": Part(
         "the validator of FOCUS files", "make focus", _file(ENVIRONMENTS / "focus" / "bin" / "focus-validator")

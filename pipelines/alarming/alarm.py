@@ -55,7 +55,8 @@ class Alarm:
 
     def to_json(self) -> dict[str, Any]:
         """The alarm as JSON has it, without what is not known."""
-        return {key: held for key, held in asdict(self).items() if held not in ("", None)}
+        known = {key: held for key, held in asdict(self).items() if held not in ("", None)}
+        return known if self.how_much else {key: held for key, held in known.items() if key != "amount_of"}
 
 
 def of_json(held: dict[str, Any]) -> Alarm:

@@ -13,6 +13,7 @@ import smtplib
 import ssl
 import subprocess
 import tempfile
+import time
 from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
@@ -92,7 +93,7 @@ def _mail(receiver: EmailReceiver, message: Message) -> None:
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(message.text)
     secrets = Secrets()
-    where = f"{receiver.host}:{receiver.port}"
+    where, began = f"{receiver.host}:{receiver.port}", time.monotonic()
     try:
         user = None if receiver.username_env is None else _variable(receiver.username_env)
         password = None if receiver.password_env is None else _variable(receiver.password_env)
@@ -106,7 +107,7 @@ def _mail(receiver: EmailReceiver, message: Message) -> None:
                 server.login(user, password or "")
             refused = server.send_message(mail, receiver.sender, receiver.recipients)
     except (OSError, smtplib.SMTPException, ValueError) as failure:
-        if isinstance(failure, TimeoutError):
+        if time.monotonic() - began >= receiver.timeout_seconds:
             raise NotTaken(f"{where}: no answer within {receiver.timeout_seconds:g} s") from failure
         raise NotTaken(_line(f"{where}: {secrets.masked(_reason(failure))}")) from failure
     if refused:
