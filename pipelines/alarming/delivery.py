@@ -48,9 +48,9 @@ def after_run(fleet: Fleet, outcome: Outcome, now: datetime | None = None) -> li
         with FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
             return _after_run(fleet, outcome, at)
     except Timeout:
-        return [f"alarms: another run of {fleet.fleet} is sending its own; {AGAIN}"]
+        return [_sends_already(fleet)]
     except Exception as failure:  # a run's figures and status do not depend on what alarms do
-        return [f"alarms could not be sent ({type(failure).__name__}: {' '.join(str(failure).split())}); {AGAIN}"]
+        return [_not_sent(failure)]
 
 
 def send_test(fleet: Fleet, now: datetime | None = None) -> list[tuple[str, str | None]]:
@@ -70,7 +70,7 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
     try:
         memory = alarm_memory.read(path)
     except ValueError as wrong:
-        lines.append(f"alarms: {wrong}; it begins anew, and all that lasts is sent again")
+        lines.append(_started_anew(wrong))
         memory = AlarmMemory()
     raised, is_over = _raised(fleet, outcome)
     memory.take(raised, is_over, at)
@@ -91,10 +91,7 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
             memory.was_sent(receiver, changes, at.astimezone(UTC).date() if is_digest else None)
     memory.forget(fleet.alarms.receivers)
     memory.write(path)
-    return [
-        *lines,
-        *(f"alarms: {_receiver(name)} did not take it ({reason}); {AGAIN}" for name, reason in refused.items()),
-    ]
+    return [*lines, *(_not_taken(name, reason) for name, reason in refused.items())]
 
 
 def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alarm], bool]]:
@@ -115,7 +112,7 @@ def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alar
             for alarm in found
         ] + list(published.alarms)
     muted = {*fleet.alarms.muted}
-    raised = [one for one in found if one.name not in muted and one.name.rpartition(" ")[2] not in muted]
+    raised = [one for one in found if not muted & {one.name, *one.name.split()}]
     asked = {check_name(check) for check in outcome.checks}
 
     def is_over(alarm: Alarm) -> bool:
@@ -197,5 +194,18 @@ def _sent(sendings: Mapping[str, tuple[Sending, float]]) -> dict[str, str]:
     }
 
 
-def _receiver(name: str) -> str:
-    return "the heartbeat's URL" if name == HEARTBEAT else f"the receiver {name}"
+def _not_taken(name: str, reason: str) -> str:
+    receiver = "the heartbeat's URL" if name == HEARTBEAT else f"the receiver {name}"
+    return f"alarms: {receiver} did not take it ({reason}); {AGAIN}"
+
+
+def _started_anew(wrong: ValueError) -> str:
+    return f"alarms: {wrong}; it begins anew, and all that lasts is sent again"
+
+
+def _sends_already(fleet: Fleet) -> str:
+    return f"alarms: another run of {fleet.fleet} is sending its own; {AGAIN}"
+
+
+def _not_sent(failure: Exception) -> str:
+    return f"alarms could not be sent ({type(failure).__name__}: {' '.join(str(failure).split())}); {AGAIN}"

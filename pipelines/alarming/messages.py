@@ -82,6 +82,7 @@ class Message:
             "is_synthetic": self.is_synthetic,
             "sent_at": self.sent_at.isoformat(timespec="seconds"),
             "title": self.title,
+            "text": self.text,
             "alarms": [{"status": sort, **alarm.to_json()} for sort, alarms in sorts for alarm in alarms],
         }
 
@@ -122,18 +123,27 @@ class Message:
 _WORDS: dict[Sort, str] = {"new": "NEW", "over": "OVER", "lasting": "SINCE EARLIER", "test": "TEST"}
 
 
-def _text(sort: Sort, alarm: Alarm) -> str:
-    """One alarm: in full where it is new, in two lines where it lasts, in one where it is over."""
-    lines = [f"{_WORDS[sort]} {alarm.severity}: {alarm.what}"]
-    facts = "; ".join(filter(None, [f"since {_moment(alarm.since)}" if alarm.since else "", alarm.how_much]))
-    if sort in ("new", "test"):
+def described(alarm: Alarm, is_whole: bool = True) -> str:
+    """One alarm as text: in full, or without the things that it is about."""
+    lines = [f"{alarm.severity}: {alarm.what}"]
+    if is_whole:
         lines += [f"  {line.strip()}" for line in alarm.which.splitlines() if line.strip()]
+    facts = "; ".join(filter(None, [f"since {_moment(alarm.since)}" if alarm.since else "", alarm.how_much]))
     if facts:
         lines.append(f"  {facts}")
     text = "\n".join(printable(line) for line in lines)
-    text = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
-    # What to do is never cut off.
-    return f"{text}\n  What to do: {printable(alarm.remedy)}" if alarm.remedy and sort != "over" else text
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+def what_to_do(alarm: Alarm) -> str:
+    """The last line of an alarm, which is never cut off; empty without a remedy."""
+    return f"\n  What to do: {printable(alarm.remedy)}" if alarm.remedy else ""
+
+
+def _text(sort: Sort, alarm: Alarm) -> str:
+    """One alarm: in full where it is new, without its things where it lasts, and without a remedy where it is over."""
+    text = described(alarm, is_whole=sort in ("new", "test"))
+    return f"{_WORDS[sort]} {text}{what_to_do(alarm) if sort != 'over' else ''}"
 
 
 def _moment(at: str) -> str:

@@ -71,7 +71,8 @@ def _of_check(check: Found) -> Alarm:
 
 def _sum(check: Found, units: dict[str, float]) -> float | None:
     """What the rows of a check add up to in the first of these columns; None where they lack it, or are not all."""
-    names, _, *rows = [line.strip("| ").split(" | ") for line in check.rows.splitlines()] or [[], []]
+    lines = [line.strip("| ").split(" | ") for line in check.rows.splitlines()]
+    names, rows = lines[0] if lines else [], lines[2:]
     column = next((name for name in units if name in names), None)
     if column is None or len(rows) != check.rows_found or any(len(row) != len(names) for row in rows):
         return None

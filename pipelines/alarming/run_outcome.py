@@ -96,7 +96,7 @@ def _outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg
                 found.description or "",
                 " ".join((spec.description or "").split()) if spec is not None else "",
                 str(spec.metadata.get("remedy", "")) if spec is not None else "",
-                str(rows.value) if rows is not None else "",
+                rows.md_str or "" if isinstance(rows, dg.MarkdownMetadataValue) else "",
                 count.value if count is not None and isinstance(count.value, int) else None,
             )
     return Outcome(

@@ -10,6 +10,8 @@ from pipelines.alarming.delivery import after_run
 from pipelines.alarming.run_outcome import outcome_of
 from pipelines.fleet.fleet_file import Fleet
 
+LOOK_SECONDS = 120
+
 
 def alarm_sensors(fleet: Fleet, job: str) -> list[dg.SensorDefinition]:
     """One for runs of the job that succeeded and one for those that failed; none for a fleet that sends nothing."""
@@ -24,6 +26,8 @@ def _sensor(fleet: Fleet, job: str, status: dg.DagsterRunStatus) -> dg.SensorDef
         name=f"alarms_after_{status.value.lower()}",
         description="Sends what a run of the daily ledger changed to the receivers of the fleet file's key `alarms`.",
         default_status=dg.DefaultSensorStatus.RUNNING,
+        # Each look is kept in Dagster's history for a week.
+        minimum_interval_seconds=LOOK_SECONDS,
     )
     def sensor(context: dg.RunStatusSensorContext) -> None:
         """Send the alarms of one run."""

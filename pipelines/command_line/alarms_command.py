@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from collectors.samples import printable
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import mistakes, refusals
 
@@ -59,7 +60,7 @@ def _test(fleet: Fleet) -> int:
 
 def _list(fleet: Fleet) -> int:
     from pipelines.alarming import alarm_memory  # noqa: PLC0415
-    from pipelines.alarming.messages import Message  # noqa: PLC0415
+    from pipelines.alarming.messages import described, what_to_do  # noqa: PLC0415
 
     try:
         memory = alarm_memory.read(fleet.root / alarm_memory.FILE)
@@ -68,5 +69,7 @@ def _list(fleet: Fleet) -> int:
     if not memory.lasting:
         print(f"fleet {fleet.fleet}: no alarm")
         return 0
-    print(Message(fleet.fleet, fleet.synthetic, datetime.now(UTC), "", new=memory.lasting).text, end="")
+    print(f"fleet {fleet.fleet}: {len(memory.lasting)} alarm{'' if len(memory.lasting) == 1 else 's'}")
+    for alarm in memory.lasting:
+        print(f"\n{described(alarm)}{what_to_do(alarm)}\n  Name: {printable(alarm.name)}")
     return 0

@@ -43,6 +43,22 @@ RUN_REMEDY = (
     " before stays"
 )
 
+TEXT = (
+    "fleet mine: 2 new alarms (1 error, 1 warning)\n"
+    "\n"
+    "NEW error: the run failed\n"
+    "  step telemetry failed: every source failed\n"
+    "  since 2026-10-28 01:20 UTC\n"
+    f"  What to do: {RUN_REMEDY}\n"
+    "\n"
+    "NEW warning: the check sources_speak of raw/series_chunks warned\n"
+    "  1 row\n"
+    "  source cluster, date 2026-10-27, silent_from 12:00\n"
+    "  Expected: samples up to the end of the day\n"
+    "  since 2026-10-28 01:20 UTC\n"
+    "  What to do: see whether the source runs\n"
+)
+
 
 def fleet_with(folder: Path, *receivers: dict[str, Any], **alarms: Any) -> Fleet:
     """A fleet with these receivers."""
@@ -97,6 +113,7 @@ def test_a_webhook_gets_what_is_new_once_what_lasts_once_a_day_and_what_is_over(
             "is_synthetic": False,
             "sent_at": "2026-10-28T01:20:00+00:00",
             "title": "fleet mine: 2 new alarms (1 error, 1 warning)",
+            "text": TEXT,
             "alarms": [
                 {
                     "status": "new", "kind": "run", "name": "run", "severity": "error", "what": "the run failed",
@@ -120,7 +137,7 @@ def test_a_webhook_gets_what_is_new_once_what_lasts_once_a_day_and_what_is_over(
         assert [(one["status"], one["since"]) for one in taken.bodies[1]["alarms"]] == [
             ("lasting", "2026-10-28T01:20:00+00:00")
         ] * 2
-        # A run that was over before its checks says nothing of them.
+        # A run that was over before its checks ends none of them.
         assert after_run(fleet, replace(GOOD, is_success=False, checks=(), failures=("full",)), night(1)) == []
         assert len(taken.requests) == 2
         assert after_run(fleet, GOOD, night(2)) == []
@@ -391,21 +408,7 @@ def test_a_mail_goes_over_tls_with_a_login(tmp_path: Path, monkeypatch: pytest.M
             "Date": "Wed, 28 Oct 2026 01:20:00 +0000",
             "Auto-Submitted": "auto-generated",
         }
-        assert mail.get_content().replace("\r\n", "\n") == (
-            "fleet mine: 2 new alarms (1 error, 1 warning)\n"
-            "\n"
-            "NEW error: the run failed\n"
-            "  step telemetry failed: every source failed\n"
-            "  since 2026-10-28 01:20 UTC\n"
-            f"  What to do: {RUN_REMEDY}\n"
-            "\n"
-            "NEW warning: the check sources_speak of raw/series_chunks warned\n"
-            "  1 row\n"
-            "  source cluster, date 2026-10-27, silent_from 12:00\n"
-            "  Expected: samples up to the end of the day\n"
-            "  since 2026-10-28 01:20 UTC\n"
-            "  What to do: see whether the source runs\n"
-        )
+        assert mail.get_content().replace("\r\n", "\n") == TEXT
         # A wrong password, which the server repeats; and a certificate that is not trusted.
         monkeypatch.setenv("SMTP_PASSWORD", "wrong-word")
         assert after_run(fleet, FAILED, night(1)) == [

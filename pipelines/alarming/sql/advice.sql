@@ -3,9 +3,11 @@ select
     concat_ws(' ', advice, site, deployment, device_type) as name,
     'info' as severity,
     format('{}: {} saves {:,.2f} USD a month at once', deployment, advice, saving_now_usd_per_month) as what,
-    format(
-        '{:,.0f} accelerators ({}) at {} are freed; {:,.1f} kWh a month; confidence {}',
-        freed_accelerators, device_type, site, saving_kwh_per_month, confidence
+    concat_ws(
+        '; ',
+        format('{:,.0f} accelerators ({}) of {} are freed', freed_accelerators, device_type, site),
+        format('{:,.1f} kWh a month', saving_kwh_per_month),
+        format('confidence {}', confidence)
     ) as which,
     'see what it takes in the fleet report (`wattledger report`) and in published.right_sizing or published.consolidation'
         as remedy,

@@ -6,9 +6,11 @@ select
         'the budget {} of {} {} {} in {}', budget, scope, scope_name,
         case when spent_usd > budget_usd then 'is spent' else 'will be exceeded' end, strftime(billing_month, '%B %Y')
     ) as what,
-    format(
-        'spent {:,.2f} of {:,.2f} USD by {}; expected by the end of the month: {:,.2f} USD ({:,.2f} to {:,.2f})',
-        spent_usd, budget_usd, as_of_date, forecast_usd, forecast_low_usd, forecast_high_usd
+    concat_ws(
+        '; ',
+        format('{:,.2f} of {:,.2f} USD spent by the end of {}', spent_usd, budget_usd, as_of_date),
+        format('{:,.2f} USD expected by the end of the month', forecast_usd)
+        || coalesce(format(' ({:,.2f} to {:,.2f})', forecast_low_usd, forecast_high_usd), '')
     ) as which,
     'see finance.cost and finance.bridge for what it is spent on and what changed; follow advice (finance.savings), or '
     || 'change the budget in the fleet file' as remedy,

@@ -19,7 +19,7 @@ select
         filter (where date >= end_date - interval 5 day) as which,
     null as remedy,
     min(date) as since,
-    'more or less than usual' as amount_of,
+    'against what is usual' as amount_of,
     sum(difference_usd) as usd,
     null::double as joules
 from unusual

@@ -4,7 +4,7 @@ select
     'error' as severity,
     format('{} is held back: {}', date, string_agg(distinct invariant, ', ' order by invariant)) as what,
     string_agg(
-        format('marts.{}, {}: {} {}, expected {}', table_name, row_key, coalesce(format('{:,.6g}', found), 'nothing'), unit, expected),
+        format('marts.{}, {}: {} {}, expected {}', table_name, row_key, coalesce(format('{:,.10g}', found), 'nothing'), unit, expected),
         chr(10) order by invariant, table_name, row_number
     ) filter (where row_number <= 3) as which,
     min(remedy) as remedy,
