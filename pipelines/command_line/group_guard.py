@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 POLL_SECONDS = 0.1
 KILLED_SECONDS = 2.0
@@ -19,20 +20,40 @@ def guard(group: int, grace_seconds: float) -> None:
     """Wait for the pipe, then end the group, and kill what has not ended after `grace_seconds`."""
     if os.read(0, 1):
         return
-    try:
-        os.killpg(group, signal.SIGTERM)
-        deadline = time.monotonic() + grace_seconds
-        while time.monotonic() < deadline:
+    # What is killed holds its files for a moment.
+    for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, KILLED_SECONDS)):
+        try:
+            os.killpg(group, number)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + seconds
+        while lives(group):
+            if time.monotonic() >= deadline:
+                break
             time.sleep(POLL_SECONDS)
+        else:
+            return
+
+
+def lives(group: int) -> bool:
+    """Whether a process of the group runs. One that has ended counts no more, though its parent has not asked for its
+    status yet, as in a container without an init."""
+    stats = [*Path("/proc").glob("[0-9]*/stat")]
+    if not stats:  # macOS
+        try:
             os.killpg(group, 0)
-        os.killpg(group, signal.SIGKILL)
-        # What is killed holds its files for a moment; in a container without an init its entry stays for good.
-        deadline = time.monotonic() + KILLED_SECONDS
-        while time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-            os.killpg(group, 0)
-    except ProcessLookupError:
-        return
+        except ProcessLookupError:
+            return False
+        return True
+    for path in stats:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            state, _, of_group = text.rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(of_group) == group and state != "Z":
+            return True
+    return False
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.command in _WITHOUT_A_FLEET:
             return _WITHOUT_A_FLEET[chosen.command](parser, chosen)
+        if getattr(chosen, "all", False):
+            return _of_all(chosen, others)
         fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
         return (
             instance.open_ui(fleets, others)
@@ -57,6 +59,21 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         print(mistakes.ended(error, fleets[0] if fleets else None), file=sys.stderr)
         return 1
+
+
+def _of_all(chosen: argparse.Namespace, others: list[str]) -> int:
+    from pipelines.command_line import several_fleets  # noqa: PLC0415 (the other commands need no DuckDB)
+
+    if chosen.command == "table":
+        return several_fleets.print_table()
+    fleets, wrong = several_fleets.fleets_of_folder()
+    if wrong:
+        raise refusals.QuestionError("\n".join(wrong))
+    if chosen.command == "dev":
+        return instance.open_ui(fleets, others)
+    from pipelines.command_line.sql_command import sql_of_all  # noqa: PLC0415
+
+    return sql_of_all(fleets, chosen)
 
 
 def _run(fleet: Fleet, chosen: argparse.Namespace) -> int:
