@@ -39,14 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.command in _WITHOUT_A_FLEET:
             return _WITHOUT_A_FLEET[chosen.command](parser, chosen)
-        if getattr(chosen, "all", False):
-            return _of_all(chosen, others)
-        fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
-        return (
-            instance.open_ui(fleets, others)
-            if chosen.command == "dev"
-            else _OF_A_FLEET[chosen.command](fleets[0], chosen)
-        )
+        return _of_fleets(chosen, others, fleets)
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -59,6 +52,16 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         print(mistakes.ended(error, fleets[0] if fleets else None), file=sys.stderr)
         return 1
+
+
+def _of_fleets(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
+    """Run a command of one fleet or of several; `fleets` gets them as they are read, for the message of a failure."""
+    if getattr(chosen, "all", False):
+        return _of_all(chosen, others)
+    fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
+    if chosen.command == "dev":
+        return instance.open_ui(fleets, others)
+    return _OF_A_FLEET[chosen.command](fleets[0], chosen)
 
 
 def _of_all(chosen: argparse.Namespace, others: list[str]) -> int:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -33,6 +34,7 @@ with summed as (
         sum(facility_energy_kwh) as kwh, sum(location_gco2e) / 1000 as kgco2e, sum(compute_cost_usd) as usd,
         sum(matched_compute_cost_usd) * 1e6 / nullif(sum(priced_output_tokens), 0) as usd_per_mtok,
         coalesce(bool_and(is_cost_complete), false) as is_cost_complete,
+        count(facility_energy_kwh) = count(*) as is_kwh_complete,
         coalesce(bool_and(is_carbon_complete), false) as is_carbon_complete,
         -- Joules of boards and of whole nodes are two quantities.
         count(distinct meter_scope) over () > 1 as has_scopes
@@ -40,8 +42,8 @@ with summed as (
     group by grouping sets ((fleet, meter_scope), (meter_scope))
 )
 select coalesce(fleet, '{ALL}') || case when has_scopes then format(' ({{}})', meter_scope) else '' end,
-    format('{{}} to {{}}', first_date, last_date), joules_per_output_token, idle_energy_ratio, idle_time_ratio, kwh, kgco2e,
-    usd, usd_per_mtok, is_cost_complete, is_carbon_complete
+    format('{{}} to {{}}', first_date, last_date), joules_per_output_token, idle_energy_ratio, idle_time_ratio, kwh,
+    kgco2e, usd, usd_per_mtok, is_cost_complete, is_kwh_complete, is_carbon_complete
 from summed order by is_total, fleet, meter_scope
 """
 _LEDGER_COLUMNS = {
@@ -67,11 +69,13 @@ summed as (
         sum(known_cost_usd) as known_usd, sum(idle_cost_usd) / nullif(sum(known_cost_usd), 0) as idle_ratio,
         -- Of a sum each part has to be known.
         case when count(forecast_usd) = count(*) then sum(forecast_usd) end as forecast_usd,
-        sum(facility_energy_kwh) as kwh, sum(location_kgco2e) as kgco2e, bool_and(is_cost_complete) as is_complete
+        sum(facility_energy_kwh) as kwh, sum(location_kgco2e) as kgco2e, bool_and(is_cost_complete) as is_cost_complete,
+        count(facility_energy_kwh) = count(*) as is_kwh_complete,
+        count(location_kgco2e) = count(*) as is_carbon_complete
     from newest group by grouping sets ((fleet, month), (month))
 )
 select coalesce(fleet, '{ALL}'), strftime(month, '%Y-%m'), booked_ratio, charged_usd, known_usd, idle_ratio,
-    forecast_usd, kwh, kgco2e, is_complete
+    forecast_usd, kwh, kgco2e, is_cost_complete, is_kwh_complete, is_carbon_complete
 from summed where is_total = 0 or fleets > 1 order by is_total, month desc, fleet
 """
 _MONTH_COLUMNS = {
@@ -180,22 +184,31 @@ def print_table() -> int:
 
 def _ledger(connection: duckdb.DuckDBPyConnection) -> str:
     rows = connection.execute(_LEDGER).fetchall()
-    marks = [
-        {
-            **({} if row[9] else {"USD compute": "≥ {}"}),
-            **({} if row[10] else {"kgCO2e": "≥ {}"}),
-        }
-        for row in rows
-    ]
-    return table(_LEDGER_COLUMNS, [row[:9] for row in rows], marks)
+    return table(_LEDGER_COLUMNS, [row[:9] for row in rows], _marks(rows, ("USD compute",)))
 
 
 def _months(connection: duckdb.DuckDBPyConnection) -> str:
     if not _has(connection, "finance", "months"):
         return ""
     rows = connection.execute(_MONTHS).fetchall()
-    marks = [{} if row[9] else dict.fromkeys(("USD charged", "USD known"), "≥ {}") for row in rows]
-    return table(_MONTH_COLUMNS, [row[:9] for row in rows], marks)
+    return table(_MONTH_COLUMNS, [row[:9] for row in rows], _marks(rows, ("USD charged", "USD known")))
+
+
+def _marks(rows: Sequence[Sequence[Any]], costs: Sequence[str]) -> list[dict[str, str]]:
+    """The marks of sums of which a part is not known; the last three cells of a row are whether cost, electricity and
+    CO2e are complete."""
+    return [
+        dict.fromkeys(
+            [
+                name
+                for names, is_complete in zip((costs, ("kWh",), ("kgCO2e",)), row[-3:], strict=True)
+                if not is_complete
+                for name in names
+            ],
+            "≥ {}",
+        )
+        for row in rows
+    ]
 
 
 def _budgets(connection: duckdb.DuckDBPyConnection) -> str:

@@ -34,7 +34,9 @@ def sql(fleet: Fleet, options: Namespace) -> int:
 
 
 def sql_of_all(fleets: Sequence[Fleet], options: Namespace) -> int:
-    """The same of several fleets: every table has a column `fleet`."""
+    """The same of several fleets: every table has a column `fleet`. The list of tables is that of one of them."""
+    if options.tables:
+        return sql(next((fleet for fleet in fleets if fleet.snapshot.exists()), fleets[0]), options)
     return _answered(several_fleets.opened(fleets), options)
 
 
