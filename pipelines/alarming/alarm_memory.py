@@ -110,7 +110,7 @@ class AlarmMemory:
             ],
             "digests": self.digests,
         }
-        write_whole(path, (json.dumps(held, indent=1, ensure_ascii=False) + "\n").encode())
+        write_whole(path, (json.dumps(held, indent=1, ensure_ascii=False) + "\n").encode(errors="replace"))
 
 
 def read(path: Path) -> AlarmMemory:

@@ -75,7 +75,7 @@ def _asked(
     is_secret: bool = False,
 ) -> None:
     logins = {} if receiver is None else {name: getattr(receiver, name, None) for name in one_request.LOGINS}
-    payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+    payload = None if body is None else json.dumps(body, ensure_ascii=False).encode(errors="replace")
     try:
         one_request.send(method, url, payload, seconds, is_secret=is_secret, logins=logins)
     except SourceError as failure:
@@ -149,7 +149,9 @@ def _run(receiver: CommandReceiver, message: Message) -> None:
         except OSError as failure:
             raise NotTaken(_line(f"{program}: {failure.strerror or failure}")) from failure
         try:
-            process.communicate(json.dumps(message.own_json(), ensure_ascii=False).encode(), receiver.timeout_seconds)
+            process.communicate(
+                json.dumps(message.own_json(), ensure_ascii=False).encode(errors="replace"), receiver.timeout_seconds
+            )
         except subprocess.TimeoutExpired:
             raise NotTaken(f"{program}: not ended within {receiver.timeout_seconds:g} s") from None
         finally:

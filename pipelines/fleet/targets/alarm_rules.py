@@ -27,7 +27,7 @@ class Receiver(Part):
     name: SourceName
     least_severity: Severity = "info"
     kinds: tuple[Kind, ...] = ()
-    timeout_seconds: Annotated[float, Field(strict=True, gt=0, le=60)] = 10.0
+    timeout_seconds: Annotated[float, Field(strict=True, gt=0, le=30)] = 10.0
 
 
 class HttpReceiver(Receiver):
