@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.alarming.alarm import Alarm
 from pipelines.alarming.alarm_memory import Changes
-from pipelines.fleet.targets.alarm_rules import Kind
+from pipelines.fleet.targets.alarm_rules import Kind, Severity
 
 # Every run posts all that lasts again. Three nights without a run, and the heartbeat has been missing for two.
 LASTING_HOURS = 72
@@ -28,6 +28,8 @@ NAMES: dict[Kind, str] = {
     "advice": "WattledgerAdvice",
 }
 TEST = "WattledgerTest"
+# As rules of Prometheus call them, by which an Alertmanager routes.
+SEVERITIES: dict[Severity, str] = {"error": "critical", "warning": "warning", "info": "info"}
 
 
 def alerts(fleet: str, changes: Changes, at: datetime) -> Iterator[dict[str, Any]]:
@@ -57,7 +59,7 @@ def _alert(fleet: str, alarm: Alarm, alertname: str, ends_at: datetime) -> dict[
             "fleet": fleet,
             "kind": alarm.kind,
             "name": alarm.name,
-            "severity": alarm.severity,
+            "severity": SEVERITIES[alarm.severity],
         },
         "annotations": {name: text for name, text in annotations.items() if text},
         "startsAt": alarm.since,

@@ -20,22 +20,22 @@ tests:
     input_series:
       - {series: 'wattledger_last_booked_day_timestamp_seconds{fleet="mine"}', values: '0x800'}
     alert_rule_test:
-      - {eval_time: 49h, alertname: WattledgerDateMissing, exp_alerts: []}
-      - eval_time: 53h
+      - {eval_time: 53h, alertname: WattledgerDateMissing, exp_alerts: []}
+      - eval_time: 54h
         alertname: WattledgerDateMissing
         exp_alerts:
-          - exp_labels: {severity: error, fleet: mine}
+          - exp_labels: {severity: critical, fleet: mine}
             exp_annotations:
-              summary: "fleet mine: no date is booked since 2d 5h 0m 0s ago"
+              summary: "fleet mine: no date is booked since 2d 6h 0m 0s ago"
               what_to_do: "look at the newest run: wattledger run, or the Dagster UI"
-      - {eval_time: 53h, alertname: WattledgerMetricsMissing, exp_alerts: []}
+      - {eval_time: 54h, alertname: WattledgerMetricsMissing, exp_alerts: []}
   - interval: 5m
     input_series: [{series: up, values: '1x20'}]
     alert_rule_test:
       - eval_time: 1h
         alertname: WattledgerMetricsMissing
         exp_alerts:
-          - exp_labels: {severity: error}
+          - exp_labels: {severity: critical}
             exp_annotations:
               summary: "no Wattledger is scraped"
               what_to_do: "see whether it runs, and whether Prometheus scrapes it"

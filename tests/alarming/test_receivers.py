@@ -462,7 +462,7 @@ def test_an_alertmanager_holds_what_lasts_and_ends_what_is_over(tmp_path: Path) 
         assert after_run(fleet, FAILED, now) == []
         run, source = posted(url)
         assert run["labels"] == {
-            "alertname": "WattledgerRunFailed", "fleet": "mine", "kind": "run", "name": "run", "severity": "error",
+            "alertname": "WattledgerRunFailed", "fleet": "mine", "kind": "run", "name": "run", "severity": "critical",
         }  # fmt: skip
         assert run["annotations"] == {
             "summary": "fleet mine: the run failed",
@@ -493,7 +493,7 @@ def test_an_alert_that_becomes_graver_ends_under_its_old_label(tmp_path: Path) -
         after_run(fleet, replace(GOOD, checks=(SILENT,)), now - timedelta(minutes=1))
         assert [alert["labels"]["severity"] for alert in posted(url)] == ["warning"]
         after_run(fleet, replace(GOOD, checks=(replace(SILENT, is_error=True),)), now)
-        assert [alert["labels"]["severity"] for alert in posted(url)] == ["error"]
+        assert [alert["labels"]["severity"] for alert in posted(url)] == ["critical"]
 
 
 # --- a test by hand -------------------------------------------------------------------------------------------------
