@@ -42,11 +42,19 @@ class Changes:
 
 
 class AlarmMemory:
-    """The alarms of a fleet. `digests` has the UTC date of each receiver's newest list of what lasts."""
+    """The alarms of a fleet. `digests` has the UTC date of each receiver's newest list of what lasts; `run_ended_at` is
+    when the newest run ended whose alarms these are."""
 
-    def __init__(self, known: Iterable[Known] = (), digests: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, known: Iterable[Known] = (), digests: dict[str, str] | None = None, run_ended_at: str = ""
+    ) -> None:
         self.known = {one.alarm.key: one for one in known}
         self.digests = dict(digests or {})
+        self.run_ended_at = run_ended_at
+
+    def is_newer(self, ended_at: datetime) -> bool:
+        """Whether a run ended before the one whose alarms these are."""
+        return bool(self.run_ended_at) and ended_at < datetime.fromisoformat(self.run_ended_at)
 
     @property
     def lasting(self) -> list[Alarm]:
@@ -105,6 +113,7 @@ class AlarmMemory:
         """Write the file, whole."""
         held = {
             "version": VERSION,
+            "run_ended_at": self.run_ended_at,
             "alarms": [
                 {**one.alarm.to_json(), "over_at": one.over_at or None, "sent": one.sent} for one in self.known.values()
             ],
@@ -120,6 +129,7 @@ def read(path: Path) -> AlarmMemory:
         return AlarmMemory(
             [Known(of_json(one), one.get("over_at") or "", dict(one["sent"])) for one in held["alarms"]],
             held["digests"],
+            held["run_ended_at"],
         )
     except FileNotFoundError:
         return AlarmMemory()

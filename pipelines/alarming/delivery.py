@@ -72,6 +72,9 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
     except ValueError as wrong:
         lines.append(_started_anew(wrong))
         memory = AlarmMemory()
+    if memory.is_newer(outcome.ended_at):
+        return lines  # Dagster's sensors may learn of a run before they learn of an earlier one
+    memory.run_ended_at = outcome.ended_at.astimezone(UTC).isoformat()
     raised, is_over = _raised(fleet, outcome)
     memory.take(raised, is_over, at)
     todo: dict[str, tuple[AnyReceiver, Changes, bool]] = {}

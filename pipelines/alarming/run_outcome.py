@@ -67,7 +67,8 @@ def outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg.
 def _outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg.JobDefinition) -> Outcome:
     import dagster as dg  # noqa: PLC0415 (the command `alarms` reads no history)
 
-    run = instance.get_run_by_id(run_id)
+    record = instance.get_run_record_by_id(run_id)
+    run = record.dagster_run if record is not None else None
     wanted = {
         dg.DagsterEventType.ASSET_CHECK_EVALUATION,
         dg.DagsterEventType.STEP_FAILURE,
@@ -99,8 +100,9 @@ def _outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg
                 rows.md_str or "" if isinstance(rows, dg.MarkdownMetadataValue) else "",
                 count.value if count is not None and isinstance(count.value, int) else None,
             )
+    ended = record.end_time if record is not None else None
     return Outcome(
-        ended_at=datetime.now(UTC),
+        ended_at=datetime.now(UTC) if ended is None else datetime.fromtimestamp(ended, UTC),
         is_success=run is not None and run.status == dg.DagsterRunStatus.SUCCESS,
         failures=tuple(mistakes.reasons(fleet, steps or whole_run)),
         checks=tuple(checks.values()),

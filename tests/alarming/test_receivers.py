@@ -150,6 +150,17 @@ def test_a_webhook_gets_what_is_new_once_what_lasts_once_a_day_and_what_is_over(
     assert json.loads((fleet.root / "alarms.json").read_text())["alarms"] == []
 
 
+def test_a_run_that_ended_before_another_changes_nothing_after_it(tmp_path: Path) -> None:
+    taken = Taken()
+    with http_server(taken.answer) as url:
+        fleet = fleet_with(tmp_path, {"name": "hook", "kind": "webhook", "url": url})
+        assert after_run(fleet, replace(GOOD, ended_at=NIGHT + timedelta(minutes=1)), NIGHT) == []
+        assert after_run(fleet, FAILED, NIGHT) == []
+        assert taken.requests == []
+        assert after_run(fleet, replace(FAILED, ended_at=NIGHT + timedelta(minutes=2)), NIGHT) == []
+        assert len(taken.requests) == 1
+
+
 def test_a_receiver_gets_what_it_asks_for(tmp_path: Path) -> None:
     taken = {name: Taken() for name in ("errors", "sources", "terse", "all")}
     with (
@@ -472,9 +483,20 @@ def test_an_alertmanager_holds_what_lasts_and_ends_what_is_over(tmp_path: Path) 
         assert source["labels"]["alertname"] == "WattledgerSourceIncomplete"
         assert datetime.fromisoformat(run["startsAt"]) == now
         assert datetime.fromisoformat(run["endsAt"]) == now + timedelta(hours=72)
-        # The next run posts them again, and its Alertmanager knows them by their labels.
+        # A silence holds over nights, because the labels stay. The next run posts them again.
+        matcher = {"name": "kind", "value": "source", "isRegex": False, "isEqual": True}
+        ends_at = (now + timedelta(days=2)).isoformat()
+        silence_of = {
+            "matchers": [matcher], "startsAt": now.isoformat(), "endsAt": ends_at, "createdBy": "a test", "comment": "",
+        }  # fmt: skip
+        request = urllib.request.Request(
+            f"{url}/api/v2/silences", json.dumps(silence_of).encode(), {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request, timeout=10).close()
         assert after_run(fleet, FAILED, now + timedelta(minutes=1)) == []
-        assert [alert["fingerprint"] for alert in posted(url)] == [run["fingerprint"], source["fingerprint"]]
+        found = posted(url)
+        assert [alert["fingerprint"] for alert in found] == [run["fingerprint"], source["fingerprint"]]
+        assert [alert["status"]["state"] for alert in found] == ["active", "suppressed"]
         assert after_run(fleet, GOOD, datetime.now(UTC)) == []
         assert posted(url) == []  # it lists what is not over
         # A test ends by itself.

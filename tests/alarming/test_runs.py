@@ -208,6 +208,7 @@ def test_the_outcome_of_a_run_is_read_from_dagsters_history(tmp_path: Path) -> N
     assert reason.startswith(f"no space left for {fleet.root} (")
     assert (good.is_whole, part.is_whole) == (True, False)
     assert good.remedies == {"warns": "mend it", "holds": ""}
+    assert broken.ended_at < good.ended_at < part.ended_at
     lost = outcome_of(fleet, dg.DagsterInstance.ephemeral(), "no-such-run", job)
     assert (lost.is_success, lost.is_whole) == (False, False)
 
