@@ -109,7 +109,7 @@ def _plain_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an http:// or https:// URL")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must carry no user or password; name environment variables under `auth` instead")
+        raise ValueError("must carry no user or password; name the environment variables that hold them")
     return url
 
 
