@@ -52,9 +52,9 @@ class AlarmMemory:
         self.digests = dict(digests or {})
         self.run_ended_at = run_ended_at
 
-    def is_newer(self, ended_at: datetime) -> bool:
-        """Whether a run ended before the one whose alarms these are."""
-        return bool(self.run_ended_at) and ended_at < datetime.fromisoformat(self.run_ended_at)
+    def is_newer(self, ended_at: datetime, now: datetime) -> bool:
+        """Whether a run ended before the one whose alarms these are; not where that was by a clock that was ahead."""
+        return bool(self.run_ended_at) and ended_at < datetime.fromisoformat(self.run_ended_at) <= now
 
     @property
     def lasting(self) -> list[Alarm]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -33,6 +34,11 @@ HEARTBEAT_SECONDS = 10.0
 SPARE_SECONDS = 0.5
 LOCK_SECONDS = 10.0
 AGAIN = "the next run sends it again"
+UNREAD = "publication"
+UNREAD_REMEDY = (
+    "docs/operations.md has what to do with a damaged publication; else report the line. Until then no alarm of a held-"
+    "back date, a budget, a cost or advice is sent or over"
+)
 
 Sending = Callable[[], None]
 
@@ -72,7 +78,7 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
     except ValueError as wrong:
         lines.append(_started_anew(wrong))
         memory = AlarmMemory()
-    if memory.is_newer(outcome.ended_at):
+    if memory.is_newer(outcome.ended_at, at):
         return lines  # Dagster's sensors may learn of a run before they learn of an earlier one
     memory.run_ended_at = outcome.ended_at.astimezone(UTC).isoformat()
     raised, is_over = _raised(fleet, outcome)
@@ -93,15 +99,24 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
         if name not in refused:
             memory.was_sent(receiver, changes, at.astimezone(UTC).date() if is_digest else None)
     memory.forget(fleet.alarms.receivers)
-    memory.write(path)
-    return [*lines, *(_not_taken(name, reason) for name, reason in refused.items())]
+    lines += [_not_taken(name, reason) for name, reason in refused.items()]
+    try:
+        memory.write(path)
+    except OSError as failure:  # a full disk, most of all: what was sent was worth it
+        lines.append(_not_kept(path, failure))
+    return lines
 
 
 def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alarm], bool]]:
     """The alarms after a run, and whether one that it did not raise is over: only where the run could have raised
     it."""
-    published = published_alarms(fleet, outcome.remedies or {}) if outcome.remedies is not None else None
-    found = [*run_alarms(outcome, published.held_back if published else ())]
+    published, unread = None, []
+    if outcome.remedies is not None:
+        try:
+            published = published_alarms(fleet, outcome.remedies)
+        except Exception as failure:  # a damaged file, or a column that an older version did not have
+            unread.append(_unread(failure))
+    found = [*run_alarms(outcome, published.held_back if published else ()), *unread]
     if published is not None:
         found = [
             replace(
@@ -122,6 +137,8 @@ def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alar
         if alarm.kind == RUN:
             return outcome.is_success
         if alarm.kind in QUERIES:
+            return published is not None
+        if alarm.name == UNREAD:
             return published is not None
         return alarm.name in asked or (outcome.is_success and outcome.is_whole)
 
@@ -208,6 +225,15 @@ def _started_anew(wrong: ValueError) -> str:
 
 def _sends_already(fleet: Fleet) -> str:
     return f"alarms: another run of {fleet.fleet} is sending its own; {AGAIN}"
+
+
+def _not_kept(path: Path, failure: OSError) -> str:
+    return f"alarms: {path} cannot be written ({failure.strerror or failure}): what was sent now, {AGAIN}"
+
+
+def _unread(failure: Exception) -> Alarm:
+    reason = f"{type(failure).__name__}: {' '.join(str(failure).split())}"
+    return Alarm("check", UNREAD, "warning", "what is published cannot be read for alarms", reason, UNREAD_REMEDY)
 
 
 def _not_sent(failure: Exception) -> str:

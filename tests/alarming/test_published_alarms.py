@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -179,6 +180,24 @@ def test_a_failed_run_has_what_a_date_is_about(tmp_path: Path) -> None:
     (fleet.root / "alarms.json").unlink()
     assert after_run(fleet, outcome, datetime(2026, 10, 29, tzinfo=UTC)) == []
     assert "usd" not in written.read_text()
+
+
+def test_a_publication_that_cannot_be_read_costs_its_own_alarms_alone(tmp_path: Path) -> None:
+    written = tmp_path / "message"
+    fleet = fleet_with(tmp_path, {"name": "pager", "kind": "command", "command": ["sh", "-c", f"cat > {written}"]})
+    publications.write(fleet.published, marts_budget_monthly=[BUDGET])
+    good = Outcome(NIGHT, is_success=True, remedies={})
+    after_run(fleet, good, NIGHT)
+    whole = fleet.snapshot.read_bytes()
+    fleet.snapshot.write_bytes(b"no database")
+    assert after_run(fleet, replace(good, is_success=False, failures=("full",)), NIGHT) == []
+    message = json.loads(written.read_text())
+    assert [(one["status"], one["name"]) for one in message["alarms"]] == [("new", "run"), ("new", "publication")]
+    assert message["alarms"][1]["which"].startswith("IOException: IO Error: ")
+    fleet.snapshot.write_bytes(whole)
+    after_run(fleet, good, NIGHT)
+    message = json.loads(written.read_text())
+    assert [(one["status"], one["name"]) for one in message["alarms"]] == [("over", "run"), ("over", "publication")]
 
 
 def found(name: str, rows: str = "", rows_found: int = 1, **changes: Any) -> Alarm:

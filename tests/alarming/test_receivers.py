@@ -154,11 +154,16 @@ def test_a_run_that_ended_before_another_changes_nothing_after_it(tmp_path: Path
     taken = Taken()
     with http_server(taken.answer) as url:
         fleet = fleet_with(tmp_path, {"name": "hook", "kind": "webhook", "url": url})
-        assert after_run(fleet, replace(GOOD, ended_at=NIGHT + timedelta(minutes=1)), NIGHT) == []
-        assert after_run(fleet, FAILED, NIGHT) == []
+        now = NIGHT + timedelta(minutes=5)
+        assert after_run(fleet, replace(GOOD, ended_at=NIGHT + timedelta(minutes=1)), now) == []
+        assert after_run(fleet, FAILED, now) == []
         assert taken.requests == []
-        assert after_run(fleet, replace(FAILED, ended_at=NIGHT + timedelta(minutes=2)), NIGHT) == []
+        assert after_run(fleet, replace(FAILED, ended_at=NIGHT + timedelta(minutes=2)), now) == []
         assert len(taken.requests) == 1
+        # A clock that was a year ahead once stops nothing.
+        assert after_run(fleet, replace(GOOD, ended_at=night(365)), now) == []
+        assert after_run(fleet, replace(FAILED, ended_at=NIGHT + timedelta(minutes=3)), now) == []
+        assert len(taken.requests) == 3
 
 
 def test_a_receiver_gets_what_it_asks_for(tmp_path: Path) -> None:
@@ -276,6 +281,15 @@ def test_a_memory_that_cannot_be_read_or_written_costs_a_line(tmp_path: Path) ->
         assert line.startswith(f"alarms: {path} cannot be read (JSONDecodeError: ")
         assert line.endswith("; it begins anew, and all that lasts is sent again")
         assert titles(taken) == ["fleet mine: 2 new alarms (1 error, 1 warning)"] * 2
+        # A disk that takes nothing: it is sent all the same.
+        unfinished = path.with_name(".alarms.json.tmp")
+        unfinished.mkdir()
+        (line,) = after_run(fleet, GOOD, NIGHT)
+        assert line == (
+            f"alarms: {path} cannot be written (Is a directory): what was sent now, the next run sends it again"
+        )
+        assert titles(taken)[2:] == ["fleet mine: 2 alarms over"]
+        unfinished.rmdir()
         path.unlink()
         path.mkdir()
         (line,) = after_run(fleet, FAILED, NIGHT)
