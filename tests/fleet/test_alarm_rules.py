@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import yaml
 
 from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
+from tests import commands
+from tests.books import environment
 
 MAIL = {
     "name": "mail",
@@ -43,6 +46,17 @@ def test_a_file_loads_without_its_variables(tmp_path: Path) -> None:
     assert not load(tmp_path).alarms.are_sent
 
 
+def test_check_names_the_variables_that_are_not_set(tmp_path: Path) -> None:
+    load(tmp_path, CHAT, {**HOOK, "bearer_env": "TOKEN"}, heartbeat_url_env="BEAT")
+    words = ["check", "--offline", "--fleet", str(tmp_path / "fleet.yaml"), "--json"]
+    done = commands.run(words, environment(tmp_path / "data", TOKEN="t"), timeout=60)
+    assert done.returncode == 0
+    assert [one["got"] for one in json.loads(done.stdout) if "is not set here" in one["got"]] == [
+        "alarms.receivers[chat].url_env: environment variable SLACK_URL is not set here; without it nothing is sent",
+        "alarms.heartbeat_url_env: environment variable BEAT is not set here; without it nothing is sent",
+    ]
+
+
 @pytest.mark.parametrize(
     ("receiver", "words"),
     [
@@ -58,7 +72,7 @@ def test_a_file_loads_without_its_variables(tmp_path: Path) -> None:
         ),
         (
             {**HOOK, "url": "https://me:s3cret@hooks.example.com"},
-            "must carry no user or password; name environment variables under `auth` instead",
+            "must carry no user or password; name the environment variables that hold them",
         ),
         (
             {**HOOK, "username_env": "USER"},

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from collectors.samples import shown_variable
 from pipelines.fleet.values import Name, Part, Positive, SourceName, Url, VariableName
 
 Severity = Literal["error", "warning", "info"]
@@ -138,6 +140,19 @@ class Alarms(Part):
     def are_sent(self) -> bool:
         """Whether anything leaves the machine."""
         return bool(self.receivers or self.heartbeat_url or self.heartbeat_url_env)
+
+
+def unset_variables(alarms: Alarms, environ: Mapping[str, str]) -> Iterator[str]:
+    """A line per environment variable that a receiver needs and that is not set here: a run may have it."""
+    named = {f"alarms.receivers[{one.name}].{key}": getattr(one, key) for one in alarms.receivers for key in _envs(one)}
+    named["alarms.heartbeat_url_env"] = alarms.heartbeat_url_env
+    for key, name in named.items():
+        if name is not None and not environ.get(name, "").strip():
+            yield f"{key}: environment variable {shown_variable(name)} is not set here; without it nothing is sent"
+
+
+def _envs(part: Part) -> list[str]:
+    return [key for key in type(part).model_fields if key.endswith("_env")]
 
 
 def _is_here(host: str) -> bool:
