@@ -87,6 +87,25 @@ def test_what_ignores_the_signal_is_killed_too_where_the_caller_is() -> None:
     wait_for(lambda: not any(is_alive(pid) for pid in pids))
 
 
+def test_what_was_started_ends_where_its_guard_is_killed() -> None:
+    process = started("sh", "-c", "sleep 600 & echo $!; echo $$; wait")
+    pids = [int(process.stdout.readline()) for _ in range(2)]
+    os.kill(os.getpgid(pids[0]), signal.SIGKILL)
+    process.wait(timeout=10)
+    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_a_second_signal_ends_the_grace() -> None:
+    process = started("sh", "-c", 'trap "" TERM; (sleep 600) & echo $!; wait', grace_seconds=60)
+    last = int(process.stdout.readline())
+    process.terminate()
+    time.sleep(0.5)
+    assert is_alive(last)
+    process.terminate()
+    assert process.wait(timeout=10) == 0
+    assert not is_alive(last)
+
+
 def test_the_locks_of_a_killed_caller_are_held_until_all_has_ended(tmp_path: Path) -> None:
     """A second `dev` would start a second daemon beside what is still ending."""
     lock = tmp_path / "dev.lock"
