@@ -25,6 +25,7 @@ from pipelines.advice import (
     right_sizing_table,
     sleep_table,
 )
+from pipelines.alarming import run_sensors
 from pipelines.booking import alarms, checks, invariants, ledger, stale_settings
 from pipelines.booking.fleet_file_check import fleet_file_check
 from pipelines.booking.project import prepared_project
@@ -101,6 +102,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         asset_checks=booked,
         jobs=[job],
         schedules=[_nightly(fleet, job)],
+        sensors=run_sensors.alarm_sensors(fleet, JOB),
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )

@@ -112,6 +112,9 @@ def _grafana() -> list[Path]:
 
 
 PARTS = {
+    "alertmanager": Part(
+        "Alertmanager", "apt-get install prometheus-alertmanager", _any_of("prometheus-alertmanager", "alertmanager")
+    ),
     "buildah": Part("buildah", "apt-get install buildah", _programs("buildah")),
     "chromium": Part("Chromium", "apt-get install chromium", _any_of("chromium", "chromium-browser", "google-chrome")),
     "focus": Part(

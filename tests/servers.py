@@ -149,6 +149,27 @@ def _prometheus(folder: Path, config: str, *flags: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def alertmanager(folder: Path) -> Iterator[str]:
+    """The URL of an Alertmanager that passes nothing on; `folder` is empty and ours."""
+    (binary,) = optional.required("alertmanager")
+    (folder / "alertmanager.yml").write_text("route: {receiver: none}\nreceivers: [{name: none}]\n", encoding="utf-8")
+    port = free_port()
+    command = [
+        binary,
+        f"--config.file={folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+        "--log.level=warn",
+    ]
+    log = folder / "alertmanager.log"
+    with log.open("wb") as output, running(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _is_ready(f"{url}/-/ready"), process, log)
+        yield url
+
+
+@contextlib.contextmanager
 def s3_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of an empty bucket in an S3 server of this process, with its credentials in the environment."""
     from moto.server import ThreadedMotoServer  # noqa: PLC0415 (seconds that few tests need)

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from pipelines.booking.alarms import ALARMS
-from pipelines.command_line import mistakes
 from pipelines.fleet.places import DBT_PROJECT
 from pipelines.fleet.plausibility import RANGES
 from pipelines.troubleshooting import troubleshooting_page
 from pipelines.troubleshooting.all_checks import Check, all_checks
 from pipelines.troubleshooting.code_messages import messages
+from pipelines.warehouse import mistakes
 
 
 @pytest.fixture(scope="module")

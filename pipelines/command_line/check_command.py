@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from pipelines.fleet.plausibility import (
     unknown_types,
     unused_acceptances_of_sources,
 )
+from pipelines.fleet.targets.alarm_rules import unset_variables
 
 if TYPE_CHECKING:
     from pipelines.command_line.source_probes import Answer
@@ -44,6 +46,7 @@ def check(options: argparse.Namespace) -> int:
     found += [one for one in answered if one.key not in fleet.accepted]
     if not options.offline:
         found += unused_acceptances_of_sources(fleet, [one.key for one in answered])
+    found += [Finding("", line) for line in unset_variables(fleet.alarms, os.environ)]
     if options.json:
         _print_json(found)
     else:

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable
 
 try:
-    from pipelines.command_line import console, instance, mistakes, options
+    from pipelines.command_line import console, instance, options
     from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
-    from pipelines.warehouse import refusals
+    from pipelines.warehouse import mistakes, refusals
     from pipelines.warehouse.raw_tables import NewerWarehouse
 except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares
     if str(missing.name).partition(".")[0] in ("pipelines", "collectors"):
@@ -39,9 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.command in _WITHOUT_A_FLEET:
             return _WITHOUT_A_FLEET[chosen.command](parser, chosen)
-        fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
-        of_one = _OF_A_FLEET.get(chosen.command)
-        return instance.open_ui(fleets, others) if of_one is None else of_one(fleets[0], chosen)
+        return _of_fleets(chosen, others, fleets)
     except (FleetError, refusals.QuestionError, instance.InstanceError, NewerWarehouse) as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -56,14 +54,41 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def _of_fleets(chosen: argparse.Namespace, others: list[str], fleets: list[Fleet]) -> int:
+    """Run a command of one fleet or of several; `fleets` gets them as they are read, for the message of a failure."""
+    if getattr(chosen, "all", False):
+        return _of_all(chosen, others)
+    fleets += [load_fleet(path) for path in (chosen.fleet if chosen.command == "dev" else [chosen.fleet])]
+    if chosen.command == "dev":
+        return instance.open_ui(fleets, others)
+    return _OF_A_FLEET[chosen.command](fleets[0], chosen)
+
+
+def _of_all(chosen: argparse.Namespace, others: list[str]) -> int:
+    from pipelines.command_line import several_fleets  # noqa: PLC0415 (the other commands need no DuckDB)
+
+    if chosen.command == "table":
+        return several_fleets.print_table()
+    fleets, wrong = several_fleets.fleets_of_folder()
+    if wrong:
+        raise refusals.QuestionError("\n".join(wrong))
+    if chosen.command == "dev":
+        return instance.open_ui(fleets, others)
+    from pipelines.command_line.sql_command import sql_of_all  # noqa: PLC0415
+
+    return sql_of_all(fleets, chosen)
+
+
 def _run(fleet: Fleet, chosen: argparse.Namespace) -> int:
     console.show(chosen.log_format)
     from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
+    from pipelines.command_line.service_commands.alarms_command import failure_alarmed  # noqa: PLC0415
 
-    dates = dates_of(fleet, chosen)
-    from pipelines.command_line.run import run  # noqa: PLC0415 (Dagster takes a second)
+    with failure_alarmed(fleet, chosen):
+        dates = dates_of(fleet, chosen)
+        from pipelines.command_line.run import run  # noqa: PLC0415 (Dagster takes a second)
 
-    return run(fleet, chosen, *dates)
+        return run(fleet, chosen, *dates)
 
 
 def _table(fleet: Fleet, _: argparse.Namespace) -> int:
@@ -100,13 +125,13 @@ def _explain(fleet: Fleet, chosen: argparse.Namespace) -> int:
 
 
 def _today(fleet: Fleet, chosen: argparse.Namespace) -> int:
-    from pipelines.command_line.today_command import today  # noqa: PLC0415
+    from pipelines.command_line.service_commands.today_command import today  # noqa: PLC0415
 
     return today(fleet, chosen)
 
 
 def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
-    from pipelines.command_line.serve_command import serve  # noqa: PLC0415
+    from pipelines.command_line.service_commands.serve_command import serve  # noqa: PLC0415
 
     return serve(fleet, chosen)
 
@@ -115,6 +140,12 @@ def _close(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.close_command import close  # noqa: PLC0415
 
     return close(fleet, chosen.month, is_undone=chosen.undo)
+
+
+def _alarms(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.service_commands.alarms_command import alarms  # noqa: PLC0415
+
+    return alarms(fleet, chosen)
 
 
 def _check(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
@@ -151,6 +182,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "serve": _serve,
     "sql": _sql,
     "explain": _explain,
+    "alarms": _alarms,
     "close": _close,
 }
 

@@ -34,11 +34,13 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"{PROGRAM} {pipelines.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND [OPTIONS]", title="commands")
     _add_run(commands.add_parser("run", help="land, book, check and publish; then print the tables"))
-    commands.add_parser("table", help="print the tables of what is published")
+    _add_all(commands.add_parser("table", help="print the tables of what is published"), "one table of all")
     commands.add_parser("report", help="write the report of what is published anew, and print its path")
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
-    commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several")
+    alarms = commands.add_parser("alarms", help="list the alarms that last, or test their receivers")
+    alarms.add_argument("--test", action="store_true", help="send a test to each receiver of the fleet file")
+    _add_all(commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several"), "all in one UI")
     _add_discover(
         commands.add_parser("discover", help="look at a server or a folder, write a fleet file, show first numbers")
     )
@@ -67,6 +69,10 @@ def _add_fleet(command: argparse.ArgumentParser, *, several: bool) -> None:
         command.add_argument("--fleet", type=Path, nargs="+", default=[default], metavar="FILE", help="the fleet files")
     else:
         command.add_argument("--fleet", type=Path, default=default, metavar="FILE", help="the fleet file")
+
+
+def _add_all(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument("--all", action="store_true", help=f"{what}: the fleet files of the folder $WATTLEDGER_FLEETS")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -109,6 +115,7 @@ def _add_log_format(command: argparse.ArgumentParser) -> None:
 
 def _add_sql(sql: argparse.ArgumentParser) -> None:
     sql.add_argument("query", nargs="?", help="one SQL query, or - for standard input")
+    _add_all(sql, "with a column `fleet`")
     sql.add_argument("--tables", action="store_true", help="instead of a query: every table by rank and topic")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.add_argument("--limit", type=_count, default=40, metavar="ROWS", help="of a table (default 40; 0: all)")

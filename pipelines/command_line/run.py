@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ import dagster as dg
 from sqlalchemy import Engine, event
 
 from collectors.samples import printable
+from pipelines.alarming.delivery import after_run
+from pipelines.alarming.run_outcome import outcome_of
 from pipelines.code_location import (
     JOB,
     definitions_of,
@@ -31,12 +34,13 @@ from pipelines.code_location import (
     rebuilt_assets,
     validate,
 )
-from pipelines.command_line import instance, mistakes, run_dates
+from pipelines.command_line import instance, run_dates
 from pipelines.command_line.headline import headline, is_published
+from pipelines.command_line.service_commands.alarms_command import print_lines
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.warehouse import database, progress
+from pipelines.warehouse import database, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
 
 
@@ -77,6 +81,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     with _instance(home) as (dagster_instance, aside):
         result = _executed(job, dagster_instance, (start, end), config, chosen)
         schedule = instance.nightly(fleet, dagster_instance)
+        outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
     _print_failures(fleet, result, aside)
     failed = _report(result)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
@@ -86,7 +91,10 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     elif result.success:
         print(headline(fleet, parts))
     if schedule is not None:
-        print(f"\n{schedule}")
+        print(f"\n{schedule}", flush=True)
+    if parts.failed:
+        outcome = replace(outcome, is_success=False, failures=(*outcome.failures, *parts.failed))
+    print_lines(after_run(fleet, outcome))
     return 0 if result.success and not failed and not parts.failed else 1
 
 

@@ -10,14 +10,13 @@ import difflib
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 
 import duckdb
 
 from collectors.samples import printable
-from pipelines.command_line import query_results
+from pipelines.command_line import query_results, several_fleets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import database
@@ -29,10 +28,26 @@ _ROWS_AT_A_TIME = 1000
 
 def sql(fleet: Fleet, options: Namespace) -> int:
     """Print the rows of one query; returns the exit status. QuestionError where the query cannot be answered."""
+    if not fleet.snapshot.exists():
+        raise nothing_published(fleet.fleet, fleet.path)
+    return _answered(database.connect(fleet.snapshot, read_only=True), options)
+
+
+def sql_of_all(fleets: Sequence[Fleet], options: Namespace) -> int:
+    """The same of several fleets: every table has a column `fleet`. The list of tables is that of one of them."""
+    if options.tables:
+        return sql(next((fleet for fleet in fleets if fleet.snapshot.exists()), fleets[0]), options)
+    return _answered(several_fleets.opened(fleets), options)
+
+
+def _answered(connection: duckdb.DuckDBPyConnection, options: Namespace) -> int:
     if options.tables == (options.query is not None):
         raise QuestionError('expected a query or --tables, such as sql "from marts.fleet_daily", or sql --tables')
     query = _TABLES if options.tables else sys.stdin.read() if options.query == "-" else options.query
-    with closing(_opened(fleet)) as connection:
+    with closing(connection):
+        # A query that was pasted from elsewhere reads the publication, and no other file of this machine.
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
         _validate(connection, query)
         try:
             connection.execute(query)
@@ -43,17 +58,6 @@ def sql(fleet: Fleet, options: Namespace) -> int:
         except duckdb.Error as refusal:
             raise QuestionError(_explained(connection, refusal)) from None
     return 0
-
-
-def _opened(fleet: Fleet) -> duckdb.DuckDBPyConnection:
-    path: Path = fleet.snapshot
-    if not path.exists():
-        raise nothing_published(fleet.fleet, fleet.path)
-    connection = database.connect(path, read_only=True)
-    # A query that was pasted from elsewhere reads the publication, and no other file of this machine.
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-    return connection
 
 
 def _validate(connection: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -95,7 +99,8 @@ def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> 
     names = [
         f"{schema}.{name}"
         for schema, name in connection.execute(
-            "select schema_name, table_name from duckdb_tables() where not internal order by all"
+            "select schema_name, table_name from duckdb_tables() where not internal"
+            " union select schema_name, view_name from duckdb_views() where not internal order by all"
         ).fetchall()
     ]
     asked = missing[1].rpartition(".")[2]

@@ -25,11 +25,12 @@ from pipelines.fleet.money.focus_exports import FocusExport
 from pipelines.fleet.money.price_files import Prices
 from pipelines.fleet.money.token_prices import ContractPrices, ListPrice
 from pipelines.fleet.node_gpus import NodeGpus
-from pipelines.fleet.publication_targets import PublicationTargets
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
 from pipelines.fleet.run_windows import RunWindows
 from pipelines.fleet.sites import Site
 from pipelines.fleet.sources import AnySource
+from pipelines.fleet.targets.alarm_rules import Alarms
+from pipelines.fleet.targets.publication_targets import PublicationTargets
 from pipelines.fleet.values import GivenName, Name, NonNegative, Part, Positive
 
 Role = Literal["unified", "prefill", "decode"]
@@ -221,6 +222,7 @@ class Fleet(Part):
     reporting_currency: ReportingCurrency | None = None
     assignments: tuple[Assignment, ...] = ()
     publication: PublicationTargets = PublicationTargets()
+    alarms: Alarms = Alarms()
     accepted: tuple[Name, ...] = ()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)

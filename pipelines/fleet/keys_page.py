@@ -69,7 +69,7 @@ def _of_part(
         return
     kind = part.model_fields.get("kind")
     kinds = schema["$defs"][part.__name__]["properties"]["kind"] if kind is not None else None
-    if kinds and ("const" in kinds or len(kinds.get("enum", [])) == 2):
+    if kinds and ("const" in kinds or len(kinds.get("enum", [])) in (2, 3)):
         of_kind = f" of kind {_shape(kinds, '')}"
     shown[part] = path
     if path not in Fleet.model_fields:  # the key's own heading is there

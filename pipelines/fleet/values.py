@@ -92,9 +92,13 @@ def _spool_path(text: str, info: ValidationInfo) -> str:
     return confined_path(text.removeprefix("file://"), context["roots"], context["environ"], base="data")
 
 
-def _set_variable(name: str, info: ValidationInfo) -> str:
+def _variable_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError("must be the name of an environment variable, never the secret itself")
+    return name
+
+
+def _set_variable(name: str, info: ValidationInfo) -> str:
     if name not in context_of(info)["environ"]:
         raise ValueError(f"environment variable {shown_variable(name)} is not set")
     return name
@@ -105,7 +109,7 @@ def _plain_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an http:// or https:// URL")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must carry no user or password; name environment variables under `auth` instead")
+        raise ValueError("must carry no user or password; name the environment variables that hold them")
     return url
 
 
@@ -148,7 +152,9 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 FleetPath = Annotated[str, AfterValidator(_fleet_path)]
 SpoolPath = Annotated[str, AfterValidator(_spool_path)]
 SecretFile = Annotated[str, AfterValidator(_secret_file)]
-Variable = Annotated[str, AfterValidator(_set_variable)]
+# Of what no figure depends on: the variable may be set later.
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+Variable = Annotated[VariableName, AfterValidator(_set_variable)]
 TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Url = Annotated[str, AfterValidator(_plain_url)]
 ServerUrl = Annotated[str, AfterValidator(_plain_url), AfterValidator(root_of_an_api)]

@@ -1,7 +1,7 @@
 """Messages for a warehouse that cannot be opened as requested.
 
 Add here what the code that opens a database raises or prints. Keep out all other messages: those of a fleet
-file are in `pipelines.fleet.fleet_errors`, those of the command line in `pipelines.command_line.mistakes`. Nothing here
+file are in `pipelines.fleet.fleet_errors`, those of the command line in `pipelines.warehouse.mistakes`. Nothing here
 imports duckdb: the command line starts without it.
 """
 

@@ -26,7 +26,7 @@ from adbc_driver_postgresql import dbapi
 from bi.superset import bundle
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
-from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.named_figures import choices, dictionary, explanation
 from pipelines.publishing import publication
 from pipelines.publishing.postgresql import loading as postgresql

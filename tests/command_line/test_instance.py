@@ -177,7 +177,8 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
     with (
         log.open("w") as output,
         running(
-            [*dev, str(fleet.path), str(closed.path), "--port", str(port)],
+            # As a shell starts it in the background.
+            ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *dev, str(fleet.path), str(closed.path), "--port", str(port)],
             stdout=output,
             stderr=subprocess.STDOUT,
             **options,
@@ -217,16 +218,43 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
             assert instance.nightly(fleet, history).startswith("Not booked nightly: the schedule is switched off.")
 
         # It ends with all that it started, before a supervisor would kill it.
-        (dagster,) = children(server.pid)
+        (guard,) = children(server.pid)
+        (dagster,) = children(guard)
         assert len(children(dagster)) >= 3  # webserver, daemon, code servers
         began = time.monotonic()
         server.terminate()
         server.wait(timeout=20)
         assert time.monotonic() - began < 10
-        assert living(group=dagster) == []
+        assert living(group=guard) == []
     assert [line for line in log.read_text().splitlines() if "warning" in line.lower()] == []
     # Once it is closed, nothing keeps the fleet.
     instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")
+
+
+@pytest.mark.rest
+def test_a_dev_that_is_killed_leaves_no_daemon_and_the_next_one_waits_for_none(tmp_path: Path) -> None:
+    fleet = open_fleet(tmp_path)
+    port, log = free_port(), tmp_path / "dev.log"
+    dev = [sys.executable, "-m", "pipelines", "dev", "--fleet", str(fleet.path), "--port", str(port)]
+    with (
+        log.open("w") as output,
+        running(
+            dev, cwd=PROJECT, env=environment(tmp_path / "data"), stdout=output, stderr=subprocess.STDOUT
+        ) as server,
+    ):
+        wait_until(lambda: is_answering(port), server, log)
+        (guard,) = children(server.pid)
+        assert len(living(group=guard)) >= 5  # beside its guard: dagster, webserver, daemon, code servers
+        server.kill()
+        server.wait(timeout=5)
+        with pytest.raises(instance.InstanceError, match="is already open in a Dagster UI"):
+            instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")
+        deadline = time.monotonic() + 20
+        while living(group=guard) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert living(group=guard) == []
+        time.sleep(1)
+        instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")
 
 
 def children(process: int) -> list[int]:

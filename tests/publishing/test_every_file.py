@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.fleet.publication_targets import ObjectStoreTarget
+from pipelines.fleet.targets.publication_targets import ObjectStoreTarget
 from pipelines.publishing import publication, restoring
 from pipelines.publishing.object_store import storing as object_store
 from tests.books import Book, on

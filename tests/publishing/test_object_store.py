@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.fleet.publication_targets import ObjectStoreTarget
+from pipelines.fleet.targets.publication_targets import ObjectStoreTarget
 from pipelines.publishing import publication
 from pipelines.publishing.object_store import delta_tables
 from pipelines.publishing.object_store import place as object_store_place

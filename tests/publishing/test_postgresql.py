@@ -20,7 +20,7 @@ from adbc_driver_postgresql import dbapi
 
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.publishing import publication
 from pipelines.publishing.postgresql import loading as postgresql
 from pipelines.publishing.postgresql import server as postgresql_server

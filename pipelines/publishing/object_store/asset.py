@@ -11,7 +11,7 @@ import logging
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.publication_targets import ObjectStoreTarget
+from pipelines.fleet.targets.publication_targets import ObjectStoreTarget
 from pipelines.publishing.object_store import storing
 from pipelines.publishing.object_store.place import ObjectStoreError
 from pipelines.warehouse import findings

@@ -27,7 +27,7 @@ from typing import Any
 
 from collectors.samples import url_without_secrets
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.publication_targets import ObjectStoreTarget
+from pipelines.fleet.targets.publication_targets import ObjectStoreTarget
 from pipelines.publishing import snapshots
 from pipelines.publishing.object_store import delta_tables, manifests, table_files
 from pipelines.publishing.object_store.manifests import LATEST, PUBLICATIONS, TABLES, Manifest, StoredTable

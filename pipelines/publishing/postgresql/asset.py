@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.publishing.postgresql import loading
 from pipelines.publishing.postgresql.server import PostgresqlError
 from pipelines.warehouse import findings

@@ -18,7 +18,7 @@ from datetime import date
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.publishing import published_tables, snapshots
 from pipelines.publishing.postgresql import readers, registry
 from pipelines.publishing.postgresql import tables as shapes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.publishing import published_tables
 from pipelines.publishing.postgresql import registry
 from pipelines.publishing.postgresql.server import Server, quoted

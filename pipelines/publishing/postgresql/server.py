@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from collectors.protocols import postgresql_driver, postgresql_uris
 from collectors.samples import printable
-from pipelines.fleet.publication_targets import PostgresqlTarget
+from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.warehouse import database
 from pipelines.warehouse.database import literal
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.command_line import mistakes
 from pipelines.fleet.places import PROJECT
-from pipelines.warehouse import database
+from pipelines.warehouse import database, mistakes
 from tests import commands, optional
 from tests.books import arguments, command, environment
 

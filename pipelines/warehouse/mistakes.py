@@ -102,19 +102,23 @@ def failures(steps: Sequence[tuple[str, Any]], fleet: Fleet, aside: Sequence[str
     one line. `steps` has (step, Dagster's record of its error); `aside` is more text for the log file."""
     if not steps:
         return
-    shown = set()
-    for step, error in steps:
-        known = explained(error, fleet) if error is not None else None
-        line = known or f"step {step} failed: {_deepest_message(error)}"
-        if line not in shown:
-            shown.add(line)
-            yield line
+    yield from reasons(fleet, steps)
     if all(error is not None and (_is_busy(error) or _is_our_message(error)) for _, error in steps):
         return
     tracebacks = [f"step {step}\n{error.to_string() if error is not None else ''}" for step, error in steps]
     path = write_log(fleet, "\n\n".join([*tracebacks, *aside]))
     if path is not None:
         yield f"details: {path}"
+
+
+def reasons(fleet: Fleet, steps: Sequence[tuple[str, Any]]) -> list[str]:
+    """One line per reason why steps failed; '' is a run without any step."""
+    lines: dict[str, None] = {}
+    for step, error in steps:
+        known = explained(error, fleet) if error is not None else None
+        what = f"step {step} failed" if step else "the run failed"
+        lines[known or f"{what}: {_deepest_message(error)}"] = None
+    return [*lines]
 
 
 def write_log(fleet: Fleet | None, text: str) -> Path | None:
