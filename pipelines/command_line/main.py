@@ -77,6 +77,10 @@ def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
             from pipelines.command_line.explain_command import explain  # noqa: PLC0415
 
             return explain(fleet, chosen)
+        case "prune":
+            from pipelines.command_line.prune_command import prune  # noqa: PLC0415
+
+            return prune(fleet, chosen)
         case _:
             from pipelines.command_line.close_command import close  # noqa: PLC0415
 

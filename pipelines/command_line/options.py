@@ -18,6 +18,8 @@ from pipelines.fleet.places import DEFAULT_FLEET
 
 PROGRAM = "wattledger"
 SHELLS = ("bash", "zsh")
+# As pipelines.upkeep.layers has them, which imports DuckDB.
+LAYERS = ("raw", "intermediate", "publications", "history", "logs", "spools")
 _LATER = """\
 The fleet file: --fleet, else $WATTLEDGER_FLEET, else the demo. Its data: $WATTLEDGER_DATA, else data/ beside it.
 """
@@ -46,6 +48,9 @@ def parser() -> argparse.ArgumentParser:
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
+    prune = commands.add_parser("prune", help="show what `retention` gives up, and with --yes remove it")
+    prune.add_argument("layer", nargs="*", metavar="LAYER", help=f"of these alone: {', '.join(LAYERS)}")
+    prune.add_argument("--yes", action="store_true", help="remove it")
     for name, command in commands.choices.items():
         if name != "discover":
             _add_fleet(command, several=name == "dev")

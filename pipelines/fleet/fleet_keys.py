@@ -27,6 +27,7 @@ from pipelines.fleet.money.token_prices import ContractPrices, ListPrice
 from pipelines.fleet.node_gpus import NodeGpus
 from pipelines.fleet.publication_targets import PublicationTargets
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
+from pipelines.fleet.retention_rules import Retention
 from pipelines.fleet.run_windows import RunWindows
 from pipelines.fleet.sites import Site
 from pipelines.fleet.sources import AnySource
@@ -221,6 +222,7 @@ class Fleet(Part):
     reporting_currency: ReportingCurrency | None = None
     assignments: tuple[Assignment, ...] = ()
     publication: PublicationTargets = PublicationTargets()
+    retention: Retention = Retention()
     accepted: tuple[Name, ...] = ()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)

@@ -192,7 +192,7 @@ def _publish(
     for name in (DATABASE, WORKBOOK):
         if not (folder / name).is_symlink():
             _link(folder / name, f"latest/{name}")
-    retention.forget_old(folder, fleet.latest_publication, published_at)
+    retention.forget_old(folder, fleet.latest_publication, published_at, fleet.retention.publications or retention.KEPT)
     if compared_at == published_at:
         restoring.older_ones_restored(folder, fleet.latest_publication, published_at)
     return publication

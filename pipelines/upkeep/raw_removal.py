@@ -1,0 +1,175 @@
+"""Removing raw: up to which date it may go, what that frees, and that the dates without it are sealed.
+
+Samples and requests go; what a landing counted of them (raw.series_chunks), the audit and the fleet's small tables
+stay, so that the first open date still finds the counters' last readings. Add here a reason for which raw has to stay.
+Keep out what a sealed date means for whoever books (`pipelines.warehouse.sealed_dates`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
+
+import duckdb
+
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.landing import stores
+from pipelines.landing.lake import SAMPLE_TABLES
+from pipelines.landing.stores import LakeStore
+from pipelines.publishing.publication_manifest import DATABASE
+from pipelines.warehouse import closings, database, due_dates, sealed_dates, settings
+
+# A date is compared with as many dates before its lookback as the lookback has (dbt_project/macros/cost_changes.sql).
+LOOKBACKS = 2
+
+
+class Bound(NamedTuple):
+    """The first date that has to stay open, and why."""
+
+    open_date: date
+    why: str
+
+
+class Removal(NamedTuple):
+    """What would go of raw: `open_date` is the first date that stays open, and raw before `raw_from` goes. `refused` is
+    why dates stay that `retention.raw_days` would give up."""
+
+    open_date: date
+    raw_from: date
+    dates: tuple[date, ...]
+    bytes: int
+    refused: str | None = None
+
+
+def planned(connection: duckdb.DuckDBPyConnection, fleet: Fleet, lookback_days: int) -> Removal | None:
+    """What `retention.raw_days` gives up and nothing needs; None where nothing is stated or booked."""
+    booked = settings.booked_dates(connection)
+    if fleet.retention.raw_days is None or not booked:
+        return None
+    wanted = booked[-1] - timedelta(days=fleet.retention.raw_days - 1)
+    open_from = sealed_dates.open_from(connection)
+    found = [bound for bound in _bounds(connection, fleet, booked, wanted, lookback_days) if bound.open_date < wanted]
+    bound = min(found, key=lambda one: one.open_date, default=None)
+    open_date = max(open_from, bound.open_date if bound else wanted)
+    raw_from = open_date - timedelta(days=spread_days(fleet))
+    refused = None
+    if bound is not None and wanted > booked[0]:
+        refused = f"raw of {max(booked[0], bound.open_date)} and later stays: {bound.why}"
+    dates = [on for on in _dates_with_raw(connection, fleet) if on < raw_from]
+    share = sum(_rows(connection, dates).values())
+    return Removal(open_date, raw_from, tuple(dates), share, refused)
+
+
+def remove(connection: duckdb.DuckDBPyConnection, fleet: Fleet, removal: Removal) -> list[date]:
+    """Seal the dates and remove their raw, in one transaction; returns the dates that were open before. A lake's files
+    go after it: what a crash leaves of them, no run reads, and the next removal takes."""
+    until = datetime.combine(removal.raw_from, time(), UTC)
+    own = [table for table in SAMPLE_TABLES if table in database.tables(connection, "raw")]
+    with database.transaction(connection):
+        fresh = sealed_dates.seal(connection, settings.booked_dates(connection), removal.open_date)
+        for table in own:
+            connection.execute(f"delete from raw.{table} where observed_at < ?", [until]).fetchall()
+        # A load test's requests are what its windows are made of.
+        connection.execute("delete from raw.requests where started_at < ? and window_id is null", [until]).fetchall()
+        connection.execute("delete from raw.lake_days where date < ?", [removal.raw_from]).fetchall()
+    store = stores.store_of(fleet)
+    if isinstance(store, LakeStore):
+        store.lake.forget(removal.raw_from)
+        store.lake.expose(connection, "raw")
+    return fresh
+
+
+def spread_days(fleet: Fleet) -> int:
+    """Dates before the first open one whose raw its booking reads."""
+    return math.ceil(fleet.max_spread_days) + 1
+
+
+def _bounds(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, booked: list[date], wanted: date, lookback_days: int
+) -> Iterator[Bound]:
+    lookback = LOOKBACKS * lookback_days
+    yield Bound(
+        booked[-1] - timedelta(days=lookback - 1),
+        f"the newest {lookback} dates are those of the lookback and of what it is compared with",
+    )
+    for what in (due_dates.BOOKING, due_dates.PUBLICATION, due_dates.HELD_BACK):
+        waiting = due_dates.due(connection, what)
+        if waiting:
+            yield Bound(waiting[0], f"{waiting[0]} waits for its {what.replace('_', ' ')}")
+    yield from _open_months(connection, fleet, max(booked[0], sealed_dates.open_from(connection)), wanted)
+    rows = connection.execute(
+        "select window_id, cast(start_at as date) from raw.run_windows where start_at < ? and end_at > ? order by 2",
+        [datetime.combine(wanted, time(), UTC)] * 2,
+    ).fetchall()
+    yield from (Bound(on, f"the run window {name} goes on after {wanted}") for name, on in rows)
+
+
+def _open_months(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: date, wanted: date) -> Iterator[Bound]:
+    """The first month that may still change: one that is not closed, unless it can never be, as it has no cost."""
+    closings.create(connection)
+    priced = _priced_months(fleet)
+    month = start.replace(day=1)
+    while month <= wanted:
+        following = (month + timedelta(days=31)).replace(day=1)
+        last = closings.last_event(connection, "published", month)
+        is_closed = last is not None and last[1] == "closed"
+        if not is_closed and (priced is None or month in priced or following > wanted):
+            # A site east of UTC has hours of the month on the UTC date before it.
+            what = f"{month:%Y-%m} is not closed (`wattledger close {month:%Y-%m}`)"
+            yield Bound(month - timedelta(days=1), what)
+            return
+        month = following
+
+
+def _priced_months(fleet: Fleet) -> set[date] | None:
+    """The months with a cost, which can be closed; None where nothing is published that could tell."""
+    folder = fleet.latest_publication
+    if folder is None:
+        return None
+    with database.connect(folder / DATABASE, read_only=True) as published:
+        if "cost" not in database.tables(published, "finance"):
+            return None
+        rows = published.execute("select distinct month from finance.cost where closed_cost_usd is not null").fetchall()
+    return {month for (month,) in rows}
+
+
+def _dates_with_raw(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[date]:
+    """The dates of which samples or requests are here."""
+    if fleet.landing.target == "lake":
+        rows = connection.execute("select distinct date from raw.lake_days").fetchall()
+    else:
+        rows = connection.execute(
+            " union ".join(f"select distinct cast(observed_at as date) from raw.{table}" for table in SAMPLE_TABLES)
+        ).fetchall()
+    requests = connection.execute(
+        "select distinct cast(started_at as date) from raw.requests where window_id is null"
+    ).fetchall()
+    return sorted({on for (on,) in (*rows, *requests)})
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, dates: list[date]) -> dict[str, int]:
+    """Bytes of these dates in each table of raw that is in the warehouse, by their share of its rows."""
+    if not dates:
+        return {}
+    until = datetime.combine(dates[-1] + timedelta(days=1), time(), UTC)
+    found = {}
+    for table, column in (*((name, "observed_at") for name in SAMPLE_TABLES), ("requests", "started_at")):
+        if table not in database.tables(connection, "raw"):
+            continue
+        ((older, rows),) = connection.execute(
+            f"select count(*) filter ({column} < ?), count(*) from raw.{table}", [until]
+        ).fetchall()
+        if rows:
+            found[table] = round(table_bytes(connection, "raw", table) * older / rows)
+    return found
+
+
+def table_bytes(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> int:
+    """Bytes of the blocks that a table is in; small tables may share one."""
+    ((size,),) = connection.execute(
+        "select count(distinct block_id) * (select block_size from pragma_database_size()"
+        f" where database_name = current_database()) from pragma_storage_info('{schema}.{table}') where block_id >= 0"
+    ).fetchall()
+    return int(size)
