@@ -25,6 +25,9 @@ from pipelines.warehouse.contracts import Contracts, Mart
 
 Columns = Sequence[tuple[str, str]]
 
+# The dated marts that state which method made a row.
+OF_A_METHOD = frozenset({"model_hourly", "model_daily", "fleet_daily"})
+
 logger = logging.getLogger(__name__)
 
 
@@ -71,7 +74,7 @@ def prepare(
         carried = []
         if open_from > date.min:
             carried = [mart for mart in dropped if contracts.marts[mart].replaces != "all"]
-            _carry_sealed(connection, contracts, held, found, carried, open_from)
+            _carry_sealed(connection, contracts, found, carried)
             dropped = [mart for mart in dropped if mart not in carried]
         for mart in (*dropped, *leftover):
             connection.execute(f'drop table marts."{mart}"')
@@ -90,17 +93,14 @@ def prepare(
 
 
 def _carry_sealed(
-    connection: duckdb.DuckDBPyConnection,
-    contracts: Contracts,
-    held: Mapping[str, Columns],
-    found: Sequence[Change],
-    carried: Sequence[str],
-    open_from: date,
+    connection: duckdb.DuckDBPyConnection, contracts: Contracts, found: Sequence[Change], carried: Sequence[str]
 ) -> None:
-    """Make these marts anew with the rows that no run of open dates makes, and note what is new since.
+    """Make the marts `carried` anew with the rows that no run of open dates makes, and note what is new since.
 
     Dates that another method booked count in their months as an opening balance does: nothing books them again.
     """
+    open_from = sealed_dates.open_from(connection)
+    held = marts_of(connection)
     for change in found:
         mart = contracts.marts[change.mart]
         if mart.replaces == "all":
@@ -111,22 +111,19 @@ def _carry_sealed(
         if change.added:
             sealed_dates.note_new(connection, change.mart, [column for column, _ in change.added])
         if change.mart in carried:
-            _make_with_kept_rows(connection, change.mart, mart, held[change.mart], open_from)
-    for mart in sorted({"model_hourly", "model_daily", "fleet_daily"} & held.keys()):
-        names = {name for name, _ in held[mart]}
-        if {"is_opening_balance", "method_version"} <= names:
+            _make_with_kept_rows(connection, change.mart, mart, open_from)
+    for name in sorted(OF_A_METHOD & held.keys()):
+        if {"is_opening_balance", "method_version"} <= {column for column, _ in held[name]}:
             connection.execute(
-                f"update marts.{mart} set is_opening_balance = true where date < ? and method_version <> ?",
+                f"update marts.{name} set is_opening_balance = true where date < ? and method_version <> ?",
                 [open_from, contracts.method_version],
             ).fetchall()
 
 
-def _make_with_kept_rows(
-    connection: duckdb.DuckDBPyConnection, name: str, mart: Mart, held: Columns, open_from: date
-) -> None:
+def _make_with_kept_rows(connection: duckdb.DuckDBPyConnection, name: str, mart: Mart, open_from: date) -> None:
     """Replace a mart's table by one of today's columns that has its kept rows: a column that has another type is cast,
     one that is new is NULL."""
-    known = {column for column, _ in held}
+    known = {column for column, _ in marts_of(connection)[name]}
     listed = ", ".join(f'"{column}" {kind}' for column, kind in mart.columns)
     common = ", ".join(f'"{column}"' for column, _ in mart.columns if column in known)
     where = sealed_dates.kept_rows(mart, open_from)

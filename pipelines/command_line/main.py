@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 try:
     from pipelines.command_line import console, instance, mistakes, options
@@ -69,22 +70,15 @@ def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
             return _table(fleet)
         case "report":
             return _report(fleet)
-        case "sql":
-            from pipelines.command_line.sql_command import sql  # noqa: PLC0415
-
-            return sql(fleet, chosen)
-        case "explain":
-            from pipelines.command_line.explain_command import explain  # noqa: PLC0415
-
-            return explain(fleet, chosen)
-        case "prune":
-            from pipelines.command_line.prune_command import prune  # noqa: PLC0415
-
-            return prune(fleet, chosen)
-        case _:
+        case "close":
             from pipelines.command_line.close_command import close  # noqa: PLC0415
 
             return close(fleet, chosen.month, is_undone=chosen.undo)
+        case name:
+            command: Callable[[Fleet, argparse.Namespace], int] = getattr(
+                import_module(f"pipelines.command_line.{name}_command"), name
+            )
+            return command(fleet, chosen)
 
 
 def _table(fleet: Fleet) -> int:

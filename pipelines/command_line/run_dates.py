@@ -54,8 +54,8 @@ def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, boo
         )
     if start < open_from:
         raise refusals.QuestionError(
-            f"--start {start}: expected {open_from} or later: the dates before it are sealed, because samples that their"
-            " booking reads were removed (`retention`)"
+            f"--start {start}: expected {open_from} or later: the dates before it are sealed, because samples that"
+            " their booking reads were removed (`retention`)"
         )
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
         raise refusals.QuestionError(

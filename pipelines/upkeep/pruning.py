@@ -84,14 +84,11 @@ def _raw(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Layer:
     if plan is None or not plan.dates:
         return Layer(layers.RAW, rule, refused=plan.refused if plan else None)
     goes = f"samples and requests of {_span(plan.dates)}; {plan.open_date} is the first date that can be booked again"
-    return Layer(
-        layers.RAW,
-        rule,
-        goes,
-        plan.bytes,
-        plan.refused,
-        lambda: raw_removal.remove(connection, fleet, plan) and None,
-    )
+
+    def remove() -> None:
+        raw_removal.remove(connection, fleet, plan)
+
+    return Layer(layers.RAW, rule, goes, plan.bytes, plan.refused, remove)
 
 
 def _intermediate(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> Layer:
@@ -154,14 +151,13 @@ def _logs(fleet: Fleet, now: datetime) -> Layer:
     limit = (now - timedelta(days=days)).timestamp()
     folder = fleet.root / "logs"
     old = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_mtime < limit]
-    goes = f"{len(old)} files, the newest of {old[-1].name}" if old else ""
-    return Layer(
-        layers.LOGS,
-        f"log_days: {days}",
-        f"{len(old)} files" if goes else "",
-        disk_room.freed_by(old),
-        remove=lambda: [path.unlink(missing_ok=True) for path in old] and None,
-    )
+
+    def remove() -> None:
+        for path in old:
+            path.unlink(missing_ok=True)
+
+    goes = f"{len(old)} files" if old else ""
+    return Layer(layers.LOGS, f"log_days: {days}", goes, disk_room.freed_by(old), remove=remove)
 
 
 def _spools(connection: duckdb.DuckDBPyConnection, fleet: Fleet, now: datetime) -> Layer:

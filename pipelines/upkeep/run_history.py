@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -63,7 +63,7 @@ def bytes_of_runs(home: Path, runs: Iterable[str]) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-def _dates(tags: dict[str, str]) -> set[date | None]:
+def _dates(tags: Mapping[str, str]) -> set[date | None]:
     """The partitions of a run; None for a run of assets without partitions."""
     if _START in tags:
         first, last = date.fromisoformat(tags[_START]), date.fromisoformat(tags[_END])
