@@ -51,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
     prune = commands.add_parser("prune", help="show what `retention` gives up, and with --yes remove it")
     prune.add_argument("layer", nargs="*", metavar="LAYER", help=f"of these alone: {', '.join(LAYERS)}")
     prune.add_argument("--yes", action="store_true", help="remove it")
+    doctor = commands.add_parser("doctor", help="show how the fleet's data is, what is due, and what to do")
+    doctor.add_argument("--json", action="store_true", help="for programs")
     for name, command in commands.choices.items():
         if name != "discover":
             _add_fleet(command, several=name == "dev")

@@ -16,8 +16,8 @@ import dagster as dg
 from pipelines.command_line import instance
 from pipelines.command_line.text_tables import MISSING, TEXT, table
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.upkeep import disk_room, layers, pruning
-from pipelines.warehouse import database
+from pipelines.upkeep import layers, pruning
+from pipelines.warehouse import database, disk_room
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
 

@@ -29,7 +29,8 @@ def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, boo
         raise refusals.QuestionError(
             f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet"
         )
-    open_from = _open_from(fleet)
+    found = sealed(fleet)
+    open_from = found[-1] + timedelta(days=1) if found else date.min
     days = [on for on in days if on >= open_from]
     if not days:
         raise refusals.QuestionError(
@@ -88,13 +89,13 @@ def mark_ahead(fleet: Fleet, on: date) -> None:
         due_dates.mark(connection, due_dates.AHEAD, on, on + timedelta(days=1))
 
 
-def _open_from(fleet: Fleet) -> date:
-    """The first date that is not sealed."""
+def sealed(fleet: Fleet) -> list[date]:
+    """The fleet's sealed dates, in order."""
     if not fleet.warehouse.exists():
-        return date.min
+        return []
     with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
-        return sealed_dates.open_from(connection)
+        return sealed_dates.of(connection)
 
 
 def _first_open_day(fleet: Fleet, days: list[date]) -> date:

@@ -16,7 +16,8 @@ from collectors import file_systems
 from collectors.devices.spool import Spool
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import SpoolSource
-from pipelines.upkeep import compaction, disk_room, raw_removal
+from pipelines.upkeep import raw_removal
+from pipelines.warehouse import compaction, disk_room
 
 RAW, INTERMEDIATE, PUBLICATIONS = "raw", "intermediate", "publications"
 HISTORY, LOGS, SPOOLS = "history", "logs", "spools"

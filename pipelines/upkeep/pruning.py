@@ -16,8 +16,8 @@ import duckdb
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import DBT_PROJECT
 from pipelines.publishing import retention
-from pipelines.upkeep import compaction, disk_room, layers, raw_removal, run_history
-from pipelines.warehouse import contracts, database, sealed_dates
+from pipelines.upkeep import layers, raw_removal, run_history
+from pipelines.warehouse import compaction, contracts, database, disk_room, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 
 

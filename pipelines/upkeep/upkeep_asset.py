@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.upkeep import disk_room, layers, pruning
-from pipelines.warehouse import database, findings
+from pipelines.upkeep import layers, pruning
+from pipelines.warehouse import database, disk_room, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.raw_tables import create_tables
 
