@@ -268,5 +268,5 @@ def _of_due(due: Iterable[DueDate], fleet: Fleet) -> Iterator[Trouble]:
     for what, dates in waiting.items():
         listed = sorted({*dates})
         span = f"{listed[0]}" if len(listed) == 1 else f"{len(listed)} dates from {listed[0]} to {listed[-1]}"
-        waits = "is held back" if what == due_dates.HELD_BACK else f"waits for its {what}"
-        yield Trouble(WARNING, f"{span}: {waits}", remedies[what])
+        waiting_for = "held back" if what == due_dates.HELD_BACK else f"due for {what}"
+        yield Trouble(WARNING, f"{span}: {waiting_for}", remedies[what])
