@@ -23,6 +23,11 @@ from pipelines.warehouse import closings, database, due_dates, sealed_dates, set
 
 # A date is compared with as many dates before its lookback as the lookback has (dbt_project/macros/cost_changes.sql).
 LOOKBACKS = 2
+_WAITING = {
+    due_dates.BOOKING: "waits to be booked",
+    due_dates.PUBLICATION: "waits to be published",
+    due_dates.HELD_BACK: "is held back",
+}
 
 
 class Bound(NamedTuple):
@@ -94,10 +99,10 @@ def _bounds(
         booked[-1] - timedelta(days=lookback - 1),
         f"the newest {lookback} dates are those of the lookback and of what it is compared with",
     )
-    for what in (due_dates.BOOKING, due_dates.PUBLICATION, due_dates.HELD_BACK):
+    for what, state in _WAITING.items():
         waiting = due_dates.due(connection, what)
         if waiting:
-            yield Bound(waiting[0], f"{waiting[0]} waits for its {what.replace('_', ' ')}")
+            yield Bound(waiting[0], f"{waiting[0]} {state}")
     yield from _open_months(connection, fleet, max(booked[0], sealed_dates.open_from(connection)), wanted)
     rows = connection.execute(
         "select window_id, cast(start_at as date) from raw.run_windows where start_at < ? and end_at > ? order by 2",

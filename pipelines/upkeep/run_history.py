@@ -36,7 +36,8 @@ def removable(instance: dg.DagsterInstance, fleet: Fleet, days: int, now: dateti
         ended = record.end_time or record.update_timestamp.timestamp()
         if run.status in _OVER and ended < limit.timestamp() and covered.issuperset(dates):
             found.append(run.run_id)
-        if run.status == dg.DagsterRunStatus.SUCCESS and run.asset_selection is None:
+        is_whole = not (run.asset_selection or run.asset_check_selection or run.op_selection)
+        if run.status == dg.DagsterRunStatus.SUCCESS and is_whole:
             covered.update(dates)
             covered.add(None)
     return found
