@@ -178,6 +178,8 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "code_location.py",
         "command_line/instance.py",
         "command_line/run.py",
+        "command_line/upkeep_commands/doctor_command.py",
+        "command_line/upkeep_commands/prune_command.py",
         "landing/bill_assets.py",
         "landing/window_assets.py",
         "landing/request_assets.py",
@@ -188,6 +190,9 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "publishing/publication.py",
         "report/fleet_report.py",
         "spark/ledger_on_spark.py",
+        "upkeep/pruning.py",
+        "upkeep/run_history.py",
+        "upkeep/upkeep_asset.py",
         "warehouse/asset_keys.py",
         "warehouse/partitions.py",
     }

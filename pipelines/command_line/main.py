@@ -75,9 +75,9 @@ def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
 
             return close(fleet, chosen.month, is_undone=chosen.undo)
         case name:
-            command: Callable[[Fleet, argparse.Namespace], int] = getattr(
-                import_module(f"pipelines.command_line.{name}_command"), name
-            )
+            folder = "upkeep_commands." if name in _OF_UPKEEP else ""
+            module = import_module(f"pipelines.command_line.{folder}{name}_command")
+            command: Callable[[Fleet, argparse.Namespace], int] = getattr(module, name)
             return command(fleet, chosen)
 
 
@@ -128,6 +128,7 @@ def _completion(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> 
     return 0
 
 
+_OF_UPKEEP = frozenset({"prune", "doctor", "backup"})
 # Commands that need no fleet, or read its file themselves.
 _WITHOUT_A_FLEET: dict[str, Callable[[argparse.ArgumentParser, argparse.Namespace], int]] = {
     "check": _check,

@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
-    prune = commands.add_parser("prune", help="show what `retention` gives up, and with --yes remove it")
+    prune = commands.add_parser("prune", help="show what `retention` lets go, and with --yes remove it")
     prune.add_argument("layer", nargs="*", metavar="LAYER", help=f"of these alone: {', '.join(LAYERS)}")
     prune.add_argument("--yes", action="store_true", help="remove it")
     doctor = commands.add_parser("doctor", help="show how the fleet's data is, what is due, and what to do")

@@ -27,8 +27,8 @@ from pipelines.fleet.money.token_prices import ContractPrices, ListPrice
 from pipelines.fleet.node_gpus import NodeGpus
 from pipelines.fleet.publication_targets import PublicationTargets
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
-from pipelines.fleet.retention_rules import Retention
 from pipelines.fleet.run_windows import RunWindows
+from pipelines.fleet.running.retention_rules import Retention
 from pipelines.fleet.sites import Site
 from pipelines.fleet.sources import AnySource
 from pipelines.fleet.values import GivenName, Name, NonNegative, Part, Positive

@@ -1,4 +1,4 @@
-"""A backup of a fleet: its warehouse, what is published and its fleet file, copied while nobody writes them.
+"""A backup of a fleet: its warehouse, what is published and its fleet file, copied while nothing writes them.
 
     <fleet>-<UTC time>/backup.json            what it holds, with the warehouse's SHA-256
     <fleet>-<UTC time>/<the fleet file>
@@ -79,7 +79,7 @@ def _copied(fleet: Fleet, building: Path, now: datetime) -> tuple[date, ...]:
         data.mkdir(parents=True)
         digest = publication_manifest.copied(fleet.warehouse, data / fleet.warehouse.name)
         if latest is not None:
-            # The time of a file tells a publication whether it changed: copy2 keeps it.
+            # A publication finds changed files by their time, which copy2 keeps.
             shutil.copytree(latest, data / "published" / latest.name, symlinks=True, copy_function=shutil.copy2)
             for link in fleet.published.iterdir():
                 if link.is_symlink():

@@ -1,6 +1,6 @@
 """What may go of a fleet's data, layer by layer, by what the fleet file's `retention` states; and removing it.
 
-Add here what a layer gives up. Keep out how it is shown (the command `prune`) and when a run does it (`upkeep_asset`).
+Add here what a layer lets go. Keep out how it is shown (the command `prune`) and when a run does it (`upkeep_asset`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pipelines.warehouse.raw_tables import create_tables
 
 @dataclass(frozen=True)
 class Layer:
-    """What a layer has and gives up. `rule` is what `retention` states of it, None where nothing; `goes` what goes, in
-    words, empty where nothing does; `refused` why something stays that the rule gives up."""
+    """What a layer has and lets go. `rule` is what `retention` states of it, None where nothing; `goes` what goes, in
+    words, empty where nothing does; `refused` why something stays that the rule lets go."""
 
     name: str
     rule: str | None

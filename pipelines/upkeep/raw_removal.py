@@ -39,7 +39,7 @@ class Bound(NamedTuple):
 
 class Removal(NamedTuple):
     """What would go of raw: `open_date` is the first date that stays open, and raw before `raw_from` goes. `refused` is
-    why dates stay that `retention.raw_days` would give up."""
+    why dates stay that `retention.raw_days` would let go."""
 
     open_date: date
     raw_from: date
@@ -49,7 +49,7 @@ class Removal(NamedTuple):
 
 
 def planned(connection: duckdb.DuckDBPyConnection, fleet: Fleet, lookback_days: int) -> Removal | None:
-    """What `retention.raw_days` gives up and nothing needs; None where nothing is stated or booked."""
+    """What `retention.raw_days` lets go and nothing needs; None where nothing is stated or booked."""
     booked = settings.booked_dates(connection)
     if fleet.retention.raw_days is None or not booked:
         return None
@@ -129,7 +129,7 @@ def _open_months(connection: duckdb.DuckDBPyConnection, fleet: Fleet, start: dat
 
 
 def _priced_months(fleet: Fleet) -> set[date] | None:
-    """The months with a cost, which can be closed; None where nothing is published that could tell."""
+    """The months with a cost, which can be closed; None where nothing is published that has them."""
     folder = fleet.latest_publication
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""The end of a run: what `retention` gives up goes, and what every layer takes is noted.
+"""The end of a run: what `retention` lets go is removed, and what every layer takes is noted.
 
 Keep out what goes (`pruning`) and how it is measured (`layers`).
 """
@@ -40,7 +40,7 @@ def upkeep_asset(fleet: Fleet, after: list[dg.AssetKey], pool: str) -> dg.Assets
             dg.AssetCheckSpec(
                 CHECK,
                 asset=key,
-                description="Everything that `retention` gives up could go.",
+                description="Everything that `retention` lets go could be removed.",
                 metadata={"remedy": REMEDY},
             )
         ],
@@ -49,7 +49,7 @@ def upkeep_asset(fleet: Fleet, after: list[dg.AssetKey], pool: str) -> dg.Assets
         pool=pool,
     )
     def disk_use(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        """What `retention` gives up goes; then each layer's bytes are noted."""
+        """What `retention` lets go is removed; then each layer's bytes are noted."""
         home = Path(os.environ.get("DAGSTER_HOME") or fleet.root / ".dagster")
         history = pruning.History(context.instance, home, home.is_relative_to(fleet.root))
         now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What `retention` gives up: which dates of raw, which runs of Dagster, which files; and what it leaves."""
+"""What `retention` lets go: which dates of raw, which runs of Dagster, which files; and what it leaves."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_sealed_rows_outlive_an_upgrade_with_a_new_mart_and_a_new_column(
     with duckdb.connect(str(book.fleet.snapshot), read_only=True) as published:
         assert published.execute(BY_DATE).fetchall() == by_date
 
-    # What lands late beside a sealed date does not make it due, and no one can name it.
+    # What lands late beside a sealed date does not make it due, and it cannot be named.
     with book.connection() as connection:
         due_dates.mark_due(connection, date(2026, 10, 1), date(2026, 10, 4))
         assert due_dates.due(connection, due_dates.BOOKING) == [THIRD]

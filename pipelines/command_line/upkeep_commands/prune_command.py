@@ -1,4 +1,4 @@
-"""The command `prune`: what `retention` gives up, layer by layer, and with `--yes` its removal.
+"""The command `prune`: what `retention` lets go, layer by layer, and with `--yes` its removal.
 
 Exit status: 0 whether or not something goes, 1 where the disk has no room to write the warehouse anew. Add here what is
 printed. Keep out what goes: that is `pipelines.upkeep.pruning`.
