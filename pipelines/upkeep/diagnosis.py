@@ -11,7 +11,7 @@ import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import duckdb
 import pipelines
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.upkeep import layers
+from pipelines.upkeep.run_history import Run
 from pipelines.warehouse import database, disk_room, due_dates, sealed_dates, settings
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION
 
@@ -30,6 +31,8 @@ GROWTH_DAYS = 30
 # A disk that is full within so many days is worth a warning; one with less room than this, an error.
 FULL_DAYS = 30
 LEAST_FREE_RATIO = 0.05
+# From one nightly run to the next, and two hours.
+LATE_HOURS = 26
 _PACKAGES = ("dagster", "dbt-core", "dbt-duckdb", "duckdb")
 # The newest answer of each source for each whole date of telemetry, where it was none or not a full one.
 _UNANSWERED = """
@@ -82,7 +85,7 @@ class Diagnosis:
     disk: tuple[LayerUse, ...]
     disk_free_bytes: int
     full_in_days: float | None
-    runs: tuple[dict[str, Any], ...]
+    runs: tuple[Run, ...]
     schedule: str | None
     versions: dict[str, str]
     clock: dict[str, str | None]
@@ -96,11 +99,8 @@ class Diagnosis:
         return asdict(self)
 
 
-def diagnosed(
-    fleet: Fleet, home: Path, runs: Sequence[tuple[datetime, float | None, str, str]], schedule: str | None
-) -> Diagnosis:
-    """What is found now. `runs` are the newest ones, `schedule` is what Dagster makes of the nightly run."""
-    now = datetime.now(UTC)
+def diagnosed(fleet: Fleet, home: Path, runs: Sequence[Run], schedule: str | None, now: datetime) -> Diagnosis:
+    """What is found. `runs` are the newest ones, `schedule` is what Dagster makes of the nightly run."""
     disk: list[LayerUse] = []
     due: list[DueDate] = []
     sealed: list[date] = []
@@ -128,7 +128,7 @@ def diagnosed(
     growth = sum(one.bytes_per_day or 0 for one in disk if one.layer != layers.FREE)
     full_in = free.free / growth if growth > 0 else None
     troubles += _of_disk(fleet, free.free, free.total, full_in)
-    troubles += _of_runs(runs, schedule, fleet)
+    troubles += _of_runs(runs, fleet, now)
     troubles += _of_clock(now, landed_at)
     troubles += _of_versions(versions)
     troubles += _of_due(due, fleet)
@@ -138,7 +138,7 @@ def diagnosed(
         tuple(disk),
         free.free,
         full_in,
-        tuple({"began_at": at, "seconds": took, "status": status, "dates": dates} for at, took, status, dates in runs),
+        tuple(runs),
         schedule,
         versions,
         {"now": now.isoformat(timespec="seconds"), "newest_landing": landed_at.isoformat() if landed_at else None},
@@ -227,14 +227,18 @@ def _of_disk(fleet: Fleet, free: int, total: int, full_in: float | None) -> Iter
         yield Trouble(WARNING, f"at its growth the disk of {fleet.root} is full in {full_in:.0f} days", remedy)
 
 
-def _of_runs(
-    runs: Sequence[tuple[datetime, float | None, str, str]], schedule: str | None, fleet: Fleet
-) -> Iterator[Trouble]:
-    if runs and runs[0][2] == "FAILURE":
-        at = runs[0][0].isoformat(sep=" ", timespec="minutes")
+def _of_runs(runs: Sequence[Run], fleet: Fleet, now: datetime) -> Iterator[Trouble]:
+    """A run that failed; and of a fleet without an end, that none has begun for longer than a night."""
+    if not runs:
+        return
+    newest = runs[0]
+    at = f"{newest.began_at:%Y-%m-%d %H:%M} UTC"
+    if newest.status == "FAILURE":
         yield Trouble(ERROR, f"the last run failed ({at})", f"run again; the reason is in {fleet.root / 'logs'}")
-    if schedule is not None and schedule.startswith("Not booked"):
-        yield Trouble(WARNING, schedule.partition(": ")[2].partition(". ")[0], schedule.rpartition("`")[0] + "`")
+    if fleet.period.end is None and now - newest.began_at > timedelta(hours=LATE_HOURS):
+        what = f"the last run began {(now - newest.began_at).total_seconds() / 3600:,.0f} h ago ({at})"
+        remedy = f"`wattledger run --fleet {fleet.path}`; see whether its cron job, or `wattledger dev`, is alive"
+        yield Trouble(WARNING, what, remedy)
 
 
 def _of_clock(now: datetime, landed_at: datetime | None) -> Iterator[Trouble]:

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,16 @@ from pipelines.fleet.fleet_file import Fleet
 FREE_RATIO = 0.25
 _START, _END, _ONE = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end", "dagster/partition"
 _OVER = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: `seconds` is None while it is under way, and `dates` is empty for one of assets without dates."""
+
+    began_at: datetime
+    seconds: float | None
+    status: str
+    dates: str
 
 
 def removable(instance: dg.DagsterInstance, fleet: Fleet, days: int, now: datetime) -> list[str]:
@@ -86,13 +97,13 @@ def _tidy(path: Path) -> None:
             connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
 
-def last_runs(instance: dg.DagsterInstance, fleet: Fleet, count: int) -> list[tuple[datetime, float | None, str, str]]:
-    """The newest runs of the fleet: when each began, its seconds, its status, and its dates."""
+def last_runs(instance: dg.DagsterInstance, fleet: Fleet, count: int) -> list[Run]:
+    """The newest runs of the fleet, the newest first."""
     found = []
     for record in instance.get_run_records(dg.RunsFilter(tags={"fleet": fleet.fleet}), limit=count):
         began = record.start_time or record.create_timestamp.timestamp()
         seconds = record.end_time - began if record.end_time else None
         dates = sorted(on for on in _dates(record.dagster_run.tags) if on is not None)
         span = "" if not dates else str(dates[0]) if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-        found.append((datetime.fromtimestamp(began, UTC), seconds, record.dagster_run.status.value, span))
+        found.append(Run(datetime.fromtimestamp(began, UTC), seconds, record.dagster_run.status.value, span))
     return found

@@ -50,6 +50,8 @@ def open_from(connection: duckdb.DuckDBPyConnection) -> date:
 
 def described(sealed: Sequence[date]) -> str:
     """What a person reads about them."""
+    if len(sealed) == 1:
+        return f"{sealed[0]} is sealed: its samples were removed (`retention`), so its rows stay as they were booked"
     return (
         f"{sealed[0]} to {sealed[-1]} are sealed: their samples were removed (`retention`), so their rows stay as they"
         " were booked"

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -32,7 +33,7 @@ def doctor(fleet: Fleet, options: argparse.Namespace) -> int:
         with dg.DagsterInstance.get() as dagster_instance:
             runs = run_history.last_runs(dagster_instance, fleet, RUNS)
             schedule = instance.nightly(fleet, dagster_instance)
-    found = diagnosis.diagnosed(fleet, home, runs, schedule)
+    found = diagnosis.diagnosed(fleet, home, runs, schedule, datetime.now(UTC))
     if options.json:
         json.dump(found.to_json(), sys.stdout, indent=2, default=str)
         print()
@@ -53,10 +54,10 @@ def _page(fleet: Fleet, found: diagnosis.Diagnosis) -> Iterator[str]:
     if found.runs:
         lines = [
             (
-                f"{one['began_at']:%Y-%m-%d %H:%M}",
-                MISSING if one["seconds"] is None else f"{one['seconds']:,.0f}",
-                one["status"].lower(),
-                one["dates"],
+                f"{one.began_at:%Y-%m-%d %H:%M}",
+                MISSING if one.seconds is None else f"{one.seconds:,.0f}",
+                one.status.lower(),
+                one.dates,
             )
             for one in found.runs
         ]
