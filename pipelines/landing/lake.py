@@ -18,6 +18,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -198,6 +199,14 @@ class Lake:
             if on is not None and on < end:
                 found.setdefault(on, []).append(relative)
         return found
+
+    def bytes_of(self, paths: Iterable[str]) -> int:
+        """Bytes of files, given relative to the lake; 0 of one that is gone."""
+        total = 0
+        for path in paths:
+            with suppress(FileNotFoundError):
+                total += int(self.fs.size(self.path(path)) or 0)
+        return total
 
     def forget(self, end: date) -> None:
         """Remove what is here of the dates before `end`: manifests first, so that no reader follows one to a file that

@@ -62,22 +62,24 @@ def planned(connection: duckdb.DuckDBPyConnection, fleet: Fleet, lookback_days: 
     refused = None
     if bound is not None and wanted > booked[0]:
         refused = f"raw of {max(booked[0], bound.open_date)} and later stays: {bound.why}"
-    dates = [on for on in _dates_with_raw(connection, fleet) if on < raw_from]
-    share = sum(_rows(connection, dates).values())
-    return Removal(open_date, raw_from, tuple(dates), share, refused)
+    dates = {on for on in _dates_with_raw(connection) if on < raw_from}
+    size = _bytes(connection, max(dates)) if dates else 0
+    store = stores.store_of(fleet)
+    if isinstance(store, LakeStore):
+        files = store.lake.dated_files(raw_from)
+        dates.update(files)
+        size += store.lake.bytes_of(path for paths in files.values() for path in paths)
+    return Removal(open_date, raw_from, tuple(sorted(dates)), size, refused)
 
 
 def remove(connection: duckdb.DuckDBPyConnection, fleet: Fleet, removal: Removal) -> list[date]:
     """Seal the dates and remove their raw, in one transaction; returns the dates that were open before. A lake's files
     go after it: what a crash leaves of them, no run reads, and the next removal takes."""
     until = datetime.combine(removal.raw_from, time(), UTC)
-    own = [table for table in SAMPLE_TABLES if table in database.tables(connection, "raw")]
     with database.transaction(connection):
         fresh = sealed_dates.seal(connection, settings.booked_dates(connection), removal.open_date)
-        for table in own:
-            connection.execute(f"delete from raw.{table} where observed_at < ?", [until]).fetchall()
-        # A load test's requests are what its windows are made of.
-        connection.execute("delete from raw.requests where started_at < ? and window_id is null", [until]).fetchall()
+        for table, column, goes in [*_own_tables(connection)]:
+            connection.execute(f"delete from raw.{table} where {column} < ? and {goes}", [until]).fetchall()
         connection.execute("delete from raw.lake_days where date < ?", [removal.raw_from]).fetchall()
     store = stores.store_of(fleet)
     if isinstance(store, LakeStore):
@@ -140,35 +142,34 @@ def _priced_months(fleet: Fleet) -> set[date] | None:
     return {month for (month,) in rows}
 
 
-def _dates_with_raw(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> list[date]:
-    """The dates of which samples or requests are here."""
-    if fleet.landing.target == "lake":
-        rows = connection.execute("select distinct date from raw.lake_days").fetchall()
-    else:
-        rows = connection.execute(
-            " union ".join(f"select distinct cast(observed_at as date) from raw.{table}" for table in SAMPLE_TABLES)
-        ).fetchall()
-    requests = connection.execute(
-        "select distinct cast(started_at as date) from raw.requests where window_id is null"
-    ).fetchall()
-    return sorted({on for (on,) in (*rows, *requests)})
+def _dates_with_raw(connection: duckdb.DuckDBPyConnection) -> list[date]:
+    """The dates of which samples or requests are in the warehouse itself."""
+    queries = [
+        f"select distinct cast({column} as date) from raw.{table} where {goes}"
+        for table, column, goes in _own_tables(connection)
+    ]
+    return [on for (on,) in connection.execute(" union ".join(queries)).fetchall()]
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, dates: list[date]) -> dict[str, int]:
-    """Bytes of these dates in each table of raw that is in the warehouse, by their share of its rows."""
-    if not dates:
-        return {}
-    until = datetime.combine(dates[-1] + timedelta(days=1), time(), UTC)
-    found = {}
-    for table, column in (*((name, "observed_at") for name in SAMPLE_TABLES), ("requests", "started_at")):
-        if table not in database.tables(connection, "raw"):
-            continue
+def _bytes(connection: duckdb.DuckDBPyConnection, last: date) -> int:
+    """Bytes of the dates up to the last one in the tables of raw, by their share of the rows."""
+    until = datetime.combine(last + timedelta(days=1), time(), UTC)
+    size = 0
+    for table, column, goes in _own_tables(connection):
         ((older, rows),) = connection.execute(
-            f"select count(*) filter ({column} < ?), count(*) from raw.{table}", [until]
+            f"select count(*) filter ({column} < ? and {goes}), count(*) from raw.{table}", [until]
         ).fetchall()
-        if rows:
-            found[table] = round(table_bytes(connection, "raw", table) * older / rows)
-    return found
+        size += round(table_bytes(connection, "raw", table) * older / rows) if rows else 0
+    return size
+
+
+def _own_tables(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str]]:
+    """The tables of raw of which rows go, the column of their time, and which of their rows; no views of a lake."""
+    yield from (
+        (table, "observed_at", "true") for table in SAMPLE_TABLES if table in database.tables(connection, "raw")
+    )
+    # A load test's requests are what its windows are made of.
+    yield "requests", "started_at", "window_id is null"
 
 
 def table_bytes(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> int:
