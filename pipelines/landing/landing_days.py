@@ -69,6 +69,8 @@ def land_days(
     )
     open_from = sealed_dates.open_from(connection)
     start = max(start, open_from)
+    if start >= end:
+        return []
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []

@@ -192,7 +192,8 @@ def _due(connection: duckdb.DuckDBPyConnection, fleet: Fleet, now: datetime) -> 
 def _of_warehouse(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     rows = connection.execute("select schema_version, method_version, code_version from raw.warehouse_version")
     schema, method, code = rows.fetchall()[0]
-    methods = sorted({*settings.methods(connection).values()})
+    open_from = sealed_dates.open_from(connection)
+    methods = sorted({method for on, method in settings.methods(connection).items() if on >= open_from})
     found = {"warehouse schema": f"{schema} (this code: {SCHEMA_VERSION})", "method_version": ", ".join(methods)}
     return {**found, "booked by": code or "", "method of the newest booking": method or ""}
 
@@ -256,7 +257,7 @@ def _of_versions(versions: dict[str, str]) -> Iterator[Trouble]:
         yield Trouble(ERROR, "a newer Wattledger wrote the warehouse", "use that version (docs/operations.md, Upgrade)")
     if "," in versions.get("method_version", ""):
         what = f"booked dates have several methods: {versions['method_version']}"
-        yield Trouble(WARNING, what, "sealed dates keep theirs; for others: `wattledger run --rebuild`")
+        yield Trouble(WARNING, what, "`wattledger run --rebuild` books them by one")
 
 
 def _of_due(due: Iterable[DueDate], fleet: Fleet) -> Iterator[Trouble]:

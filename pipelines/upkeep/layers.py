@@ -23,6 +23,7 @@ RAW, INTERMEDIATE, PUBLICATIONS = "raw", "intermediate", "publications"
 HISTORY, LOGS, SPOOLS = "history", "logs", "spools"
 # What `prune` knows, in the order in which a token passes through them.
 LAYERS = (RAW, INTERMEDIATE, PUBLICATIONS, HISTORY, LOGS, SPOOLS)
+IN_WAREHOUSE = frozenset({RAW, INTERMEDIATE})
 # Of the warehouse's schemas, which hold the dates of the last run alone.
 STEPS = ("staging", "intermediate")
 # What else there is: the marts and all small tables, blocks of the warehouse that hold nothing, the rest of the folder.

@@ -17,7 +17,7 @@ from pipelines.command_line import instance
 from pipelines.command_line.text_tables import MISSING, TEXT, table
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.upkeep import layers, pruning
-from pipelines.warehouse import database, disk_room
+from pipelines.warehouse import compaction, database, disk_room
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
 
@@ -45,7 +45,7 @@ def prune(fleet: Fleet, options: argparse.Namespace) -> int:
         if not options.yes:
             print("\n".join(_page(fleet, found, before)))
             return 0
-        status = _written_anew(fleet) if {layers.RAW, layers.INTERMEDIATE} & {*chosen} else 0
+        status = _written_anew(fleet) if layers.IN_WAREHOUSE & {*chosen} else 0
         with database.connect(fleet.warehouse) as connection:
             after = layers.measured(connection, fleet, home)
     for line in pruning.lines(found):
@@ -77,7 +77,11 @@ def _page(fleet: Fleet, found: Sequence[pruning.Layer], sizes: dict[str, int]) -
     ]
     page = [table(dict.fromkeys(("layer", "has", "frees", "what goes"), TEXT), rows), ""]
     page += [f"{one.name}: {one.refused}" for one in found if one.refused]
-    if any(one.goes for one in found):
+    free = sizes[layers.FREE]
+    is_free = free >= compaction.LEAST_BYTES and any(one.name in layers.IN_WAREHOUSE for one in found)
+    if is_free:
+        page.append(f"{fleet.warehouse} has {disk_room.shown(free)} of free blocks now; it is written anew without any")
+    if is_free or any(one.goes for one in found):
         page.append(f"Nothing was removed. To remove it: wattledger prune --fleet {fleet.path} --yes")
     elif not any(one.rule for one in found):
         page.append("Nothing goes: the fleet file states no `retention` (docs/operations.md).")
