@@ -229,7 +229,7 @@ def _of_disk(fleet: Fleet, free: int, total: int, full_in: float | None) -> Iter
 
 
 def _of_runs(runs: Sequence[Run], fleet: Fleet, now: datetime) -> Iterator[Trouble]:
-    """A run that failed; and of a fleet without an end, that none has begun for longer than a night."""
+    """A run that failed; and of a fleet without an end, that none began for longer than a night."""
     if not runs:
         return
     newest = runs[0]
