@@ -16,6 +16,7 @@ import duckdb
 import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.running.retention_rules import Retention
 from pipelines.publishing import history, publication
 from pipelines.warehouse import compaction, database, disk_room
 from pipelines.warehouse.refusals import QuestionError
@@ -486,6 +487,18 @@ def minutes_kept(fleet: Fleet) -> list[int]:
     """The minutes after midnight of the publications that are still there."""
     names = sorted(path.name for path in fleet.published.iterdir() if path.name.startswith("2026"))
     return [int(name[9:11]) * 60 + int(name[11:13]) + 1440 * (int(name[6:8]) - 5) for name in names]
+
+
+@pytest.mark.parametrize(("retention", "kept"), [({}, [0, 1, 2880]), ({"publications": 1}, [1, 2880])])
+def test_another_number_of_publications_stays_where_retention_states_it(
+    fleet: Fleet, retention: dict[str, int], kept: list[int]
+) -> None:
+    """The second one was replaced just now: it stays for a day, whatever is stated."""
+    fleet = fleet.model_copy(update={"retention": Retention(**retention)})
+    book(fleet, {"2026-10-01": 1})
+    for minute in (0, 1, 2 * 24 * 60):
+        publish(fleet, "2026-10-01", "2026-10-02", minute)
+    assert minutes_kept(fleet) == kept
 
 
 def test_a_publication_goes_a_day_after_its_replacement_unless_it_is_among_the_newest_five(fleet: Fleet) -> None:
