@@ -73,6 +73,8 @@ def _copied(fleet: Fleet, building: Path, now: datetime) -> tuple[date, ...]:
             create_tables(connection)
             dates = settings.booked_dates(connection)
             connection.execute("checkpoint")  # the file alone is whole then, without its write-ahead log
+        for killed in building.parent.glob(f".building-{fleet.fleet}-*"):
+            shutil.rmtree(killed)  # of a backup that was killed: another one of this fleet would hold the lock
         latest = fleet.latest_publication
         needed = disk_room.bytes_of([fleet.warehouse, *([latest] if latest else [])])
         disk_room.require(building.parent, needed, f"the backup of fleet {fleet.fleet}")

@@ -62,6 +62,7 @@ def compacted(fleet: Fleet, *, is_asked: bool) -> int:
     """Write the warehouse anew where half of it is free, or, where a person asked, where anything of note is; returns
     the bytes that it is smaller by. TooLittleRoom where the disk has no room for the copy. The caller holds the right
     to write, and no connection."""
+    compaction.remove_unfinished(fleet.warehouse)
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         connection.execute("checkpoint")

@@ -55,8 +55,7 @@ def compact(path: Path, storage_version: str | None = None) -> int:
     """Write the file at `path` anew without free blocks; returns the bytes that it is smaller by. The caller holds the
     right to write it, and has seen to the room. A crash leaves the old file or the new one.
     """
-    fresh = path.with_name(f".compact-{path.name}")
-    fresh.unlink(missing_ok=True)
+    fresh = remove_unfinished(path)
     before = path.stat()
     try:
         database.connect(path).close()  # takes in what a crash left in the write-ahead log
@@ -77,9 +76,16 @@ def compact(path: Path, storage_version: str | None = None) -> int:
         fresh.replace(path)
         sync_folder(path.parent)
     finally:
-        fresh.unlink(missing_ok=True)
-        fresh.with_name(f"{fresh.name}.wal").unlink(missing_ok=True)
+        remove_unfinished(path)
     return before.st_size - size
+
+
+def remove_unfinished(path: Path) -> Path:
+    """Remove what a copy that was killed left beside the file; returns where the copy is made."""
+    fresh = path.with_name(f".compact-{path.name}")
+    fresh.unlink(missing_ok=True)
+    fresh.with_name(f"{fresh.name}.wal").unlink(missing_ok=True)
+    return fresh
 
 
 def _contents(connection: duckdb.DuckDBPyConnection, name: str) -> list[tuple[object, ...]]:

@@ -16,7 +16,7 @@ from collectors.devices.spool import Spool
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.upkeep import layers, pruning, raw_removal, run_history
-from pipelines.warehouse import closings, database, due_dates, sealed_dates
+from pipelines.warehouse import closings, compaction, database, disk_room, due_dates, sealed_dates
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -235,7 +235,10 @@ def test_prune_shows_and_with_yes_removes_and_writes_the_file_anew(
     assert "the rows of 1 tables between raw and the marts: of the last run's dates (intermediate: false)" in shown
     assert shown.splitlines()[-1] == f"Nothing was removed. To remove it: wattledger prune --fleet {fleet.path} --yes"
     assert fleet.warehouse.stat().st_size == before
+    killed = fleet.root / ".compact-warehouse.duckdb"
+    killed.write_bytes(b"what a copy that was killed has left")
     assert main(["prune", "--fleet", str(fleet.path), "--yes", "intermediate"]) == 0
+    assert not killed.exists()
     # 5 million random doubles: 40 MB that went.
     assert before - fleet.warehouse.stat().st_size > 35_000_000
     with database.connect(fleet.warehouse) as connection:
@@ -245,3 +248,25 @@ def test_prune_shows_and_with_yes_removes_and_writes_the_file_anew(
     assert comment == [("stays",)]
     assert main(["prune", "--fleet", str(fleet.path), "marts"]) == 2
     assert capsys.readouterr().err == f"layer: got 'marts', expected one of {', '.join(layers.LAYERS)}\n"
+
+
+def test_a_copy_without_room_or_with_other_rows_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = fleet_of(tmp_path)
+    fleet.root.mkdir(parents=True)
+    with database.connect(fleet.warehouse) as connection:
+        create_tables(connection)
+        connection.execute("create table raw.kept as select n from range(1000) as numbers(n)")
+    monkeypatch.setattr(compaction, "LEAST_BYTES", 0)
+    before = fleet.warehouse.read_bytes()
+    monkeypatch.setattr(disk_room, "MARGIN_RATIO", 1e12)
+    with pytest.raises(disk_room.TooLittleRoom, match=r"writing .* anew without its free blocks needs .* of free disk"):
+        pruning.compacted(fleet, is_asked=True)
+    assert fleet.warehouse.read_bytes() == before
+    contents = iter([["raw.kept, 1000 rows"], ["raw.kept, 999 rows"]])
+    monkeypatch.setattr(compaction, "_contents", lambda *_: next(contents))
+    with pytest.raises(compaction.CopyDiffers):
+        compaction.compact(fleet.warehouse)
+    assert fleet.warehouse.read_bytes() == before
+    assert [path.name for path in fleet.root.iterdir()] == ["warehouse.duckdb"]
