@@ -62,7 +62,7 @@ def planned(connection: duckdb.DuckDBPyConnection, fleet: Fleet, lookback_days: 
     refused = None
     if bound is not None and wanted > booked[0]:
         refused = f"raw of {max(booked[0], bound.open_date)} and later stays: {bound.why}"
-    dates = {on for on in _dates_with_raw(connection) if on < raw_from}
+    dates = _dates_with_raw(connection, raw_from)
     size = _bytes(connection, max(dates)) if dates else 0
     store = stores.store_of(fleet)
     if isinstance(store, LakeStore):
@@ -142,13 +142,14 @@ def _priced_months(fleet: Fleet) -> set[date] | None:
     return {month for (month,) in rows}
 
 
-def _dates_with_raw(connection: duckdb.DuckDBPyConnection) -> list[date]:
-    """The dates of which samples or requests are in the warehouse itself."""
+def _dates_with_raw(connection: duckdb.DuckDBPyConnection, until: date) -> set[date]:
+    """The dates before `until` of which samples or requests are in the warehouse itself. Newer rows are not read."""
     queries = [
-        f"select distinct cast({column} as date) from raw.{table} where {goes}"
+        f"select distinct cast({column} as date) from raw.{table} where {column} < $until and {goes}"
         for table, column, goes in _own_tables(connection)
     ]
-    return [on for (on,) in connection.execute(" union ".join(queries)).fetchall()]
+    rows = connection.execute(" union ".join(queries), {"until": datetime.combine(until, time(), UTC)}).fetchall()
+    return {on for (on,) in rows}
 
 
 def _bytes(connection: duckdb.DuckDBPyConnection, last: date) -> int:
@@ -157,7 +158,8 @@ def _bytes(connection: duckdb.DuckDBPyConnection, last: date) -> int:
     size = 0
     for table, column, goes in _own_tables(connection):
         ((older, rows),) = connection.execute(
-            f"select count(*) filter ({column} < ? and {goes}), count(*) from raw.{table}", [until]
+            f"select (select count(*) from raw.{table} where {column} < ? and {goes}), count(*) from raw.{table}",
+            [until],
         ).fetchall()
         size += round(table_bytes(connection, "raw", table) * older / rows) if rows else 0
     return size
