@@ -15,10 +15,12 @@ import yaml
 from collectors.devices.spool import Spool
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.landing import landing_days
 from pipelines.upkeep import layers, pruning, raw_removal, run_history
 from pipelines.warehouse import closings, compaction, database, disk_room, due_dates, sealed_dates
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.raw_tables import create_tables
+from pipelines.warehouse.refusals import QuestionError
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 NEWEST = date(2026, 11, 19)
@@ -270,3 +272,23 @@ def test_a_copy_without_room_or_with_other_rows_leaves_the_file(
         compaction.compact(fleet.warehouse)
     assert fleet.warehouse.read_bytes() == before
     assert [path.name for path in fleet.root.iterdir()] == ["warehouse.duckdb"]
+
+
+def test_nothing_lands_of_a_sealed_date_and_what_waits_for_it_is_named(
+    held: duckdb.DuckDBPyConnection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fleet_of(tmp_path)
+    spool = Spool(fleet.sources[0].path)
+    for on in ("2026-07-01", "2026-07-03"):
+        spool.put(f"host=a/date={on}/1-a-1.parquet", b"no Parquet")
+    sealed_dates.seal(held, [date(2026, 7, 1)], date(2026, 7, 2))
+    days = (date(2026, 7, 1), date(2026, 7, 6))
+    with caplog.at_level("WARNING", "pipelines"):
+        found = landing_days.land_days(held, fleet, *days, run_id="run", now=NOW)
+    assert sorted({one.window.start_at.day for one in found}) == [2, 3, 4, 5, 6]
+    assert "agents: what came late for sealed dates stays in the spool: 2026-07-01" in caplog.messages
+    assert spool.days() == [date(2026, 7, 1), date(2026, 7, 3)]
+    assert landing_days.land_days(held, fleet, date(2026, 7, 1), date(2026, 7, 2), run_id="run", now=NOW) == []
+    with pytest.raises(QuestionError, match=r"^nothing to book: 2026-07-01 is sealed: its samples were removed"):
+        sealed_dates.clipped(held, date(2026, 7, 1), date(2026, 7, 2))
+    assert sealed_dates.clipped(held, *days) == (date(2026, 7, 2), date(2026, 7, 6))
