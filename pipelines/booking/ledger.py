@@ -136,6 +136,8 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
         for on in settings.booked_dates(connection):
             first, end = min(first, on), max(end, on + timedelta(days=1))
         first, end = sealed_dates.clipped(connection, first, end)
+        if sealed := sealed_dates.of(connection):
+            logger.info("%s", sealed_dates.described(sealed))
         due_dates.mark_due(connection, first, end)
     return first, end
 

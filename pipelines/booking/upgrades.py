@@ -88,8 +88,6 @@ def prepare(
         _describe(connection, contracts)
     for mart in leftover:
         logger.info("marts.%s: removed, nothing makes it any more", mart)
-    if carried:
-        logger.info("%s", sealed_dates.described(sealed_dates.of(connection)))
 
 
 def _carry_sealed(

@@ -36,7 +36,7 @@ from pipelines.command_line.headline import headline, is_published
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.warehouse import database, progress, sealed_dates
+from pipelines.warehouse import database, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
 
 
@@ -59,8 +59,6 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         _look_first(fleet, home, newest, (end - start).days - 1)
     began = time.monotonic()
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
-    if is_rebuilt and (sealed := run_dates.sealed(fleet)):
-        print(sealed_dates.described(sealed), flush=True)
 
     job = definitions_of(fleet).resolve_job_def(JOB)
     forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
