@@ -78,7 +78,7 @@ class DueDate:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The sections of the page; `busy` is who holds the warehouse, in which case its sections are empty."""
+    """The sections of the page; `busy` is who has the warehouse open; its sections are empty then."""
 
     fleet: str
     at: datetime
@@ -119,8 +119,8 @@ def diagnosed(fleet: Fleet, home: Path, runs: Sequence[Run], schedule: str | Non
                     sealed = sealed_dates.of(connection)
                     ((landed_at,),) = connection.execute("select max(landed_at) from raw.landings").fetchall()
                     versions |= _of_warehouse(connection)
-        except database.WarehouseBusy as refusal:
-            busy = str(refusal)
+        except database.WarehouseBusy:
+            busy = database.holder(fleet.warehouse)
         except duckdb.Error as refusal:
             what = f"{fleet.warehouse} cannot be opened: {' '.join(str(refusal).split())}"
             troubles.append(Trouble(ERROR, what, "restore it from a backup (docs/operations.md, Damaged warehouse)"))

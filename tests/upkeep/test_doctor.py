@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -136,3 +137,17 @@ def test_the_command_answers_a_person_and_a_program(fleet: Fleet, capsys: pytest
     fleet.warehouse.write_bytes(b"x" * 5000)
     assert main(words) == 1
     assert "restore it from a backup (docs/operations.md, Damaged warehouse)" in capsys.readouterr().out
+
+
+def test_a_warehouse_that_is_being_written_leaves_the_rest(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> duckdb.DuckDBPyConnection:
+        raise database.WarehouseBusy("open elsewhere")
+
+    with database.writing(fleet.warehouse, "ledger"):
+        monkeypatch.setattr(database, "connect", refused)
+        assert main(["doctor", "--fleet", str(fleet.path)]) == 0
+    page = capsys.readouterr().out
+    assert f"{fleet.warehouse} is open in process {os.getpid()} on " in page
+    assert page.splitlines()[-1] == "Nothing is wrong, and nothing is to be done, as far as can be seen now."

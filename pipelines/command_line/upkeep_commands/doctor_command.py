@@ -45,7 +45,7 @@ def doctor(fleet: Fleet, options: argparse.Namespace) -> int:
 def _page(fleet: Fleet, found: diagnosis.Diagnosis) -> Iterator[str]:
     yield f"{fleet.path}: fleet {fleet.fleet}, data in {fleet.root}"
     if found.busy:
-        yield f"the warehouse is being used, so its part is left out: {found.busy}"
+        yield f"{fleet.warehouse} is open in {found.busy}: what is in it is left out"
     if found.disk:
         rows = [(one.layer, disk_room.shown(one.bytes), _growth(one.bytes_per_day)) for one in found.disk]
         yield from ("", table(dict.fromkeys(("layer", "size", "a day"), TEXT), rows))
@@ -78,7 +78,7 @@ def _page(fleet: Fleet, found: diagnosis.Diagnosis) -> Iterator[str]:
         troubles = [(one.severity, one.what, one.remedy) for one in found.troubles]
         yield table({"finding": TEXT, "what": TEXT, "what to do": TEXT}, troubles)
     else:
-        yield "Nothing is wrong, and nothing is to be done."
+        yield "Nothing is wrong, and nothing is to be done" + (", as far as can be seen now." if found.busy else ".")
 
 
 def _growth(size: float | None) -> str:
