@@ -15,12 +15,15 @@ import yaml
 from collectors.devices.spool import Spool
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.landing import landing_days
+from pipelines.landing import landing_days, telemetry_landing
+from pipelines.landing.lake import Lake
+from pipelines.landing.stores import LakeStore
 from pipelines.upkeep import layers, pruning, raw_removal, run_history
 from pipelines.warehouse import closings, compaction, database, disk_room, due_dates, sealed_dates
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
+from tests.given import CATALOGUE, WATTS, Samples, at, day
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 NEWEST = date(2026, 11, 19)
@@ -292,3 +295,21 @@ def test_nothing_lands_of_a_sealed_date_and_what_waits_for_it_is_named(
     with pytest.raises(QuestionError, match=r"^nothing to book: 2026-07-01 is sealed: its samples were removed"):
         sealed_dates.clipped(held, date(2026, 7, 1), date(2026, 7, 2))
     assert sealed_dates.clipped(held, *days) == (date(2026, 7, 2), date(2026, 7, 6))
+
+
+def test_a_lake_loses_the_files_of_the_dates_that_are_sealed(held: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path, landing={"target": "lake", "path": "lake/"}, retention={"raw_days": 60})
+    lake = Lake(fleet.landing.lake_path)
+    held.execute("delete from raw.power_samples")
+    for number in (-60, 0):  # 2 August and 1 October
+        source = Samples().put(WATTS, {"UUID": "GPU-1"}, [(at(number), 300.0)])
+        landed = telemetry_landing.land(held, source, day(number), CATALOGUE, run_id="run", store=LakeStore(lake))
+        assert landed.outcome == "landed"
+    held.execute("delete from raw.due_dates")
+    plan = planned(held, fleet)
+    assert (plan.dates, plan.open_date) == ((date(2026, 8, 2),), date(2026, 9, 21))
+    assert plan.bytes == lake.bytes_of(lake.dated_files(date(2026, 9, 1))[date(2026, 8, 2)]) > 0
+    raw_removal.remove(held, fleet, plan)
+    assert lake.dated_files(date(2026, 9, 1)) == {}
+    assert held.execute("select observed_at::date from raw.power_samples").fetchall() == [(date(2026, 10, 1),)]
+    assert held.execute("select date from raw.lake_days").fetchall() == [(date(2026, 10, 1),)]
