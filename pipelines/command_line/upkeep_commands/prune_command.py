@@ -80,7 +80,7 @@ def _page(fleet: Fleet, found: Sequence[pruning.Layer], sizes: dict[str, int]) -
     free = sizes[layers.FREE]
     is_free = free >= compaction.LEAST_BYTES and any(one.name in layers.IN_WAREHOUSE for one in found)
     if is_free:
-        page.append(f"{fleet.warehouse} has {disk_room.shown(free)} of free blocks now; it is written anew without any")
+        page.append(f"{fleet.warehouse} has {disk_room.shown(free)} of free blocks, without which --yes writes it anew")
     if is_free or any(one.goes for one in found):
         page.append(f"Nothing was removed. To remove it: wattledger prune --fleet {fleet.path} --yes")
     elif not any(one.rule for one in found):
