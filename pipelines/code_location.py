@@ -34,6 +34,7 @@ from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
 from pipelines.publishing import month_closing, publication, published_tables
 from pipelines.report import fleet_report
+from pipelines.upkeep import upkeep_asset
 from pipelines.warehouse import advice_history, contracts, night_lock
 from pipelines.warehouse.asset_keys import schema_of
 from pipelines.warehouse.partitions import POOL
@@ -87,7 +88,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
     published = publication.publication_asset(fleet, marts, POOL)
-    copies = _copies(fleet, project)
+    copies = list(_copies(fleet, project))
     report = fleet_report.fleet_report_asset(fleet, POOL)
     job = dg.define_asset_job(
         JOB,
@@ -95,7 +96,9 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         description=f"Land, book, check and publish the fleet {fleet.fleet}.",
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
-    assets = [*landed, *tables, published, report, *copies]
+    made = [*landed, *tables, published, report, *copies]
+    upkeep = upkeep_asset.upkeep_asset(fleet, sorted(key for one in made for key in one.keys), POOL)
+    assets = [*made, upkeep]
     return dg.Definitions(
         # A closed period has nothing to keep fresh.
         assets=assets if fleet.period.end is not None else dg.map_asset_specs(_kept_fresh, assets),
@@ -171,7 +174,7 @@ def first_look_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
     """What shows the newest date of a long history before the others are booked: all that `wattledger table` reads.
     Copies and the report are made once, of the whole; and of a date alone no advice is given that is kept for ever."""
     keys = job.asset_layer.executable_asset_keys
-    later = advice_history.TABLES.keys()
+    later = {*advice_history.TABLES, "disk_use"}
     after = {key for key in published_assets(job) if key.path[-1] != "publication"}
     return sorted(key for key in keys if key.path[-1] not in later and key not in after)
 

@@ -27,6 +27,7 @@ from pipelines.warehouse.partitions import POOL
 RAW = {
     "raw/benchmark_results",
     "raw/bills",
+    "raw/disk_use",
     "raw/grid_intensity",
     "raw/landings",
     "raw/model_prices",
@@ -81,6 +82,7 @@ OWN_TABLES = {
 }
 OWN_CHECKS = {
     "raw/landings:source_synthetic_answers",
+    "raw/disk_use:retention_is_kept",
     "raw/bills:bills_are_sound",
     "raw/model_prices:price_lists_are_sound",
     "raw/run_windows:run_windows_are_sound",

@@ -42,7 +42,7 @@ def test_every_check_is_on_the_page_once_with_what_to_do(page: str, checks: dict
         *("source_NAME_answers", "requests_NAME_answers", "benchmark_NAME_is_read", "grid_files_are_sound"),
         *("bills_are_sound", "run_windows_are_sound", "price_lists_are_sound", "gpu_price_lists_are_sound"),
         *("series_are_healthy", "ratios_lie_between_zero_and_one", "fleet_file_entries_match"),
-        *("dates_use_todays_settings", "every_part_is_made"),
+        *("dates_use_todays_settings", "every_part_is_made", "retention_is_kept"),
     }
     assert checks.keys() == expected
     headings = re.findall(r"^### (.*)$", page, re.MULTILINE)

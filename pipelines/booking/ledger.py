@@ -32,10 +32,11 @@ from pipelines.booking.project import constants_of, environment_of, project_cont
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import parsed_folder
 from pipelines.publishing import history, restoring
-from pipelines.warehouse import database, due_dates, settings
+from pipelines.warehouse import database, due_dates, sealed_dates, settings
 from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import create_tables
+from pipelines.warehouse.refusals import QuestionError
 
 SEED_TYPE = "resource_type:seed"
 SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
@@ -111,8 +112,9 @@ def ledger_assets(
             try:
                 with database.connect(fleet.warehouse) as connection:
                     create_read(fleet, connection)
+                    first, end = sealed_dates.clipped(connection, first, end)
                 yield from book(context, fleet, first, end, keeps_unchanged)
-            except (upgrades.NeedsRebuild, ClosingsLost) as refusal:
+            except (upgrades.NeedsRebuild, ClosingsLost, QuestionError) as refusal:
                 raise dg.Failure(str(refusal), allow_retries=False) from None
 
     return [seeds, ledger]
@@ -127,11 +129,15 @@ def _check_history(fleet: Fleet, config: LedgerConfig) -> None:
 
 
 def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
-    """[first, end) widened to every booked date; due until they are booked, so that a crash leaves no half of them."""
+    """[first, end) widened to every booked date that is open; due until they are booked, so that a crash leaves no half
+    of them."""
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         for on in settings.booked_dates(connection):
             first, end = min(first, on), max(end, on + timedelta(days=1))
+        first, end = sealed_dates.clipped(connection, first, end)
+        if sealed := sealed_dates.of(connection):
+            logger.info("%s", sealed_dates.described(sealed))
         due_dates.mark_due(connection, first, end)
     return first, end
 
@@ -150,6 +156,7 @@ def on_duckdb(
     if not context.is_subset:
         # A run of only some models leaves its dates due.
         with database.connect(fleet.warehouse) as connection:
+            sealed_dates.clear_partial(connection, project_contracts(fleet).marts)
             due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
 
 

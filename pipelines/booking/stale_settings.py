@@ -14,7 +14,7 @@ import dagster as dg
 
 from pipelines.booking import project, upgrades
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.warehouse import database, settings
+from pipelines.warehouse import database, sealed_dates, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL
 from pipelines.warehouse.raw_tables import create_tables
@@ -37,21 +37,30 @@ def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
         pool=POOL,
     )
     def check() -> dg.AssetCheckResult:
-        """Every booked date was booked with today's method, formulas, seeds, fleet file and grid values."""
+        """Every booked date that is not sealed was booked with today's method, formulas, seeds, fleet file and grid
+        values."""
         with (
             database.writing(fleet.warehouse, CHECK),
             database.connect(fleet.warehouse) as connection,
         ):
             create_tables(connection)
             changed, unrecorded = settings.stale(connection, project.constants_of(fleet))
+            sealed = {*sealed_dates.of(connection)}
         if unrecorded:
             changed = {**changed, UNRECORDED: unrecorded}
-        dates = sorted({on for of_setting in changed.values() for on in of_setting})
+        older = {on for of_setting in changed.values() for on in of_setting}
+        open_ones = {name: [on for on in of if on not in sealed] for name, of in changed.items()}
+        changed = {name: of for name, of in open_ones.items() if of}
+        dates = sorted(older - sealed)
         return dg.AssetCheckResult(
             passed=not dates,
             severity=dg.AssetCheckSeverity.WARN,
             description=described(fleet, changed) if dates else None,
-            metadata={"dates": len(dates), **{f"dates: {name}": len(of) for name, of in changed.items()}},
+            metadata={
+                "dates": len(dates),
+                "sealed dates": len(older & sealed),  # they stay as they were booked
+                **{f"dates: {name}": len(of) for name, of in changed.items()},
+            },
         )
 
     return check

@@ -19,11 +19,14 @@ from pathlib import Path
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.warehouse import database, due_dates, settings
+from pipelines.warehouse import database, due_dates, sealed_dates, settings
 from pipelines.warehouse.computed_tables import COMPUTED_MARTS
 from pipelines.warehouse.contracts import Contracts, Mart
 
 Columns = Sequence[tuple[str, str]]
+
+# The dated marts that state which method made a row.
+OF_A_METHOD = frozenset({"model_hourly", "model_daily", "fleet_daily"})
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +49,14 @@ def prepare(
 ) -> None:
     """Make the marts ready for dbt to book the dates [start, end). Raises NeedsRebuild if these dates are not enough.
 
-    If they cover all booked dates and all models run (`is_whole`), drop the changed marts, so that dbt creates them
-    again, and mark the dates as due. Otherwise add the new columns.
+    If they cover all booked dates that are open and all models run (`is_whole`), drop the changed marts, so that dbt
+    creates them again, and mark the dates as due. Otherwise add the new columns. Rows of sealed dates are carried over.
     """
     _rename(connection, contracts)
     held = marts_of(connection)
     found = changes(connection, contracts, held)
-    booked = settings.booked_dates(connection)
+    open_from = sealed_dates.open_from(connection)
+    booked = [on for on in settings.booked_dates(connection) if on >= open_from]
     covers = all(start <= on < end for on in booked)
     if not covers:
         why = [change.why for change in found if change.why]
@@ -67,10 +71,15 @@ def prepare(
     with database.transaction(connection):
         if dropped and is_recreated:
             due_dates.mark_due(connection, start, end)
+        carried = []
+        if open_from > date.min:
+            carried = [mart for mart in dropped if contracts.marts[mart].replaces != "all"]
+            _carry_sealed(connection, contracts, found, carried)
+            dropped = [mart for mart in dropped if mart not in carried]
         for mart in (*dropped, *leftover):
             connection.execute(f'drop table marts."{mart}"')
         for change in found:
-            if change.mart not in dropped:
+            if change.mart not in (*dropped, *carried):
                 for column, kind in change.added:
                     connection.execute(f'alter table marts."{change.mart}" add column "{column}" {kind}')
                     logger.info(
@@ -79,6 +88,47 @@ def prepare(
         _describe(connection, contracts)
     for mart in leftover:
         logger.info("marts.%s: removed, nothing makes it any more", mart)
+
+
+def _carry_sealed(
+    connection: duckdb.DuckDBPyConnection, contracts: Contracts, found: Sequence[Change], carried: Sequence[str]
+) -> None:
+    """Make the marts `carried` anew with the rows that no run of open dates makes, and note what is new since.
+
+    Dates that another method booked count in their months as an opening balance does: nothing books them again.
+    """
+    open_from = sealed_dates.open_from(connection)
+    held = marts_of(connection)
+    for change in found:
+        mart = contracts.marts[change.mart]
+        if mart.replaces == "all":
+            continue
+        if change.mart not in held:
+            sealed_dates.note_new(connection, change.mart, ())
+            continue
+        if change.added:
+            sealed_dates.note_new(connection, change.mart, [column for column, _ in change.added])
+        if change.mart in carried:
+            _make_with_kept_rows(connection, change.mart, mart, open_from)
+    for name in sorted(OF_A_METHOD & held.keys()):
+        if {"is_opening_balance", "method_version"} <= {column for column, _ in held[name]}:
+            connection.execute(
+                f"update marts.{name} set is_opening_balance = true where date < ? and method_version <> ?",
+                [open_from, contracts.method_version],
+            ).fetchall()
+
+
+def _make_with_kept_rows(connection: duckdb.DuckDBPyConnection, name: str, mart: Mart, open_from: date) -> None:
+    """Replace a mart's table by one of today's columns that has its kept rows: a column that has another type is cast,
+    one that is new is NULL."""
+    known = {column for column, _ in marts_of(connection)[name]}
+    listed = ", ".join(f'"{column}" {kind}' for column, kind in mart.columns)
+    common = ", ".join(f'"{column}"' for column, _ in mart.columns if column in known)
+    where = sealed_dates.kept_rows(mart, open_from)
+    connection.execute(f'create or replace temp table rows_kept as select {common} from marts."{name}" where {where}')
+    connection.execute(f'create or replace table marts."{name}" ({listed})')
+    connection.execute(f'insert into marts."{name}" ({common}) select {common} from rows_kept').fetchall()
+    connection.execute("drop table rows_kept")
 
 
 def _rename(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:

@@ -148,6 +148,24 @@ def _alarms(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return alarms(fleet, chosen)
 
 
+def _prune(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.upkeep_commands.prune_command import prune  # noqa: PLC0415
+
+    return prune(fleet, chosen)
+
+
+def _doctor(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.upkeep_commands.doctor_command import doctor  # noqa: PLC0415
+
+    return doctor(fleet, chosen)
+
+
+def _backup(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.upkeep_commands.backup_command import backup  # noqa: PLC0415
+
+    return backup(fleet, chosen)
+
+
 def _check(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.check_command import check  # noqa: PLC0415
 
@@ -184,6 +202,9 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "explain": _explain,
     "alarms": _alarms,
     "close": _close,
+    "prune": _prune,
+    "doctor": _doctor,
+    "backup": _backup,
 }
 
 # Commands that need no fleet, or read its file themselves.

@@ -18,6 +18,8 @@ from pipelines.fleet.places import DEFAULT_FLEET
 
 PROGRAM = "wattledger"
 SHELLS = ("bash", "zsh")
+# As pipelines.upkeep.layers has them, which imports DuckDB.
+LAYERS = ("raw", "intermediate", "publications", "history", "logs", "spools")
 _LATER = """\
 The fleet file: --fleet, else $WATTLEDGER_FLEET, else the demo. Its data: $WATTLEDGER_DATA, else data/ beside it.
 """
@@ -54,6 +56,13 @@ def parser() -> argparse.ArgumentParser:
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
+    prune = commands.add_parser("prune", help="show what `retention` lets go, and with --yes remove it")
+    prune.add_argument("layer", nargs="*", metavar="LAYER", help=f"of these alone: {', '.join(LAYERS)}")
+    prune.add_argument("--yes", action="store_true", help="remove it")
+    doctor = commands.add_parser("doctor", help="show how the fleet's data is, what is due, and what to do")
+    doctor.add_argument("--json", action="store_true", help="for programs")
+    backup = commands.add_parser("backup", help="copy the fleet's data into a new folder, while nothing writes it")
+    backup.add_argument("folder", type=Path, help="where the copy's folder is made, best on another disk")
     for name, command in commands.choices.items():
         if name != "discover":
             _add_fleet(command, several=name == "dev")

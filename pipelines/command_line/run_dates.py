@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import history
-from pipelines.warehouse import database, due_dates, refusals, settings
+from pipelines.warehouse import database, due_dates, refusals, sealed_dates, settings
 from pipelines.warehouse.raw_tables import create_tables
 
 # A history of more dates than these is booked newest date first. Booking one date alone costs what it costs to start
@@ -29,6 +29,13 @@ def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, boo
         raise refusals.QuestionError(
             f"{fleet.path}: period.start {fleet.period.start}: no day of the period is over yet"
         )
+    found = sealed(fleet)
+    open_from = found[-1] + timedelta(days=1) if found else date.min
+    days = [on for on in days if on >= open_from]
+    if not days:
+        raise refusals.QuestionError(
+            f"fleet {fleet.fleet}: every date of the period is sealed; there is nothing to book"
+        )
     lost = history.lost_warehouse(fleet)
     if lost and not (options.rebuild or options.adopt):
         raise refusals.QuestionError(lost)
@@ -45,6 +52,11 @@ def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, boo
     if end <= start:
         raise refusals.QuestionError(
             f"--start {start} --end {end}: expected an end after the start; the end itself is not booked"
+        )
+    if start < open_from:
+        raise refusals.QuestionError(
+            f"--start {start}: expected {open_from} or later: the dates before it are sealed, because samples that"
+            " their booking reads were removed (`retention`)"
         )
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
         raise refusals.QuestionError(
@@ -75,6 +87,15 @@ def mark_ahead(fleet: Fleet, on: date) -> None:
     with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         due_dates.mark(connection, due_dates.AHEAD, on, on + timedelta(days=1))
+
+
+def sealed(fleet: Fleet) -> list[date]:
+    """The fleet's sealed dates, in order."""
+    if not fleet.warehouse.exists():
+        return []
+    with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
+        create_tables(connection)
+        return sealed_dates.of(connection)
 
 
 def _first_open_day(fleet: Fleet, days: list[date]) -> date:

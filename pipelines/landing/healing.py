@@ -16,7 +16,7 @@ from collectors.samples import Window
 from pipelines.landing import stale_dates, stores, telemetry_landing
 from pipelines.landing.lake import Lake, LakeError, Manifest
 from pipelines.landing.stores import LakeStore, Store
-from pipelines.warehouse import database, step_deadline
+from pipelines.warehouse import database, sealed_dates, step_deadline
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,12 @@ def heal(
             f"{store.lake.shown}: holds nothing of {source} on {on} (and {len(missing) - 1} more), which the warehouse"
             " lists as landed there: is landing.path right, and the lake mounted?"
         )
-    stale = [manifest for key, manifest in sorted(landed.items()) if known.get(key) != manifest.landing_id]
+    open_from = sealed_dates.open_from(connection)
+    stale = [
+        manifest
+        for (source, on), manifest in sorted(landed.items())
+        if known.get((source, on)) != manifest.landing_id and on >= open_from
+    ]
     for manifest in stale:
         _heal(connection, store.lake, manifest, catalogue, run_id=run_id, now=now)
         step_deadline.progressed()

@@ -14,9 +14,11 @@ and what they mean.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -187,6 +189,31 @@ class Lake:
         found = [path for table in TABLES for path in self._found(folder(table, source, on))]
         return [path for path in (path.removeprefix(f"{self.root}/") for path in found) if path not in live]
 
+    def dated_files(self, end: date) -> dict[date, list[str]]:
+        """Relative paths of every file of the dates before `end`, whether a manifest names it or not, by date."""
+        self.fs.invalidate_cache()
+        found: dict[date, list[str]] = {}
+        for path in self._found("raw"):
+            relative = path.removeprefix(f"{self.root}/")
+            on = _date_of(relative)
+            if on is not None and on < end:
+                found.setdefault(on, []).append(relative)
+        return found
+
+    def bytes_of(self, paths: Iterable[str]) -> int:
+        """Bytes of files, given relative to the lake; 0 of one that is gone."""
+        total = 0
+        for path in paths:
+            with suppress(FileNotFoundError):
+                total += int(self.fs.size(self.path(path)) or 0)
+        return total
+
+    def forget(self, end: date) -> None:
+        """Remove what is here of the dates before `end`: manifests first, so that no reader follows one to a file that
+        is gone."""
+        for paths in self.dated_files(end).values():
+            self.remove(sorted(paths, key=lambda path: not path.startswith("raw/_landed/")))
+
     # --- what others read ---------------------------------------------------------------------------------------------
 
     def expose(
@@ -281,6 +308,15 @@ _NO_SAMPLES = (
 
 def _manifest_path(source: str, on: date) -> str:
     return f"raw/_landed/{source}/{on.isoformat()}.json"
+
+
+def _date_of(relative: str) -> date | None:
+    """The date that a file of the lake is of: its folder's, or that of a manifest's name."""
+    named = re.search(r"/date=([^/]+)/", relative) or re.fullmatch(r"raw/_landed/.*/([^/]+)\.json", relative)
+    try:
+        return date.fromisoformat(named[1]) if named else None
+    except ValueError:
+        return None
 
 
 def _read_manifest(path: str, payload: bytes) -> Manifest:

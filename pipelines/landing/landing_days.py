@@ -20,7 +20,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
 from pipelines.landing import healing, stale_dates, stores, telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import progress, step_deadline
+from pipelines.warehouse import progress, sealed_dates, step_deadline
 
 # What is landed beyond the run's days, to have the sample before the period and the one after each run.
 NEIGHBOUR = timedelta(hours=1)
@@ -60,18 +60,28 @@ def land_days(
     midnight is known, and before the period's first day the tail of the day before it.
 
     A source that keeps late data (a spool) also lands the other days that wait in it. Sources of `silent` are not
-    asked: their windows fail.
+    asked: their windows fail. Nothing is landed of a sealed date: what came late for it stays where it is.
     """
     now = now or datetime.now(UTC)
     store = stores.store_of(fleet)
     catalogue = telemetry_landing.Catalogue(
         catalog.families(), catalog.device_labels(), (fleet.period.start, fleet.period.end)
     )
+    open_from = sealed_dates.open_from(connection)
+    start = max(start, open_from)
+    if start >= end:
+        return []
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
-        windows = [Window.of_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
+        waiting = _waiting(collector, fleet, start, end)
+        late = [day for day in waiting if day < open_from]
+        if late:
+            logger.warning(
+                "%s: what came late for sealed dates stays in the spool: %s", source.name, ", ".join(map(str, late))
+            )
+        windows = [Window.of_day(day) for day in (*(day for day in waiting if day >= open_from), *days)]
         neighbours = [
             window
             for window in _neighbours(fleet, source, start, end, now)

@@ -18,6 +18,7 @@ from pipelines.landing.telemetry_assets import (
     answered,
     opened,
 )
+from pipelines.warehouse import sealed_dates
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 
@@ -57,7 +58,8 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         start, end = window.start.date(), window.end.date()
         results = {}
         with opened(fleet, "requests") as connection:
-            for source in fleet.requests:
+            start = max(start, sealed_dates.open_from(connection))
+            for source in fleet.requests if start < end else ():
                 results[source.name] = request_landing.land(
                     connection,
                     source.collector(),
@@ -79,8 +81,8 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
                 ),
             }
         )
-        for name, mine in results.items():
-            yield answered(check_name(name), key, mine)
+        for source in fleet.requests:
+            yield answered(check_name(source.name), key, results.get(source.name, []))
 
     @dg.asset(
         key=results_key,

@@ -44,7 +44,7 @@ from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, WORKBOOK, Manifest
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.workbook import sheets
-from pipelines.warehouse import database, due_dates, findings, settings
+from pipelines.warehouse import compaction, database, disk_room, due_dates, findings, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.raw_tables import create_tables
@@ -179,7 +179,9 @@ def _publish(
         focus = cost_and_usage.write(connection, building, carried, (start, end), same, parts=publication.parts)
         tables = publication_manifest.listed(connection, "target", files)
         connection.execute("checkpoint target")
+        blocks = compaction.blocks_of(connection, "target")
         connection.execute("detach target")
+    _write_anew(building / DATABASE, blocks)
     (building / DATABASE).chmod(0o444)
     sheets.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
     compared_at = before.hashes_compared_at if before is not None else published_at
@@ -192,10 +194,23 @@ def _publish(
     for name in (DATABASE, WORKBOOK):
         if not (folder / name).is_symlink():
             _link(folder / name, f"latest/{name}")
-    retention.forget_old(folder, fleet.latest_publication, published_at)
+    retention.forget_old(folder, fleet.latest_publication, published_at, fleet.retention.publications or retention.KEPT)
     if compared_at == published_at:
         restoring.older_ones_restored(folder, fleet.latest_publication, published_at)
     return publication
+
+
+def _write_anew(path: Path, blocks: compaction.Blocks) -> None:
+    """Write the database without its free blocks, where half of it is free: it began as a copy of the last one, and
+    what is replaced leaves blocks. Without room for that it stays as it is."""
+    if not blocks.is_worth_it:
+        return
+    try:
+        disk_room.require(path.parent, blocks.used_bytes, f"writing {path.name} anew without its free blocks")
+    except disk_room.TooLittleRoom as refusal:
+        logger.warning("%s", refusal)
+        return
+    compaction.compact(path, published_tables.STORAGE_VERSION)
 
 
 def _start_from(previous: Path, before: Manifest, building: Path, now: datetime) -> Manifest:

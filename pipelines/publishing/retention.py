@@ -35,14 +35,19 @@ def kept_hours() -> float:
     raise QuestionError(f"WATTLEDGER_KEEP_HOURS: got {given!r}, expected hours such as 24, at most {MOST_HOURS:,}")
 
 
-def forget_old(folder: Path, current: Path | None, now: datetime) -> None:
-    """Delete the publications of `folder` that are neither current, nor among the newest KEPT, nor replaced within the
-    last hours. Folders with another name are left alone."""
+def forget_old(folder: Path, current: Path | None, now: datetime, kept: int = KEPT) -> None:
+    """Delete the publications of `folder` that nothing keeps."""
+    for path in forgettable(folder, current, now, kept):
+        remove(path)
+
+
+def forgettable(folder: Path, current: Path | None, now: datetime, kept: int = KEPT) -> list[Path]:
+    """The publications of `folder` that are neither current, nor among the newest `kept`, nor replaced within the last
+    hours. Folders with another name are left alone."""
     made = publications(folder)
     limit = now - timedelta(hours=kept_hours())
-    for path, successor in list(pairwise(made))[: 1 - KEPT]:
-        if path.resolve() != current and _published_at(successor) < limit:
-            remove(path)
+    older = list(pairwise(made))[: len(made) - kept] if len(made) > kept else []
+    return [path for path, successor in older if path.resolve() != current and _published_at(successor) < limit]
 
 
 def publications(folder: Path) -> list[Path]:

@@ -102,6 +102,11 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
     return Contracts(marts, formulas, seeds, str(stated["vars"]["method_version"]), _same_formulas(project, formulas))
 
 
+def variable(project: Path, name: str) -> int:
+    """A whole number among the variables of dbt_project.yml."""
+    return int(yaml.safe_load((project / "dbt_project.yml").read_text(encoding="utf-8"))["vars"][name])
+
+
 def former_columns(project: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Table -> former name of a column -> its name now; and of columns that are gone, where their figure is."""
     renamed: dict[str, dict[str, str]] = {}

@@ -130,26 +130,26 @@ def writing(path: Path, purpose: str) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{path}.lock")
-    holder = Path(f"{path}.holder.json")
+    noted = _holder_file(path)
     patience = lock_timeout_seconds()
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        logger.info("waiting up to %g s: %s is being written by %s", patience, path, _holder(holder))
+        logger.info("waiting up to %g s: %s is being written by %s", patience, path, holder(path))
         try:
             lock.acquire(timeout=patience)
         except Timeout:
             raise WarehouseBusy(
-                f"{path} is being written by {_holder(holder)}; waited {patience:g} s. Run again when that is done, or"
+                f"{path} is being written by {holder(path)}; waited {patience:g} s. Run again when that is done, or"
                 " set WATTLEDGER_LOCK_SECONDS to wait longer."
             ) from None
     try:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         own = {"pid": os.getpid(), "host": socket.gethostname(), "purpose": purpose, "since": since}
-        holder.write_text(json.dumps(own))
+        noted.write_text(json.dumps(own))
         yield
     finally:
-        holder.unlink(missing_ok=True)
+        noted.unlink(missing_ok=True)
         lock.release()
 
 
@@ -161,14 +161,19 @@ def writer(path: Path) -> str | None:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        return _holder(Path(f"{path}.holder.json"))
+        return holder(path)
     lock.release()
     return None
 
 
-def _holder(path: Path) -> str:
+def holder(path: Path) -> str:
+    """Who writes the warehouse at `path`, as far as it noted itself."""
     try:
-        held = json.loads(path.read_text())
+        held = json.loads(_holder_file(path).read_text())
         return f"process {held['pid']} on {held['host']} ({held['purpose']}, since {held['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"
+
+
+def _holder_file(path: Path) -> Path:
+    return Path(f"{path}.holder.json")

@@ -12,7 +12,7 @@ from datetime import date, datetime, time, timedelta
 
 import duckdb
 
-from pipelines.warehouse import database, settings
+from pipelines.warehouse import database, sealed_dates, settings
 
 BOOKING, PUBLICATION = "booking", "publication"
 HELD_BACK, PUBLISHED = "held_back", "published"  # each to be booked again alone; published by this warehouse before
@@ -102,7 +102,9 @@ def landed(connection: duckdb.DuckDBPyConnection) -> list[date]:
 
 
 def mark(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:
-    """Note that the dates [start, end) are due."""
+    """Note that the dates [start, end) are due. A sealed date is never due to be booked."""
+    if due == BOOKING:
+        start = max(start, sealed_dates.open_from(connection))
     connection.execute(
         """
         insert into raw.due_dates

@@ -11,7 +11,7 @@ import duckdb
 from pipelines.warehouse import database
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -66,6 +66,12 @@ RAW_TABLES = {
     "bookings": "run_id varchar, start_date date, end_date date",
     # Dates whose published rows are kept where the sources have less of them (`run --adopt`).
     "opening_balance": "date date",
+    # Booked dates of which samples were removed, and what the marts have only since the dates behind them:
+    # `sealed_dates`. Without a column name it is the whole mart.
+    "sealed_dates": "date date, sealed_at timestamptz",
+    "columns_since": "mart varchar, column_name varchar, since date",
+    # What each run left on the disk, layer by layer.
+    "disk_use": "measured_at timestamptz, run_id varchar, layer varchar, bytes bigint",
     # Where samples are in a lake: the landing that the tables above describe.
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.

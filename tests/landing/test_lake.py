@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from pipelines.fleet.places import PROJECT
 from pipelines.landing import healing, parquet_files, stores, telemetry_landing
 from pipelines.landing.lake import CONTROL_TABLES, Lake, LakeError, Manifest, export_control
 from pipelines.landing.stores import LakeStore
-from pipelines.warehouse import database, due_dates
+from pipelines.warehouse import database, due_dates, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book
 from tests.given import CATALOGUE, TOKENS, WATTS, Samples, at, day
@@ -167,6 +167,27 @@ def test_files_and_row_groups_are_cut_and_memory_stays_bounded(
     assert groups == [[4, 4, 4], [4, 4, 4], [4, 2]]
     arrived = [value for path in files for value in pq.read_table(path, partitioning=None)["value"].to_pylist()]
     assert arrived == list(map(float, range(30)))
+
+
+def test_dates_that_are_forgotten_leave_nothing_and_do_not_come_back(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for number in range(3):
+        land(held, lake, watts(100 + number, of=number), number)
+    second = FIRST + timedelta(days=1)
+    assert sorted(lake.dated_files(second)) == [FIRST]
+    assert lake.bytes_of(lake.dated_files(second)[FIRST]) == sum(
+        path.stat().st_size for path in (tmp_path / "lake").rglob("*2026-10-01*") if path.is_file()
+    ) + sum(path.stat().st_size for path in (tmp_path / "lake").rglob("date=2026-10-01/**/*.parquet"))
+    # As a crash leaves it: the warehouse has forgotten the date, and the lake has it still. Sealed, it is not healed.
+    sealed_dates.seal(held, [FIRST], second)
+    held.execute("delete from raw.lake_days where date = ?", [FIRST])
+    assert heal(held, lake) == []
+    lake.forget(second)
+    assert not any("2026-10-01" in name for name in files_under(tmp_path / "lake"))
+    assert values(lake) == [101.0, 102.0]
+    assert heal(held, lake) == []
 
 
 def test_duckdb_reads_exactly_the_live_files_of_the_dates(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:

@@ -16,8 +16,9 @@ import duckdb
 import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.fleet.running.retention_rules import Retention
 from pipelines.publishing import history, publication
-from pipelines.warehouse import database
+from pipelines.warehouse import compaction, database, disk_room
 from pipelines.warehouse.refusals import QuestionError
 from tests import optional
 
@@ -130,6 +131,42 @@ def test_the_file_has_the_storage_version_that_duckdb_1_0_opens(fleet: Fleet) ->
         header = (fleet.published / "wattledger.duckdb").read_bytes()[:20]
         assert header[8:12] == b"DUCK"
         assert struct.unpack("<Q", header[12:20]) == (64,)
+
+
+def test_a_database_of_which_half_is_free_is_written_anew(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is 8 bytes that cannot be packed. A table without dates is replaced whole, and leaves its blocks free."""
+
+    def size_with(undated: int, start: str, minute: int) -> int:
+        book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
+        with closing(database.connect(fleet.warehouse)) as connection:
+            for table, rows in (("undated", undated), ("dated", 400_000)):
+                on = "date '2026-10-01' as date, " if table == "dated" else ""
+                connection.execute(
+                    f"create or replace table marts.{table} as select {on}random() as x from range({rows})"
+                )
+            connection.execute("comment on column marts.undated.x is 'No unit.'")
+        publish(fleet, start, "2026-10-03", minute)
+        assert read(fleet, "select count(*) from marts.undated") == [(undated,)]
+        assert read(fleet, "select comment from duckdb_columns() where table_name = 'undated'") == [("No unit.",)]
+        return (fleet.published / "latest" / "wattledger.duckdb").stat().st_size
+
+    monkeypatch.setattr(compaction, "LEAST_BYTES", 1_000_000)
+    first = size_with(200_000, "2026-10-01", 0)
+    # The rows of 1 October stay: 3.2 of 6.4 MB and more are used. Then they are replaced as well, and half is free.
+    assert size_with(200_000, "2026-10-02", 1) > first + 1_000_000
+    assert size_with(1_000, "2026-10-01", 2) < first
+    header = (fleet.published / "wattledger.duckdb").read_bytes()[:20]
+    assert struct.unpack("<Q", header[12:20]) == (64,)
+    assert daily(fleet) == {"2026-10-01": 1.0, "2026-10-02": 2.0}
+
+
+def test_a_copy_that_finds_no_room_leaves_the_database_as_it_is(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "LEAST_BYTES", 0)
+    monkeypatch.setattr(compaction, "WORTH_RATIO", 0)
+    monkeypatch.setattr(disk_room, "MARGIN_RATIO", 1e12)
+    book(fleet, {"2026-10-01": 1})
+    publish(fleet, "2026-10-01", "2026-10-02")
+    assert daily(fleet) == {"2026-10-01": 1.0}
 
 
 def test_only_the_runs_dates_are_replaced_and_untouched_parquet_is_shared(fleet: Fleet) -> None:
@@ -450,6 +487,18 @@ def minutes_kept(fleet: Fleet) -> list[int]:
     """The minutes after midnight of the publications that are still there."""
     names = sorted(path.name for path in fleet.published.iterdir() if path.name.startswith("2026"))
     return [int(name[9:11]) * 60 + int(name[11:13]) + 1440 * (int(name[6:8]) - 5) for name in names]
+
+
+@pytest.mark.parametrize(("retention", "kept"), [({}, [0, 1, 2880]), ({"publications": 1}, [1, 2880])])
+def test_another_number_of_publications_stays_where_retention_states_it(
+    fleet: Fleet, retention: dict[str, int], kept: list[int]
+) -> None:
+    """The second one was replaced just now: it stays for a day, whatever is stated."""
+    fleet = fleet.model_copy(update={"retention": Retention(**retention)})
+    book(fleet, {"2026-10-01": 1})
+    for minute in (0, 1, 2 * 24 * 60):
+        publish(fleet, "2026-10-01", "2026-10-02", minute)
+    assert minutes_kept(fleet) == kept
 
 
 def test_a_publication_goes_a_day_after_its_replacement_unless_it_is_among_the_newest_five(fleet: Fleet) -> None:

@@ -1,0 +1,109 @@
+"""Dagster's history of a fleet's runs: which runs may go, so that the newest events of every partition stay.
+
+Only what Dagster documents is used: runs are listed and deleted by its instance. Dagster's SQLite files do not become
+smaller by that, so those of an instance of ours are tidied with SQLite's own means. Keep out everything else that is
+in the instance's folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+
+from pipelines.fleet.fleet_file import Fleet
+
+# Of a SQLite file that is written anew: the share of its pages that are free.
+FREE_RATIO = 0.25
+_START, _END, _ONE = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end", "dagster/partition"
+_OVER = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: `seconds` is None while it is under way, and `dates` is empty for one of assets without dates."""
+
+    began_at: datetime
+    seconds: float | None
+    status: str
+    dates: str
+
+
+def removable(instance: dg.DagsterInstance, fleet: Fleet, days: int, now: datetime) -> list[str]:
+    """The ids of the fleet's runs that ended more than so many days ago and of which no event is the newest of its
+    partition: later runs made every asset of all their dates."""
+    limit = now - timedelta(days=days)
+    covered: set[date | None] = set()
+    found = []
+    for record in instance.get_run_records(dg.RunsFilter(tags={"fleet": fleet.fleet})):  # the newest first
+        run = record.dagster_run
+        dates = _dates(run.tags)
+        ended = record.end_time or record.update_timestamp.timestamp()
+        if run.status in _OVER and ended < limit.timestamp() and covered.issuperset(dates):
+            found.append(run.run_id)
+        is_whole = not (run.asset_selection or run.asset_check_selection or run.op_selection)
+        if run.status == dg.DagsterRunStatus.SUCCESS and is_whole:
+            covered.update(dates)
+            covered.add(None)
+    return found
+
+
+def remove(instance: dg.DagsterInstance, runs: Sequence[str], home: Path | None) -> None:
+    """Delete these runs with their events; `home` is the instance's folder where it is ours to tidy."""
+    for run_id in runs:
+        instance.delete_run(run_id)
+    if home is not None:
+        for run_id in runs:
+            for path in home.glob(f"history/runs/{run_id}.db*"):
+                path.unlink(missing_ok=True)  # Dagster empties a run's file and leaves it
+            shutil.rmtree(home / "storage" / run_id, ignore_errors=True)  # what its steps printed
+        for path in _databases(home):
+            # Another process reads or writes it: the next removal tidies it.
+            with suppress(sqlite3.OperationalError):
+                _tidy(path)
+
+
+def bytes_of_runs(home: Path, runs: Iterable[str]) -> int:
+    """Bytes of the files of these runs alone."""
+    paths = [path for run_id in runs for path in home.glob(f"history/runs/{run_id}.db*")]
+    return sum(path.stat().st_size for path in paths)
+
+
+def _dates(tags: Mapping[str, str]) -> set[date | None]:
+    """The partitions of a run; None for a run of assets without partitions."""
+    if _START in tags:
+        first, last = date.fromisoformat(tags[_START]), date.fromisoformat(tags[_END])
+        return {first + timedelta(days=n) for n in range((last - first).days + 1)}
+    return {date.fromisoformat(tags[_ONE])} if _ONE in tags else {None}
+
+
+def _databases(home: Path) -> Iterator[Path]:
+    yield from sorted(home.glob("history/**/*.db"))
+    yield from sorted(home.glob("schedules/*.db"))
+
+
+def _tidy(path: Path) -> None:
+    with closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as connection:
+        ((pages,),) = connection.execute("pragma page_count").fetchall()
+        ((free,),) = connection.execute("pragma freelist_count").fetchall()
+        if free > FREE_RATIO * pages:
+            connection.execute("vacuum")
+            connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+
+
+def last_runs(instance: dg.DagsterInstance, fleet: Fleet, count: int) -> list[Run]:
+    """The newest runs of the fleet, the newest first."""
+    found = []
+    for record in instance.get_run_records(dg.RunsFilter(tags={"fleet": fleet.fleet}), limit=count):
+        began = record.start_time or record.create_timestamp.timestamp()
+        seconds = record.end_time - began if record.end_time else None
+        dates = sorted(on for on in _dates(record.dagster_run.tags) if on is not None)
+        span = "" if not dates else str(dates[0]) if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+        found.append(Run(datetime.fromtimestamp(began, UTC), seconds, record.dagster_run.status.value, span))
+    return found
