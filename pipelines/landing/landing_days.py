@@ -8,17 +8,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from collectors.collector import Collector
 from collectors.samples import SourceError, Window
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
-from pipelines.landing import healing, stale_dates, stores, telemetry_landing
+from pipelines.landing import healing, relanding, source_counts, stale_dates, stores, telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import progress, step_deadline
 
@@ -28,6 +30,25 @@ NEIGHBOUR = timedelta(hours=1)
 FAILURES_IN_A_ROW = 3
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A window for which a run asks a source. `is_again`: of a date before the run's own, to be landed again if there
+    is more of it; `is_unfilled`: of which samples up to its end are missing."""
+
+    window: Window
+    is_neighbour: bool = False
+    is_counted: bool = False
+    is_again: bool = False
+    is_unfilled: bool = False
+
+    def is_due(self, connection: duckdb.DuckDBPyConnection, source: Source, counts: pa.Table | None) -> bool:
+        """Whether to land a day again. One that is not whole is landed also where nothing can be compared."""
+        on = self.window.start_at.date()
+        if counts is None or on not in source_counts.dates(connection, source.name):
+            return self.is_unfilled
+        return source_counts.has_more(connection, source.name, on, counts)
 
 
 def silent_sources(fleet: Fleet, start: date) -> dict[str, SourceError]:
@@ -59,8 +80,8 @@ def land_days(
     """Land the UTC days [start, end) of every source, and their neighbours: the head of day `end`, by which the last
     midnight is known, and before the period's first day the tail of the day before it.
 
-    A source that keeps late data (a spool) also lands the other days that wait in it. Sources of `silent` are not
-    asked: their windows fail.
+    A source that keeps late data (a spool) also lands the other days that wait in it; a server is asked again for days
+    before these (`relanding`). Sources of `silent` are not asked: their windows fail.
     """
     now = now or datetime.now(UTC)
     store = stores.store_of(fleet)
@@ -71,20 +92,33 @@ def land_days(
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
-        windows = [Window.of_day(day) for day in (*_waiting(collector, fleet, start, end), *days)]
-        neighbours = [
-            window
-            for window in _neighbours(fleet, source, start, end, now)
-            if not stale_dates.chunks(connection, source.name, window).num_rows
+        is_server, relanded = relanding.is_asked_again(collector), relanding.Relanded(connection, fleet, source, now)
+        windows = [
+            *(_Asked(Window.of_day(day)) for day in _waiting(collector, fleet, start, end)),
+            *_own_days(fleet, days, is_server=is_server),
+            *(
+                _Asked(window, is_neighbour=True)
+                for window in _neighbours(fleet, source, start, end, now)
+                if not stale_dates.chunks(connection, source.name, window).num_rows
+            ),
+            # After the run's own, because a server may refuse what is older.
+            *(_days_again(relanded, start) if is_server else ()),
         ]
-        windows += neighbours
         failures, answers = 0, []
         of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
         silence = (silent or {}).get(source.name)
-        for window in windows:
+        for asked in windows:
+            window = asked.window
             if silence is None and failures >= FAILURES_IN_A_ROW:
                 reason = f"not asked: {source.name} had failed {failures} times in a row"
                 silence = SourceError(getattr(collector, "url", ""), None, reason)
+            counts, uncounted = None, None
+            if silence is None and asked.is_counted:
+                counts, uncounted = _counted(collector, window, of_source)
+            if asked.is_again and not asked.is_due(connection, source, counts):
+                if uncounted:
+                    answers.append(Landing(source.name, window, "unchanged", 0, 0, detail=uncounted))
+                continue
             if silence is not None:
                 result = Landing.failed(source.name, window, silence)
                 telemetry_landing.audit(connection, result, run_id, now)
@@ -98,20 +132,52 @@ def land_days(
                     store=store,
                     replica_labels=source.replica_labels,
                     most_series=source.limits.series,
-                    is_neighbour=any(window is neighbour for neighbour in neighbours),
+                    is_neighbour=asked.is_neighbour,
+                    is_again=asked.is_again,
+                    counts=counts,
                     force=force,
                 )
+            if uncounted and result.outcome != "failed":
+                result = replace(result, detail="; ".join(filter(None, [result.detail, uncounted])))
             failures = failures + 1 if result.outcome == "failed" else 0
             if result.detail:
                 logger.info("%s %s: %s: %s", source.name, shown(window), result.outcome, why(result))
             answers.append(result)
             step_deadline.progressed()
             progress.of(f"landing {source.name}, windows", len(answers), len(windows))
+        if is_server:
+            for given_up in relanded.settled(start, end):
+                telemetry_landing.audit(connection, given_up, run_id, now)
+                answers.append(given_up)
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
         logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", outcomes)
         results += answers
     healing.expose(connection, store)
     return results
+
+
+def _own_days(fleet: Fleet, days: Sequence[date], *, is_server: bool) -> Iterator[_Asked]:
+    """The run's own days. Of the newest, for which the next runs ask again, the source counts its samples first: what
+    comes while they land is then late data."""
+    again = days[-fleet.relanding.days :] if fleet.relanding.days and is_server else ()
+    for day in days:
+        yield _Asked(Window.of_day(day), is_counted=day in again)
+
+
+def _days_again(relanded: relanding.Relanded, start: date) -> Iterator[_Asked]:
+    """The days before the run's own of which a server may have more by now."""
+    unfilled = relanded.unfilled(start)
+    for day in sorted({*unfilled, *relanded.counted(start)}):
+        yield _Asked(Window.of_day(day), is_counted=True, is_again=True, is_unfilled=day in unfilled)
+
+
+def _counted(collector: Any, window: Window, catalogue: telemetry_landing.Catalogue) -> tuple[pa.Table | None, str]:
+    """What the source answers about the number of its samples, or why it does not."""
+    try:
+        return collector.counted(window, catalogue.families), ""
+    except SourceError as refusal:
+        reason = f"late data of this date cannot be found, as its samples were not counted: {refusal.reason}"
+        return None, reason[:1000]
 
 
 def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:
