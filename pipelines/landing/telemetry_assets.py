@@ -35,6 +35,7 @@ TELEMETRY_TABLES = {
     "series": "One row per series of a source: its metric and labels.",
     "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
     "landings": "One row per attempt to land a source's window: the audit.",
+    "unfilled_dates": "One row per date and server without samples up to the end of the date: due, or given up.",
     "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
     "unknown_devices": "One row per device of such a family of power or energy, by what its labels name.",
 }
