@@ -88,9 +88,8 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
             " where asset = 'raw/telemetry' and window_end_at - window_start_at = interval 1 day group by 1"
         ).fetchall()
         closed = {on for on, is_answered in landed if is_answered}
-        if closed and all(source.kind == "prometheus" for source in fleet.sources):
-            # Landing asks a server again for what has failed before (`relanding`).
-            closed |= {on for on, _ in landed if on < max(closed)}
+        # Landing asks again for what has failed before (`relanding`).
+        closed |= {on for on, _ in landed if on < max(closed, default=on)}
         if not settings.booked_dates(connection):
             # What a killed run landed and did not book is due, unless its marks were lost with the marts.
             closed &= {*due_dates.due(connection, due_dates.BOOKING)}

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class _Asked:
     """A window for which a run asks a source. `is_again`: of a date before the run's own, to be landed again if there
-    is more of it; `is_unfilled`: of which samples up to its end are missing."""
+    is more of it; `is_unfilled`: of which samples up to its end are missing, or that failed."""
 
     window: Window
     is_neighbour: bool = False
@@ -102,7 +102,7 @@ def land_days(
                 if not stale_dates.chunks(connection, source.name, window).num_rows
             ),
             # After the run's own, because a server may refuse what is older.
-            *(_days_again(relanded, start) if is_server else ()),
+            *_days_again(relanded, collector, start),
         ]
         failures, answers = 0, []
         of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
@@ -133,7 +133,7 @@ def land_days(
                     replica_labels=source.replica_labels,
                     most_series=source.limits.series,
                     is_neighbour=asked.is_neighbour,
-                    is_again=asked.is_again,
+                    is_merged=asked.is_again and asked.is_counted,
                     counts=counts,
                     force=force,
                 )
@@ -164,11 +164,16 @@ def _own_days(fleet: Fleet, days: Sequence[date], *, is_server: bool) -> Iterato
         yield _Asked(Window.of_day(day), is_counted=day in again)
 
 
-def _days_again(relanded: relanding.Relanded, start: date) -> Iterator[_Asked]:
-    """The days before the run's own of which a server may have more by now."""
-    unfilled = relanded.unfilled(start)
-    for day in sorted({*unfilled, *relanded.counted(start)}):
-        yield _Asked(Window.of_day(day), is_counted=True, is_again=True, is_unfilled=day in unfilled)
+def _days_again(relanded: relanding.Relanded, collector: Collector, start: date) -> Iterator[_Asked]:
+    """The days before the run's own of which a server may have more by now, or that failed of another source. A spool
+    lists what waits in it."""
+    if relanding.is_asked_again(collector):
+        unfilled = relanded.unfilled(start)
+        for day in sorted({*unfilled, *relanded.counted(start)}):
+            yield _Asked(Window.of_day(day), is_counted=True, is_again=True, is_unfilled=day in unfilled)
+    elif not hasattr(collector, "days"):
+        for day in relanding.failed(relanded.connection, relanded.fleet, collector.source, start):
+            yield _Asked(Window.of_day(day), is_again=True, is_unfilled=True)
 
 
 def _counted(collector: Any, window: Window, catalogue: telemetry_landing.Catalogue) -> tuple[pa.Table | None, str]:

@@ -2,8 +2,8 @@
 
 raw.unfilled_dates has the first kind, until samples up to the date's end have landed, and when a date was given up. Add
 here what decides on dates. Keep out what is compared (`source_counts`) and what a landing does (`telemetry_landing`).
-Files and spools are not asked: a spool lists the days that wait in it (`landing_days`), and of files a run reads the
-dates that it is to book.
+Of what is no server, a date is asked for again only if it failed: a spool lists the days that wait in it
+(`landing_days`), and of files a run reads the dates that it is to book.
 """
 
 from __future__ import annotations
@@ -18,13 +18,37 @@ from collectors.samples import Window
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
 from pipelines.landing import source_counts, stale_dates
-from pipelines.landing.telemetry_landing import Landing, rows_of
+from pipelines.landing.telemetry_landing import TELEMETRY, Landing, rows_of
 from pipelines.warehouse import database, statements
 
 
 def is_asked_again(collector: Collector) -> bool:
     """Whether the source can be asked how many samples it has."""
     return hasattr(collector, "counted")
+
+
+def failed(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, source: str, start: date, asset: str = TELEMETRY
+) -> list[date]:
+    """The dates before `start` whose newest landing failed, in order, and that are not too old to be tried again."""
+    rows = connection.execute(
+        """
+        select cast(window_start_at as date) as date
+        from raw.landings
+        where asset = $asset and source = $source and window_end_at - window_start_at = interval 1 day
+            and date >= $first and date < $start
+        group by all
+        having max_by(outcome, rowid) = 'failed'
+        order by date
+        """,
+        {"asset": asset, "source": source, "start": start, "first": _horizon(fleet, start + timedelta(days=1))},
+    )
+    return [on for (on,) in rows.fetchall()]
+
+
+def _horizon(fleet: Fleet, end: date) -> date:
+    """The first date that a run up to `end` does not give up."""
+    return end - timedelta(days=fleet.relanding.give_up_days)
 
 
 @dataclass(frozen=True)
@@ -58,7 +82,7 @@ class Relanded:
         given_up = self.connection.execute(
             "update raw.unfilled_dates set given_up_at = ? where source = ? and given_up_at is null and date < ?"
             " returning date, last_sample_at",
-            [self.now, self.source.name, self._horizon(end)],
+            [self.now, self.source.name, _horizon(self.fleet, end)],
         ).fetchall()
         self._note(start, end)
         source_counts.forget(self.connection, self.source.name, end - timedelta(days=self.fleet.relanding.days))
@@ -74,14 +98,10 @@ class Relanded:
         )
         return Landing(self.source.name, window, "given_up", 0, held, detail=detail)
 
-    def _horizon(self, end: date) -> date:
-        """The first date that a run up to `end` does not give up."""
-        return end - timedelta(days=self.fleet.relanding.give_up_days)
-
     def _note(self, start: date, end: date) -> None:
         """Bring raw.unfilled_dates to what has landed: of [start, end), of the dates before it that are not too old,
         and of those that it has. What is too old when it lands, as the history of a first run, is not due."""
-        horizon = self._horizon(end)
+        horizon = _horizon(self.fleet, end)
         first = max(min(start, horizon), self.fleet.period.start)
         interval_seconds = self.source.interval_seconds or 0
         with database.transaction(self.connection):

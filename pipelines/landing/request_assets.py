@@ -5,12 +5,13 @@ is known of single requests. Keep out telemetry: that is `telemetry_assets`.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing import benchmark_landing, request_landing
+from pipelines.landing import benchmark_landing, relanding, request_landing
 from pipelines.landing.telemetry_assets import (
     FAILED_FILE,
     FAILED_SOURCE,
@@ -51,22 +52,27 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """Land each source's requests per UTC day. If a source fails, only its own check fails, not the day. This holds
-        even if all sources fail: the book needs only telemetry."""
+        """Land each source's requests per UTC day, and those of earlier days that failed. If a source fails, only its
+        own check fails, not the day. This holds even if all sources fail: the book needs only telemetry."""
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
         results = {}
         with opened(fleet, "requests") as connection:
             for source in fleet.requests:
-                results[source.name] = request_landing.land(
-                    connection,
-                    source.collector(),
-                    start,
-                    end,
-                    run_id=context.run_id,
-                    bad_rows_ratio=source.limits.bad_rows_ratio,
-                    force=config.force,
-                )
+                failed = relanding.failed(connection, fleet, source.name, start, request_landing.ASSET)
+                results[source.name] = [
+                    landing
+                    for first, last_end in ((start, end), *((on, on + timedelta(days=1)) for on in failed))
+                    for landing in request_landing.land(
+                        connection,
+                        source.collector(),
+                        first,
+                        last_end,
+                        run_id=context.run_id,
+                        bad_rows_ratio=source.limits.bad_rows_ratio,
+                        force=config.force,
+                    )
+                ]
         landed = [result for mine in results.values() for result in mine]
         rejected = sorted({result.detail for result in landed if result.is_answered and result.detail})
         yield dg.MaterializeResult(

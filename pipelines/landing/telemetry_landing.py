@@ -84,7 +84,7 @@ def land(
     replica_labels: Collection[str] = (),
     most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
-    is_again: bool = False,
+    is_merged: bool = False,
     counts: pa.Table | None = None,
     force: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -92,16 +92,16 @@ def land(
     """Land what `collector` holds in `window`, which is within one UTC day, and audit it.
 
     One transaction replaces the (source, day)'s samples and chunks, or, for a source that `is_additive`, merges into
-    them. So does a day that `is_again` asked for: the source may have forgotten some of it. An answer with fewer rows
-    than the day holds is refused unless `force`. What goes wrong in the source is an outcome, not an exception; what
-    goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour` is true for a window that only
-    opens or closes its day, as a neighbour of the next or previous day: a source that has nothing there has not failed.
-    `counts` is what the source answered just before about the number of its samples; it is kept with them. `store` is
-    where samples are kept: by default the warehouse.
+    them; with `is_merged` too: late data of a source that may have forgotten other samples of the day. An answer with
+    fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an outcome, not an
+    exception; what goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour` is true for a
+    window that only opens or closes its day, as a neighbour of the next or previous day: a source that has nothing
+    there has not failed. `counts` is what the source answered just before about the number of its samples; it is kept
+    with them. `store` is where samples are kept: by default the warehouse.
     """
     register = SeriesRegister(collector.source, window, replica_labels, most_series)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
-    is_additive = is_again or getattr(collector, "is_additive", False)
+    is_additive = is_merged or getattr(collector, "is_additive", False)
     unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour, is_additive)
     connection.execute("begin")
     try:
