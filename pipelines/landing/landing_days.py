@@ -181,8 +181,11 @@ def _counted(collector: Any, window: Window, catalogue: telemetry_landing.Catalo
     try:
         return collector.counted(window, catalogue.families), ""
     except SourceError as refusal:
-        reason = f"late data of this date cannot be found, as its samples were not counted: {refusal.reason}"
-        return None, reason[:1000]
+        return None, _why_uncounted(refusal)[:1000]
+
+
+def _why_uncounted(refusal: SourceError) -> str:
+    return f"late data of this date cannot be found, as its samples were not counted: {refusal.reason}"
 
 
 def _waiting(collector: Collector, fleet: Fleet, start: date, end: date) -> Sequence[date]:

@@ -51,6 +51,14 @@ def _horizon(fleet: Fleet, end: date) -> date:
     return end - timedelta(days=fleet.relanding.give_up_days)
 
 
+def _why_given_up(on: date, last_at: datetime | None, give_up_days: int) -> str:
+    newest = f" after {last_at.astimezone(UTC):%H:%M:%S} UTC" if last_at else ""
+    return (
+        f"no samples{newest} came within {give_up_days} days (relanding.give_up_days): no run asks for this date any"
+        f" more. Once they are there: wattledger run --start {on} --end {on + timedelta(days=1)}"
+    )
+
+
 @dataclass(frozen=True)
 class Relanded:
     """The dates of a server in a run that begins at `now`."""
@@ -91,11 +99,7 @@ class Relanded:
     def _given_up(self, on: date, last_at: datetime | None) -> Landing:
         window = Window.of_day(on)
         held = rows_of(stale_dates.chunks(self.connection, self.source.name, window))
-        missing = "no samples" if last_at is None else f"no samples after {last_at.astimezone(UTC):%H:%M:%S} UTC"
-        detail = (
-            f"{missing} came within {self.fleet.relanding.give_up_days} days (relanding.give_up_days): no run asks for"
-            f" this date any more. Once they are there: wattledger run --start {on} --end {on + timedelta(days=1)}"
-        )
+        detail = _why_given_up(on, last_at, self.fleet.relanding.give_up_days)
         return Landing(self.source.name, window, "given_up", 0, held, detail=detail)
 
     def _note(self, start: date, end: date) -> None:
