@@ -118,6 +118,7 @@ def land_days(
             if asked.is_again and not asked.is_due(connection, source, counts):
                 if uncounted:
                     answers.append(Landing(source.name, window, "unchanged", 0, 0, detail=uncounted))
+                step_deadline.progressed()
                 continue
             if silence is not None:
                 result = Landing.failed(source.name, window, silence)
@@ -158,8 +159,9 @@ def land_days(
 
 def _own_days(fleet: Fleet, days: Sequence[date], *, is_server: bool) -> Iterator[_Asked]:
     """The run's own days. Of the newest, for which the next runs ask again, the source counts its samples first: what
-    comes while they land is then late data."""
-    again = days[-fleet.relanding.days :] if fleet.relanding.days and is_server else ()
+    comes while they land is then late data. A closed period is landed whole by each run."""
+    is_counted = is_server and fleet.relanding.days and fleet.period.end is None
+    again = days[-fleet.relanding.days :] if is_counted else ()
     for day in days:
         yield _Asked(Window.of_day(day), is_counted=day in again)
 

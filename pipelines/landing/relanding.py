@@ -52,7 +52,7 @@ def _horizon(fleet: Fleet, end: date) -> date:
 
 
 def _why_given_up(on: date, last_at: datetime | None, give_up_days: int) -> str:
-    newest = f" after {last_at.astimezone(UTC):%H:%M:%S} UTC" if last_at else ""
+    newest = f" after {last_at.astimezone(UTC).time().isoformat('seconds')} UTC" if last_at else ""
     return (
         f"no samples{newest} came within {give_up_days} days (relanding.give_up_days): no run asks for this date any"
         f" more. Once they are there: wattledger run --start {on} --end {on + timedelta(days=1)}"
@@ -73,8 +73,9 @@ class Relanded:
         run was is one of them."""
         self._note(start, start)
         rows = self.connection.execute(
-            "select date from raw.unfilled_dates where source = ? and given_up_at is null and date < ? order by date",
-            [self.source.name, start],
+            "select date from raw.unfilled_dates"
+            " where source = ? and given_up_at is null and date >= ? and date < ? order by date",
+            [self.source.name, self.fleet.period.start, start],
         )
         return [on for (on,) in rows.fetchall()]
 

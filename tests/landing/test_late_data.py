@@ -23,7 +23,14 @@ from pipelines.landing import landing_days
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import at
-from tests.servers import free_port, http_server, openmetrics, prometheus_with_history, reply
+from tests.servers import (
+    free_port,
+    http_server,
+    openmetrics,
+    prometheus_with_history,
+    reply,
+    victoria_metrics_with_history,
+)
 
 pytestmark = pytest.mark.needs("prometheus")
 
@@ -48,9 +55,9 @@ def watts(holding: str, of: int, minute: int) -> float:
     return -1.0 if (holding, of, minute) == ("copies", 1, 7) else 300.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    series = [
+def lines() -> Iterator[str]:
+    """All holdings, each under its label."""
+    return openmetrics(
         (
             WATTS,
             {"UUID": "GPU-a", "Hostname": "n1", "holding": holding, "replica": replica},
@@ -62,8 +69,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
         for holding, held in HOLDINGS.items()
         for replica in ("a", "b")[: 2 if holding == "copies" else 1]
-    ]
-    with prometheus_with_history(tmp_path_factory.mktemp("prometheus"), openmetrics(series), block_hours=24) as url:
+    )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with prometheus_with_history(tmp_path_factory.mktemp("prometheus"), lines(), block_hours=24) as url:
         yield url
 
 
@@ -72,7 +83,7 @@ class Nights:
 
     def __init__(self, folder: Path, connection: duckdb.DuckDBPyConnection, url: str) -> None:
         self.folder, self.connection, self.url = folder, connection, url
-        self.holding, self.relanding = "", dict[str, int]()
+        self.holding, self.keys = "", dict[str, object]()
 
     def holds(self, holding: str) -> None:
         self.holding = holding
@@ -96,7 +107,7 @@ class Nights:
             "replica_labels": ["holding", "replica"],
         }
         contents = {"fleet": "late", "period": {"start": date(2026, 10, 1)}, "sources": [source]}
-        path.write_text(yaml.safe_dump({**contents, "relanding": self.relanding}), encoding="utf-8")
+        path.write_text(yaml.safe_dump({**contents, **self.keys}), encoding="utf-8")
         start, end = date(2026, 10, of), date(2026, 10, (to or of) + 1)
         now = datetime(end.year, end.month, end.day, 1, 15, tzinfo=UTC)
         fleet = load_fleet(path, {"WATTLEDGER_DATA": str(self.folder / "data")})
@@ -192,7 +203,7 @@ def test_a_night_without_a_run_is_landed_by_the_next(nights: Nights) -> None:
 
 
 def test_a_date_is_given_up_with_a_line_that_names_it(nights: Nights) -> None:
-    nights.relanding = {"give_up_days": 2}
+    nights.keys = {"relanding": {"give_up_days": 2}}
     nights.holds("morning for ever")
     nights.land(1)
     assert nights.land(2) == [(2, "landed", 1440)]
@@ -209,8 +220,10 @@ def test_a_date_is_given_up_with_a_line_that_names_it(nights: Nights) -> None:
     assert nights.unfilled() == []
 
 
-def test_what_a_server_has_forgotten_stays(nights: Nights) -> None:
+@pytest.mark.parametrize("landing", [{"target": "duckdb"}, {"target": "lake", "path": "lake/"}])
+def test_what_a_server_has_forgotten_stays(nights: Nights, landing: dict[str, str]) -> None:
     """It has lost most of the morning of the first date and all of the second, and got the end of the first."""
+    nights.keys = {"landing": landing}
     nights.holds("morning and whole")
     nights.land(1, 2)
     nights.booked()
@@ -232,7 +245,7 @@ def test_merged_copies_and_refused_values_are_no_late_data(nights: Nights) -> No
 
 
 def test_of_a_long_history_what_is_too_old_is_not_due(nights: Nights) -> None:
-    nights.relanding = {"give_up_days": 3}
+    nights.keys = {"relanding": {"give_up_days": 3}}
     nights.holds("history")
     outcomes = [outcome for _, outcome, _ in nights.land(1, 8)]
     assert outcomes == ["empty", "landed"] * 4
@@ -241,7 +254,7 @@ def test_of_a_long_history_what_is_too_old_is_not_due(nights: Nights) -> None:
 
 
 def test_without_days_only_what_is_not_whole_is_asked_for(nights: Nights) -> None:
-    nights.relanding = {"days": 0}
+    nights.keys = {"relanding": {"days": 0}}
     nights.holds("gap and morning")
     nights.land(1, 2)
     nights.holds("whole")
@@ -274,3 +287,34 @@ def test_a_server_that_does_not_count_is_named_and_lands_all_the_same(nights: Ni
         )
         # What is not whole is landed again each night, because nothing can be compared.
         assert nights.land(2) == [(2, "landed", 1440), (1, "unchanged", 720)]
+
+
+@pytest.mark.needs("victoria-metrics")
+def test_a_victoria_metrics_is_asked_again_too(nights: Nights, tmp_path: Path) -> None:
+    (tmp_path / "victoria").mkdir()
+    with victoria_metrics_with_history(tmp_path / "victoria", lines()) as nights.url:
+        nights.holds("gap and morning")
+        nights.land(1, 2)
+        assert nights.land(3) == [(3, "empty", 0)]
+        nights.holds("whole")
+        assert nights.land(4) == [(4, "landed", 1440), *((of, "landed", 1440) for of in (1, 2, 3))]
+        assert (nights.rows(1), nights.unfilled()) == (1440, [])
+
+
+def test_a_closed_period_is_landed_whole_each_time_and_counts_nothing(nights: Nights) -> None:
+    nights.keys = {"period": {"start": date(2026, 10, 1), "end": date(2026, 10, 3)}}
+    nights.holds("morning and whole")
+    assert nights.land(1, 2) == [(1, "landed", 720), (2, "landed", 1440)]
+    assert nights.connection.execute("select count(*) from raw.source_counts").fetchall() == [(0,)]
+    # Which dates are not whole is known of it as well: its coverage counts against them.
+    assert nights.unfilled() == [(1, "11:59", False)]
+
+
+def test_the_answers_of_older_dates_are_forgotten(nights: Nights) -> None:
+    """Three dates, and those that are not whole."""
+    nights.holds("morning for ever")
+    for of in (1, 2, 3, 4):
+        nights.land(of)
+    nights.land(5)
+    kept = "select distinct date_part('day', date) from raw.source_counts order by all"
+    assert nights.connection.execute(kept).fetchall() == [(1,), (3,), (4,)]
