@@ -20,7 +20,7 @@ from collectors.samples import SourceError, Window
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
-from pipelines.landing import healing, relanding, source_counts, stale_dates, stores, telemetry_landing
+from pipelines.landing import healing, relanding, stale_dates, stores, telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import progress, step_deadline
 
@@ -43,12 +43,10 @@ class _Asked:
     is_again: bool = False
     is_unfilled: bool = False
 
-    def is_due(self, connection: duckdb.DuckDBPyConnection, source: Source, counts: pa.Table | None) -> bool:
+    def is_due(self, relanded: relanding.Relanded, counts: pa.Table | None) -> bool:
         """Whether to land a day again. One that is not whole is landed also where nothing can be compared."""
-        on = self.window.start_at.date()
-        if counts is None or on not in source_counts.dates(connection, source.name):
-            return self.is_unfilled
-        return source_counts.has_more(connection, source.name, on, counts)
+        has_more = None if counts is None else relanded.has_more(self.window.start_at.date(), counts)
+        return self.is_unfilled if has_more is None else has_more
 
 
 def silent_sources(fleet: Fleet, start: date) -> dict[str, SourceError]:
@@ -92,7 +90,9 @@ def land_days(
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
-        is_server, relanded = relanding.is_asked_again(collector), relanding.Relanded(connection, fleet, source, now)
+        of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
+        is_server = relanding.is_asked_again(collector)
+        relanded = relanding.Relanded(connection, fleet, source, of_source.families, now)
         windows = [
             *(_Asked(Window.of_day(day)) for day in _waiting(collector, fleet, start, end)),
             *_own_days(fleet, days, is_server=is_server),
@@ -105,7 +105,6 @@ def land_days(
             *_days_again(relanded, collector, start),
         ]
         failures, answers = 0, []
-        of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
         silence = (silent or {}).get(source.name)
         for asked in windows:
             window = asked.window
@@ -115,7 +114,7 @@ def land_days(
             counts, uncounted = None, None
             if silence is None and asked.is_counted:
                 counts, uncounted = _counted(collector, window, of_source)
-            if asked.is_again and not asked.is_due(connection, source, counts):
+            if asked.is_again and not asked.is_due(relanded, counts):
                 if uncounted:
                     answers.append(Landing(source.name, window, "unchanged", 0, 0, detail=uncounted))
                 step_deadline.progressed()

@@ -8,13 +8,15 @@ Of what is no server, a date is asked for again only if it failed: a spool lists
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 import duckdb
+import pyarrow as pa
 
 from collectors.collector import Collector
-from collectors.samples import Window
+from collectors.samples import Family, Window
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
 from pipelines.landing import source_counts, stale_dates
@@ -66,6 +68,7 @@ class Relanded:
     connection: duckdb.DuckDBPyConnection
     fleet: Fleet
     source: Source
+    families: Mapping[str, Family]
     now: datetime
 
     def unfilled(self, start: date) -> list[date]:
@@ -80,10 +83,18 @@ class Relanded:
         return [on for (on,) in rows.fetchall()]
 
     def counted(self, start: date) -> list[date]:
-        """The newest dates before `start` of which the source's answer is kept, in order."""
-        held = source_counts.dates(self.connection, self.source.name)
+        """The newest dates before `start` of which the source's answer to today's question is kept, in order."""
+        held = source_counts.dates(self.connection, self.source.name, source_counts.question_of(self.families))
         days = self.fleet.relanding.days
         return sorted(on for on in held if self.fleet.period.start <= on < start)[-days:] if days else []
+
+    def has_more(self, on: date, counts: pa.Table) -> bool | None:
+        """Whether the source has more of a date than when it landed; None where no answer to today's question is
+        kept."""
+        question = source_counts.question_of(self.families)
+        if on not in source_counts.dates(self.connection, self.source.name, question):
+            return None
+        return source_counts.has_more(self.connection, self.source.name, on, counts)
 
     def settled(self, start: date, end: date) -> list[Landing]:
         """After a run of [start, end): note which dates are due again, and forget the answers that no run will compare.

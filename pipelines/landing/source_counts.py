@@ -7,26 +7,38 @@ rows differ from any answer, and are no late data. Add here what makes two answe
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from datetime import date
 
 import duckdb
 import pyarrow as pa
 
+from collectors.samples import Family
 from pipelines.warehouse import database
 
 
-def remember(connection: duckdb.DuckDBPyConnection, source: str, on: date, counts: pa.Table) -> None:
+def question_of(families: Mapping[str, Family]) -> str:
+    """A digest of the families that a server is asked to count: a catalogue with more of them asks something else."""
+    asked = "\n".join(f"{metric} {family.label or ''}" for metric, family in sorted(families.items()))
+    return hashlib.md5(asked.encode(), usedforsecurity=False).hexdigest()
+
+
+def remember(connection: duckdb.DuckDBPyConnection, source: str, on: date, question: str, counts: pa.Table) -> None:
     """Keep the answer with which a date landed, in place of an older one."""
     connection.execute("delete from raw.source_counts where source = ? and date = ?", [source, on]).fetchall()
     with database.registered(connection, counts_came=counts):
         connection.execute(
-            "insert into raw.source_counts by name select ? as source, ? as date, * from counts_came", [source, on]
+            "insert into raw.source_counts by name select ? as source, ? as date, ? as question, * from counts_came",
+            [source, on, question],
         ).fetchall()
 
 
-def dates(connection: duckdb.DuckDBPyConnection, source: str) -> set[date]:
-    """The dates of which an answer is kept."""
-    rows = connection.execute("select distinct date from raw.source_counts where source = ?", [source])
+def dates(connection: duckdb.DuckDBPyConnection, source: str, question: str) -> set[date]:
+    """The dates of which an answer to this question is kept."""
+    rows = connection.execute(
+        "select distinct date from raw.source_counts where source = ? and question = ?", [source, question]
+    )
     return {on for (on,) in rows.fetchall()}
 
 

@@ -115,7 +115,8 @@ def land(
         audit(connection, landing, run_id, now())
         if kept:
             if counts is not None:
-                source_counts.remember(connection, collector.source, window.start_at.date(), counts)
+                question = source_counts.question_of(catalogue.families)
+                source_counts.remember(connection, collector.source, window.start_at.date(), question, counts)
             samples.seal(unit.chunks())
         connection.execute("commit")
     except SourceError as failure:

@@ -244,6 +244,15 @@ def test_merged_copies_and_refused_values_are_no_late_data(nights: Nights) -> No
     assert nights.landings(1) == ["landed"]
 
 
+def test_families_that_are_new_to_the_catalogue_are_no_late_data(nights: Nights) -> None:
+    """An upgrade asks about more families: its answer cannot be compared with the older one."""
+    nights.holds("gap")
+    nights.land(1)
+    nights.connection.execute("update raw.source_counts set question = 'of an older catalogue'")
+    nights.holds("whole")
+    assert nights.land(2) == [(2, "landed", 1440)]
+
+
 def test_of_a_long_history_what_is_too_old_is_not_due(nights: Nights) -> None:
     nights.keys = {"relanding": {"give_up_days": 3}}
     nights.holds("history")
