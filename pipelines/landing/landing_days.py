@@ -91,8 +91,8 @@ def land_days(
     results = []
     for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
         of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
-        is_server = relanding.is_asked_again(collector)
-        relanded = relanding.Relanded(connection, fleet, source, of_source.families, now)
+        is_server = relanding.is_asked_again(collector, fleet, now)
+        relanded = relanding.Relanded(connection, fleet, source, of_source.families, now, is_server)
         windows = [
             *(_Asked(Window.of_day(day)) for day in _waiting(collector, fleet, start, end)),
             *_own_days(fleet, days, is_server=is_server),
@@ -145,10 +145,9 @@ def land_days(
             answers.append(result)
             step_deadline.progressed()
             progress.of(f"landing {source.name}, windows", len(answers), len(windows))
-        if is_server:
-            for given_up in relanded.settled(start, end):
-                telemetry_landing.audit(connection, given_up, run_id, now)
-                answers.append(given_up)
+        for given_up in relanded.settled(start, end):
+            telemetry_landing.audit(connection, given_up, run_id, now)
+            answers.append(given_up)
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
         logger.info("%s: %s rows; windows: %s", source.name, f"{sum(a.rows for a in answers):,}", outcomes)
         results += answers
@@ -158,7 +157,7 @@ def land_days(
 
 def _own_days(fleet: Fleet, days: Sequence[date], *, is_server: bool) -> Iterator[_Asked]:
     """The run's own days. Of the newest, for which the next runs ask again, the source counts its samples first: what
-    comes while they land is then late data. A closed period is landed whole by each run."""
+    comes while they land is then late data. A period with an end is landed whole by each run."""
     is_counted = is_server and fleet.relanding.days and fleet.period.end is None
     again = days[-fleet.relanding.days :] if is_counted else ()
     for day in days:
@@ -168,7 +167,7 @@ def _own_days(fleet: Fleet, days: Sequence[date], *, is_server: bool) -> Iterato
 def _days_again(relanded: relanding.Relanded, collector: Collector, start: date) -> Iterator[_Asked]:
     """The days before the run's own of which a server may have more by now, or that failed of another source. A spool
     lists what waits in it."""
-    if relanding.is_asked_again(collector):
+    if relanded.is_server:
         unfilled = relanded.unfilled(start)
         for day in sorted({*unfilled, *relanded.counted(start)}):
             yield _Asked(Window.of_day(day), is_counted=True, is_again=True, is_unfilled=day in unfilled)

@@ -24,9 +24,11 @@ from pipelines.landing.telemetry_landing import TELEMETRY, Landing, rows_of
 from pipelines.warehouse import database, statements
 
 
-def is_asked_again(collector: Collector) -> bool:
-    """Whether the source can be asked how many samples it has."""
-    return hasattr(collector, "counted")
+def is_asked_again(collector: Collector, fleet: Fleet, now: datetime) -> bool:
+    """Whether the source can be asked how many samples it has, of a period that goes on. A period that is over is a
+    recording: each run lands it whole, and it may end within a date."""
+    is_over = fleet.period.end is not None and fleet.period.end <= now.date()
+    return hasattr(collector, "counted") and not is_over
 
 
 def failed(
@@ -63,13 +65,14 @@ def _why_given_up(on: date, last_at: datetime | None, give_up_days: int) -> str:
 
 @dataclass(frozen=True)
 class Relanded:
-    """The dates of a server in a run that begins at `now`."""
+    """The dates of a source in a run that begins at `now`; `is_server` as `is_asked_again` finds."""
 
     connection: duckdb.DuckDBPyConnection
     fleet: Fleet
     source: Source
     families: Mapping[str, Family]
     now: datetime
+    is_server: bool
 
     def unfilled(self, start: date) -> list[date]:
         """The dates before `start` without samples up to their end that are not given up, in order. A date on which no
@@ -98,7 +101,10 @@ class Relanded:
 
     def settled(self, start: date, end: date) -> list[Landing]:
         """After a run of [start, end): note which dates are due again, and forget the answers that no run will compare.
-        Returns what is given up."""
+        Returns what is given up. Of a source that is not asked again nothing is due."""
+        if not self.is_server:
+            self.connection.execute("delete from raw.unfilled_dates where source = ?", [self.source.name]).fetchall()
+            return []
         given_up = self.connection.execute(
             "update raw.unfilled_dates set given_up_at = ? where source = ? and given_up_at is null and date < ?"
             " returning date, last_sample_at",

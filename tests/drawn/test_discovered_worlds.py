@@ -45,12 +45,7 @@ def test_twenty_fleets_without_a_hand_on_the_file(tmp_path: Path) -> None:
         started = next(line for line in text.splitlines() if line.startswith("period:"))
         path.write_text(text.replace(started, f"period: {{start: {DAY}, end: {end}}}"), encoding="utf-8")
         book = Book(load_fleet(path, environment(tmp_path / "data")), marts=MARTS)
-        book.start_empty()
-        book.land(DAY, DAY + timedelta(days=1))
-    # These worlds are over after four hours; to the ledger their server looks as if it had fallen silent.
-    with book.connection() as connection:
-        connection.execute("delete from raw.unfilled_dates").fetchall()
-    book.write(DAY, DAY + timedelta(days=1))
+        book.run()
     shutil.rmtree(server)
     wrong = {one.cell.name: (set(one.wrong) - {OF_OWN_SITES}, one) for one in verdicts(book, cells)}
     assert [

@@ -310,13 +310,20 @@ def test_a_victoria_metrics_is_asked_again_too(nights: Nights, tmp_path: Path) -
         assert (nights.rows(1), nights.unfilled()) == (1440, [])
 
 
-def test_a_closed_period_is_landed_whole_each_time_and_counts_nothing(nights: Nights) -> None:
-    nights.keys = {"period": {"start": date(2026, 10, 1), "end": date(2026, 10, 3)}}
+@pytest.mark.parametrize(("end", "unfilled"), [(3, []), (4, [(1, "11:59", False)])])
+def test_a_period_that_is_over_is_a_recording_of_which_nothing_is_due(
+    nights: Nights, end: int, unfilled: list[tuple]
+) -> None:
+    """Innocent twin: an end that is still to come. Of neither are samples counted, because each run lands all of it."""
+    nights.keys = {"period": {"start": date(2026, 10, 1), "end": date(2026, 10, end)}}
     nights.holds("morning and whole")
     assert nights.land(1, 2) == [(1, "landed", 720), (2, "landed", 1440)]
     assert nights.connection.execute("select count(*) from raw.source_counts").fetchall() == [(0,)]
-    # Which dates are not whole is known of it as well: its coverage counts against them.
-    assert nights.unfilled() == [(1, "11:59", False)]
+    assert nights.unfilled() == unfilled
+    # As soon as it is over, what was due is not.
+    nights.keys = {"period": {"start": date(2026, 10, 1), "end": date(2026, 10, 3)}}
+    nights.land(1, 2)
+    assert nights.unfilled() == []
 
 
 def test_the_answers_of_older_dates_are_forgotten(nights: Nights) -> None:
