@@ -54,13 +54,15 @@ def _escaped(value: str) -> str:
 
 
 @contextlib.contextmanager
-def prometheus_with_history(folder: Path, lines: Iterable[str], *flags: str) -> Iterator[str]:
-    """The URL of a Prometheus whose storage holds an OpenMetrics page as history; `folder` is empty and ours."""
+def prometheus_with_history(folder: Path, lines: Iterable[str], *flags: str, block_hours: int = 2) -> Iterator[str]:
+    """The URL of a Prometheus whose storage holds an OpenMetrics page as history; `folder` is empty and ours. Many days
+    are there sooner in longer blocks."""
     _, promtool = optional.required("prometheus")
     page = folder / "history.openmetrics"
     with page.open("w", encoding="utf-8") as file:
         file.writelines(lines)
-    blocks = ["tsdb", "create-blocks-from", "openmetrics", page, folder / "data"]
+    length = f"--max-block-duration={block_hours}h"
+    blocks = ["tsdb", "create-blocks-from", length, "openmetrics", page, folder / "data"]
     subprocess.run([promtool, *blocks], check=True, capture_output=True, timeout=600)
     page.unlink()
     with _prometheus(folder, "scrape_configs: []\n", *flags) as url:

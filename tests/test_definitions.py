@@ -37,6 +37,7 @@ RAW = {
     "raw/series",
     "raw/series_chunks",
     "raw/token_samples",
+    "raw/unfilled_dates",
     "raw/unknown_devices",
     "raw/unknown_families",
 }

@@ -202,7 +202,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "serving/run_history.py",
         "spark/ledger_on_spark.py",
         "upkeep/pruning.py",
-        "upkeep/run_history.py",
+        "upkeep/dagster_history.py",
         "upkeep/upkeep_asset.py",
         "warehouse/asset_keys.py",
         "warehouse/partitions.py",

@@ -13,14 +13,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from collectors.limits import DEFAULTS, Limits
+from collectors.protocols import sample_counts
 from collectors.protocols.family_listing import NAMES, FamilyListing
 from collectors.protocols.http_client import HttpClient
 from collectors.protocols.http_errors import OverLimitError
@@ -36,6 +37,9 @@ DAY_US = 86_400_000_000
 SMALL_BODY_BYTES = 4 << 20
 # One millisecond of one metric: a few series, if any.
 PROBE_BYTES = 1 << 20
+# Samples are counted by the hour, of so many families in one query: its text then fits into a URL.
+COUNTED_MS = 3_600_000
+COUNTED_AT_ONCE = 10
 
 EXPORT = "/api/v1/export"
 EXPORT_KIND = "application/stream+json"
@@ -43,6 +47,8 @@ EXPORT_KIND = "application/stream+json"
 # Words with which many programs begin their metrics: they identify no exporter, and node_ alone has hundreds.
 _COMMON_WORDS = ("e2e", "generation", "input", "node", "num", "output", "process", "prompt", "request", "time")
 _COMMON = frozenset(f"{word}_" for word in _COMMON_WORDS)
+
+Answer = TypeVar("Answer")
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +112,46 @@ class PrometheusCollector:
         finally:
             self.server.close()
 
+    def counted(self, window: Window, families: Mapping[str, Family]) -> pa.Table:
+        """How many samples the server holds of the window, as COUNTS, by hour. The same question has another answer
+        where samples came late or were forgotten. SourceError as of `collect`."""
+        self.server.start_window()
+        try:
+            names = self._names(window, families)
+            asked = sorted(families if names is None else names & families.keys())
+            start_ms, end_ms = _milliseconds(window)
+            hours = {}
+            for first_ms in range(start_ms, end_ms, COUNTED_MS):
+                hours[first_ms] = dict[str, tuple[int, int | None]]()
+                for nth in range(0, len(asked), COUNTED_AT_ONCE):
+                    some = [families[metric] for metric in asked[nth : nth + COUNTED_AT_ONCE]]
+                    hours[first_ms] |= self._counts(some, first_ms, min(first_ms + COUNTED_MS, end_ms))
+            return sample_counts.table_of(hours)
+        except SourceError as error:
+            reason = f"{self.server.masked(error.reason)}; asked for the number of samples in {window}"
+            raise type(error)(error.url, error.status, reason) from error
+        finally:
+            self.server.close()
+
+    def _counts(self, families: Sequence[Family], start_ms: int, stop_ms: int) -> sample_counts.Counts:
+        """What is too much for the server at once is asked in halves: of the families, then of the time."""
+        selectors = {family.metric: self._selector(*_matchers_of(family)) for family in families}
+        try:
+            # VictoriaMetrics would answer from what it has kept of older questions.
+            body = self._query(sample_counts.question(selectors, stop_ms - start_ms), stop_ms - 1, ("nocache", "1"))
+        except OverLimitError:
+            half, half_ms = len(families) // 2, (stop_ms - start_ms) // 2
+            if half:
+                return {
+                    **self._counts(families[:half], start_ms, stop_ms),
+                    **self._counts(families[half:], start_ms, stop_ms),
+                }
+            if half_ms < SHORTEST_CHUNK_MS:
+                raise
+            spans = ((start_ms, start_ms + half_ms), (start_ms + half_ms, stop_ms))
+            return sample_counts.added(self._counts(families, *span) for span in spans)
+        return self._parsed(body, sample_counts.counts_of)
+
     def _has_export(self, window: Window) -> bool:
         """Whether the server answers an export of one millisecond. Any refusal means no."""
         start_ms, _ = _milliseconds(window)
@@ -158,7 +204,7 @@ class PrometheusCollector:
                     raise
                 chunk_ms = longest_ms = max((stop_ms - start_ms) // 2, SHORTEST_CHUNK_MS)
                 continue
-            samples = self._samples(self._parsed(body), (start_ms, stop_ms), family, register)
+            samples = self._samples(self._parsed(body, parse_matrix), (start_ms, stop_ms), family, register)
             if len(body) < SMALL_BODY_BYTES:
                 chunk_ms = min(2 * chunk_ms, longest_ms)
             del body
@@ -186,12 +232,13 @@ class PrometheusCollector:
     def _selector(self, *matchers: str) -> str:
         return "{" + ",".join([*matchers, *self._matchers]) + "}"
 
-    def _query(self, promql: str, at_ms: int) -> bytes:
+    def _query(self, promql: str, at_ms: int, *more: tuple[str, str]) -> bytes:
         fields = [
             ("query", promql),
             ("time", _seconds(at_ms)),
             # Thanos: half an answer would look like lower use. Others ignore the field.
             ("partial_response", "false"),
+            *more,
         ]
         try:
             return self.server.ask("/api/v1/query", fields, method=self._query_method)
@@ -202,9 +249,9 @@ class PrometheusCollector:
         self._query_method = "GET"
         return self.server.ask("/api/v1/query", fields, method="GET")
 
-    def _parsed(self, body: bytes) -> Matrix:
+    def _parsed(self, body: bytes, parse: Callable[[bytes], Answer]) -> Answer:
         try:
-            return parse_matrix(body)
+            return parse(body)
         except ValueError as error:
             reason = f"answered what cannot be read: {error}; it begins with {self.server.opening(body)}"
             raise SourceError(self.url + "/api/v1/query", 200, reason) from error

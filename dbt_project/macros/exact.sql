@@ -8,10 +8,11 @@
 {% macro exact(value) %}cast(floor(({{ value }}) * 1e6 + 0.5) / 1e6 as {{ exact_type() }}){% endmacro %}
 
 {# Of what may be larger than nine millions of millions (a counter that jumped, J² of a rack): beyond that Spark's floor()
-   has no room for millionths. Whole and fraction are rounded apart, as of money. #}
+   has no room for millionths. Whole and fraction are rounded apart, as of money; the whole as a whole number, because
+   DuckDB multiplies a double by a million to make it a decimal with six places. #}
 {% macro exact_large(value) -%}
     cast(
-        cast(floor({{ value }}) as {{ exact_type() }})
+        cast(cast(floor({{ value }}) as decimal(22, 0)) as {{ exact_type() }})
             + cast(floor((({{ value }}) - floor({{ value }})) * 1e6 + 0.5) / 1e6 as {{ exact_type() }}) as {{ exact_type() }}
     )
 {%- endmacro %}

@@ -55,8 +55,8 @@ ALARMS = (
         "sources_speak",
         "No source fell silent before the end of a day.",
         "samples up to the end of the day",
-        "see whether the source, its exporters and its scraper run; what comes late is landed and booked by the next"
-        " run",
+        "see whether the source, its exporters and its scraper run; each run asks a server again for such a date, until"
+        " it is whole or `relanding.give_up_days` are over, and books what has come",
     ),
     Alarm(
         ("marts", "energy_ledger"),

@@ -105,10 +105,12 @@ def _first_open_day(fleet: Fleet, days: list[date]) -> date:
     with database.writing(fleet.warehouse, "run"), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
         landed = connection.execute(
-            "select cast(window_start_at as date) from raw.landings where asset = 'raw/telemetry'"
-            " and outcome <> 'failed' and window_end_at - window_start_at = interval 1 day group by 1"
+            "select cast(window_start_at as date), bool_or(outcome <> 'failed') from raw.landings"
+            " where asset = 'raw/telemetry' and window_end_at - window_start_at = interval 1 day group by 1"
         ).fetchall()
-        closed = {row[0] for row in landed}
+        closed = {on for on, is_answered in landed if is_answered}
+        # Landing asks again for what has failed before (`relanding`).
+        closed |= {on for on, _ in landed if on < max(closed, default=on)}
         if not settings.booked_dates(connection):
             # What a killed run landed and did not book is due, unless its marks were lost with the marts.
             closed &= {*due_dates.due(connection, due_dates.BOOKING)}

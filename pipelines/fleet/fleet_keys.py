@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from collectors.collector import Collector
 from pipelines.fleet.fleet_limits import FleetLimits
 from pipelines.fleet.grid_sources import GridIntensity
-from pipelines.fleet.landing_targets import LandingTarget
+from pipelines.fleet.landing_targets import LandingTarget, Relanding
 from pipelines.fleet.money.bills import Bills
 from pipelines.fleet.money.budgets import Budget, ReportingCurrency
 from pipelines.fleet.money.commitments import CommitmentOffer
@@ -199,6 +199,7 @@ class Fleet(Part):
     period: Period
     sources: list[AnySource] = Field(default_factory=list)
     landing: LandingTarget = LandingTarget()
+    relanding: Relanding = Relanding()
     grid_intensity: GridIntensity = GridIntensity()
     prices: Prices = Prices()
     run_windows: RunWindows = RunWindows()

@@ -1,4 +1,5 @@
-"""The key `landing` of the fleet file: where samples land, and how long a store may take.
+"""The keys `landing` and `relanding` of the fleet file: where samples land, how long a store may take, and which dates
+a server is asked for again.
 
 Add a limit of the landing here. Keep out how samples are written there (`pipelines.landing.stores`).
 """
@@ -44,6 +45,15 @@ class LandingTarget(Part):
         if (self.target == "lake") != (self.path is not None):
             raise ValueError("expected {target: lake, path: lake/}, or {target: duckdb} without a path")
         return self
+
+
+class Relanding(Part):
+    """For which dates a run asks a Prometheus-compatible server again, beside its own. Of the newest `days` before them
+    it asks how many samples there are by now, and lands again what has more. A date without samples up to its end stays
+    due for `give_up_days`."""
+
+    days: Annotated[int, Field(strict=True, ge=0, le=31)] = 3
+    give_up_days: Annotated[int, Field(strict=True, ge=1, le=366)] = 14
 
 
 def unbookable_landings(landing: LandingTarget) -> Iterator[str]:

@@ -5,12 +5,13 @@ is known of single requests. Keep out telemetry: that is `telemetry_assets`.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.landing import benchmark_landing, request_landing
+from pipelines.landing import benchmark_landing, relanding, request_landing
 from pipelines.landing.telemetry_assets import (
     FAILED_FILE,
     FAILED_SOURCE,
@@ -52,23 +53,30 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         pool=POOL,
     )
     def requests(context: dg.AssetExecutionContext, config: TelemetryConfig) -> Iterator[Any]:
-        """Land each source's requests per UTC day. If a source fails, only its own check fails, not the day. This holds
-        even if all sources fail: the book needs only telemetry."""
+        """Land each source's requests per UTC day, and those of earlier days that failed. If a source fails, only its
+        own check fails, not the day. This holds even if all sources fail: the book needs only telemetry."""
         window = context.partition_time_window
         start, end = window.start.date(), window.end.date()
         results = {}
         with opened(fleet, "requests") as connection:
-            start = max(start, sealed_dates.open_from(connection))
+            open_from = sealed_dates.open_from(connection)
+            start = max(start, open_from)
             for source in fleet.requests if start < end else ():
-                results[source.name] = request_landing.land(
-                    connection,
-                    source.collector(),
-                    start,
-                    end,
-                    run_id=context.run_id,
-                    bad_rows_ratio=source.limits.bad_rows_ratio,
-                    force=config.force,
-                )
+                failed = relanding.failed(connection, fleet, source.name, start, request_landing.ASSET)
+                again = [(on, on + timedelta(days=1)) for on in failed if on >= open_from]
+                results[source.name] = [
+                    landing
+                    for first, last_end in ((start, end), *again)
+                    for landing in request_landing.land(
+                        connection,
+                        source.collector(),
+                        first,
+                        last_end,
+                        run_id=context.run_id,
+                        bad_rows_ratio=source.limits.bad_rows_ratio,
+                        force=config.force,
+                    )
+                ]
         landed = [result for mine in results.values() for result in mine]
         rejected = sorted({result.detail for result in landed if result.is_answered and result.detail})
         yield dg.MaterializeResult(

@@ -20,7 +20,7 @@ from collectors.samples import SourceError, Window
 from pipelines.landing import telemetry_landing
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import database
+from pipelines.warehouse import database, due_dates
 
 ASSET = "raw/requests"
 _COLUMNS = ", ".join(REQUEST_SCHEMA.names)
@@ -117,6 +117,9 @@ def _write(connection: duckdb.DuckDBPyConnection, result: Landing, run_id: str, 
             connection.execute(
                 f"insert into raw.requests by name select $source as source, * from ({_ONCE})", day
             ).fetchall()
+            # A day that had failed is none of those that the run is to book.
+            on = result.window.start_at.date()
+            due_dates.mark(connection, due_dates.BOOKING, on, on + timedelta(days=1))
         telemetry_landing.audit(connection, result, run_id, landed_at, ASSET)
 
 

@@ -35,6 +35,7 @@ TELEMETRY_TABLES = {
     "series": "One row per series of a source: its metric and labels.",
     "series_chunks": "One row per series and landed stretch of a UTC day, with the facts counted while it streamed in.",
     "landings": "One row per attempt to land a source's window: the audit.",
+    "unfilled_dates": "One row per date and server without samples up to the end of the date: due, or given up.",
     "unknown_families": "One row per metric family that a source holds and the catalogue does not know.",
     "unknown_devices": "One row per device of such a family of power or energy, by what its labels name.",
 }
@@ -50,6 +51,7 @@ FAILED_GRID = (
     " of the zone is used"
 )
 FAILED_FILE = "the line has the file and the row: correct it, and run again; until then the rows before it stay"
+OUTCOMES = ("landed", "unchanged", "empty", "refused_fewer", "failed", "given_up")
 PRICE_CHECK = "price_lists_are_sound"
 GPU_PRICE_CHECK = "gpu_price_lists_are_sound"
 
@@ -102,8 +104,9 @@ def telemetry_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
         for source in fleet.sources:
             mine = [result for result in results if result.source == source.name]
             yield answered(check_name(source.name), landings, mine)
-        if results and all(result.outcome == "failed" for result in results):
-            raise dg.Failure(f"every source failed; the first reason: {results[0].detail}")
+        asked = [result for result in results if result.outcome != "given_up"]
+        if asked and all(result.outcome == "failed" for result in asked):
+            raise dg.Failure(f"every source failed; the first reason: {asked[0].detail}")
 
     rates_key = asset_key(fleet, "fleet", "cost_rates")
 
@@ -235,7 +238,8 @@ def _grid_checks(fleet: Fleet) -> dict[str, list[str]]:
 def answered(check: str, asset: dg.AssetKey, results: list[Landing]) -> dg.AssetCheckResult:
     """Passes where every window was answered in full; an answer of which rows were rejected is a warning."""
     unanswered = [result for result in results if not result.is_answered]
-    wrong = unanswered or [result for result in results if result.detail]
+    given_up = [result for result in results if result.outcome == "given_up"]
+    wrong = [*unanswered, *given_up] if unanswered else [result for result in results if result.detail]
     metadata: dict[str, Any] = {"windows": len(results), "rows": sum(result.rows for result in results)}
     if wrong:
         metadata["unanswered"] = dg.MarkdownMetadataValue(
@@ -271,7 +275,7 @@ def _telemetry_metadata(
     for source in fleet.sources:
         mine = [result for result in results if result.source == source.name]
         outcomes = Counter(result.outcome for result in mine)
-        counted = [outcomes[outcome] for outcome in ("landed", "unchanged", "empty", "refused_fewer", "failed")]
+        counted = [outcomes[outcome] for outcome in OUTCOMES]
         per_source.append([source.name, len(mine), *counted, sum(result.rows for result in mine)])
     shared = {"window": f"[{start}, {end})", "synthetic": fleet.synthetic}
     tables: dict[str, dict[str, Any]] = {table: dict(shared) for table in TELEMETRY_TABLES}
@@ -279,7 +283,7 @@ def _telemetry_metadata(
     tables["token_samples"]["dagster/partition_row_count"] = counts["tokens"]
     tables["landings"]["sources"] = dg.MarkdownMetadataValue(
         findings.markdown(
-            ["source", "windows", "landed", "unchanged", "empty", "refused", "failed", "rows"], per_source
+            ["source", "windows", *(outcome.replace("_", " ") for outcome in OUTCOMES), "rows"], per_source
         )
     )
     tables["unknown_families"]["dagster/row_count"] = len(unknown)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
@@ -19,10 +19,10 @@ from collectors.collector import Collector
 from collectors.limits import DEFAULTS
 from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window
 from collectors.series import SeriesRegister
-from pipelines.landing import stale_dates
+from pipelines.landing import source_counts, stale_dates
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.stores import HeldDay, Store, WarehouseStore
-from pipelines.warehouse import database, statements
+from pipelines.warehouse import database, due_dates, statements
 
 TELEMETRY = "raw/telemetry"
 TABLES = {"power": "power_samples", "tokens": "token_samples"}
@@ -36,7 +36,8 @@ GROUP_ROWS = 500_000
 class Landing:
     """What became of one (source, window): the row of raw.landings.
 
-    `outcome` is landed, unchanged (same counts and same ends of every series), empty, refused_fewer or failed.
+    `outcome` is landed, unchanged (same counts and same ends of every series), empty, refused_fewer, failed, or
+    given_up (`relanding`: it is due no longer).
     `rows` is what the source gave, `rows_before` what the window held. `detail` is the reason, or what could not be
     read.
     """
@@ -83,6 +84,8 @@ def land(
     replica_labels: Collection[str] = (),
     most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
+    is_merged: bool = False,
+    counts: pa.Table | None = None,
     force: bool = False,
     is_a_look: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -90,18 +93,21 @@ def land(
     """Land what `collector` holds in `window`, which is within one UTC day, and audit it.
 
     One transaction replaces the (source, day)'s samples and chunks, or, for a source that `is_additive`, merges into
-    them. An answer with fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an
-    outcome, not an exception; what goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour`
-    is true for a window that only opens or closes its day, as a neighbour of the next or previous day: a source that
-    has nothing there has not failed. `store` is where samples are kept: by default the warehouse.
+    them; with `is_merged` too: late data of a source that may have forgotten other samples of the day. An answer with
+    fewer rows than the day holds is refused unless `force`. What goes wrong in the source is an outcome, not an
+    exception; what goes wrong in the warehouse is raised. Either way the old rows stay. `is_neighbour` is true for a
+    window that only opens or closes its day, as a neighbour of the next or previous day: a source that has nothing
+    there has not failed. `counts` is what the source answered just before about the number of its samples; it is kept
+    with them. `store` is where samples are kept: by default the warehouse.
     `is_a_look` is true where the rows are not kept: the source then forgets nothing.
     """
     register = SeriesRegister(collector.source, window, replica_labels, most_series)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
-    unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour)
+    is_additive = is_merged or getattr(collector, "is_additive", False)
+    unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour, is_additive)
     connection.execute("begin")
     try:
-        landing = unit.merge() if getattr(collector, "is_additive", False) else unit.replace(force)
+        landing = unit.merge() if is_additive else unit.replace(force)
         kept = landing.outcome in ("landed", "unchanged")
         if not kept:
             connection.execute("rollback")
@@ -110,6 +116,9 @@ def land(
         unit.note_unknown_families()
         audit(connection, landing, run_id, now())
         if kept:
+            if counts is not None:
+                question = source_counts.question_of(catalogue.families)
+                source_counts.remember(connection, collector.source, window.start_at.date(), question, counts)
             samples.seal(unit.chunks())
         connection.execute("commit")
     except SourceError as failure:
@@ -168,6 +177,7 @@ class _Unit:
     catalogue: Catalogue
     register: SeriesRegister
     is_neighbour: bool
+    is_additive: bool
 
     def __post_init__(self) -> None:
         self.source = self.collector.source
@@ -228,7 +238,7 @@ class _Unit:
         if self.is_neighbour:
             return  # an hour may have less devices than its day
         is_partial = has_failed or self.register.unlisted is not None
-        is_additive = is_partial or getattr(self.collector, "is_additive", False)
+        is_additive = is_partial or self.is_additive
         with database.registered(self.connection, devices_seen=self.register.unknown_devices_table()):
             older = statements.read(__file__, "older_unknown_devices")
             self.connection.execute(older, {**seen, "is_additive": is_additive}).fetchall()
@@ -300,7 +310,16 @@ class _Unit:
             booked_dates=self.catalogue.booked_dates,
         )
         is_same = changed == 0 and rows_of(after) == self.rows_held()
+        if not is_same and not self.is_neighbour:
+            # Also where all ends stay: a gap within the day that is filled.
+            self._mark_day_due()
         return self._landing("unchanged" if is_same else "landed", rows)
+
+    def _mark_day_due(self) -> None:
+        on = self.day.start_at.date()
+        start, end = self.catalogue.booked_dates or (date.min, None)
+        if start <= on < (end or date.max):
+            due_dates.mark(self.connection, due_dates.BOOKING, on, on + timedelta(days=1))
 
 
 def remember_series(connection: duckdb.DuckDBPyConnection, series: pa.Table) -> None:

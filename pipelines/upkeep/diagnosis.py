@@ -21,7 +21,7 @@ import duckdb
 import pipelines
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.upkeep import layers
-from pipelines.upkeep.run_history import Run
+from pipelines.upkeep.dagster_history import Run
 from pipelines.warehouse import database, disk_room, due_dates, sealed_dates, settings
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION
 

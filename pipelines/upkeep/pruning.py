@@ -16,7 +16,7 @@ import duckdb
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import DBT_PROJECT
 from pipelines.publishing import retention
-from pipelines.upkeep import layers, raw_removal, run_history
+from pipelines.upkeep import dagster_history, layers, raw_removal
 from pipelines.warehouse import compaction, contracts, database, disk_room, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -133,15 +133,15 @@ def _history(fleet: Fleet, history: History, now: datetime) -> Layer:
     days = fleet.retention.history_days
     if days is None:
         return Layer(layers.HISTORY, None)
-    runs = run_history.removable(history.instance, fleet, days, now)
+    runs = dagster_history.removable(history.instance, fleet, days, now)
     goes = f"{len(runs)} runs of Dagster; the newest of every date stay" if runs else ""
     home = history.home if history.is_ours else None
     return Layer(
         layers.HISTORY,
         f"history_days: {days}",
         goes,
-        run_history.bytes_of_runs(history.home, runs),
-        remove=lambda: run_history.remove(history.instance, runs, home),
+        dagster_history.bytes_of_runs(history.home, runs),
+        remove=lambda: dagster_history.remove(history.instance, runs, home),
     )
 
 

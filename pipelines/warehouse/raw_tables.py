@@ -60,6 +60,12 @@ RAW_TABLES = {
     # What those of power and energy are about; `device_index` and `pci_bus_id` are unique on their node alone.
     "unknown_devices": "source varchar, metric varchar, device_uuid varchar, device_index varchar, pci_bus_id varchar,"
     " node varchar, last_seen_at timestamptz",
+    # What a server answered about the number of its samples when a date of it landed; of the newest dates. `question`
+    # is a digest of the families that it was asked about.
+    "source_counts": "source varchar, date date, question varchar, metric varchar, start_at timestamptz,"
+    " samples bigint, newest_at timestamptz",
+    # Dates of which a server has no samples up to their end. NULL in `given_up_at`: each run asks for them again.
+    "unfilled_dates": "source varchar, date date, last_sample_at timestamptz, given_up_at timestamptz",
     # Dates that a landing made stale and no run has booked yet: kept over a crash between landing and publishing.
     "due_dates": "date date, due varchar",
     # Which dates a run booked: its own and those that were due. Half-open.

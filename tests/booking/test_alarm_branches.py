@@ -66,6 +66,7 @@ ROWS: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "ended_at": "2026-10-12 00:01+00", "output_tokens": 5},
     ],
     "raw.refused_series": [{"series_id": 2, "source": "cluster", "metric": "started", "value": "1e18", "model": "m"}],
+    "raw.unfilled_dates": [{"source": "cluster", "date": date(2026, 10, 9)}],
     "fleet.sources": [{"source": "cluster", "interval_seconds": 60}],
     "reference.metric_catalog": [
         {"metric": "energy", "quantity": "energy", "kind": "counter"},

@@ -44,8 +44,8 @@ def options(**chosen: bool) -> Namespace:
     return Namespace(**{"rebuild": False, "adopt": False, "start": None, "end": None, **chosen})
 
 
-def land(fleet: Fleet, *dates: date) -> None:
-    """A sample of each of these dates."""
+def land(fleet: Fleet, *dates: date, outcome: str = "landed") -> None:
+    """A sample of each of these dates, and what became of its landing."""
     with database.connect(fleet.warehouse) as connection:
         for on in dates:
             at = datetime(on.year, on.month, on.day, tzinfo=UTC)
@@ -55,8 +55,8 @@ def land(fleet: Fleet, *dates: date) -> None:
             window = [at, at + timedelta(days=1)]
             connection.execute(
                 "insert into raw.landings (asset, outcome, window_start_at, window_end_at)"
-                " values ('raw/telemetry', 'landed', ?, ?)",
-                window,
+                " values ('raw/telemetry', ?, ?, ?)",
+                [outcome, *window],
             )
 
 
@@ -95,3 +95,24 @@ def test_a_database_that_is_missing_hides_no_lost_warehouse(fleet: Fleet) -> Non
     (fleet.published / "latest" / "wattledger.duckdb").unlink()
     with pytest.raises(QuestionError, match="has booked nothing, but 3 dates are published"):
         dates_of(fleet, options())
+
+
+def test_a_date_that_failed_is_asked_for_by_the_landing_of_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(FLEET)
+    fleet = load_fleet(path, {"WATTLEDGER_DATA": str(tmp_path / "data")})
+    fleet.root.mkdir(parents=True)
+    book(fleet, {"2026-10-01": 1, "2026-10-03": 3})
+    with database.connect(fleet.warehouse) as connection:
+        create_tables(connection)
+    land(fleet, date(2026, 10, 1), date(2026, 10, 3))
+    land(fleet, date(2026, 10, 2), outcome="failed")
+    start, _, _ = dates_of(fleet, options())
+    assert start == date(2026, 10, 4)
+    # Innocent twin: the newest failed, so the run begins with it.
+    land(fleet, date(2026, 10, 4), outcome="failed")
+    start, _, _ = dates_of(fleet, options())
+    assert start == date(2026, 10, 4)
+    land(fleet, date(2026, 10, 5), outcome="failed")
+    start, _, _ = dates_of(fleet, options())
+    assert start == date(2026, 10, 4)

@@ -268,6 +268,15 @@ def test_sources_that_fail_cost_their_checks_and_not_the_book(tmp_path: Path) ->
     }
     with closing(database.connect(fleet.warehouse)) as connection:
         assert rows(connection) == [("r1",)]
+        connection.execute("delete from raw.due_dates")
+    # The next night reads the date again, and it is due again where something came.
+    write(tmp_path / "log.jsonl", answer(1))
+    write(tmp_path / "other.jsonl", answer(2))
+    done = dg.materialize([asset], partition_key="2026-10-02")
+    assert [check.passed for check in done.get_asset_check_evaluations()] == [True, True]
+    with closing(database.connect(fleet.warehouse)) as connection:
+        assert rows(connection) == [("r1",), ("r2",)]
+        assert connection.execute("select date::varchar from raw.due_dates").fetchall() == [("2026-10-01",)]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,24 @@ def test_a_period_lands_the_samples_around_it_and_books_only_its_own_dates(
     assert land(fleet, held, 3, 5) == [("wall", 3, 0, "unchanged", 24), ("wall", 4, 0, "unchanged", 24)]
 
 
+def test_a_file_that_could_not_be_read_is_read_by_the_next_run(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    fleet = fleet_of(tmp_path, WALL, "{start: 2026-10-01}")
+    there = tmp_path / "power.csv"
+    land(fleet, held, 1, 2)
+    there.rename(tmp_path / "away")
+    assert land(fleet, held, 2, 3)[0] == ("wall", 2, 0, "failed", 0)
+    (tmp_path / "away").rename(there)
+    held.execute("delete from raw.due_dates")
+    assert [row for row in land(fleet, held, 3, 4) if row[2] == 0] == [
+        ("wall", 3, 0, "landed", 24),
+        ("wall", 2, 0, "landed", 24),
+    ]
+    due = "select date::varchar from raw.due_dates order by date"
+    assert held.execute(due).fetchall() == [("2026-10-02",), ("2026-10-03",)]
+    # It is landed once.
+    assert [row for row in land(fleet, held, 4, 5) if row[2] == 0] == [("wall", 4, 0, "landed", 24)]
+
+
 def test_a_file_that_holds_the_period_alone_has_no_neighbours_and_that_is_no_failure(
     tmp_path: Path, held: duckdb.DuckDBPyConnection
 ) -> None:

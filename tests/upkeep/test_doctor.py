@@ -13,7 +13,7 @@ import pytest
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.upkeep import diagnosis
-from pipelines.upkeep.run_history import Run
+from pipelines.upkeep.dagster_history import Run
 from pipelines.warehouse import database, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 

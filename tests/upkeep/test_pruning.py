@@ -18,7 +18,7 @@ from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import landing_days, telemetry_landing
 from pipelines.landing.lake import Lake
 from pipelines.landing.stores import LakeStore
-from pipelines.upkeep import layers, pruning, raw_removal, run_history
+from pipelines.upkeep import dagster_history, layers, pruning, raw_removal
 from pipelines.warehouse import closings, compaction, database, disk_room, due_dates, sealed_dates
 from pipelines.warehouse.contracts import Mart
 from pipelines.warehouse.raw_tables import create_tables
@@ -182,9 +182,9 @@ def test_the_newest_events_of_every_date_stay(instance: dg.DagsterInstance, tmp_
     of_another_fleet = [ran(instance, "2026-10-01", "other"), ran(instance, "2026-10-01", "other")]
     newest = [ran(instance, "2026-10-01"), ran(instance, "2026-10-02")]
     later = datetime.now(UTC) + timedelta(days=2)
-    assert run_history.removable(instance, fleet, 3, later) == []
-    assert run_history.removable(instance, fleet, 1, later) == [failed, first]
-    run_history.remove(instance, [failed, first], tmp_path / "home")
+    assert dagster_history.removable(instance, fleet, 3, later) == []
+    assert dagster_history.removable(instance, fleet, 1, later) == [failed, first]
+    dagster_history.remove(instance, [failed, first], tmp_path / "home")
     left = {record.dagster_run.run_id for record in instance.get_run_records()}
     assert left == {alone, *of_another_fleet, *newest}
     found = instance.fetch_materializations(dg.AssetKey("daily_asset"), limit=100)

@@ -17,7 +17,7 @@ import dagster as dg
 from pipelines.command_line import instance
 from pipelines.command_line.text_tables import MISSING, TEXT, table
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.upkeep import diagnosis, run_history
+from pipelines.upkeep import dagster_history, diagnosis
 from pipelines.warehouse import disk_room
 
 # Runs and dates that are listed; the JSON has all dates.
@@ -31,7 +31,7 @@ def doctor(fleet: Fleet, options: argparse.Namespace) -> int:
     runs, schedule = [], None
     if (home / "dagster.yaml").exists():
         with dg.DagsterInstance.get() as dagster_instance:
-            runs = run_history.last_runs(dagster_instance, fleet, RUNS)
+            runs = dagster_history.last_runs(dagster_instance, fleet, RUNS)
             schedule = instance.nightly(fleet, dagster_instance)
     found = diagnosis.diagnosed(fleet, home, runs, schedule, datetime.now(UTC))
     if options.json:

@@ -46,10 +46,17 @@ board_ends as (
 
 ),
 
+cut_off_boards as (
+
+    select * from {{ ref('int_cut_off_meters') }} where meter_scope = 'board'
+
+),
+
 assessed as (
 
     select
         elements.*,
+        cut_off_boards.meter is not null as is_cut_off,
         greatest(elements.start_us, elements.day_start_us) as from_us,
         least(elements.end_us, elements.day_end_us) as to_us,
         greatest(
@@ -64,6 +71,7 @@ assessed as (
     left join bridges
         on {{ equal_keys('elements', 'bridges', ['date', 'meter', 'start_us']) }}
         and elements.kind <> 'held'
+    left join cut_off_boards on elements.date = cut_off_boards.date and elements.meter = cut_off_boards.meter
 
 ),
 
@@ -105,14 +113,19 @@ pieces as (
     from assessed
     where kind = 'silence' and until_us < to_us
     union all
-    -- Never seen again: the claim ends with the board's last sample or its engine's last report.
+    -- Never seen again: the claim ends with the board's last sample or its engine's last report; where the board's source
+    -- fell silent with it, with the date.
     select
         date,
         meter,
         from_us,
         case when board_last_us > until_us + cap_us then until_us else to_us end as to_us,
         from_us as held_start_us,
-        case when board_last_us > until_us + cap_us then until_us else least(greatest(until_us, board_last_us), to_us) end as held_end_us,
+        case
+            when board_last_us > until_us + cap_us then until_us
+            when is_cut_off then to_us
+            else least(greatest(until_us, board_last_us), to_us)
+        end as held_end_us,
         claim_keys,
         cast(null as {{ dbt.type_string() }}) as held_by
     from assessed

@@ -55,6 +55,12 @@ engine_ends as (
 
 ),
 
+cut_off_meters as (
+
+    select * from {{ ref('int_cut_off_meters') }}
+
+),
+
 -- One engine, or several of one model, alone on the node.
 lone_models as (
 
@@ -248,7 +254,7 @@ named as (
         matched.slice_start_us,
         matched.slice_end_us,
         -- Without labels or an assignment that last longer, a meter is held while it, or the engine of its node, has
-        -- samples.
+        -- samples; where its source fell silent with it, up to the end of the date.
         case
             when claim_basis in ('none', 'watched_unallocated')
                 and least(meter_ends.first_us, coalesce(engine_ends.first_us, meter_ends.first_us))
@@ -262,6 +268,7 @@ named as (
         end as held_start_us,
         case
             when claim_basis in ('none', 'watched_unallocated')
+                and cut_off_meters.meter is null
                 and matched.held_end_us
                     - greatest(meter_ends.last_us, coalesce(engine_ends.last_us, meter_ends.last_us)) > matched.cap_us
                 then greatest(
@@ -303,6 +310,10 @@ named as (
     from matched
     left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
     left join meter_ends on matched.meter_scope = meter_ends.meter_scope and matched.meter = meter_ends.meter
+    left join cut_off_meters
+        on matched.date = cut_off_meters.date
+        and matched.meter_scope = cut_off_meters.meter_scope
+        and matched.meter = cut_off_meters.meter
     left join engine_ends on matched.matched_engine = engine_ends.engine
 
 ),
