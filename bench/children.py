@@ -36,6 +36,18 @@ def run(module: str, *arguments: object, variables: Mapping[str, str] | None = N
 
 def python(*arguments: object, variables: Mapping[str, str] | None = None) -> tuple[Cost, str]:
     """Run Python with these arguments, and `variables` in its environment, to its end: as `run`."""
+    cost, status, text = _ended(arguments, variables)
+    if status:
+        raise RuntimeError(f"python {' '.join(map(str, arguments))} ended with {status}:\n{text[-4000:]}")
+    return cost, text
+
+
+def ended(module: str, *arguments: object, variables: Mapping[str, str] | None = None) -> tuple[Cost, int, str]:
+    """As `run`, of a child that may fail: its cost, its exit status and its output."""
+    return _ended(("-m", module, *arguments), variables)
+
+
+def _ended(arguments: Sequence[object], variables: Mapping[str, str] | None) -> tuple[Cost, int, str]:
     with tempfile.TemporaryFile("w+") as printed:
         command = [sys.executable, *map(str, arguments)]
         began = time.perf_counter()
@@ -48,11 +60,9 @@ def python(*arguments: object, variables: Mapping[str, str] | None = None) -> tu
         process.returncode = os.waitstatus_to_exitcode(status)
         printed.seek(0)
         text = printed.read()
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{text[-4000:]}")
     # Linux counts kibibytes, macOS bytes.
     kib = used.ru_maxrss // 1024 if sys.platform == "darwin" else used.ru_maxrss
-    return Cost(seconds, used.ru_utime + used.ru_stime, kib // 1024), text
+    return Cost(seconds, used.ru_utime + used.ru_stime, kib // 1024), process.returncode, text
 
 
 def own_peak_mib() -> int:

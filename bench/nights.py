@@ -1,0 +1,186 @@
+"""Nights in small: what a year of them costs in seconds and bytes: `python -m bench.nights --nights 60` prints tables.
+
+Two boards and two engines behind a backfilled history, on a real VictoriaMetrics that gets each day's samples as they
+come. By chance a day comes late in part, an exporter is silent for hours, a counter starts anew, or the server is down
+for a night. Each night runs `wattledger run` on the day that is over. Add here what may happen in a night. Keep out
+what a layer of the data is: that is `pipelines.upkeep.layers`, whose sizes each run writes into `raw.disk_use`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import numpy as np
+import yaml
+
+from bench import children
+from tests.servers import victoria_metrics_with_history
+
+FIRST = date(2025, 1, 1)
+STEP_SECONDS, DAY_SECONDS = 300, 86_400
+BOARDS = {"GPU-a": ("n1", "chat"), "GPU-b": ("n2", "code")}
+BUSY_HOURS = {"chat": range(7, 20), "code": range(9, 18)}
+BUSY_WATTS, IDLE_WATTS, TOKENS_PER_SECOND = 300.0, 80.0, 40.0
+# Of each night by chance: half a day comes up to three nights later; a board is silent for some hours; counters start
+# anew; the server is down while the night runs.
+LATE, SILENT, RESTART, DOWN = 0.1, 0.1, 0.1, 0.05
+SHOWN = (1, 30, 60, 180, 365)
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a night took: seconds of the run, its exit status, and the bytes of each layer after it."""
+
+    number: int
+    seconds: float
+    status: int
+    layers: dict[str, int]
+
+
+def day_lines(on: date, random: Random) -> tuple[list[str], list[str]]:
+    """The day's samples as lines of VictoriaMetrics' import: those of its first half, and of its second."""
+    midnight = datetime(on.year, on.month, on.day, tzinfo=UTC).timestamp()
+    restarts = random.random() < RESTART
+    silent = random.choice(list(BOARDS)) if random.random() < SILENT else None
+    halves: tuple[list[str], list[str]] = ([], [])
+    for uuid, (node, engine) in BOARDS.items():
+        labels = f'Hostname="{node}",UUID="{uuid}",modelName="NVIDIA A100-SXM4-80GB",namespace="llm",pod="{engine}-0"'
+        served = f'namespace="llm",pod="{engine}-0",model_name="org/{engine}"'
+        days = (on - FIRST).days
+        tokens = 0.0 if restarts else days * len(BUSY_HOURS[engine]) * 3600 * TOKENS_PER_SECOND
+        for second in range(0, DAY_SECONDS, STEP_SECONDS):
+            is_busy = second // 3600 in BUSY_HOURS[engine]
+            at = f"{(midnight + second) * 1000:.0f}"
+            half = halves[second >= DAY_SECONDS / 2]
+            if not (uuid == silent and 3 <= second // 3600 < 6):
+                watts = BUSY_WATTS if is_busy else IDLE_WATTS
+                half.append(f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} {watts} {at}")
+            half.append(f"vllm:generation_tokens_total{{{served}}} {tokens} {at}")
+            tokens += TOKENS_PER_SECOND * STEP_SECONDS if is_busy else 0
+    return halves
+
+
+class Year:
+    """A fleet, its server, and the nights that it has run."""
+
+    def __init__(self, folder: Path, url: str, seed: int) -> None:
+        self.fleet, self.data, self.url = folder / "fleet.yaml", folder / "data", url
+        self._random = Random(seed)
+        self._late: list[tuple[int, list[str]]] = []  # lines with the night in which they come
+
+    def write_fleet(self, url: str) -> None:
+        """The fleet file, of the server or of none."""
+        stated: dict[str, Any] = {
+            "fleet": "nights",
+            "period": {"start": FIRST},
+            "sources": [{"name": "cluster", "kind": "prometheus", "url": url, "interval_seconds": STEP_SECONDS}],
+            "sites": [{"name": "west", "zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
+            "retention": {"publications": 5, "history_days": 30, "log_days": 30},
+        }
+        self.fleet.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
+
+    def backfill(self, days: int) -> float:
+        """Book the history in one run; its seconds."""
+        for n in range(days):
+            self._send([line for half in day_lines(FIRST + timedelta(days=n), self._random) for line in half])
+        self.write_fleet(self.url)
+        return self._run(FIRST, FIRST + timedelta(days=days))[0]
+
+    def night(self, number: int, on: date) -> Night:
+        """One night: what comes, comes, and the day that is over is booked."""
+        first, second = day_lines(on, self._random)
+        self._send(first)
+        if self._random.random() < LATE:
+            self._late.append((number + self._random.randint(1, 3), second))
+        else:
+            self._send(second)
+        for _, lines in [one for one in self._late if one[0] <= number]:
+            self._send(lines)
+        self._late = [one for one in self._late if one[0] > number]
+        self.write_fleet("http://127.0.0.1:9" if self._random.random() < DOWN else self.url)
+        seconds, status = self._run(on, on + timedelta(days=1))
+        return Night(number, seconds, status, self._layers())
+
+    def _run(self, start: date, end: date) -> tuple[float, int]:
+        variables = {"WATTLEDGER_DATA": str(self.data)}
+        words = ["run", "--fleet", self.fleet, "--start", start, "--end", end]
+        cost, status, printed = children.ended("pipelines", *words, variables=variables)
+        if status not in (0, 1):
+            raise RuntimeError(printed[-2000:])
+        return cost.seconds, status
+
+    def _layers(self) -> dict[str, int]:
+        with closing(duckdb.connect(str(self.data / "nights" / "warehouse.duckdb"), read_only=True)) as warehouse:
+            rows = warehouse.execute(
+                "select layer, bytes from raw.disk_use"
+                " where run_id = (select max_by(run_id, measured_at) from raw.disk_use)"
+            ).fetchall()
+        return dict(rows)
+
+    def _send(self, lines: Sequence[str]) -> None:
+        for path, body in (("api/v1/import/prometheus", "\n".join(lines)), ("internal/force_flush", "")):
+            with urllib.request.urlopen(f"{self.url}/{path}", data=body.encode(), timeout=60) as answer:
+                answer.read()
+
+
+def slope(values: Sequence[float]) -> float:
+    """What a value grows by from one night to the next: the slope of a straight line."""
+    return float(np.polyfit(np.arange(len(values)), values, 1)[0]) if len(values) > 1 else 0.0
+
+
+def lines(nights: Sequence[Night]) -> Iterator[str]:
+    """The tables: some nights, and the growth per night over the last half of them."""
+    layers = sorted({layer for night in nights for layer in night.layers})
+    yield "| night | seconds | " + " | ".join(f"{layer}, MB" for layer in layers) + " |"
+    yield "|---|---|" + "---|" * len(layers)
+    for night in nights:
+        if night.number in SHOWN or night is nights[-1]:
+            sizes = " | ".join(f"{night.layers.get(layer, 0) / 1e6:,.2f}" for layer in layers)
+            yield f"| {night.number} | {night.seconds:.1f} | {sizes} |"
+    late = nights[len(nights) // 2 :]
+    grown = " | ".join(f"{slope([night.layers.get(layer, 0) for night in late]) / 1e3:+,.1f} kB" for layer in layers)
+    yield f"| a night adds | {slope([night.seconds for night in late]):+.3f} s | {grown} |"
+    down = sum(night.status != 0 for night in nights)
+    yield f"\n{down} of {len(nights)} nights ended with status 1: the server was down"
+
+
+def nights_of(folder: Path, nights: int, history: int, seed: int) -> Iterator[Night]:
+    """Book a history and then night after night; `folder` is empty and ours."""
+    server = folder / "server"
+    server.mkdir()
+    with victoria_metrics_with_history(server, ()) as url:
+        year = Year(folder, url, seed)
+        year.backfill(history)
+        for number in range(1, nights + 1):
+            yield year.night(number, FIRST + timedelta(days=history + number - 1))
+
+
+def main() -> int:
+    """Run the nights that the options ask for and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nights", type=int, default=60)
+    parser.add_argument("--history", type=int, default=300, help="days that one run books before (default 300)")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory(prefix="wattledger-nights-") as folder:
+        for night in nights_of(Path(folder), options.nights, options.history, options.seed):
+            print(f"night {night.number}: {night.seconds:.1f} s, status {night.status}", file=sys.stderr, flush=True)
+            found.append(night)
+    print("\n".join(lines(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
