@@ -69,6 +69,16 @@ def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
             return _table(fleet)
         case "report":
             return _report(fleet)
+        case "sql" | "explain" | "export":
+            return _of_publication(fleet, chosen)
+        case _:
+            from pipelines.command_line.close_command import close  # noqa: PLC0415
+
+            return close(fleet, chosen.month, is_undone=chosen.undo)
+
+
+def _of_publication(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    match chosen.command:
         case "sql":
             from pipelines.command_line.sql_command import sql  # noqa: PLC0415
 
@@ -78,9 +88,9 @@ def _answer(chosen: argparse.Namespace, fleet: Fleet) -> int:
 
             return explain(fleet, chosen)
         case _:
-            from pipelines.command_line.close_command import close  # noqa: PLC0415
+            from pipelines.command_line.export_command import export  # noqa: PLC0415
 
-            return close(fleet, chosen.month, is_undone=chosen.undo)
+            return export(fleet, chosen)
 
 
 def _table(fleet: Fleet) -> int:

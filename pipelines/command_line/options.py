@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("report", help="write the report of what is published anew, and print its path")
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
+    _add_export(commands.add_parser("export", help="write the price of a token for LiteLLM, Langfuse and as CSV"))
     commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several")
     _add_discover(
         commands.add_parser("discover", help="look at a server or a folder, write a fleet file, show first numbers")
@@ -102,6 +103,31 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
     explain.add_argument("--json", action="store_true", help="for programs, with all digits")
 
 
+def _add_export(export: argparse.ArgumentParser) -> None:
+    period = export.add_mutually_exclusive_group()
+    period.add_argument(
+        "--month",
+        type=_month,
+        metavar="MONTH",
+        help="such as 2026-10 (default: the newest that is closed, else --lookback)",
+    )
+    period.add_argument("--lookback", action="store_true", help="the 28 dates up to the newest one")
+    export.add_argument("--basis", choices=("fully_loaded", "allocation"), default="fully_loaded")
+    export.add_argument(
+        "--target", type=_share, default=0.7, metavar="RATIO", help="the other utilisation to price (default 0.7)"
+    )
+    export.add_argument(
+        "--moved",
+        type=_share,
+        default=0.2,
+        metavar="RATIO",
+        help="warn of a price that moved by more since the last export (default 0.2)",
+    )
+    export.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where the files go (default: exports in the fleet's data folder)"
+    )
+
+
 def _add_discover(discover: argparse.ArgumentParser) -> None:
     discover.add_argument(
         "place",
@@ -148,6 +174,16 @@ def _month(text: str) -> date:
         return date.fromisoformat(f"{text}-01")
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a month such as 2026-10") from None
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a share above 0 and up to 1 such as 0.7")
+    return share
 
 
 def _count(text: str) -> int:
