@@ -44,10 +44,11 @@ def export(fleet: Fleet, options: Namespace) -> int:
     rows = [
         [model.name, CLASSES[token_class], price.utilisation_ratio, *(_per_mtok(price, at) for at in (ACTUAL, TARGET))]
         for model in found.models
+        if model.has_prices(ACTUAL)
         for token_class, price in model.prices.items()
     ]
-    columns = {"model": TEXT, "tokens": TEXT, "utilisation": 3, "then": 4, f"at {options.target:g}": 4}
-    print(table(columns, rows), "\n")
+    columns = {"model": TEXT, "tokens": TEXT, "utilisation": 3, "as it was": 4, f"at {options.target:g}": 4}
+    print(f"{table(columns, rows)}\n")
     for line in dict.fromkeys([*prices.notes(found, ACTUAL), *prices.notes(found, TARGET)]):
         print(printable(line))
     for path in written:

@@ -61,6 +61,7 @@ create table marts.token_prices as select * from (values
         30.0, true, true)
 ) as rows (period, start_date, end_date, basis, model, token_class, tokens, cost_usd, own_usd_per_mtok,
     marginal_usd_per_mtok, utilisation_ratio, full_usd_per_mtok, is_capacity_lower_bound, is_cost_complete);
+alter table marts.token_prices add column held_back_dates varchar;
 """
 NO_CACHE = (
     "dark: no price of cached input: the period has no cached input tokens, or the engine does not report its cache"
@@ -216,6 +217,12 @@ def test_a_period_and_a_basis_can_be_chosen(tiny: Path, options: list[str], usd_
 def test_without_a_closed_month_it_is_the_lookback(tiny: Path) -> None:
     change(tiny, OPEN_AGAIN)
     assert model_list(exported(tiny) / "litellm_actual.yaml") == {"even": {"output_cost_per_token": 2e-04}}
+
+
+def test_dates_of_the_lookback_that_are_held_back_are_stated(tiny: Path) -> None:
+    change(tiny, "update marts.token_prices set held_back_dates = '2026-09-20'")
+    held = json.loads((exported(tiny, "--lookback") / "langfuse_actual.json").read_text(encoding="utf-8"))
+    assert held["period"] == "28 dates, 2026-09-04 to 2026-10-01, 22 of them booked, held back: 2026-09-20"
 
 
 def test_a_price_that_moved_is_a_warning_and_one_within_the_share_is_not(

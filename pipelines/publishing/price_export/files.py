@@ -34,7 +34,7 @@ LANGFUSE_KEYS = {
     "output": ("output",),
     "cached_input": ("input_cached_tokens", "input_cache_read", "cache_read_input_tokens"),
 }
-# LiteLLM's provider for any server that speaks OpenAI's protocol; its users put their own litellm_params.
+# LiteLLM's provider for any server with OpenAI's protocol; its users put their own litellm_params.
 PROVIDER = "hosted_vllm"
 CSV_COLUMNS = (
     "exported_on",

@@ -25,13 +25,14 @@ ACTUAL, TARGET = "actual", "target"
 # More digits than a meter has, and fewer than a double's last ones.
 _DIGITS = 12
 _PERIODS = """
-select start_date, max(end_date) as end_date, max(period) as period
+select start_date, max(end_date) as end_date
 from marts.token_prices where period = ? and basis = ? group by start_date order by start_date
 """
 _STATES = """
 select bool_and(status <> 'open'), max(closed_at)::date, min(booked_ratio) from finance.months where month = ?
 """
 _CLOSED = "select max(month) from (select month from finance.months group by month having bool_and(status <> 'open'))"
+_HELD_BACK = "select max(held_back_dates) from marts.token_prices where period = 'lookback' and basis = ?"
 _PRICES = """
 select
     model, token_class, tokens, cost_usd, utilisation_ratio, is_capacity_lower_bound, is_cost_complete,
@@ -145,7 +146,7 @@ def read(
 
 def _period(connection: duckdb.DuckDBPyConnection, month: date | None, basis: str) -> Period:
     kind = "lookback" if month is None else "month"
-    found = {start: end for start, end, _ in connection.execute(_PERIODS, [kind, basis]).fetchall()}
+    found = dict(connection.execute(_PERIODS, [kind, basis]).fetchall())
     if month is None:
         if not found:
             raise QuestionError("no token has a cost yet: nothing is booked, or no model was recognised")
@@ -153,7 +154,9 @@ def _period(connection: duckdb.DuckDBPyConnection, month: date | None, basis: st
         ((booked,),) = connection.execute(
             "select count(distinct date) from marts.model_daily where date >= ? and date < ?", [start, end]
         ).fetchall()
-        return Period(kind, start, end, f"{booked} of them booked")
+        ((held_back,),) = connection.execute(_HELD_BACK, [basis]).fetchall()
+        state = f"{booked} of them booked"
+        return Period(kind, start, end, state if held_back is None else f"{state}, held back: {held_back}")
     if month not in found:
         months = ", ".join(f"{start:%Y-%m}" for start in found) or "none"
         raise QuestionError(f"month {month:%Y-%m} has no price of a token. Months that have one: {months}")
