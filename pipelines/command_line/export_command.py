@@ -38,7 +38,9 @@ def export(fleet: Fleet, options: Namespace) -> int:
     state = last_export.state_path(kept, found.basis)
     last = last_export.read(state)
     written = files.write(found, options.out or kept)
-    warnings = [] if last is None else [*last_export.moved(last, found, options.moved)]
+    warnings = [*last_export.moved(last, found, options.moved)] if last else []
+    if last is None and state.exists():
+        warnings.append(last_export.damage(state))
     last_export.keep(state, found)
     print(f"USD per million tokens: {found.period}; basis {found.basis}\n")
     rows = [

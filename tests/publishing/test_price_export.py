@@ -225,6 +225,24 @@ def test_dates_of_the_lookback_that_are_held_back_are_stated(tiny: Path) -> None
     assert held["period"] == "28 dates, 2026-09-04 to 2026-10-01, 22 of them booked, held back: 2026-09-20"
 
 
+def test_a_closed_month_that_is_not_booked_whole_states_its_share(tiny: Path) -> None:
+    """The fleet's first month is closed from its first hour on."""
+    change(tiny, "update finance.months set booked_ratio = 0.0097 where month = '2026-09-01' and site = 'west'")
+    held = json.loads((exported(tiny) / "langfuse_actual.json").read_text(encoding="utf-8"))
+    assert held["period"] == "month 2026-09, 2026-09-01 to 2026-09-30, closed on 2026-10-03, 1.0% of it booked"
+
+
+def test_a_damaged_last_export_is_a_warning_and_is_written_anew(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last = exported(tiny) / "last_fully_loaded.json"
+    last.write_text('{"usd_per', encoding="utf-8")
+    exported(tiny)
+    assert capsys.readouterr().err == (
+        f"warning: {last} is damaged: no price was compared with the last export. This export writes it anew\n"
+    )
+    exported(tiny)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_price_that_moved_is_a_warning_and_one_within_the_share_is_not(
     tiny: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

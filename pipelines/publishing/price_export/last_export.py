@@ -21,12 +21,17 @@ def state_path(folder: Path, basis: str) -> Path:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The last export; None before the first one, or where its file is damaged."""
+    """The last export; None before the first one, and where its file is damaged (`damage`)."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
     return held if isinstance(held, dict) and isinstance(held.get("usd_per_token"), dict) else None
+
+
+def damage(path: Path) -> str:
+    """The line for a file that is there and cannot be read."""
+    return f"{path} is damaged: no price was compared with the last export. This export writes it anew"
 
 
 def keep(path: Path, export: Export) -> None:

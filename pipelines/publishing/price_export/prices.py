@@ -162,7 +162,9 @@ def _period(connection: duckdb.DuckDBPyConnection, month: date | None, basis: st
         raise QuestionError(f"month {month:%Y-%m} has no price of a token. Months that have one: {months}")
     ((is_closed, closed_on, booked_ratio),) = connection.execute(_STATES, [month]).fetchall()
     share = "an unknown share" if booked_ratio is None else f"{booked_ratio:.1%}"
-    state = f"closed on {closed_on}" if is_closed else f"open, {share} of it booked"
+    state = f"closed on {closed_on}" if is_closed else "open"
+    if booked_ratio != 1:  # of the fleet's first month, too
+        state += f", {share} of it booked"
     return Period(kind, month, found[month], state)
 
 
