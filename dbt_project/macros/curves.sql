@@ -33,3 +33,9 @@ inner join deployments on {{ equal_keys(rows, 'deployments', curve_keys()) }}
     where {{ rows }}.date between deployments.lookback_start_date and deployments.as_of_date
         and {{ rows }}.date not in (select date from {{ held_back_dates }})
 {%- endmacro %}
+
+{# What a price is with full accelerators: the marginal part is each token's own, all other cost is paid by time, so more
+   tokens share it. #}
+{% macro at_full_load(price, marginal, utilisation_ratio) -%}
+{{ marginal }} + ({{ price }} - {{ marginal }}) * {{ utilisation_ratio }}
+{%- endmacro %}

@@ -27,7 +27,7 @@
         'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
         'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_partial_load', 'platform_results',
         'rack_economics_daily', 'recoverable_energy', 'run_windows', 'scenario_results', 'slo_capacity', 'tenant_daily',
-        'token_class_cost_daily'
+        'token_class_cost_daily', 'token_prices'
     ]) }}
 {% endmacro %}
 

@@ -48,7 +48,7 @@
     ref('energy_evidence_daily'), ref('figure_intervals'),
     ref('cost_change_daily'),
     ref('cost_anomalies_daily'),
-    ref('list_price_comparison'),
+    ref('list_price_comparison'), ref('token_prices'),
     ref('phase_sums_daily'),
     ref('platform_results'), ref('scenario_results'), ref('accelerator_prices'), ref('platform_comparison'), ref('platform_crossover'),
     ref('rack_usage_daily'), ref('rack_economics_daily'), ref('configuration_history'), ref('platform_partial_load')

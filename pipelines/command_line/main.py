@@ -124,6 +124,12 @@ def _explain(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return explain(fleet, chosen)
 
 
+def _export(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.export_command import export  # noqa: PLC0415
+
+    return export(fleet, chosen)
+
+
 def _today(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.service_commands.today_command import today  # noqa: PLC0415
 
@@ -200,6 +206,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "serve": _serve,
     "sql": _sql,
     "explain": _explain,
+    "export": _export,
     "alarms": _alarms,
     "close": _close,
     "prune": _prune,

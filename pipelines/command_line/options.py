@@ -37,15 +37,14 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND [OPTIONS]", title="commands")
     _add_run(commands.add_parser("run", help="land, book, check and publish; then print the tables"))
     _add_all(commands.add_parser("table", help="print the tables of what is published"), "one table of all")
-    commands.add_parser("report", help="write the report of what is published anew, and print its path")
+    commands.add_parser("report", help="write the report of what is published; print its path")
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
+    _add_export(commands.add_parser("export", help="write prices per token for LiteLLM, Langfuse and as CSV"))
     alarms = commands.add_parser("alarms", help="list the alarms that last, or test their receivers")
     alarms.add_argument("--test", action="store_true", help="send a test to each receiver of the fleet file")
     _add_all(commands.add_parser("dev", help="open the Dagster UI, on one fleet or on several"), "all in one UI")
-    _add_discover(
-        commands.add_parser("discover", help="look at a server or a folder, write a fleet file, show first numbers")
-    )
+    _add_discover(commands.add_parser("discover", help="look at a server or a folder; write a fleet file"))
     check = commands.add_parser("check", help="list what is wrong or doubtful in a fleet file")
     check.add_argument("--offline", action="store_true", help="the file alone: ask no source")
     check.add_argument("--json", action="store_true", help="for programs: a list of findings")
@@ -143,6 +142,31 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
     explain.add_argument("--json", action="store_true", help="for programs, with all digits")
 
 
+def _add_export(export: argparse.ArgumentParser) -> None:
+    period = export.add_mutually_exclusive_group()
+    period.add_argument(
+        "--month",
+        type=_month,
+        metavar="MONTH",
+        help="such as 2026-10 (default: the newest that is closed, else --lookback)",
+    )
+    period.add_argument("--lookback", action="store_true", help="the 28 dates up to the newest one")
+    export.add_argument("--basis", choices=("fully_loaded", "allocation"), default="fully_loaded")
+    export.add_argument(
+        "--target", type=_share, default=0.7, metavar="RATIO", help="the other utilisation to price (default 0.7)"
+    )
+    export.add_argument(
+        "--moved",
+        type=_share,
+        default=0.2,
+        metavar="RATIO",
+        help="warn of a price that moved by more since the last export (default 0.2)",
+    )
+    export.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where the files go (default: exports in the fleet's data folder)"
+    )
+
+
 def _add_discover(discover: argparse.ArgumentParser) -> None:
     discover.add_argument(
         "place",
@@ -195,6 +219,16 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a port from 1 to 65535, or 0 for a free one")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a share above 0 and up to 1 such as 0.7")
+    return share
 
 
 def _count(text: str) -> int:

@@ -63,6 +63,7 @@ REMADE = frozenset(
         "recoverable_energy",
         "scenario_results",
         "slo_capacity",
+        "token_prices",
     }
 )
 

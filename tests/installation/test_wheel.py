@@ -115,7 +115,19 @@ def test_commands_that_read_wait_for_no_heavy_package(product: Installed, words:
 
 @pytest.mark.needs("root")
 def test_each_command_explains_itself_on_one_screen(product: Installed) -> None:
-    for command in ("run", "table", "report", "sql", "explain", "dev", "check", "close", "schema", "completion"):
+    for command in (
+        "run",
+        "table",
+        "report",
+        "sql",
+        "explain",
+        "export",
+        "dev",
+        "check",
+        "close",
+        "schema",
+        "completion",
+    ):
         shown = product.run(command, "--help")
         assert shown.returncode == 0
         assert len(shown.stdout.splitlines()) <= 24, command

@@ -570,6 +570,7 @@ def test_every_query_of_the_documentation_runs_on_what_is_published(four_weeks: 
         for name in (
             "README.md",
             "docs/tables.md",
+            "docs/export.md",
             "docs/finance.md",
             "docs/carbon.md",
             "docs/recommendations/sleep.md",

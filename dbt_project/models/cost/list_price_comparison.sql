@@ -149,7 +149,7 @@ scaled as (
 
     select
         *,
-        marginal_share_ratio + (1 - marginal_share_ratio) * utilisation_ratio as full_price_ratio,
+        {{ at_full_load('1', 'marginal_share_ratio', 'utilisation_ratio') }} as full_price_ratio,
         utilisation_ratio * (1 - marginal_share_ratio)
             / nullif(greatest(1 / nullif(list_price_ratio, 0) - marginal_share_ratio, 0), 0) as break_even_ratio
     from compared
