@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     prune.add_argument("--yes", action="store_true", help="remove it")
     doctor = commands.add_parser("doctor", help="show how the fleet's data is, what is due, and what to do")
     doctor.add_argument("--json", action="store_true", help="for programs")
-    backup = commands.add_parser("backup", help="copy the fleet's data into a new folder, while nothing writes it")
+    backup = commands.add_parser("backup", help="copy the fleet's data into a new folder")
     backup.add_argument("folder", type=Path, help="where the copy's folder is made, best on another disk")
     for name, command in commands.choices.items():
         if name != "discover":

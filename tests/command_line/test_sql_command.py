@@ -185,7 +185,8 @@ def test_a_query_that_cannot_be_answered(
 
 def test_before_the_first_publication(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tiny.parent / "data" / "tiny" / "published" / "wattledger.duckdb").unlink()
-    assert refused(tiny, capsys, QUERY) == "nothing is published for fleet tiny yet: run `wattledger run` first\n"
+    expected = f"nothing is published for fleet tiny yet: run `wattledger run --fleet {tiny}` first\n"
+    assert refused(tiny, capsys, QUERY) == expected
 
 
 def test_a_snapshot_that_is_damaged_or_may_not_be_read(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

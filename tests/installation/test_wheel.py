@@ -122,13 +122,21 @@ def test_each_command_explains_itself_on_one_screen(product: Installed) -> None:
         "sql",
         "explain",
         "export",
+        "alarms",
         "dev",
+        "discover",
         "check",
+        "today",
+        "serve",
         "close",
+        "prune",
+        "doctor",
+        "backup",
         "schema",
         "completion",
     ):
         shown = product.run(command, "--help")
         assert shown.returncode == 0
         assert len(shown.stdout.splitlines()) <= 24, command
-    assert len(product.run("--help").stdout.splitlines()) <= 24
+    # Twenty commands, a line each.
+    assert len(product.run("--help").stdout.splitlines()) <= 30
