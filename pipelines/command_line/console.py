@@ -103,6 +103,8 @@ def show_progress(stream: TextIO, log_format: str = "text") -> None:
     warnings.simplefilter("ignore")
     ours = logging.getLogger("pipelines")
     ours.setLevel(logging.INFO)
+    for earlier in [one for one in ours.handlers if isinstance(one, (Lines, JsonLines))]:
+        ours.removeHandler(earlier)
     ours.addHandler(JsonLines(stream) if log_format == "json" else Lines(stream))
     ours.propagate = False
     for name in ("dagster", "dagster-dbt", "great_expectations"):
