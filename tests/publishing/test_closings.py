@@ -182,6 +182,7 @@ def test_late_data_of_a_closed_month_is_one_adjustment_of_the_open_one(fleet: Fl
     assert read(fleet, "select sum(closed_cost_usd) from finance.chargeback") == [(Decimal(146),)]
 
 
+@pytest.mark.rest
 def test_a_cost_that_moves_to_another_deployment_is_taken_back_and_charged(fleet: Fleet) -> None:
     publish(fleet)
     month_closing.close(fleet, OCTOBER)
@@ -201,6 +202,7 @@ def test_a_cost_that_moves_to_another_deployment_is_taken_back_and_charged(fleet
     assert sorted(read(fleet, f"{rows} and month = '2026-10-01'")) == [("llm/gpt", 10, 0, 0), ("llm/other", 0, 0, 10)]
 
 
+@pytest.mark.rest
 def test_a_later_month_is_closed_with_its_adjustments_and_the_next_gets_what_changes_then(fleet: Fleet) -> None:
     publish(fleet)
     month_closing.close(fleet, OCTOBER)

@@ -110,6 +110,7 @@ def test_the_files_are_the_allocated_cost_of_the_marts(four_weeks: tuple[Book, s
     ]
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 @pytest.mark.needs("focus")
 def test_the_validator_finds_no_more_where_commitments_pay(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def asked(fleet: Fleet, now: datetime) -> dg.RunRequest | dg.SkipReason:
     return answer.run_requests[0] if answer.run_requests else dg.SkipReason(answer.skip_message)
 
 
+@pytest.mark.rest
 def test_the_schedule_leaves_the_nights_to_serve_while_it_lives(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path)
     night = at(10, 1, 15)
@@ -109,6 +110,7 @@ def test_the_schedule_leaves_the_nights_to_serve_while_it_lives(tmp_path: Path) 
     assert isinstance(asked(fleet, night + timedelta(days=1)), dg.RunRequest)
 
 
+@pytest.mark.rest
 def test_run_names_the_process_that_books_nightly(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path)
     words = [sys.executable, "-c", HOLDS, str(fleet.root), night_lock.SERVE]

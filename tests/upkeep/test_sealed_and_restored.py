@@ -50,6 +50,7 @@ def rows_of_sealed_dates(book: Book) -> dict[str, tuple]:
     return found
 
 
+@pytest.mark.rest
 def test_sealed_rows_outlive_an_upgrade_with_a_new_mart_and_a_new_column(
     booked: tuple[Path, Path], tmp_path: Path
 ) -> None:
