@@ -70,7 +70,7 @@ select strftime(month, '%Y-%m'), budget, scope || ' ' || name, budget_usd, spent
 from finance.budgets where month = (select max(month) from finance.budgets)
 order by expected_overrun_usd desc nulls last, budget
 """
-_BUDGET_COLUMNS = {
+BUDGET_COLUMNS = {
     "month": TEXT,
     "budget": TEXT,
     "of": TEXT,
@@ -144,7 +144,7 @@ def _sure(connection: duckdb.DuckDBPyConnection) -> str:
 
 def budgets(connection: duckdb.DuckDBPyConnection) -> str:
     """The budgets of the newest month; empty without any."""
-    return table(_BUDGET_COLUMNS, connection.execute(_BUDGETS).fetchall()) if _has_finance(connection) else ""
+    return table(BUDGET_COLUMNS, connection.execute(_BUDGETS).fetchall()) if _has_finance(connection) else ""
 
 
 def _has_finance(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 
 from pipelines.alarming import alarm_memory
+from pipelines.command_line.month_headline import BUDGET_COLUMNS
 from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.warehouse import database
@@ -96,17 +97,7 @@ from finance.budgets as budgets
 join (select fleet, max(month) as month from finance.budgets group by fleet) as last using (fleet, month)
 order by expected_overrun_usd desc nulls last, budgets.fleet, budget
 """
-_BUDGET_COLUMNS = {
-    "fleet": TEXT,
-    "month": TEXT,
-    "budget": TEXT,
-    "of": TEXT,
-    "USD budget": 2,
-    "USD spent": 2,
-    "spent": RATIO,
-    "USD at its end": 2,
-    "too much": 2,
-}
+_BUDGET_COLUMNS = {"fleet": TEXT, **BUDGET_COLUMNS}
 _MEANINGS = {
     "J/output token": "joules of the accelerators, idle joules included, per output token of all dates",
     "kWh, kgCO2e": "electricity of the accelerators and their hosts, × PUE, and the grid's emissions for it",

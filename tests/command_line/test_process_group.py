@@ -76,23 +76,25 @@ def test_what_was_started_ends_where_the_caller_is_killed() -> None:
     pids = [int(process.stdout.readline()) for _ in range(2)]
     process.kill()
     assert process.wait(timeout=10) == -signal.SIGKILL
-    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    assert comes(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_what_ignores_the_signal_is_killed_too_where_the_caller_is() -> None:
     process = started("sh", "-c", 'trap "" TERM; (sleep 600) & echo $!; echo $$; wait', grace_seconds=0.5)
     pids = [int(process.stdout.readline()) for _ in range(2)]
+    assert all(is_alive(pid) for pid in pids)
     process.kill()
     process.wait(timeout=10)
-    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    assert comes(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_what_was_started_ends_where_its_guard_is_killed() -> None:
     process = started("sh", "-c", "sleep 600 & echo $!; echo $$; wait")
     pids = [int(process.stdout.readline()) for _ in range(2)]
+    assert all(is_alive(pid) for pid in pids)
     os.kill(os.getpgid(pids[0]), signal.SIGKILL)
     process.wait(timeout=10)
-    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    assert comes(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_a_second_signal_ends_the_grace() -> None:
@@ -116,7 +118,7 @@ def test_the_locks_of_a_killed_caller_are_held_until_all_has_ended(tmp_path: Pat
     process.kill()
     process.wait(timeout=10)
     assert not is_free(lock)
-    wait_for(lambda: is_free(lock))
+    assert comes(lambda: is_free(lock))
     assert not is_alive(last)
 
 
@@ -129,11 +131,14 @@ def is_free(lock: Path) -> bool:
     return True
 
 
-def wait_for(is_over: Callable[[], bool]) -> None:
+def comes(is_over: Callable[[], bool]) -> bool:
+    """Whether it is so within ten seconds."""
     deadline = time.monotonic() + 10
     while not is_over():
-        assert time.monotonic() < deadline
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.05)
+    return True
 
 
 def test_a_signal_that_the_caller_ignores_stays_ignored() -> None:

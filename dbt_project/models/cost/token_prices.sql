@@ -162,7 +162,9 @@ final as (
         model_sums.marginal_usd_per_mtok,
         model_sums.utilisation_ratio,
         model_sums.is_capacity_lower_bound,
-        {{ at_full_load('model_sums.own_usd_per_mtok', 'model_sums.marginal_usd_per_mtok', 'model_sums.utilisation_ratio') }} as full_usd_per_mtok,
+        {{ at_full_load(
+            'model_sums.own_usd_per_mtok', 'model_sums.marginal_usd_per_mtok', 'model_sums.utilisation_ratio'
+        ) }} as full_usd_per_mtok,
         model_sums.is_cost_complete,
         lookback.held_back_dates,
         lookback.is_complete

@@ -30,4 +30,5 @@ order by
     kind in ('try_it', 'keep', 'insufficient_data'),
     kind <> 'try_it',
     case confidence when 'high' then 0 when 'medium' then 1 else 2 end,
-    saving_now_usd_month desc nulls last, avoidable_later_usd_month desc nulls last, saving_kwh_month desc nulls last, site, deployment, model
+    saving_now_usd_month desc nulls last, avoidable_later_usd_month desc nulls last, saving_kwh_month desc nulls last,
+    site, deployment, model

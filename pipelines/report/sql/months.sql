@@ -8,8 +8,10 @@ select
     sum(adjustment_usd) as adjustment_usd,
     sum(known_cost_usd) as known_cost_usd,
     -- An open month is as far from its figure as what is known of it; a closed one is frozen.
-    sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_low else closed_cost_usd end) as closed_cost_usd_low,
-    sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_high else closed_cost_usd end) as closed_cost_usd_high,
+    sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_low else closed_cost_usd end)
+        as closed_cost_usd_low,
+    sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_high else closed_cost_usd end)
+        as closed_cost_usd_high,
     sum(idle_cost_usd) as idle_cost_usd,
     sum(forecast_usd) as forecast_usd,
     sum(forecast_low_usd) as forecast_usd_low,

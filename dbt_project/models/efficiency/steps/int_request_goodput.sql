@@ -1,6 +1,6 @@
--- How many requests of an hour were good and what failed ones had generated, one by one, from gateways, logs and load tests: one row per hour and curve
--- where a log covers what the engines counted. A request is in the hour in which it began. Answers from the gateway's
--- cache are no work of an engine.
+-- How many requests of an hour were good and what failed ones had generated, one by one, from gateways, logs and load
+-- tests: one row per hour and curve where a log covers what the engines counted. A request is in the hour in which it
+-- began. Answers from the gateway's cache are no work of an engine.
 {% set keys = curve_keys() %}
 {% set counts = [
     'requests', 'failed_requests', 'good_requests_low', 'good_requests_high', 'output_tokens', 'good_output_tokens_low',
