@@ -80,6 +80,7 @@ def upkeep_asset(fleet: Fleet, after: list[dg.AssetKey], pool: str) -> dg.Assets
             check_name=CHECK,
             severity=dg.AssetCheckSeverity.WARN,
             description="; ".join(stays) or None,
+            metadata={"layers_removed": len(gone), "layers_kept_back": len(stays)},
         )
 
     return disk_use
