@@ -1,5 +1,7 @@
 """Nights in small: what a year of them costs in seconds and bytes: `python -m bench.nights --nights 60` prints tables.
 
+With `--folder` it goes on after the last night of an earlier call that was stopped.
+
 Two boards and two engines behind a backfilled history, on a real VictoriaMetrics that gets each day's samples as they
 come. By chance a day comes late in part, an exporter is silent for hours, a counter starts anew, or the server is down
 for a night. Each night runs `wattledger run` on the day that is over. Add here what may happen in a night. Keep out
@@ -9,12 +11,13 @@ what a layer of the data is: that is `pipelines.upkeep.layers`, whose sizes each
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -71,13 +74,21 @@ def day_lines(on: date, random: Random) -> tuple[list[str], list[str]]:
     return halves
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """What chance makes of a night: its day by halves, nights until the second half comes, whether the server is down."""
+
+    halves: tuple[list[str], list[str]]
+    nights_late: int
+    is_down: bool
+
+
 class Year:
     """A fleet, its server, and the nights that it has run."""
 
-    def __init__(self, folder: Path, url: str, seed: int) -> None:
+    def __init__(self, folder: Path, url: str, seed: int, history: int) -> None:
         self.fleet, self.data, self.url = folder / "fleet.yaml", folder / "data", url
-        self._random = Random(seed)
-        self._late: list[tuple[int, list[str]]] = []  # lines with the night in which they come
+        self._seed, self._history = seed, history
 
     def write_fleet(self, url: str) -> None:
         """The fleet file, of the server or of none."""
@@ -90,27 +101,34 @@ class Year:
         }
         self.fleet.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
 
-    def backfill(self, days: int) -> float:
-        """Book the history in one run; its seconds."""
-        for n in range(days):
-            self._send([line for half in day_lines(FIRST + timedelta(days=n), self._random) for line in half])
+    def backfill(self) -> None:
+        """Book the history in one run."""
+        for number in range(1 - self._history, 1):
+            for half in self._drawn(number).halves:
+                self._send(half)
         self.write_fleet(self.url)
-        return self._run(FIRST, FIRST + timedelta(days=days))[0]
+        self._run(FIRST, self._date(1))
 
-    def night(self, number: int, on: date) -> Night:
+    def night(self, number: int) -> Night:
         """One night: what comes, comes, and the day that is over is booked."""
-        first, second = day_lines(on, self._random)
-        self._send(first)
-        if self._random.random() < LATE:
-            self._late.append((number + self._random.randint(1, 3), second))
-        else:
-            self._send(second)
-        for _, lines in [one for one in self._late if one[0] <= number]:
-            self._send(lines)
-        self._late = [one for one in self._late if one[0] > number]
-        self.write_fleet("http://127.0.0.1:9" if self._random.random() < DOWN else self.url)
-        seconds, status = self._run(on, on + timedelta(days=1))
+        drawn = self._drawn(number)
+        self._send(drawn.halves[0])
+        for earlier in range(max(number - 3, 1), number + 1):
+            before = self._drawn(earlier)
+            if earlier + before.nights_late == number:
+                self._send(before.halves[1])
+        self.write_fleet("http://127.0.0.1:9" if drawn.is_down else self.url)
+        seconds, status = self._run(self._date(number), self._date(number + 1))
         return Night(number, seconds, status, self._layers())
+
+    def _date(self, number: int) -> date:
+        return FIRST + timedelta(days=self._history + number - 1)
+
+    def _drawn(self, number: int) -> Drawn:
+        """The same for a number at each call, so that a stopped year goes on as it was."""
+        random = Random(f"{self._seed}:{number}")
+        halves = day_lines(self._date(number), random)
+        return Drawn(halves, random.randint(1, 3) if random.random() < LATE else 0, random.random() < DOWN)
 
     def _run(self, start: date, end: date) -> tuple[float, int]:
         variables = {"WATTLEDGER_DATA": str(self.data)}
@@ -156,14 +174,21 @@ def lines(nights: Sequence[Night]) -> Iterator[str]:
 
 
 def nights_of(folder: Path, nights: int, history: int, seed: int) -> Iterator[Night]:
-    """Book a history and then night after night; `folder` is empty and ours."""
-    server = folder / "server"
-    server.mkdir()
+    """Book a history and then night after night; `folder` is ours, empty or with the nights of an earlier call."""
+    server, done = folder / "server", folder / "nights.jsonl"
+    server.mkdir(exist_ok=True)
     with victoria_metrics_with_history(server, ()) as url:
-        year = Year(folder, url, seed)
-        year.backfill(history)
-        for number in range(1, nights + 1):
-            yield year.night(number, FIRST + timedelta(days=history + number - 1))
+        year = Year(folder, url, seed, history)
+        if not done.exists():
+            year.backfill()
+            done.touch()
+        earlier = [Night(**json.loads(line)) for line in done.read_text(encoding="utf-8").splitlines()]
+        yield from earlier
+        for number in range(len(earlier) + 1, nights + 1):
+            night = year.night(number)
+            with done.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(night)) + "\n")
+            yield night
 
 
 def main() -> int:
@@ -172,10 +197,11 @@ def main() -> int:
     parser.add_argument("--nights", type=int, default=60)
     parser.add_argument("--history", type=int, default=300, help="days that one run books before (default 300)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="an empty folder to keep, or that of a call that was stopped")
     options = parser.parse_args()
     found = []
     with tempfile.TemporaryDirectory(prefix="wattledger-nights-") as folder:
-        for night in nights_of(Path(folder), options.nights, options.history, options.seed):
+        for night in nights_of(options.folder or Path(folder), options.nights, options.history, options.seed):
             print(f"night {night.number}: {night.seconds:.1f} s, status {night.status}", file=sys.stderr, flush=True)
             found.append(night)
     print("\n".join(lines(found)))
