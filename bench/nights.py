@@ -76,7 +76,7 @@ def day_lines(on: date, random: Random) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What chance makes of a night: its day by halves, nights until the second half comes, whether the server is down."""
+    """What chance makes of a night: its day by halves, nights until the second comes, whether the server is down."""
 
     halves: tuple[list[str], list[str]]
     nights_late: int
