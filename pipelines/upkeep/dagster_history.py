@@ -1,4 +1,5 @@
-"""Dagster's history of a fleet's runs: which runs may go, so that the newest events of every partition stay.
+"""Dagster's history of a fleet's runs: what the newest ones did, and which may go, so that the newest events of every
+partition stay.
 
 Only what Dagster documents is used: runs are listed and deleted by its instance. Dagster's SQLite files do not become
 smaller by that, so those of an instance of ours are tidied with SQLite's own means. Keep out everything else that is
@@ -14,6 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 
@@ -35,13 +37,32 @@ class Run:
     dates: str
 
 
+class CheckState(NamedTuple):
+    """A check as a run found it; `table` is schema and name. `severity` is error or warn."""
+
+    table: str
+    check: str
+    severity: str
+    is_passed: bool
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """A run that has ended, and what its checks found."""
+
+    ended_at: datetime
+    seconds: float
+    is_successful: bool
+    checks: list[CheckState]
+
+
 def removable(instance: dg.DagsterInstance, fleet: Fleet, days: int, now: datetime) -> list[str]:
     """The ids of the fleet's runs that ended more than so many days ago and of which no event is the newest of its
     partition: later runs made every asset of all their dates."""
     limit = now - timedelta(days=days)
     covered: set[date | None] = set()
     found = []
-    for record in instance.get_run_records(dg.RunsFilter(tags={"fleet": fleet.fleet})):  # the newest first
+    for record in instance.get_run_records(_of(fleet)):  # the newest first
         run = record.dagster_run
         dates = _dates(run.tags)
         ended = record.end_time or record.update_timestamp.timestamp()
@@ -99,11 +120,41 @@ def _tidy(path: Path) -> None:
 
 def last_runs(instance: dg.DagsterInstance, fleet: Fleet, count: int) -> list[Run]:
     """The newest runs of the fleet, the newest first."""
-    found = []
-    for record in instance.get_run_records(dg.RunsFilter(tags={"fleet": fleet.fleet}), limit=count):
-        began = record.start_time or record.create_timestamp.timestamp()
-        seconds = record.end_time - began if record.end_time else None
-        dates = sorted(on for on in _dates(record.dagster_run.tags) if on is not None)
-        span = "" if not dates else str(dates[0]) if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-        found.append(Run(datetime.fromtimestamp(began, UTC), seconds, record.dagster_run.status.value, span))
-    return found
+    return [_run(record) for record in instance.get_run_records(_of(fleet), limit=count)]
+
+
+def last_ended(fleet: Fleet, home: Path) -> EndedRun | None:
+    """The fleet's newest run that has ended, in the instance of the folder `home`; None where there is none."""
+    if not (home / "dagster.yaml").exists():
+        return None
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        for record in instance.get_run_records(_of(fleet, _OVER), limit=1):
+            run, run_id = _run(record), record.dagster_run.run_id
+            if run.seconds is None:
+                continue  # it was cancelled before it began
+            events = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+            checks = {state[:2]: state for state in map(_check_state, events) if state is not None}
+            is_successful = record.dagster_run.status == dg.DagsterRunStatus.SUCCESS
+            ended_at = run.began_at + timedelta(seconds=run.seconds)
+            return EndedRun(ended_at, run.seconds, is_successful, sorted(checks.values()))
+    return None
+
+
+def _of(fleet: Fleet, statuses: Sequence[dg.DagsterRunStatus] = ()) -> dg.RunsFilter:
+    return dg.RunsFilter(tags={"fleet": fleet.fleet}, statuses=statuses)
+
+
+def _run(record: dg.RunRecord) -> Run:
+    began = record.start_time or record.create_timestamp.timestamp()
+    seconds = record.end_time - began if record.end_time else None
+    dates = sorted(on for on in _dates(record.dagster_run.tags) if on is not None)
+    span = "" if not dates else str(dates[0]) if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return Run(datetime.fromtimestamp(began, UTC), seconds, record.dagster_run.status.value, span)
+
+
+def _check_state(event: dg.EventLogEntry) -> CheckState | None:
+    if event.dagster_event is None:
+        return None
+    found = event.dagster_event.asset_check_evaluation_data
+    table = "/".join(found.asset_key.path[-2:])
+    return CheckState(table, found.check_name, found.severity.value.lower(), bool(found.passed))
