@@ -1,4 +1,4 @@
-"""Labels of gateways' counters that may name a person or an address: which are kept, and what is in the place of the others.
+"""Labels of gateways' counters that may name a person or an address: which are kept, and what replaces the others.
 
 Add here what of a gateway's labels no file of the ledger may hold. Keep out which label names the tenant: that is the
 fleet file's.

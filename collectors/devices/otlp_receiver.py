@@ -97,22 +97,21 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
 
-    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    def take(self, path: str, kind: str, encoding: str, body: bytes) -> bytes:
         """Write what a request holds; the body of the answer 200. Refused for what cannot be taken."""
-        signal, kind = PATHS[path], kind_of(headers)
-        document = _document(signal, kind, _inflated(body, headers.get("Content-Encoding", "")))
+        signal = PATHS[path]
+        document = _document(signal, kind, _inflated(body, encoding))
         try:
             rejected, reason = (self._traces if signal == "traces" else self._metrics)(document)
         except ValueError as error:
             raise Refused(400, str(error)) from None
         return answer(signal, kind, rejected, reason)
 
-    def check_token(self, headers: Mapping[str, str]) -> None:
+    def check_token(self, given: str) -> None:
         """Refused without the token."""
         if self._bearer is None:
             return
-        given = headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(given, f"Bearer {self._bearer}".encode()):
+        if not hmac.compare_digest(given.encode(), f"Bearer {self._bearer}".encode()):
             raise Refused(401, "expected the bearer token of this receiver")
 
     @contextmanager
@@ -133,8 +132,8 @@ class Receiver:
             if not _FIRST_NS <= started_ns < _END_NS:
                 rejected += 1
                 continue
-            day = datetime.fromtimestamp(started_ns // 1_000_000_000, UTC).date()
-            by_day.setdefault(day.isoformat(), []).append(span)
+            started = datetime.fromtimestamp(started_ns // 1_000_000_000, UTC)
+            by_day.setdefault(started.date().isoformat(), []).append(span)
         for day, spans in by_day.items():
             self._put(day, orjson.dumps(kept_document(spans)) + b"\n")
         return rejected, f"{rejected} spans do not start in this century" if rejected else ""
@@ -185,12 +184,12 @@ class _Handler(BaseHTTPRequestHandler):
         """One export."""
         kind = JSON
         try:
-            self.receiver.check_token(self.headers)
+            self.receiver.check_token(self.headers.get("Authorization", ""))
             if self.path not in PATHS:
                 raise Refused(404, f"expected one of {', '.join(PATHS)}")
-            kind = kind_of(self.headers)
+            kind = kind_of(self.headers.get("Content-Type", ""))
             with self.receiver.place():
-                body = self.receiver.take(self.path, self.headers, self._body())
+                body = self.receiver.take(self.path, kind, self.headers.get("Content-Encoding", ""), self._body())
         except Refused as refused:
             self._answer(refused.status, kind, refusal(kind, refused.reason))
         except Exception:
@@ -231,9 +230,9 @@ class _Handler(BaseHTTPRequestHandler):
         """A path may hold what it should not."""
 
 
-def kind_of(headers: Mapping[str, str]) -> str:
+def kind_of(content_type: str) -> str:
     """The encoding of a request; Refused for another one."""
-    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = content_type.partition(";")[0].strip().lower()
     if kind == JSON or (kind == PROTOBUF and reads_protobuf()):
         return kind
     if kind == PROTOBUF:

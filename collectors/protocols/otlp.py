@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from collectors.personal_labels import PersonalLabels, is_mail
@@ -43,6 +44,8 @@ RESOURCE_ATTRIBUTES = frozenset(RESOURCE_LABELS)
 # As OpenTelemetry's rules for Prometheus write a unit into a name; one in braces is left out.
 _UNITS = {"J": "_joules", "W": "_watts", "s": "_seconds", "ms": "_milliseconds", "By": "_bytes", "%": "_percent"}
 TEXT_CHARACTERS = 200
+# Exporters send each minute: the first points of a process still show its start. Before it nothing is known.
+FRESH_NANOSECONDS = 90_000_000_000
 _CUMULATIVE = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 _NO_VALUE = 1
 
@@ -59,13 +62,19 @@ class Span(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Readings(NamedTuple):
+@dataclass
+class Readings:
     """What of a document's metrics is of the catalogue; points that cannot be read, and the first reason."""
 
-    kept: list[Reading]
-    unknown: dict[str, int]
-    rejected: int
-    reason: str
+    kept: list[Reading] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    reason: str = ""
+
+    def reject(self, points: int, reason: str) -> None:
+        """Count points that cannot be read."""
+        self.rejected += points
+        self.reason = self.reason or reason
 
 
 def inferences(document: Any, stated: Collection[str] = ()) -> Iterator[Span]:
@@ -96,14 +105,15 @@ def kept_document(spans: Sequence[Span]) -> dict[str, Any]:
 
 
 def readings(document: Any, families: Mapping[str, str], labels: PersonalLabels) -> Readings:
-    """The points of the metrics that are of the catalogue (`families`: name -> kind of source)."""
-    found = Readings([], {}, 0, "")
+    """The points of the metrics that are of the catalogue (`families`: name -> kind of source). A counter that started
+    less than FRESH_NANOSECONDS before its point is also read at its start, where it was 0."""
+    found = Readings()
     for of_one in _list(_object(document, "the document"), "resourceMetrics"):
         resource = kept_attributes(_object(of_one.get("resource", {}), "resource"), RESOURCE_ATTRIBUTES)
         added = {label: str(resource[name]) for name, label in RESOURCE_LABELS.items() if name in resource}
         for scope in _list(of_one, "scopeMetrics"):
             for metric in _list(scope, "metrics"):
-                found = _of_metric(metric, added, families, labels, found)
+                _of_metric(metric, added, families, labels, found)
     return found
 
 
@@ -112,7 +122,7 @@ def kept_attributes(held: Mapping[str, Any], allowed: Collection[str]) -> dict[s
     found: dict[str, Any] = {}
     for item in _list(held, "attributes"):
         name = item.get("key")
-        if name in allowed:
+        if isinstance(name, str) and name in allowed:
             value = _scalar(_object(item.get("value", {}), f"the value of {name}"))
             if value is not None and not (isinstance(value, str) and (len(value) > TEXT_CHARACTERS or is_mail(value))):
                 found[name] = value
@@ -134,35 +144,37 @@ def _of_metric(
     families: Mapping[str, str],
     personal: PersonalLabels,
     found: Readings,
-) -> Readings:
+) -> None:
     shape = next((shape for shape in ("sum", "gauge", "histogram") if shape in metric), None)
     if shape is None:
-        return found
+        return
     held = _object(metric[shape], shape)
     points = _list(held, "dataPoints")
     family = _family(metric, shape, held, families)
     if family is None:
-        name = str(metric.get("name", ""))[:TEXT_CHARACTERS]
-        return found._replace(unknown={**found.unknown, name: len(points)})
-    if shape != "gauge" and held.get("aggregationTemporality") not in _CUMULATIVE:
-        reason = f"{family}: expected cumulative temporality; set it in the exporter"
-        return found._replace(rejected=found.rejected + len(points), reason=found.reason or reason)
+        found.unknown[str(metric.get("name", ""))[:TEXT_CHARACTERS]] = len(points)
+        return
+    is_counter = shape == "histogram" or bool(held.get("isMonotonic"))
+    if is_counter and held.get("aggregationTemporality") not in _CUMULATIVE:
+        found.reject(len(points), f"{family}: expected cumulative temporality; set it in the exporter")
+        return
+    kind = families[family]
     for point in points:
         if int(point.get("flags", 0)) & _NO_VALUE:
             continue
         value = _number(point, "sum" if shape == "histogram" else None)
         if value is None:
-            reason = f"{family}: a point has no value"
-            found = found._replace(rejected=found.rejected + 1, reason=found.reason or reason)
+            found.reject(1, f"{family}: a point has no value")
             continue
-        kind = families[family]
         texts = {name.replace(".", "_"): text for name, text in _texts(point)}
         if texts.get("hw_type") == "gpu":
             # What a board draws as a whole; a sensor elsewhere is a part of it.
             texts.setdefault("hw_sensor_location", "package")
-        kept = personal.known(kind, {**added, **texts})
-        found.kept.append(Reading(nanoseconds(point, "timeUnixNano") // 1000, kind, family, labels_json(kept), value))
-    return found
+        labels = labels_json(personal.known(kind, {**added, **texts}))
+        at_ns, started_ns = nanoseconds(point, "timeUnixNano"), nanoseconds(point, "startTimeUnixNano")
+        if is_counter and 0 < at_ns - started_ns <= FRESH_NANOSECONDS:
+            found.kept.append(Reading(started_ns // 1000, kind, family, labels, 0.0))
+        found.kept.append(Reading(at_ns // 1000, kind, family, labels, value))
 
 
 def _family(metric: Mapping[str, Any], shape: str, held: Mapping[str, Any], families: Mapping[str, str]) -> str | None:

@@ -148,7 +148,8 @@ def test_spans_of_model_calls_are_requests(tmp_path: Path) -> None:
 
 
 def test_metrics_are_samples_by_the_names_of_the_catalogue(tmp_path: Path) -> None:
-    energy = counter("hw.energy", "J", point(5.0, hw__id="0", hw__type="gpu", hw__serial_number="S1"))
+    started = {"startTimeUnixNano": str(NOON_NS - 60 * 1_000_000_000)}
+    energy = counter("hw.energy", "J", {**point(5.0, hw__id="0", hw__type="gpu", hw__serial_number="S1"), **started})
     usage = {
         "name": "gen_ai.client.token.usage", "unit": "token",
         "histogram": {"aggregationTemporality": 2, "dataPoints": [
@@ -172,7 +173,9 @@ def test_metrics_are_samples_by_the_names_of_the_catalogue(tmp_path: Path) -> No
     [labels] = map(json.loads, found["gen_ai_client_inference_usage_output_tokens_total"])
     assert (labels["tenant_id"], "user_email" in labels) == ("acme", False)
     register = SeriesRegister("otlp", DAY)
-    list(collector.collect(DAY, catalog.families(), register))
+    batches = [batch for batch in collector.collect(DAY, catalog.families(), register) if batch.stream == "power"]
+    # The counter was 0 when its program started, a minute before; the gauge has its one value.
+    assert sorted(value for batch in batches for value in batch.samples.column(2).to_pylist()) == [0, 5, 250]
     assert "expected cumulative temporality" in str(register.rejects)
     assert register.unknown_table().to_pylist() == [{"metric": "http.server.requests", "series": 1}]
 
