@@ -139,6 +139,37 @@ def of_litellm() -> Iterator[Series]:
     return ((metric, json.loads(labels), samples) for (metric, labels), samples in found.items())
 
 
+def otlp_files(folder: Path) -> None:
+    """A board's joules, 100 W from ten to eleven, and a span of a chat, as a Collector writes them."""
+    points = [
+        {"timeUnixNano": str(int(moment(START + 60 * n) * 1e9)), "asDouble": 6_000 * n + 5e6, "attributes": attributes}
+        for attributes in [otlp_attributes({"hw.id": "0", "hw.type": "gpu", "hw.serial_number": "S1"})]
+        for n in range(61)
+    ]
+    energy = {"isMonotonic": True, "aggregationTemporality": 2, "dataPoints": points}
+    resource = {"attributes": otlp_attributes({"host.name": "n-otel"})}
+    metrics = [{"metrics": [{"name": "hw.energy", "unit": "J", "sum": energy}]}]
+    metered = {"resourceMetrics": [{"resource": resource, "scopeMetrics": metrics}]}
+    span = {
+        "traceId": "a" * 32,
+        "spanId": "b" * 16,
+        "startTimeUnixNano": str(int(moment(START) * 1e9)),
+        "endTimeUnixNano": str(int(moment(START + 3) * 1e9)),
+        "attributes": otlp_attributes(
+            {"gen_ai.operation.name": "chat", "gen_ai.request.model": "ghost", "tenant.id": "acme",
+             "gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 5, "gen_ai.prompt": "SECRET PROMPT"}
+        ),
+    }  # fmt: skip
+    traced = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]}
+    for name, document in {"metrics": metered, "spans": traced}.items():
+        (folder / f"{name}.jsonl").write_text(json.dumps(document) + "\n", encoding="utf-8")
+
+
+def otlp_attributes(held: dict[str, object]) -> list[dict[str, object]]:
+    of_type = {str: "stringValue", int: "intValue"}
+    return [{"key": name, "value": {of_type[type(value)]: value}} for name, value in held.items()]
+
+
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     folder = tmp_path_factory.mktemp("counters")
@@ -162,14 +193,18 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         {"created": moment(10 * HOUR + 60), "model": "llama", "usage": usage(4_000, 1_000)},
     ]
     (folder / "edge.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in edge), encoding="utf-8")
+    otlp_files(folder)
+    otel = {"name": "otel", "kind": "otlp", "path": "metrics.jsonl", "interval_seconds": 60, "site": "west"}
+    sources = [files_source(name, f"recorded/{name}/*.parquet", **keys) for name, (_, keys) in gateways.items()]
     planted = plant(
         folder,
         engines(),
         marts=("tenant_usage_daily", "token_reconciliation_daily"),
-        more_sources=[files_source(name, f"recorded/{name}/*.parquet", **keys) for name, (_, keys) in gateways.items()],
+        more_sources=[*sources, otel],
         models=[{"name": "chat", "aliases": ["openai/chat"]}, {"name": "code", "aliases": ["openai/code"]}],
         requests=[
             {"name": "log", "kind": "litellm", "path": "log.jsonl"},
+            {"name": "spans", "kind": "otlp", "path": "spans.jsonl", "tenant_attributes": ["tenant.id"]},
             {"name": "edge", "kind": "access_log", "path": "edge.jsonl", "columns": {"tenant": "tenant"}},
         ],
     )
@@ -257,6 +292,15 @@ def test_frontends_name_tenants_by_any_label(book: Book) -> None:
         (None, "blue"): (12 * seconds, 0, 3 * seconds),
         (None, "green"): (4 * seconds, 0, seconds),
     }
+
+
+def test_otlp_is_booked_as_other_sources_are(book: Book) -> None:
+    [(joules, node)] = book.query(
+        "select sum(energy_joules)::double, max(node) from marts.energy_ledger where meter = 'S1'"
+    )
+    assert (joules, node) == (pytest.approx(100 * HOUR), "n-otel")
+    assert asked(book, "ghost") == {(None, "acme"): (7, 0, 5)}
+    assert "SECRET" not in str(book.query("select * from raw.requests"))
 
 
 def test_no_label_of_persons_is_in_the_warehouse(book: Book) -> None:
