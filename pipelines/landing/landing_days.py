@@ -136,6 +136,7 @@ def land_days(
                     run_id=run_id,
                     store=store,
                     replica_labels=source.replica_labels,
+                    tenant_labels=source.named_labels,
                     most_series=source.limits.series,
                     is_neighbour=asked.is_neighbour,
                     is_merged=asked.is_again and asked.is_counted,
