@@ -22,8 +22,8 @@ BATCH_ROWS = 1 << 19
 # Of the series in the registered table `chunks_came`: those to merge.
 OF_CAME = "series_id in (select series_id from chunks_came)"
 
-# As collectors give samples. A series whose samples lie together takes a third less room on disk than one whose samples
-# lie between those of others (12.0 and 9.0 bytes a sample of 300 series at 15 s with milliseconds of jitter).
+# As collectors give samples. Series by series they take a quarter less room on disk than in the order of time
+# (9.0 and 12.0 bytes a sample of 300 series at 15 s with milliseconds of jitter).
 ORDER = "order by series_id, observed_at"
 
 

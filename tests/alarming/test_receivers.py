@@ -342,7 +342,7 @@ def test_a_good_run_on_older_dates_hides_no_night_that_never_began(tmp_path: Pat
         publish_until(fleet, night(0))
         after_run(fleet, GOOD, night(1))
         assert taken.requests == []
-        after_run(fleet, replace(GOOD, began_at=night(1) - timedelta(hours=2)), night(2))  # it started before midnight
+        after_run(fleet, replace(GOOD, began_at=night(1) - timedelta(hours=2)), night(2))  # started before midnight
         publish_until(fleet, night(3))
         after_run(fleet, GOOD, night(3))
         assert [path for _, path, _, _ in taken.requests] == ["/ping", "/ping"]

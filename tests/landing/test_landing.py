@@ -239,8 +239,8 @@ def test_a_spool_merges_and_forgets_only_after_the_commit(held: Held) -> None:
     assert rows(held, "select count(*) from raw.power_samples") == [(6,)]
 
 
-def test_a_merged_day_lies_by_series_and_then_by_time(held: Held) -> None:
-    """Two boards whose files came in turn: samples of one board lie together, which takes a third less room."""
+def test_a_merged_day_is_ordered_by_series_and_then_by_time(held: Held) -> None:
+    """Two boards whose files came in turn: the samples of one board are side by side, which takes less room."""
     boards = ({"UUID": "GPU-1"}, {"UUID": "GPU-2"})
     for hours in ([0, 3], [3, 1], [2, 0]):
         came = Samples(is_additive=True)
