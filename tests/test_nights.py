@@ -12,8 +12,9 @@ from bench import nights
 from tests import commands
 from tests.books import environment
 
-# In the warehouse a night may take, or free, a block of 256 KiB or two more than another.
-BLOCKS_BYTES = {layer: 2 << 18 for layer in ("raw", "intermediate", "marts", "free in the warehouse")}
+# In the warehouse a night may take, or free, a block of 256 KiB or two more than another; in a folder one of its disk's.
+BLOCKS_BYTES = dict.fromkeys(("raw", "intermediate", "marts", "free in the warehouse"), 2 << 18)
+BLOCK_BYTES = 1 << 12
 
 
 def loaded(words: Sequence[str], variables: Mapping[str, str]) -> tuple[float, int, str]:
@@ -33,8 +34,20 @@ def test_what_a_night_adds_to_each_layer_does_not_grow(tmp_path: Path) -> None:
     assert found[0].status == found[10].status == 0
     first, last = nights.added(found[:6]), nights.added(found[5:])
     assert {"raw", "intermediate", "marts", "free in the warehouse", "publications", "history"} <= first.keys()
-    assert {
-        layer: (first[layer], last[layer])
-        for layer in last
-        if last[layer] > 1.1 * first[layer] + BLOCKS_BYTES.get(layer, 0)
-    } == {}
+    assert grown(first, last) == {}
+
+
+def grown(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """The layers to which the later nights add more than the first ones did."""
+    return {
+        layer: (first[layer], bytes_added)
+        for layer, bytes_added in last.items()
+        if bytes_added > 1.1 * max(first[layer], 0) + BLOCKS_BYTES.get(layer, BLOCK_BYTES)
+    }
+
+
+def test_a_layer_that_grows_faster_is_found_and_one_that_grows_as_before_is_none() -> None:
+    first = {"history": 4e6, "marts": 0.0, "other": -90_000.0, "publications": 5e7}
+    assert grown(first, {"history": 4.39e6, "marts": 5e5, "other": 0.0, "publications": 3e5}) == {}
+    worse = {"history": 4.5e6, "marts": 6e5, "other": 9e4, "publications": 6e7}
+    assert grown(first, worse).keys() == first.keys()
