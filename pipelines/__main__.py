@@ -2,13 +2,13 @@
 
 import sys
 
-from pipelines.command_line import ending  # first: it is called last
+from pipelines import process_exit  # first: it is called last
 from pipelines.command_line.main import main
 
 
 def command() -> int:
     """Run the command of this process; returns its exit status."""
-    return ending.noted(main())
+    return process_exit.noted(main())
 
 
 if __name__ == "__main__":

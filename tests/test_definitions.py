@@ -55,6 +55,7 @@ FLEET = {
     "fleet/energy_contracts",
     "fleet/engine_pods",
     "fleet/engine_targets",
+    "fleet/tenant_labels",
     "fleet/engines",
     "fleet/node_aliases",
     "fleet/node_gpus",

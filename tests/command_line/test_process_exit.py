@@ -13,7 +13,7 @@ from pipelines.fleet.places import PROJECT
 # A command that leaves an object whose end can be seen, a thread at work and something to do at the end.
 PROGRAM = """
 import atexit, logging, sys, tempfile, threading, time
-from pipelines.command_line import ending
+from pipelines import process_exit
 
 class Left:
     def __del__(self):
@@ -50,7 +50,7 @@ def ended(tmp_path: Path, status: str) -> tuple[int, list[str], str]:
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_command_that_is_over_ends_the_process_before_python_frees_its_objects(tmp_path: Path, status: int) -> None:
-    assert ended(tmp_path, f"sys.exit(ending.noted({status}))") == (status, ["thread done", "registered"], "")
+    assert ended(tmp_path, f"sys.exit(process_exit.noted({status}))") == (status, ["thread done", "registered"], "")
 
 
 def test_a_process_that_ends_otherwise_ends_as_python_ends_it(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_process_that_ends_otherwise_ends_as_python_ends_it(tmp_path: Path) ->
 
 
 def test_an_output_that_cannot_be_written_is_reported_by_python() -> None:
-    program = "import sys; from pipelines.command_line import ending; print('row'); sys.exit(ending.noted(0))"
+    program = "import sys; from pipelines import process_exit; print('row'); sys.exit(process_exit.noted(0))"
     command = [sys.executable, "-c", program]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
