@@ -64,6 +64,25 @@ def test_other_dates_and_the_same_view_made_by_hand_change_nothing(connection: d
     assert standing_views.are_todays(connection, MadeFrom("project", later))
 
 
+def test_duckdb_writes_what_a_view_excludes_in_any_order(tmp_path: Path) -> None:
+    """Each time that it writes the catalog anew it turns them round."""
+    texts = set()
+    for number in range(4):
+        with duckdb.connect(str(tmp_path / "warehouse.duckdb")) as connection:
+            create_tables(connection)
+            if number == 0:
+                connection.execute("create schema finance; create table wide as select 1 as a, 2 as b, 3 as c, 4 as d")
+                connection.execute("create view finance.budgets as select wide.* exclude (a, b, c) from wide")
+                standing_views.remember(connection, MADE_FROM, [made("finance", "budgets", "view", "finance")])
+            assert standing_views.are_todays(connection, MADE_FROM)
+            texts |= set(connection.execute("select sql from duckdb_views() where view_name = 'budgets'").fetchall())
+            connection.execute(f"create table another_{number} as select 1 as one")
+    assert len(texts) > 1
+    with duckdb.connect(str(tmp_path / "warehouse.duckdb")) as connection:
+        connection.execute("create or replace view finance.budgets as select wide.* exclude (a, b, d) from wide")
+        assert not standing_views.are_todays(connection, MADE_FROM)
+
+
 @pytest.mark.parametrize(
     ("statement", "made_from"),
     [
