@@ -27,6 +27,9 @@
 {# What receipts and balancing rows have to add up to, each. #}
 {% macro receipt_facts() %}{{ return(['energy_joules', 'location_gco2e', 'market_gco2e', 'compute_cost_usd']) }}{% endmacro %}
 
+{# The place of a request whose log names no engine, where several may have served it. #}
+{% macro all_places() %}'__all__'{% endmacro %}
+
 {# Tokens as output tokens. #}
 {% macro priced_tokens(computed_input, cached_input, output, weight) -%}
     ({{ output }} + {{ weight }} * ({{ computed_input }} + 0.1e0 * {{ cached_input }}))

@@ -1,5 +1,5 @@
 -- What the receipts of a date and model leave over or have too much: with these rows they are the book. One row per
--- date, model and part. `unlogged` is what the engines counted beyond the log, at the same price. Empty unless the fleet
+-- date, model and part that is not 0. `unlogged` is what the engines counted beyond the log, at the same price. Empty unless the fleet
 -- file keeps receipts.
 {% set facts = receipt_facts() %}
 
@@ -25,7 +25,7 @@ prices as (
         max(case when counts_cached then 1 else 0 end) = 1 as counts_cached,
         max(case when counts_input then 1 else 0 end) = 1 as counts_input
     from {{ ref('int_receipt_prices') }}
-    where site = '' and deployment = ''
+    where site = {{ all_places() }}
     group by date, model
 
 ),
@@ -171,6 +171,7 @@ final as (
         cast({{ fact }} as {{ fact_type(fact) }}) as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from balanced
+    where {% for fact in facts %}{{ fact }} <> 0{{ ' or ' if not loop.last }}{% endfor %}
 
 )
 

@@ -1,6 +1,6 @@
 -- What a token of a model costs on a date, learned over the date's own lookback (no later dates), with the weights of
 -- its interval; and what a joule emits in each hour. One row per UTC hour, model and place: a site and deployment, or
--- '' for all of the model's, which a request without an engine is priced by.
+-- `__all__` for all of the model's, which a request without an engine is priced by.
 {% set place = ['model', 'site', 'deployment'] %}
 {% set parts = [
     'active_joules', 'prefill_joules', 'decode_joules', 'unified_joules', 'output_tokens', 'split_joules', 'split_output_tokens',
@@ -118,8 +118,8 @@ day_rates as (
     select
         date,
         model,
-        '' as site,
-        '' as deployment,
+        {{ all_places() }} as site,
+        {{ all_places() }} as deployment,
         {{ columns | join(', ') }}
     from {{ of }}
 
@@ -160,8 +160,8 @@ log_parts as (
     select
         date,
         model,
-        coalesce(site, '') as site,
-        coalesce(deployment, '') as deployment,
+        coalesce(site, {{ all_places() }}) as site,
+        coalesce(deployment, {{ all_places() }}) as deployment,
         sum(cast(greatest(coalesce(input_tokens, 0) - coalesce(cached_input_tokens, 0), 0) as double)) as computed_input,
         sum(cast(coalesce(cached_input_tokens, 0) as double)) as cached_input,
         sum(cast(coalesce(output_tokens, 0) as double)) as output,
@@ -173,7 +173,7 @@ log_parts as (
         sum(cast(case when end_to_end_seconds - ttft_seconds is not null and output_tokens > 1 then output_tokens end as double))
         as next_output
     from requests
-    group by date, model, coalesce(site, ''), coalesce(deployment, '')
+    group by date, model, coalesce(site, {{ all_places() }}), coalesce(deployment, {{ all_places() }})
 
 ),
 
@@ -183,13 +183,13 @@ log_places as (
         date,
         {{ (place + logs) | join(', ') }}
     from log_parts
-    where site <> ''
+    where site <> {{ all_places() }}
     union all
     select
         date,
         model,
-        '' as site,
-        '' as deployment,
+        {{ all_places() }} as site,
+        {{ all_places() }} as deployment,
         {% for log in logs -%}
         sum({{ log }}) as {{ log }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -282,8 +282,8 @@ counted as (
         select
             date,
             model,
-            '' as site,
-            '' as deployment,
+            {{ all_places() }} as site,
+            {{ all_places() }} as deployment,
             weighted_tokens,
             market_gco2e,
             energy_joules
@@ -311,8 +311,8 @@ hour_places as (
         date,
         hour_start_at,
         model,
-        '' as site,
-        '' as deployment,
+        {{ all_places() }} as site,
+        {{ all_places() }} as deployment,
         billing_month,
         energy_joules - carbon_unknown_joules as carbon_joules,
         location_gco2e,

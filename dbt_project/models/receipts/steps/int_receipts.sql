@@ -89,8 +89,8 @@ priced as (
     left join prices
         on numbered.hour_start_at = prices.hour_start_at
         and numbered.model = prices.model
-        and coalesce(numbered.site, '') = prices.site
-        and coalesce(numbered.deployment, '') = prices.deployment
+        and coalesce(numbered.site, {{ all_places() }}) = prices.site
+        and coalesce(numbered.deployment, {{ all_places() }}) = prices.deployment
 
 ),
 
@@ -171,7 +171,7 @@ final as (
         input_tokens,
         cached_input_tokens,
         output_tokens,
-        own_energy_joules - active_floor_energy_joules as dynamic_energy_joules,
+        cast(own_energy_joules - active_floor_energy_joules as {{ exact_type() }}) as dynamic_energy_joules,
         active_floor_energy_joules,
         own_energy_joules,
         own_energy_joules_low,
