@@ -9,7 +9,7 @@
 {% set rates = [
     'idle_joules', 'weighted_tokens', 'priced_joules', 'priced_tokens', 'own_cost_usd', 'idle_cost_usd', 'energy_joules', 'error_joules'
 ] %}
-{% set logs = ['computed_input', 'cached_input', 'output', 'output_context', 'first_seconds', 'first_input', 'next_seconds', 'next_output'] %}
+{% set logs = ['computed_input', 'cached_input', 'output', 'output_context'] %}
 
 with run_dates as (
 
@@ -166,12 +166,7 @@ log_parts as (
         sum(cast(coalesce(cached_input_tokens, 0) as double)) as cached_input,
         sum(cast(coalesce(output_tokens, 0) as double)) as output,
         {{ exact_sum(exact_large('cast(output_tokens as double) * (coalesce(input_tokens, 0) + output_tokens / 2e0) / 1e3')) }}
-        as output_context,
-        {{ exact_sum(exact('case when ttft_seconds is not null and input_tokens > 0 then ttft_seconds end')) }} as first_seconds,
-        sum(cast(case when ttft_seconds is not null then input_tokens - coalesce(cached_input_tokens, 0) end as double)) as first_input,
-        {{ exact_sum(exact('case when output_tokens > 1 then end_to_end_seconds - ttft_seconds end')) }} as next_seconds,
-        sum(cast(case when end_to_end_seconds - ttft_seconds is not null and output_tokens > 1 then output_tokens end as double))
-        as next_output
+        as output_context
     from requests
     group by date, model, coalesce(site, {{ all_places() }}), coalesce(deployment, {{ all_places() }})
 
@@ -204,8 +199,7 @@ logged as (
         date,
         {{ place | join(', ') }},
         {{ priced_tokens('computed_input', 'cached_input', 'output', input_token_weight() ~ 'e0') }} as logged_tokens,
-        {{ ratio('output_context', 'output') }} * 1e3 as mean_context,
-        {{ ratio('first_seconds', 'first_input') }} / nullif({{ ratio('next_seconds', 'next_output') }}, 0) as timed_ratio
+        {{ ratio('output_context', 'output') }} * 1e3 as mean_context
     from log_places
 
 ),
@@ -216,12 +210,10 @@ based as (
         looked_back_parts.*,
         logged.logged_tokens,
         logged.mean_context,
-        logged.timed_ratio,
         fits.fitted_weight,
         case
             when prefill_joules > 0 and decode_joules > 0 and unified_joules = 0 and input_tokens > 0 then 'measured_role'
             when fits.fitted_weight is not null then 'regression'
-            when logged.timed_ratio > 0 then 'times'
             else 'prior'
         end as method
     from looked_back_parts
@@ -239,7 +231,6 @@ weighed as (
             when input_tokens is null then 0
             when method = 'measured_role' then (prefill_joules / input_tokens) / nullif(decode_joules / nullif(output_tokens, 0), 0)
             when method = 'regression' then fitted_weight * {{ fitted_input_weights()[loop.index0] }}
-            when method = 'times' then {{ timed_ratio('timed_ratio') }} * {{ timed_input_weights()[loop.index0] }}
             else {{ prior_input_weights()[loop.index0] }}
         end as {{ name }}_weight{{ ',' if not loop.last }}
         {% endfor %}
