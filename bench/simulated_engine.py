@@ -1,10 +1,10 @@
-"""An engine that serves requests by a law of its own, and what each request really used: the truth of `receipt_truth`.
+"""An engine that serves requests by a law of its own, and what each request really used.
 
-The law is not the estimator's. A step of decoding reads the weights once for all that run, reads each one's context, and
-takes longer the more run and the longer they are; a prompt is computed alone, at a cost that grows with its square;
+The law is not the estimator's. A step of decoding reads the weights once for all that run, reads each one's context,
+and takes longer the more run and the longer they are; a prompt is computed alone, at a cost that grows with its square;
 whatever is done, a working accelerator draws its active floor. What a step has in common (floor, weights) is shared
 equally by the requests that are then running, the rest is each one's own. Add a part of the law here. Keep out what is
-estimated.
+estimated (`receipt_truth`).
 """
 
 from __future__ import annotations
@@ -84,6 +84,67 @@ def drawn_law(rng: np.random.Generator) -> Law:
     )
 
 
+class _Engine:
+    """The state of a running engine: who runs, what each has used, and sums per interval."""
+
+    def __init__(self, law: Law, start: np.ndarray, tokens: np.ndarray, cached: np.ndarray, output: np.ndarray) -> None:
+        self.law = law
+        self.start, self.tokens, self.computed, self.output = start, tokens, tokens - cached, output
+        self.joules, self.beside, self.first, self.end = (np.zeros(start.size) for _ in range(4))
+        self.left, self.context = np.zeros(start.size), np.zeros(start.size)
+        self.intervals = np.zeros((3, int(start[-1] / INTERVAL_SECONDS) + 100))
+        self.running = np.array([], int)
+        self.now = 0.0
+
+    def book(self, row: int, until: float, amount: float) -> None:
+        """Spread an amount evenly over the time up to `until`."""
+        since = self.now
+        while True:
+            number = int(since // INTERVAL_SECONDS)
+            edge = (number + 1) * INTERVAL_SECONDS
+            if until <= edge:
+                self.intervals[row, number] += amount
+                return
+            part = amount * (edge - since) / (until - since)
+            self.intervals[row, number] += part
+            since, amount = edge, amount - part
+
+    def compute_prompt(self, one: int) -> None:
+        """The prompt of one request, while all others wait."""
+        took = max(self.computed[one] * self.law.prompt_seconds, 0.004)
+        self.running = np.append(self.running, one)
+        size = self.running.size
+        before = self.tokens[one] - self.computed[one] / 2
+        own = self.computed[one] * (self.law.prompt_joules + self.law.attention_joules * before)
+        self.joules[self.running] += self.law.floor_watts * took / size
+        self.joules[one] += own
+        self.beside[self.running] += took * size
+        self.book(0, self.now + took, self.law.floor_watts * took + own)
+        self.book(1, self.now + took, self.computed[one])
+        self.now += took
+        self.first[one], self.left[one], self.context[one] = self.now, self.output[one], self.tokens[one]
+
+    def decode(self, until: float) -> None:
+        """As many steps as pass before `until`, or before one of the requests is done."""
+        law, running = self.law, self.running
+        size = running.size
+        step = law.step_seconds + law.sequence_seconds * size + law.context_seconds * self.context[running].sum()
+        steps = int(max(1, min(self.left[running].min(), (until - self.now) / step + 1, 20 / step)))
+        took = steps * step
+        common = law.floor_watts * took + law.weights_joules * steps
+        own = steps * (law.token_joules + law.context_joules * (self.context[running] + steps / 2))
+        self.joules[running] += common / size + own
+        self.beside[running] += took * size
+        self.book(0, self.now + took, common + float(own.sum()))
+        self.book(2, self.now + took, steps * size)
+        self.now += took
+        self.context[running] += steps
+        self.left[running] -= steps
+        is_done = self.left[running] <= 0
+        self.end[running[is_done]] = self.now
+        self.running = running[~is_done]
+
+
 def serve(law: Law, rng: np.random.Generator, cycles: int, cycle_seconds: float) -> Served:
     """Serve `cycles` rises and falls of demand. A prompt is computed before the next step; decoding waits for it."""
     shapes = np.array(
@@ -100,62 +161,31 @@ def serve(law: Law, rng: np.random.Generator, cycles: int, cycle_seconds: float)
     asked = np.sort(rng.uniform(0, length, int(length * law.requests_per_second)))
     demand = 0.07 + 0.93 * (0.5 - 0.5 * np.cos(2 * np.pi * asked / cycle_seconds)) ** 1.5
     start = asked[rng.uniform(size=asked.size) < demand]
-    n = start.size
-    shape = rng.integers(0, SHAPES, n)
+    shape = rng.integers(0, SHAPES, start.size)
     tokens, output = shapes[shape, 0].astype(int), shapes[shape, 1].astype(int)
     cached = (tokens * shapes[shape, 2]).astype(int)
-    computed = tokens - cached
-    joules, beside, first, end = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    left, context = np.zeros(n), np.zeros(n)
-    intervals = np.zeros((3, int(length / INTERVAL_SECONDS) + 50))
-    running, waiting, arrived, now = np.array([], int), list[int](), 0, 0.0
-
-    def book(row: int, since: float, until: float, amount: float) -> None:
-        while True:
-            number = int(since // INTERVAL_SECONDS)
-            edge = (number + 1) * INTERVAL_SECONDS
-            if until <= edge:
-                intervals[row, number] += amount
-                return
-            part = amount * (edge - since) / (until - since)
-            intervals[row, number] += part
-            since, amount = edge, amount - part
-
-    while arrived < n or running.size or waiting:
-        while arrived < n and start[arrived] <= now:
+    engine = _Engine(law, start, tokens, cached, output)
+    waiting, arrived = list[int](), 0
+    while arrived < start.size or engine.running.size or waiting:
+        while arrived < start.size and start[arrived] <= engine.now:
             waiting.append(arrived)
             arrived += 1
-        if not running.size and not waiting:
-            now = start[arrived]
-            continue
-        if waiting and running.size < BATCH:
-            one = waiting.pop(0)
-            took = max(computed[one] * law.prompt_seconds, 0.004)
-            running = np.append(running, one)
-            own = computed[one] * (law.prompt_joules + law.attention_joules * (tokens[one] - computed[one] / 2))
-            joules[running] += law.floor_watts * took / running.size
-            joules[one] += own
-            beside[running] += took * running.size
-            book(0, now, now + took, law.floor_watts * took + own)
-            book(1, now, now + took, computed[one])
-            now += took
-            first[one], left[one], context[one] = now, output[one], tokens[one]
-            continue
-        size = running.size
-        step = law.step_seconds + law.sequence_seconds * size + law.context_seconds * context[running].sum()
-        until = start[arrived] - now if arrived < n else np.inf
-        steps = int(max(1, min(left[running].min(), until / step + 1, 20 / step)))
-        took = steps * step
-        common = law.floor_watts * took + law.weights_joules * steps
-        own = steps * (law.token_joules + law.context_joules * (context[running] + steps / 2))
-        joules[running] += common / size + own
-        beside[running] += took * size
-        book(0, now, now + took, common + float(own.sum()))
-        book(2, now, now + took, steps * size)
-        now += took
-        context[running] += steps
-        left[running] -= steps
-        done = running[left[running] <= 0]
-        end[done] = now
-        running = running[left[running] > 0]
-    return Served(shape, tokens, cached, output, start, first, end, joules, beside / (end - start), *intervals)
+        if waiting and engine.running.size < BATCH:
+            engine.compute_prompt(waiting.pop(0))
+        elif engine.running.size:
+            engine.decode(start[arrived] if arrived < start.size else np.inf)
+        else:
+            engine.now = start[arrived]
+    used = np.flatnonzero(engine.intervals.any(axis=0))[-1] + 1
+    return Served(
+        shape,
+        tokens,
+        cached,
+        output,
+        start,
+        engine.first,
+        engine.end,
+        engine.joules,
+        engine.beside / (engine.end - start),
+        *engine.intervals[:, :used],
+    )

@@ -15,7 +15,7 @@
 {% macro fitted_input_weights() %}{{ return(['(1e0 - ' ~ most_fit_error() ~ ')', '1e0', '1e0 / (1 - ' ~ most_fit_error() ~ ')']) }}{% endmacro %}
 {# What the law of the receipt itself misses a request's energy by, added to the meters' own error as independent errors
    are: with it the intervals hold the true energy of 0.98 of the receipts of those laws. #}
-{% macro receipt_error_ratio() %}0.1e0{% endmacro %}
+{% macro receipt_error_ratio() %}0.09e0{% endmacro %}
 {# Of the active energy, what the accelerator draws above idle as soon as it works at all: the intercept of published
    power curves is 0.69 of their highest watts (H100, median). It divides the own energy, and is in no interval. #}
 {% macro active_floor_ratio() %}0.69e0{% endmacro %}
