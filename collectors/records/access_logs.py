@@ -95,7 +95,7 @@ class AccessLogCollector(FileCollector):
         if len(missing & found.keys()) > len({name.split("_")[0] for name in missing & found.keys()}):
             raise log_columns.NotPlain("a duration is there in two units")
         times = {
-            name: log_columns.instants(found[name], self._time_unit)
+            name: log_columns.instants(found[name], self._time_unit, self._time_zone)
             for name in ("started_at", "ended_at")
             if name in found
         }

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from collectors.records.request_records import MOST_SECONDS, MOST_TOKENS, MOST_USD, TEXT_CHARACTERS, per_second_of
 from collectors.samples import END_US, FIRST_US
 
-_TIME = pa.timestamp("us", "UTC")
+TIME = pa.timestamp("us", "UTC")
 _NONE = type(None)
 # Whole numbers and fractions are numbers both; of one column only one of them is plain.
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -105,13 +105,15 @@ def of_each(values: pa.Array, make: Callable[[str | None], Any], kind: pa.DataTy
     return pc.take(made, encoded.indices)
 
 
-def instants(values: pa.Array, unit: str) -> pa.Array:
-    """Times; texts need an offset."""
+def instants(values: pa.Array, unit: str, zone: str = "UTC") -> pa.Array:
+    """Times as numbers of a unit, or as texts: all with an offset, or all in UTC without one."""
     if pa.types.is_string(values.type):
         try:
-            times = pc.cast(values, _TIME)
-        except pa.ArrowInvalid as reason:
-            raise NotPlain(str(reason)) from None
+            times = pc.cast(values, TIME)
+        except pa.ArrowInvalid:
+            if zone != "UTC":
+                raise
+            times = pc.assume_timezone(pc.cast(values, pa.timestamp("us")), "UTC")
     else:
         per_second = per_second_of(unit)
         _within(values, 0, END_US // 1_000_000 * per_second, "a time")
@@ -121,7 +123,7 @@ def instants(values: pa.Array, unit: str) -> pa.Array:
             at = pc.multiply(values, factor) if whole else pc.divide(values, factor)
         else:
             at = pc.cast(pc.round(pc.multiply(values, 1_000_000 / per_second), round_mode="half_to_even"), pa.int64())
-        times = pc.cast(at, _TIME)
+        times = pc.cast(at, TIME)
     _within(pc.cast(times, pa.int64()), FIRST_US, END_US - 1, "a time")
     return times
 
@@ -143,7 +145,7 @@ def dollars(values: pa.Array) -> pa.Array:
 def after(times: pa.Array, seconds: pa.Array) -> pa.Array:
     """Times so many seconds later, in whole microseconds."""
     later = pc.cast(pc.round(pc.multiply(seconds, 1e6), round_mode="half_to_even"), pa.int64())
-    return pc.cast(pc.add(pc.cast(times, pa.int64()), later), _TIME)
+    return pc.cast(pc.add(pc.cast(times, pa.int64()), later), TIME)
 
 
 def lasted(start: pa.Array, end: pa.Array) -> pa.Array:
@@ -158,23 +160,35 @@ def chat_tokens(usages: list[Any]) -> dict[str, pa.Array]:
     held = _objects([{} if one is None else one for one in usages], "a usage")
     if any(one.get("prompt_tokens") is None for one, given in zip(held, usages, strict=True) if given is not None):
         raise NotPlain("a usage is not a chat's")
+    return checked(counts(held, "prompt_tokens"), counts(held, "completion_tokens"), *parts(held))
+
+
+def parts(held: Lines) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Of usage objects with chat's details: tokens that were read from a cache, that were written to one, and that were
+    reasoning."""
     details = [_details(one.get("prompt_tokens_details")) for one in held]
-    asked, made = (_counts([one.get(name) for one in held]) for name in ("prompt_tokens", "completion_tokens"))
     read, written = (
-        pc.coalesce(*(_counts([one.get(name) for one in of]) for of in (details, held) for name in names))
-        for names in (_READ, _WRITTEN)
+        pc.coalesce(*(counts(of, name) for of in (details, held) for name in names)) for names in (_READ, _WRITTEN)
     )
-    reasoning = _counts([_details(one.get("completion_tokens_details")).get("reasoning_tokens") for one in held])
+    out = [_details(one.get("completion_tokens_details")) for one in held]
+    return read, written, counts(out, "reasoning_tokens")
+
+
+def checked(
+    asked: pa.Array, made: pa.Array, read: pa.Array, written: pa.Array, reasoning: pa.Array
+) -> dict[str, pa.Array]:
+    """The token columns of requests whose input includes its cached parts, as `checked_tokens` has them."""
     none = pa.scalar(0, pa.int64())
     _plain(pc.less_equal(pc.add(pc.coalesce(read, none), pc.coalesce(written, none)), asked), "a part of the input")
     _plain(pc.less_equal(pc.coalesce(reasoning, none), made), "a part of the output")
+    is_known = pc.or_(pc.is_valid(asked), pc.is_valid(made))
     return {
         "input_tokens": asked,
         "cached_input_tokens": read,
         "cache_write_input_tokens": written,
         "output_tokens": made,
         "reasoning_output_tokens": reasoning,
-        "tokens_basis": pc.if_else(pc.is_valid(asked), "reported", pa.scalar(None, pa.string())),
+        "tokens_basis": pc.if_else(is_known, "reported", pa.scalar(None, pa.string())),
     }
 
 
@@ -182,10 +196,11 @@ def _details(held: Any) -> dict[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
-def _counts(values: list[Any]) -> pa.Array:
-    found = column(values)
+def counts(held: Lines, name: str) -> pa.Array:
+    """Counts of tokens by name."""
+    found = column([one.get(name) for one in held])
     if found is None:
-        return pa.nulls(len(values), pa.int64())
+        return pa.nulls(len(held), pa.int64())
     if not pa.types.is_integer(found.type):
         raise NotPlain("a count of tokens is not a whole number")
     _within(found, 0, MOST_TOKENS, "a count of tokens")

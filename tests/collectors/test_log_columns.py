@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 from collectors.records.access_logs import AccessLogCollector
+from collectors.records.litellm import LiteLLMFileCollector
+from collectors.records.request_records import FileCollector
 from collectors.rows import Rejects
 from collectors.samples import Window
 
@@ -34,7 +36,7 @@ LINE: dict[str, Any] = {
 _GONE = object()
 ODD: list[tuple[str, Any]] = [
     *[("id", value) for value in (None, _GONE, "", 7, 1.5, True, "x" * 1001, ["a"], "é\u2028")],
-    *[("created", value) for value in (None, _GONE, "", 1792058400, 1792058400.5, "2026-10-15", "never", True)],
+    *[("created", value) for value in (None, _GONE, "", 1792058400, 1792058400.5, "2026-10-15", "2026", "20261015", "never", True)],
     *[("created", f"2026-10-15T{time}") for time in ("10:00:00", "10:00:00Z", "10:00:00.1234567Z", "10:00Z")],
     *[("created", f"{year}-10-15T10:00:00Z") for year in ("1999", "2125", "10000", "0001")],
     *[("seconds", value) for value in (None, _GONE, "9.5", 9, -1, 2_592_001, float("nan"), True, 0, 1e-7, 0.0000005)],
@@ -63,15 +65,47 @@ RAW = [
 ]  # fmt: skip
 
 
+LITELLM: dict[str, Any] = {
+    "request_id": "r-1", "api_key": "b" * 64, "spend": 0.25, "prompt_tokens": 100, "completion_tokens": 20,
+    "startTime": "2026-10-15T10:00:00.123", "endTime": "2026-10-15T10:00:09", "model": "big",
+    "completionStartTime": "2026-10-15T10:00:01", "api_base": "http://e-0:8000", "user": "u-1", "team_id": "search",
+    "end_user": "acme", "cache_hit": "False", "status": "success",
+    "metadata": {"usage_object": {"prompt_tokens_details": {"cached_tokens": 30}, "cache_read_input_tokens": None}},
+}  # fmt: skip
+ODD_LITELLM: list[tuple[str, Any]] = [
+    *[("request_id", value) for value in (None, _GONE, "", 7, 1.5)],
+    *[("startTime", value) for value in (None, _GONE, "", 1792058400.5, "2026-10-15T10:00:00Z", "late")],
+    *[("endTime", value) for value in (None, _GONE, "2026-10-15T09:00:00", "2026-10-15T10:00:09+00:00")],
+    *[("completionStartTime", value) for value in (None, "2026-10-15T10:00:09", "2026-10-15T09:00:00")],
+    *[("end_user", value) for value in (None, "", _GONE, 5)],
+    *[("team_id", value) for value in (None, "")],
+    *[("api_key", value) for value in (None, "", "sk-1")],
+    *[("spend", value) for value in (None, 0, 0.0, "0.5", -1, _GONE)],
+    *[("cache_hit", value) for value in (True, "True", None, "")],
+    *[("status", value) for value in (None, "failure", 429)],
+    *[("prompt_tokens", value) for value in (None, 0, 29, 100.0, "100")],
+    *[("completion_tokens", value) for value in (None, 0, -1)],
+    *[("metadata", value) for value in (None, _GONE, "{}", "not json", '{"user_api_key_team_id": "x"}', 5, {})],
+    *[("metadata.usage_object.cache_read_input_tokens", value) for value in (7, 101, "7", "")],
+    *[("metadata.usage_object.completion_tokens_details", value) for value in (None, 5, {"reasoning_tokens": 21})],
+    *[("metadata.additional_usage_values", value) for value in ({"cache_creation_input_tokens": 9}, 5)],
+]  # fmt: skip
+
+
 class ByRow(AccessLogCollector):
     """The same reader, row by row."""
 
-    def columns_of(self, rows: Sequence[bytes]) -> None:
-        return None
+    has_columns = False
 
 
-def changed(path: str, value: Any) -> bytes:
-    line = copy.deepcopy(LINE)
+class LiteLLMByRow(LiteLLMFileCollector):
+    """The same reader, row by row."""
+
+    has_columns = False
+
+
+def changed(path: str, value: Any, of: Mapping[str, Any] = LINE) -> bytes:
+    line = copy.deepcopy(dict(of))
     *above, last = path.split(".")
     inner = line
     for part in above:
@@ -85,9 +119,9 @@ def changed(path: str, value: Any) -> bytes:
     return json.dumps(line).encode()
 
 
-def read(kind: type[AccessLogCollector], path: Path, columns: Mapping[str, str], **more: Any) -> tuple[Any, ...]:
+def read(kind: type[FileCollector], path: Path, *columns: Mapping[str, str], **more: Any) -> tuple[Any, ...]:
     rejects = Rejects(1.0)
-    collector = kind("edge", str(path), {"engine": "e-0"}, columns, **more)
+    collector = kind("edge", str(path), {"engine": "e-0"}, *columns, **more)
     try:
         batches = list(collector.collect(WINDOW, rejects))
     except Exception as refusal:
@@ -111,6 +145,30 @@ def test_a_line_is_what_the_reader_of_rows_makes_of_it(tmp_path: Path, odd: byte
     lines.insert(at, odd)
     path = written(tmp_path, *lines)
     assert read(AccessLogCollector, path, COLUMNS) == read(ByRow, path, COLUMNS)
+
+
+@pytest.mark.parametrize("odd", [changed(*one, LITELLM) for one in ODD_LITELLM], ids=lambda line: repr(line)[-60:])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_line_of_litellm_is_what_the_reader_of_rows_makes_of_it(tmp_path: Path, odd: bytes, at: int) -> None:
+    plain = json.dumps(LITELLM).encode()
+    lines = [plain, plain]
+    lines.insert(at, odd)
+    path = written(tmp_path, *lines)
+    assert read(LiteLLMFileCollector, path) == read(LiteLLMByRow, path)
+
+
+def test_a_usual_log_of_litellm_is_read_as_columns() -> None:
+    columns = LiteLLMFileCollector("gateway", "", {}).columns_of([json.dumps(LITELLM).encode()] * 2)
+    assert columns is not None
+    assert {
+        name: values.to_pylist()[0] for name, values in columns.items() if name in ("tenant", "team", "spend_usd")
+    } == {
+        "tenant": "acme",
+        "team": "search",
+        "spend_usd": 0.25,
+    }
+    assert columns["ttft_seconds"].to_pylist() == [0.877] * 2
+    assert columns["cached_input_tokens"].to_pylist() == [30] * 2
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
