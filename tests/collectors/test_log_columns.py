@@ -36,7 +36,8 @@ LINE: dict[str, Any] = {
 _GONE = object()
 ODD: list[tuple[str, Any]] = [
     *[("id", value) for value in (None, _GONE, "", 7, 1.5, True, "x" * 1001, ["a"], "é\u2028")],
-    *[("created", value) for value in (None, _GONE, "", 1792058400, 1792058400.5, "2026-10-15", "2026", "20261015", "never", True)],
+    *[("created", value) for value in (None, _GONE, "", 1792058400, 1792058400.5, True)],
+    *[("created", value) for value in ("2026-10-15", "2026", "20261015", "never")],
     *[("created", f"2026-10-15T{time}") for time in ("10:00:00", "10:00:00Z", "10:00:00.1234567Z", "10:00Z")],
     *[("created", f"{year}-10-15T10:00:00Z") for year in ("1999", "2125", "10000", "0001")],
     *[("seconds", value) for value in (None, _GONE, "9.5", 9, -1, 2_592_001, float("nan"), True, 0, 1e-7, 0.0000005)],
@@ -160,13 +161,8 @@ def test_a_line_of_litellm_is_what_the_reader_of_rows_makes_of_it(tmp_path: Path
 def test_a_usual_log_of_litellm_is_read_as_columns() -> None:
     columns = LiteLLMFileCollector("gateway", "", {}).columns_of([json.dumps(LITELLM).encode()] * 2)
     assert columns is not None
-    assert {
-        name: values.to_pylist()[0] for name, values in columns.items() if name in ("tenant", "team", "spend_usd")
-    } == {
-        "tenant": "acme",
-        "team": "search",
-        "spend_usd": 0.25,
-    }
+    found = [columns[name].to_pylist()[0] for name in ("tenant", "team", "spend_usd")]
+    assert found == ["acme", "search", 0.25]
     assert columns["ttft_seconds"].to_pylist() == [0.877] * 2
     assert columns["cached_input_tokens"].to_pylist() == [30] * 2
 
