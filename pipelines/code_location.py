@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import dagster as dg
@@ -99,7 +99,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
     made = [*landed, *tables, published, report, *copies, *kept]
-    upkeep = upkeep_asset.upkeep_asset(fleet, sorted(key for one in made for key in one.keys), POOL)
+    upkeep = upkeep_asset.upkeep_asset(fleet, _last(made), POOL)
     assets = [*made, upkeep]
     return dg.Definitions(
         # A closed period has nothing to keep fresh.
@@ -111,6 +111,13 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )
+
+
+def _last(made: Sequence[dg.AssetsDefinition]) -> list[dg.AssetKey]:
+    """What nothing else of `made` depends on: when these are made, all are. Of each asset that a step waits for Dagster
+    asks its history what version of it there is, in a transaction of its own."""
+    read = {dep.asset_key for one in made for spec in one.specs for dep in spec.deps}
+    return sorted({key for one in made for key in one.keys} - read)
 
 
 def _nightly(fleet: Fleet, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:

@@ -163,7 +163,10 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
         "api_base": text(held.get("api_base"), "api_base"),
         "team": text(_either(held, "team_id") or metadata.get("user_api_key_team_id"), "team_id"),
         "tenant": text(
-            _either(held, "end_user") or _either(held, "user") or metadata.get("user_api_key_user_id"), "end_user"
+            _either(held, "end_user", "user")
+            or metadata.get("user_api_key_user_id")
+            or metadata.get("user_api_key_alias"),
+            "end_user",
         ),
         "key_hash": key_hash(_either(held, "api_key") or metadata.get("user_api_key_hash"), "api_key"),
         "spend_usd": None if spend == 0 and not is_cached else spend,
@@ -222,7 +225,7 @@ def _plain_columns(held: log_columns.Lines) -> dict[str, pa.Array]:
             _either(one, "team_id") or of.get("user_api_key_team_id") for one, of in zip(held, metadata, strict=True)
         ],
         "tenant": [
-            _either(one, "end_user") or _either(one, "user") or of.get("user_api_key_user_id")
+            _either(one, "end_user", "user") or of.get("user_api_key_user_id") or of.get("user_api_key_alias")
             for one, of in zip(held, metadata, strict=True)
         ],
         "key_hash": [
