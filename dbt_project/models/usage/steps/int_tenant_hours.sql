@@ -1,24 +1,15 @@
 -- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and
--- tenant. A request is in the hour in which it began. Answers from the gateway's cache are no work of an engine. Where no
--- log has a model's hour, the counters of a gateway or frontend by tenant have it; how many requests those were they do
--- not state.
+-- tenant. Where no log has a model's hour, the counters of a gateway or frontend by tenant have it; how many requests those
+-- were they do not state.
 {% set classes = tenant_token_facts() %}
 {% set asked_keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'request_team', 'tenant'] %}
 
-with raw_requests as (
+with requests as (
 
     select
         *,
-        cast(started_at as date) as date,
-        date_trunc('hour', started_at) as hour_start_at
-    from {{ source('raw', 'requests') }}
-    where started_at >= {{ run_start_at() }} and started_at < {{ run_end_at() }} and not coalesce(is_gateway_cached, false)
-
-),
-
-model_aliases as (
-
-    select * from {{ source('fleet', 'model_aliases') }}
+        input_tokens - coalesce(cached_input_tokens, 0) as computed_input_tokens
+    from {{ ref('int_requests') }}
 
 ),
 
@@ -57,29 +48,6 @@ engine_places as (
 
 ),
 
-named as (
-
-    select
-        raw_requests.date,
-        raw_requests.hour_start_at,
-        raw_requests.source,
-        engine_places.site,
-        engine_places.deployment,
-        coalesce(engine_places.model, model_aliases.model, {{ name_of_source('raw_requests.model') }}) as model,
-        {{ name_of_source('raw_requests.team') }} as request_team,
-        coalesce({{ name_of_source('raw_requests.tenant') }}, {{ unknown() }}) as tenant,
-        case when raw_requests.team is not null or raw_requests.tenant is not null then 1 else 0 end as names_who_asked,
-        raw_requests.input_tokens,
-        coalesce(raw_requests.cached_input_tokens, 0) as cached_input_tokens,
-        raw_requests.input_tokens - coalesce(raw_requests.cached_input_tokens, 0) as computed_input_tokens,
-        raw_requests.output_tokens
-    from raw_requests
-    left join engine_places
-        on raw_requests.hour_start_at = engine_places.hour_start_at and {{ name_of_source('raw_requests.engine') }} = engine_places.engine
-    left join model_aliases on raw_requests.model = model_aliases.alias
-
-),
-
 source_hours as (
 
     select
@@ -89,7 +57,7 @@ source_hours as (
         {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %},
         2 * names_who_asked + 1 as preference
-    from named
+    from requests
     group by {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }}
     union all
     select
@@ -115,8 +83,7 @@ source_hours as (
 
 ),
 
--- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked,
--- those that do not are left out, and counters count only where no log of the hour names as much.
+-- Counters count only where no log of a model's hour names as much of who asked, and then alone.
 chosen_sources as (
 
     select *
