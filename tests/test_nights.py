@@ -12,7 +12,7 @@ from bench import nights
 from tests import commands
 from tests.books import environment
 
-# In the warehouse a night may take, or free, a block of 256 KiB or two more than another; in a folder one of its disk's.
+# In the warehouse a night may take, or free, a block of 256 KiB or two more than another; in a folder one of 4 KiB.
 BLOCKS_BYTES = dict.fromkeys(("raw", "intermediate", "marts", "free in the warehouse"), 2 << 18)
 BLOCK_BYTES = 1 << 12
 
