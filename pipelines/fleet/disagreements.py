@@ -59,6 +59,8 @@ def disagreements(fleet: Fleet, today: date) -> Iterator[str]:
         for name in sorted(name for name, count in Counter(names).items() if count > 1):
             yield f"{key}: {name!r} is there more than once, expected unique names"
     yield from unbookable_landings(fleet.landing)
+    if fleet.receipts.keep and fleet.landing.engine == "spark":
+        yield "receipts.keep: got true, expected false because landing.engine is spark: only DuckDB makes receipts"
     sites = {site.name for site in fleet.sites}
     for key, part in [("sources", s) for s in fleet.sources] + [("nodes", n) for n in fleet.nodes]:
         if part.site is not None and part.site not in sites:

@@ -161,6 +161,10 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             " there",
         ),
         (
+            "landing: {target: lake, path: lake/, engine: spark}\nreceipts: {keep: true}",
+            "receipts.keep: got true, expected false because landing.engine is spark: only DuckDB makes receipts",
+        ),
+        (
             "landing: {target: lake, path: lake/, engine: sparks}",
             "landing.engine: got 'sparks', expected 'duckdb' or 'spark'",
         ),
