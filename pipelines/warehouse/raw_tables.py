@@ -11,7 +11,7 @@ import duckdb
 from pipelines.warehouse import database
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -113,7 +113,7 @@ FLEET_TABLES = {
     "models": "model varchar, ttft_slo_seconds double, tpot_slo_seconds double, slo_attainment_ratio double,"
     " min_replicas integer, cold_start_seconds double, keep_apart varchar, weights_gib double,"
     " kv_bytes_per_token double, context_tokens integer, list_price_source varchar, list_price_name varchar",
-    "contract_prices": "model varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
+    "contract_prices": "model varchar, tenant varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
     " output_usd_per_mtok double, valid_from date, valid_to date",
     # Names may be prefixes; the first entry that fits counts.
     "engines": "entry integer, engine varchar, is_prefix boolean, model varchar, deployment varchar, team varchar,"
