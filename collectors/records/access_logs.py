@@ -12,12 +12,15 @@ from typing import Any, Literal
 
 import orjson
 
+from collectors.records import askers as who
+from collectors.records.askers import NO_USERS, Askers
 from collectors.records.request_records import (
     FileCollector,
     between,
     instant_us,
     key_hash,
     seconds,
+    status_of,
     text,
     usage_tokens,
     usd,
@@ -32,7 +35,7 @@ SHOWN_KEYS = 40
 _MISSING = object()
 Column = Literal[
     "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
-    "model", "engine", "api_base", "team", "tenant", "key", "usage", "spend_usd",
+    "model", "engine", "api_base", "team", "tenant", "user", "key", "usage", "spend_usd",
 ]  # fmt: skip
 
 
@@ -54,8 +57,9 @@ class AccessLogCollector(FileCollector):
         *,
         time_unit: str = "s",
         time_zone: str = "UTC",
+        askers: Askers = NO_USERS,
     ) -> None:
-        super().__init__(source, path, constants)
+        super().__init__(source, path, constants, askers)
         self._time_unit = time_unit
         self._time_zone = time_zone
         self._columns = dict(columns or {})
@@ -93,7 +97,7 @@ class AccessLogCollector(FileCollector):
             raise Reject(f"started_at: there is nothing at {self._places['started_at']}")
         if ended_us is None and took is not None:
             ended_us = started_us + round(took * 1e6)
-        status = text(fields.get("status"), "status")
+        status = status_of(fields.get("status"), "status")
         return {
             "request_id": text(fields.get("request_id"), "request_id"),
             "started_at": started_us,
@@ -102,7 +106,9 @@ class AccessLogCollector(FileCollector):
             "end_to_end_seconds": between(started_us, ended_us, "ended_at"),
             "status": status,
             "is_ok": is_ok(status),
-            **{name: text(fields.get(name), name) for name in ("model", "engine", "api_base", "team", "tenant")},
+            **{name: text(fields.get(name), name) for name in ("model", "engine", "api_base")},
+            "team": who.team(text(fields.get("team"), "team")),
+            "tenant": self.askers.tenant(text(fields.get("tenant"), "tenant"), text(fields.get("user"), "user")),
             "key_hash": key_hash(fields.get("key"), "key"),
             "spend_usd": usd(fields.get("spend_usd"), "spend_usd"),
             **usage_tokens(fields.get("usage")),

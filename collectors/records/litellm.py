@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from collectors.cells import shown
 from collectors.limits import RECORD_LIMITS, Limits
 from collectors.protocols import postgresql_driver, postgresql_uris
+from collectors.records import askers as who
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
+from collectors.records.askers import NO_USERS, Askers
 from collectors.records.request_records import (
     Batches,
     FileCollector,
@@ -23,6 +25,8 @@ from collectors.records.request_records import (
     checked_tokens,
     instant_us,
     key_hash,
+    quoted,
+    status_of,
     text,
     tokens,
     usd,
@@ -50,7 +54,7 @@ class LiteLLMFileCollector(FileCollector):
         self, path: str, rejects: Rejects
     ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines of a file."""
-        return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line))
+        return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line), self.askers)
 
 
 class LiteLLMPostgresCollector:
@@ -61,10 +65,18 @@ class LiteLLMPostgresCollector:
     the server ends the statement then.
     """
 
-    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any], limits: Limits = RECORD_LIMITS) -> None:
+    def __init__(
+        self,
+        source: str,
+        dsn_env: str,
+        constants: Mapping[str, Any],
+        limits: Limits = RECORD_LIMITS,
+        askers: Askers = NO_USERS,
+    ) -> None:
         self.source = source
         self.dsn_env = dsn_env
         self.constants = constants
+        self.askers = askers
         self.limits = limits
 
     @property
@@ -91,7 +103,7 @@ class LiteLLMPostgresCollector:
                     for batch in cursor.fetch_record_batch()
                     for held in batch.to_pylist()
                 )
-                for request in readable(rows, litellm_request, rejects):
+                for request in readable(rows, partial(litellm_request, askers=self.askers), rejects):
                     yield from batches.add(request)
         except refusals as refusal:
             reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
@@ -125,7 +137,7 @@ def _present(cursor: Any) -> list[str]:
     return [row[0] for row in cursor.fetchall()]
 
 
-def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
+def litellm_request(held: Mapping[str, Any], askers: Askers = NO_USERS) -> dict[str, Any]:
     """The request of a row of the spend log, or of a StandardLoggingPayload; Reject when it cannot be one."""
     metadata = _metadata(held.get("metadata"))
     started_us = instant_us(held.get("startTime"), "startTime")
@@ -134,7 +146,7 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
     ended_us = instant_us(held.get("endTime"), "endTime")
     first_us = instant_us(held.get("completionStartTime"), "completionStartTime")
     is_streamed = first_us is not None and ended_us is not None and first_us < ended_us
-    status = text(held.get("status"), "status")
+    status = status_of(held.get("status"), "status")
     is_cached = str(held.get("cache_hit")).lower() == "true"
     counted = _tokens(held, metadata)
     # LiteLLM writes 0 for a model that it has no price for; only its own cache answers for nothing.
@@ -151,9 +163,11 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
         "is_gateway_cached": is_cached,
         "model": text(held.get("model"), "model"),
         "api_base": text(held.get("api_base"), "api_base"),
-        "team": text(_either(held, "team_id") or metadata.get("user_api_key_team_id"), "team_id"),
-        "tenant": text(
-            _either(held, "end_user") or _either(held, "user") or metadata.get("user_api_key_user_id"), "end_user"
+        "team": who.team(text(_either(held, "team_id") or metadata.get("user_api_key_team_id"), "team_id")),
+        "tenant": askers.tenant(
+            text(held.get("end_user"), "end_user"),
+            text(_either(held, "user") or metadata.get("user_api_key_user_id"), "user"),
+            text(metadata.get("user_api_key_alias"), "user_api_key_alias"),
         ),
         "key_hash": key_hash(_either(held, "api_key") or metadata.get("user_api_key_hash"), "api_key"),
         "spend_usd": None if spend == 0 and not is_cached else spend,
@@ -192,7 +206,7 @@ def _metadata(held: Any) -> Mapping[str, Any]:
         try:
             held = orjson.loads(held)
         except orjson.JSONDecodeError:
-            raise Reject(f"metadata: is not JSON: {shown(held, 40)}") from None
+            raise Reject(f"metadata: got {quoted(held)}, expected JSON") from None
     return held if isinstance(held, dict) else {}
 
 

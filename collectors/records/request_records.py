@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from collectors.cells import shown
+from collectors.records.askers import NO_USERS, Askers
 from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import END_US, FIRST_US, OBSERVED_AT, SourceError, Window, microseconds
 from collectors.text_files import paths_of
@@ -60,6 +60,10 @@ MOST_SECONDS = 30 * 86_400
 MOST_USD = 1_000_000
 MOST_CONCURRENCY = 1_000_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+# What a message quotes of a log: numbers and times. A text may be someone's words.
+_QUOTED = re.compile(r"[+-]?infinity|[0-9eTZ.:+\-/ ,]{1,40}( BC)?")
+# What a status is: 200, success, stop_sequence. A longer text may be an error message that quotes a prompt.
+_STATUS = re.compile(r"[\w.-]{1,64}")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -112,10 +116,11 @@ class FileCollector:
     source_kind: str
     inside: str
 
-    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, path: str, constants: Mapping[str, Any], askers: Askers = NO_USERS) -> None:
         self.source = source
         self.path = path
         self.constants = constants
+        self.askers = askers
 
     def read(self, path: str, rejects: Rejects) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
         """(place, row) of each row of a file, and what makes a request of a row, or raises Reject. SourceError for a
@@ -144,6 +149,21 @@ class FileCollector:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+def quoted(value: Any) -> str:
+    """A value of a log as a message may quote it: a number or a time; of any other text how long it is."""
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, str):
+        return repr(value) if _QUOTED.fullmatch(value) else f"a text of {len(value):,} characters"
+    return f"a {type(value).__name__}"
+
+
+def status_of(value: Any, name: str) -> str | None:
+    """How a request ended, in one word; None where the log has none, or a whole message."""
+    status = text(value, name)
+    return status if status is None or _STATUS.fullmatch(status) else None
+
+
 def text(value: Any, name: str) -> str | None:
     """A name as it is in the log; None where it is empty."""
     if value is None or value == "":
@@ -151,7 +171,7 @@ def text(value: Any, name: str) -> str | None:
     if isinstance(value, bool | int):
         value = str(value)
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS:
-        raise Reject(f"{name}: got {shown(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
+        raise Reject(f"{name}: got {quoted(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
     return value
 
 
@@ -161,7 +181,7 @@ def tokens(value: Any, name: str) -> int | None:
     if number is None:
         return None
     if not 0 <= number <= MOST_TOKENS or number != int(number):
-        raise Reject(f"{name}: got {shown(value)}, expected a count of tokens, at most {MOST_TOKENS:,}")
+        raise Reject(f"{name}: got {quoted(value)}, expected a count of tokens, at most {MOST_TOKENS:,}")
     return int(number)
 
 
@@ -171,7 +191,7 @@ def seconds(value: Any, name: str, per_second: float = 1.0) -> float | None:
     if number is None:
         return None
     if not 0 <= number <= MOST_SECONDS * per_second:
-        raise Reject(f"{name}: got {shown(value)}, expected 0 to {MOST_SECONDS} s")
+        raise Reject(f"{name}: got {quoted(value)}, expected 0 to {MOST_SECONDS} s")
     return number / per_second
 
 
@@ -181,7 +201,7 @@ def usd(value: Any, name: str) -> float | None:
     if number is None:
         return None
     if not 0 <= number <= MOST_USD:
-        raise Reject(f"{name}: got {shown(value)}, expected 0 to {MOST_USD:,} USD")
+        raise Reject(f"{name}: got {quoted(value)}, expected 0 to {MOST_USD:,} USD")
     return float(number)
 
 
@@ -191,7 +211,9 @@ def concurrency(value: Any, name: str) -> float | None:
     if not number:
         return None
     if not 0 < number <= MOST_CONCURRENCY:
-        raise Reject(f"{name}: got {shown(value)}, expected a number of requests at once, at most {MOST_CONCURRENCY:,}")
+        raise Reject(
+            f"{name}: got {quoted(value)}, expected a number of requests at once, at most {MOST_CONCURRENCY:,}"
+        )
     return float(number)
 
 
@@ -211,7 +233,7 @@ def instant_us(value: Any, name: str, unit: str = "s", zone: str = "UTC") -> int
         is_whole = isinstance(number, int)
         at = number * 1_000_000 // per_second if is_whole else number * (1_000_000 / per_second)
     if not FIRST_US <= at < END_US:
-        raise Reject(f"{name}: got {shown(value)}, expected a time of this century")
+        raise Reject(f"{name}: got {quoted(value)}, expected a time of this century")
     return round(at)
 
 
@@ -244,10 +266,10 @@ def _iso_us(value: str, name: str, zone: str) -> int:
     try:
         at = datetime.fromisoformat(f"{head}{point}{tail[: min(digits, 6)]}{tail[digits:]}")
     except ValueError:
-        raise Reject(f"{name}: got {shown(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
+        raise Reject(f"{name}: got {quoted(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
     at = at if at.tzinfo else at.replace(tzinfo=ZoneInfo(zone))
     if at.utcoffset() != at.replace(fold=1).utcoffset():
-        raise Reject(f"{name}: got {shown(value)}, which the clocks of {zone} had twice or never")
+        raise Reject(f"{name}: got {quoted(value)}, which the clocks of {zone} had twice or never")
     return microseconds(at)
 
 
@@ -261,7 +283,7 @@ def _number(value: Any, name: str, expected: str) -> int | float | None:
             pass
     elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
         return value
-    raise Reject(f"{name}: got {shown(value)}, expected {expected}")
+    raise Reject(f"{name}: got {quoted(value)}, expected {expected}")
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -276,7 +298,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     if usage is None:
         usage = {}
     if not isinstance(usage, Mapping):
-        raise Reject(f"usage: got {shown(usage)}, expected an object")
+        raise Reject(f"usage: got {quoted(usage)}, expected an object")
     is_chat = "prompt_tokens" in usage
     details = _object(usage, "prompt_tokens_details" if is_chat else "input_tokens_details")
     is_anthropic = not is_chat and "input_tokens_details" not in usage

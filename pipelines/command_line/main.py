@@ -160,6 +160,12 @@ def _prune(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return prune(fleet, chosen)
 
 
+def _erase(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.upkeep_commands.erase_command import erase  # noqa: PLC0415
+
+    return erase(fleet, chosen.tenant)
+
+
 def _doctor(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.upkeep_commands.doctor_command import doctor  # noqa: PLC0415
 
@@ -210,6 +216,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "alarms": _alarms,
     "close": _close,
     "prune": _prune,
+    "erase": _erase,
     "doctor": _doctor,
     "backup": _backup,
 }

@@ -58,6 +58,8 @@ def parser() -> argparse.ArgumentParser:
     prune = commands.add_parser("prune", help="show what `retention` lets go, and with --yes remove it")
     prune.add_argument("layer", nargs="*", metavar="LAYER", help=f"of these alone: {', '.join(LAYERS)}")
     prune.add_argument("--yes", action="store_true", help="remove it")
+    erase = commands.add_parser("erase", help="drop a tenant's name from the ledger and its copies; figures stay")
+    erase.add_argument("--tenant", required=True, metavar="NAME", help="the tenant, by its name or its key")
     doctor = commands.add_parser("doctor", help="show how the fleet's data is, what is due, and what to do")
     doctor.add_argument("--json", action="store_true", help="for programs")
     backup = commands.add_parser("backup", help="copy the fleet's data into a new folder")

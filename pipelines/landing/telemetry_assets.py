@@ -24,7 +24,7 @@ from pipelines.landing import (
 )
 from pipelines.landing.lake import LakeError
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import database, findings
+from pipelines.warehouse import database, findings, tenant_names
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
@@ -225,6 +225,7 @@ def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """The fleet's warehouse with all its tables, which only this process writes in the `with` block."""
     with database.writing(fleet.warehouse, purpose), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
+        tenant_names.take_back(connection, fleet.snapshot)
         yield connection
 
 

@@ -19,7 +19,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import restoring
 from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE
-from pipelines.warehouse import advice_history, closings, database, due_dates
+from pipelines.warehouse import advice_history, closings, database, due_dates, tenant_names
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError, nothing_published
 
@@ -27,7 +27,7 @@ from pipelines.warehouse.refusals import QuestionError, nothing_published
 _CLOSED_WITH = {
     "closed_costs": "select month, site, team, deployment, model, part, marts_key, closed_cost_usd, adjustment_usd"
     " from finance.cost",
-    "closed_chargebacks": "select month, site, payer, tenant, model, marts_key, closed_cost_usd, adjustment_usd"
+    "closed_chargebacks": "select month, site, payer, tenant_key, model, marts_key, closed_cost_usd, adjustment_usd"
     " from finance.chargeback",
     "closed_months": "select month, site, sum(facility_energy_kwh), sum(claimed_gpu_seconds)::double / 3600,"
     " max(method_version) from marts.model_monthly group by month, site",
@@ -110,6 +110,11 @@ def take_back(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
     create_tables(connection)
     closings.create(connection)
     advice_history.create(connection)
+    key = tenant_names.is_erasing(connection)
+    if key is not None:
+        raise QuestionError(
+            f"the erasure of tenant {key} is not over: wattledger erase --fleet {fleet.path} --tenant {key}"
+        )
     folder = fleet.latest_publication
     if folder is None:
         return

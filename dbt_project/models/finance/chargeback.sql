@@ -107,13 +107,20 @@ revenues as (
 
 ),
 
+tenant_names as (
+
+    select * from {{ source('raw', 'tenant_names') }}
+
+),
+
 in_usd as (
 
     select
         amounts.month,
         amounts.site,
         amounts.payer,
-        amounts.tenant,
+        coalesce(tenant_names.tenant, amounts.tenant) as tenant,
+        amounts.tenant as tenant_key,
         amounts.model,
         known.requests,
         known.input_tokens,
@@ -132,6 +139,7 @@ in_usd as (
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
+    left join tenant_names on amounts.tenant = tenant_names.tenant_key
     left join revenues on amounts.month = revenues.month and amounts.marts_key = revenues.marts_key
 
 ),
