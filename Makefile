@@ -26,7 +26,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-nights bench-spark lock clean
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-nights bench-receipts bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -109,6 +109,10 @@ bench-advice: $(READY)  ## advice against what came of it, on served fleets of k
 
 bench-nights: $(READY)  ## what a night costs as a fleet grows old: seconds and bytes by layer, printed (needs VictoriaMetrics; some 20 minutes); ARGS="--nights 365"
 	@$(BIN)/python -m bench.nights $(ARGS)
+
+bench-receipts: $(READY)  ## whether receipts hold, on simulated engines of known law, and what 10 million cost, printed (some 15 minutes); ARGS="--seed 2 --laws 50"
+	@$(BIN)/python -m bench.receipt_truth $(ARGS)
+	@$(BIN)/python -m bench.receipt_speed
 
 bench-spark: has-java $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
 	@$(BIN)/python -m bench --legs growth $(ARGS)

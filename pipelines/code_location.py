@@ -33,6 +33,7 @@ from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.landing import bill_assets, request_assets, stores, telemetry_assets, window_assets
 from pipelines.publishing import month_closing, publication, published_tables
+from pipelines.receipts import receipt_asset
 from pipelines.report import fleet_report
 from pipelines.upkeep import upkeep_asset
 from pipelines.warehouse import advice_history, contracts, night_lock
@@ -90,13 +91,14 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     published = publication.publication_asset(fleet, marts, POOL)
     copies = list(_copies(fleet, project))
     report = fleet_report.fleet_report_asset(fleet, POOL)
+    kept = [receipt_asset.receipts_asset(fleet, marts, POOL)] if fleet.receipts.keep else []
     job = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
         description=f"Land, book, check and publish the fleet {fleet.fleet}.",
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
-    made = [*landed, *tables, published, report, *copies]
+    made = [*landed, *tables, published, report, *copies, *kept]
     upkeep = upkeep_asset.upkeep_asset(fleet, sorted(key for one in made for key in one.keys), POOL)
     assets = [*made, upkeep]
     return dg.Definitions(

@@ -71,6 +71,8 @@ def variables_of(
         "grid_seconds": fleet.grid_seconds,
         "max_spread_seconds": round(fleet.max_spread_days * 86400),
         "most_tokens_per_second": fleet.limits.tokens_per_second,
+        # A day that is still running has no receipts.
+        **({"keeps_receipts": True} if fleet.receipts.keep and closed_until is None else {}),
         "has_todays_columns": True,  # upgrades.prepare has seen to it
     }
 

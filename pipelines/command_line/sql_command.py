@@ -19,6 +19,7 @@ from collectors.samples import printable
 from pipelines.command_line import query_results, several_fleets
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import DBT_PROJECT
+from pipelines.receipts import receipt_files
 from pipelines.warehouse import database
 from pipelines.warehouse.contracts import former_columns
 from pipelines.warehouse.refusals import QuestionError, nothing_published
@@ -30,7 +31,14 @@ def sql(fleet: Fleet, options: Namespace) -> int:
     """Print the rows of one query; returns the exit status. QuestionError where the query cannot be answered."""
     if not fleet.snapshot.exists():
         raise nothing_published(fleet.fleet, fleet.path)
-    return _answered(database.connect(fleet.snapshot, read_only=True), options)
+    if not receipt_files.dates_of(fleet):
+        return _answered(database.connect(fleet.snapshot, read_only=True), options)
+    connection = database.connect(":memory:")
+    connection.execute(f"attach {database.literal(fleet.snapshot)} as publication (read_only)")
+    receipt_files.attach(connection, fleet)
+    connection.execute("use publication")
+    connection.execute(f"set allowed_directories = [{database.literal(receipt_files.folder_of(fleet))}]")
+    return _answered(connection, options)
 
 
 def sql_of_all(fleets: Sequence[Fleet], options: Namespace) -> int:
@@ -45,7 +53,8 @@ def _answered(connection: duckdb.DuckDBPyConnection, options: Namespace) -> int:
         raise QuestionError('expected a query or --tables, such as sql "from marts.fleet_daily", or sql --tables')
     query = _TABLES if options.tables else sys.stdin.read() if options.query == "-" else options.query
     with closing(connection):
-        # A query that was pasted from elsewhere reads the publication, and no other file of this machine.
+        # A query that was pasted from elsewhere reads the publication and the fleet's receipts, and no other file of
+        # this machine.
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
         _validate(connection, query)
@@ -100,7 +109,9 @@ def _explained(connection: duckdb.DuckDBPyConnection, refusal: duckdb.Error) -> 
         f"{schema}.{name}"
         for schema, name in connection.execute(
             "select schema_name, table_name from duckdb_tables() where not internal"
-            " union select schema_name, view_name from duckdb_views() where not internal order by all"
+            " union select if(database_name = $receipts, $receipts, schema_name), view_name from duckdb_views()"
+            " where not internal order by all",
+            {"receipts": receipt_files.SCHEMA},
         ).fetchall()
     ]
     asked = missing[1].rpartition(".")[2]

@@ -20,7 +20,7 @@ from pipelines.fleet.grid_zones import UNKNOWN_ZONE
 from pipelines.fleet.request_sources import LoadTest
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
-from pipelines.warehouse.tenant_names import TenantKeys
+from pipelines.warehouse.tenants.tenant_names import TenantKeys
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[Mapping[str, int], list[str]]:

@@ -21,7 +21,7 @@ from pipelines.landing import telemetry_landing
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
-from pipelines.warehouse.tenant_names import TenantKeys
+from pipelines.warehouse.tenants.tenant_names import TenantKeys
 
 ASSET = "raw/requests"
 _COLUMNS = ", ".join(REQUEST_SCHEMA.names)

@@ -24,10 +24,11 @@ from pipelines.landing import (
 )
 from pipelines.landing.lake import LakeError
 from pipelines.landing.telemetry_landing import Landing
-from pipelines.warehouse import database, findings, tenant_names
+from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
+from pipelines.warehouse.tenants import tenant_names
 
 TELEMETRY_TABLES = {
     "power_samples": "One row per sample of power, energy counters, activity and memory, as the source reported it.",

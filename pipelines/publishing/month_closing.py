@@ -19,9 +19,10 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import restoring
 from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE
-from pipelines.warehouse import advice_history, closings, database, due_dates, tenant_names
+from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError, nothing_published
+from pipelines.warehouse.tenants import tenant_names
 
 # Table of closings -> its columns beside `event`, in the publication.
 _CLOSED_WITH = {

@@ -44,11 +44,12 @@ from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, WORKBOOK, Manifest
 from pipelines.publishing.restoring import PublicationDamaged
 from pipelines.publishing.workbook import sheets
-from pipelines.warehouse import compaction, database, disk_room, due_dates, findings, settings, tenant_names
+from pipelines.warehouse import compaction, database, disk_room, due_dates, findings, settings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.settings import code_version
+from pipelines.warehouse.tenants import tenant_names
 
 BUILDING = ".building-"
 logger = logging.getLogger(__name__)

@@ -19,9 +19,10 @@ import duckdb
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import retention
 from pipelines.publishing.published_tables import ROWS_HASHED
-from pipelines.warehouse import closings, compaction, database, disk_room, due_dates, tenant_names
+from pipelines.warehouse import closings, compaction, database, disk_room, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
+from pipelines.warehouse.tenants import tenant_names
 
 # What readers open and what was charged, by month: which rows it has, and what they cost.
 CHARGEBACK = "finance.chargeback"

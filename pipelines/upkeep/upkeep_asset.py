@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.receipts import receipt_files
 from pipelines.upkeep import layers, pruning
 from pipelines.warehouse import database, disk_room, findings
 from pipelines.warehouse.asset_keys import asset_key
@@ -61,6 +62,7 @@ def upkeep_asset(fleet: Fleet, after: list[dg.AssetKey], pool: str) -> dg.Assets
                     layer.remove()
                     gone += list(pruning.lines([layer])) if layer.goes else []
                     stays += [f"{layer.name}: {layer.refused}"] if layer.refused else []
+            gone += [f"receipts of {on}" for on in receipt_files.expire(fleet, now.date())]
             try:
                 pruning.compacted(fleet, is_asked=False)
             except disk_room.TooLittleRoom as refusal:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import duckdb
 
-from pipelines.warehouse import database, tenant_names
+from pipelines.warehouse import database
+from pipelines.warehouse.tenants import tenant_names
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
 SCHEMA_VERSION = 12

@@ -13,9 +13,10 @@ import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.publishing import month_closing, tenant_erasure
-from pipelines.warehouse import database, tenant_names
+from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
+from pipelines.warehouse.tenants import tenant_names
 from tests.publishing.test_closings import LAST, OCTOBER, adjustments, fleet, months, publish, read
 
 __all__ = ["fleet"]  # the fixture

@@ -1,28 +1,14 @@
 -- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and
--- tenant. A request is in the hour in which it began. Answers from the gateway's cache are no work of an engine.
+-- tenant.
 {% set classes = tenant_token_facts() %}
 {% set asked_keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'request_team', 'tenant'] %}
 
-with raw_requests as (
+with requests as (
 
     select
         *,
-        cast(started_at as date) as date,
-        date_trunc('hour', started_at) as hour_start_at
-    from {{ source('raw', 'requests') }}
-    where started_at >= {{ run_start_at() }} and started_at < {{ run_end_at() }} and not coalesce(is_gateway_cached, false)
-
-),
-
-model_aliases as (
-
-    select * from {{ source('fleet', 'model_aliases') }}
-
-),
-
-engine_hours as (
-
-    select * from {{ ref('int_engine_hours') }}
+        input_tokens - coalesce(cached_input_tokens, 0) as computed_input_tokens
+    from {{ ref('int_requests') }}
 
 ),
 
@@ -36,75 +22,15 @@ model_hours as (
 
 ),
 
-engine_places as (
-
-    select
-        hour_start_at,
-        engine,
-        min(site) as site,
-        min(deployment) as deployment,
-        min(model) as model
-    from engine_hours
-    group by hour_start_at, engine
-
-),
-
-named as (
-
-    select
-        raw_requests.date,
-        raw_requests.hour_start_at,
-        raw_requests.source,
-        engine_places.site,
-        engine_places.deployment,
-        coalesce(engine_places.model, model_aliases.model, {{ name_of_source('raw_requests.model') }}) as model,
-        {{ name_of_source('raw_requests.team') }} as request_team,
-        coalesce({{ name_of_source('raw_requests.tenant') }}, {{ unknown() }}) as tenant,
-        case when raw_requests.team is not null or raw_requests.tenant is not null then 1 else 0 end as names_who_asked,
-        raw_requests.input_tokens,
-        coalesce(raw_requests.cached_input_tokens, 0) as cached_input_tokens,
-        raw_requests.input_tokens - coalesce(raw_requests.cached_input_tokens, 0) as computed_input_tokens,
-        raw_requests.output_tokens
-    from raw_requests
-    left join engine_places
-        on raw_requests.hour_start_at = engine_places.hour_start_at and {{ name_of_source('raw_requests.engine') }} = engine_places.engine
-    left join model_aliases on raw_requests.model = model_aliases.alias
-
-),
-
-source_hours as (
-
-    select
-        {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }},
-        {{ exact_sum('1') }} as requests,
-        {% for class in classes -%}
-        {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
-        {% endfor %}
-    from named
-    group by {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }}
-
-),
-
--- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked,
--- those that do not are left out.
-chosen_sources as (
-
-    select *
-    from source_hours
-    qualify max(names_who_asked) over (partition by hour_start_at, model, source)
-        = max(names_who_asked) over (partition by hour_start_at, model)
-
-),
-
 asked as (
 
     select
         {{ asked_keys | join(', ') }},
-        {{ exact_sum('requests') }} as requests,
+        {{ exact_sum('1') }} as requests,
         {% for class in classes -%}
-        {{ exact_sum(class) }} as {{ class }}{{ ',' if not loop.last }}
+        {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %}
-    from chosen_sources
+    from requests
     group by {{ asked_keys | join(', ') }}
 
 ),

@@ -1,0 +1,40 @@
+-- What a receipt's own energy is priced by (docs/receipts.md, decision 0046). The price of a token is the active energy
+-- of the lookback over all its tokens, weighed: an output token is 1, a computed input token `input_weight`, a cached
+-- one a tenth of that; `context_weight` is the part of an output token's energy that grows with the context which it
+-- reads. The receipt is priced with the middle weights; its interval is what the others make of it.
+
+{# Without pools of their own and without an accepted fit. Of 60 simulated laws (bench/receipt_truth.py) the best weight
+   is 0.003 to 0.2, in half of them 0.015 to 0.05. In 331 published runs of separate pools (InferenceX, 2025 to 2026;
+   8,192 tokens in, 1,024 out) an input token takes 0.03 to 0.21 of the accelerator time of an output token in half of
+   the runs, with pools of whole nodes of which one waits. A list price, 0.25, is a market's. How long a request waits
+   per token does not help: of the laws, the best weight is 0.04 to 35 times that ratio. #}
+{% macro prior_input_weights() %}{{ return(['0.01e0', '0.03e0', '0.1e0']) }}{% endmacro %}
+{# The best of the same laws: 0 to 0.3, in most 0 to 0.1. #}
+{% macro context_weights() %}{{ return(['0e0', '0.06e0', '0.15e0']) }}{% endmacro %}
+{# Of an accepted fit: what the fit may miss an interval by (most_fit_error). #}
+{% macro fitted_input_weights() %}{{ return(['(1e0 - ' ~ most_fit_error() ~ ')', '1e0', '1e0 / (1 - ' ~ most_fit_error() ~ ')']) }}{% endmacro %}
+{# What the law of the receipt itself misses a request's energy by, added to the meters' own error as independent errors
+   are: with it the intervals hold the true energy of 0.98 of the receipts of those laws. #}
+{% macro receipt_error_ratio() %}0.09e0{% endmacro %}
+{# Of the active energy, what the accelerator draws above idle as soon as it works at all: the intercept of published
+   power curves is 0.69 of their highest watts (H100, median). It divides the own energy, and is in no interval. #}
+{% macro active_floor_ratio() %}0.69e0{% endmacro %}
+
+{# Receipts cost a run nothing unless the fleet file keeps them. #}
+{% macro receipts_are_kept() %}{{ 'true' if var('keeps_receipts') else 'false' }}{% endmacro %}
+{# What receipts and balancing rows have to add up to, each. #}
+{% macro receipt_facts() %}{{ return(['energy_joules', 'location_gco2e', 'market_gco2e', 'compute_cost_usd']) }}{% endmacro %}
+
+{# The place of a request whose log names no engine, where several may have served it. #}
+{% macro all_places() %}'__all__'{% endmacro %}
+
+{# Tokens as output tokens. #}
+{% macro priced_tokens(computed_input, cached_input, output, weight) -%}
+    ({{ output }} + {{ weight }} * ({{ computed_input }} + 0.1e0 * {{ cached_input }}))
+{%- endmacro %}
+{# Own joules of a request at one set of weights: `context_ratio` is its context over the mean one. #}
+{% macro own_joules(price, weight, context_weight) -%}
+    {{ price }} * (
+        {{ priced_tokens('computed_input', 'cached_input', 'output', weight) }} + {{ context_weight }} * output * (context_ratio - 1)
+    )
+{%- endmacro %}
