@@ -29,18 +29,72 @@ amounts as (
 
 ),
 
+used as (
+
+    select
+        *,
+        {{ chargeback_month() }} as month,
+        {{ chargeback_key() }} as marts_key
+    from {{ ref('tenant_daily') }}
+
+),
+
+days as (
+
+    select * from {{ ref('model_daily') }}
+
+),
+
+intervals as (
+
+    {{ intervals_by(['facility_energy_kwh', 'location_kgco2e']) }}
+
+),
+
+-- Of a model's date, who has which part of the joules has it of what follows them.
+followed as (
+
+    select
+        used.month,
+        used.marts_key,
+        used.site || ' | ' || used.model as model_key,
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.facility_energy_kwh', 'days.energy_joules')) }} as facility_energy_kwh,
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.market_gco2e', 'days.energy_joules')) }} as market_gco2e
+    from used
+    left join days
+        on used.date = days.date
+        {% for key in model_keys() -%}
+        and used.{{ key }} is not distinct from days.{{ key }}
+        {% endfor -%}
+    where used.energy_joules > 0
+
+),
+
+footprints as (
+
+    select
+        month,
+        marts_key,
+        max(model_key) as model_key,
+        case when count(facility_energy_kwh) = count(*) then {{ exact_sum('facility_energy_kwh') }} end as facility_energy_kwh,
+        case when count(market_gco2e) = count(*) then {{ exact('cast(sum(market_gco2e) as double) / 1000') }} end as market_kgco2e
+    from followed
+    group by month, marts_key
+
+),
+
 tenant_days as (
 
     select
         date,
-        {{ chargeback_month() }} as month,
-        {{ chargeback_key() }} as marts_key,
+        month,
+        marts_key,
         model,
         tenant,
         coalesce(computed_input_tokens, input_tokens) as computed_input_tokens,
         cached_input_tokens,
         output_tokens
-    from {{ ref('tenant_daily') }}
+    from used
     where tenant not in ({{ unattributed() }}, {{ no_requests() }})
 
 ),
@@ -127,7 +181,13 @@ in_usd as (
         known.cached_input_tokens,
         known.output_tokens,
         known.energy_kwh,
+        footprints.facility_energy_kwh,
+        footprints.facility_energy_kwh * intervals.facility_energy_kwh_low_ratio as facility_energy_kwh_low,
+        footprints.facility_energy_kwh * intervals.facility_energy_kwh_high_ratio as facility_energy_kwh_high,
         known.location_kgco2e,
+        known.location_kgco2e * intervals.location_kgco2e_low_ratio as location_kgco2e_low,
+        known.location_kgco2e * intervals.location_kgco2e_high_ratio as location_kgco2e_high,
+        footprints.market_kgco2e,
         cast(amounts.closed_cost_usd as {{ money_type() }}) as closed_cost_usd,
         cast(amounts.adjustment_usd as {{ money_type() }}) as adjustment_usd,
         cast(amounts.known_cost_usd as {{ money_type() }}) as known_cost_usd,
@@ -139,6 +199,8 @@ in_usd as (
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
+    left join footprints on amounts.month = footprints.month and amounts.marts_key = footprints.marts_key
+    left join intervals on footprints.month = intervals.month and footprints.model_key = intervals.marts_key
     left join tenant_names on amounts.tenant = tenant_names.tenant_key
     left join revenues on amounts.month = revenues.month and amounts.marts_key = revenues.marts_key
 
