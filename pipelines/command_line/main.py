@@ -142,6 +142,12 @@ def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return serve(fleet, chosen)
 
 
+def _receipt(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.receipt_command import receipt  # noqa: PLC0415
+
+    return receipt(fleet, chosen)
+
+
 def _close(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.close_command import close  # noqa: PLC0415
 
@@ -214,6 +220,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "explain": _explain,
     "export": _export,
     "alarms": _alarms,
+    "receipt": _receipt,
     "close": _close,
     "prune": _prune,
     "erase": _erase,

@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
     _add_textfile(today)
     _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
+    _add_receipt(commands.add_parser("receipt", help="what a request used, or what a tenant used in a month"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
@@ -142,6 +143,16 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
     for name in ("team", "model", "site"):
         explain.add_argument(f"--{name}", metavar="NAME", help=f"of one {name} alone")
     explain.add_argument("--json", action="store_true", help="for programs, with all digits")
+
+
+def _add_receipt(receipt: argparse.ArgumentParser) -> None:
+    receipt.add_argument("id", nargs="?", metavar="ID", help="the request, as its log names it")
+    receipt.add_argument("--tenant", metavar="NAME", help="the statement of this tenant instead, by name or key")
+    receipt.add_argument("--month", type=_month, metavar="MONTH", help="of the statement, such as 2026-10")
+    receipt.add_argument("--internal", action="store_true", help="also what it cost and the margin")
+    shape = receipt.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="for programs")
+    shape.add_argument("--html", action="store_true", help="write the statement as a page to print")
 
 
 def _add_export(export: argparse.ArgumentParser) -> None:

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import duckdb
 
@@ -40,9 +39,11 @@ class State:
 
 @dataclass(frozen=True)
 class Begun:
-    """An erasure whose name is out of the warehouse, and what copies had before. `on`: a date to publish."""
+    """An erasure whose name is out of the warehouse, and what copies had before. `former_key` is still in copies; `on`
+    is a date to publish."""
 
     key: str
+    former_key: str | None
     on: date | None
     before: dict[str, State]
 
@@ -65,14 +66,14 @@ def begin(fleet: Fleet, tenant: str) -> Begun:
         create_tables(connection)
         closings.create(connection)
         found = connection.execute(
-            "select tenant_key, tenant from raw.tenant_names where tenant = $1 or tenant_key = $1", [tenant]
+            "select tenant_key, tenant, former_key from raw.tenant_names where tenant = $1 or tenant_key = $1", [tenant]
         ).fetchall()
         if not found:
             raise QuestionError(
                 f"no tenant {tenant!r} is known. To list them: wattledger sql --fleet {fleet.path}"
                 " 'select distinct tenant, tenant_key from finance.chargeback'"
             )
-        ((key, name),) = found
+        ((key, name, former_key),) = found
         for place in _named_in(fleet, name):
             raise QuestionError(
                 f"{place} of {fleet.path} names the tenant {name!r}, and the next run would bring the name back: take"
@@ -83,7 +84,7 @@ def begin(fleet: Fleet, tenant: str) -> Begun:
         with database.transaction(connection):
             if name is not None:
                 if key == name:
-                    key = tenant_names.new_key()
+                    key, former_key = tenant_names.new_key(), name
                     tenant_names.rekey(connection, "", name, key)
                     connection.execute(
                         "update raw.tenant_names set tenant_key = ?, former_key = ? where tenant_key = ?",
@@ -96,7 +97,7 @@ def begin(fleet: Fleet, tenant: str) -> Begun:
                 ).fetchall()
             if on is not None:
                 due_dates.mark(connection, due_dates.PUBLICATION, on, on + timedelta(days=1))
-    return Begun(key, on, before)
+    return Begun(key, former_key, on, before)
 
 
 def finish(fleet: Fleet, begun: Begun) -> list[Change]:
@@ -107,8 +108,6 @@ def finish(fleet: Fleet, begun: Begun) -> list[Change]:
         for folder in retention.publications(fleet.published):
             if folder.resolve() != current:
                 retention.remove(folder)
-    for statement in statements_of(fleet, begun.key):
-        statement.unlink()
     with database.writing(fleet.warehouse, "erase"):
         with database.connect(fleet.warehouse) as connection:
             after = _states(fleet, connection)
@@ -143,12 +142,6 @@ def finish(fleet: Fleet, begun: Begun) -> list[Change]:
         disk_room.require(fleet.root, blocks.used_bytes, f"writing {fleet.warehouse} anew without its free blocks")
         compaction.compact(fleet.warehouse)
     return changes
-
-
-def statements_of(fleet: Fleet, key: str) -> list[Any]:
-    """The statements that were written of a tenant."""
-    folder = fleet.root / "statements"
-    return sorted(folder.glob(f"{key}_*")) if folder.is_dir() else []
 
 
 def _named_in(fleet: Fleet, name: str | None) -> Iterator[str]:

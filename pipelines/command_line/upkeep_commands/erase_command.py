@@ -11,6 +11,7 @@ import sys
 from pipelines.command_line import run
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import tenant_erasure
+from pipelines.receipts import receipt_files, tenant_statement
 
 
 def erase(fleet: Fleet, tenant: str) -> int:
@@ -21,6 +22,12 @@ def erase(fleet: Fleet, tenant: str) -> int:
     if begun.on is not None and run.publish(fleet, begun.on) != 0:
         print(f"the copies could not be made again, so older ones still hold the name: {again}", file=sys.stderr)
         return 1
+    for page in tenant_statement.folder_of(fleet).glob(f"{begun.key}_*"):
+        page.unlink()
+    if begun.former_key is not None:
+        for page in tenant_statement.folder_of(fleet).glob(f"{begun.former_key}_*"):
+            page.unlink()
+        receipt_files.rekey(fleet, begun.former_key, begun.key)
     for change in tenant_erasure.finish(fleet, begun):
         if change.before.digest == change.after.digest:
             print(f"{change.what}: unchanged, it has no name of a tenant")
