@@ -5,7 +5,7 @@ Add here how a statement looks. Keep out its figures (`pipelines.receipts.tenant
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pipelines.receipts.tenant_statement import Statement
@@ -16,14 +16,15 @@ _TITLES = {"open": "provisional: the month is not closed", "closed": "closed", "
 # Heading, column and digits of the figures of a model.
 _USED = (
     ("requests", "requests", 0),
-    ("input tokens", "input_tokens", 0),
-    ("of them cached", "cached_input_tokens", 0),
-    ("output tokens", "output_tokens", 0),
+    ("input tokens, million", "input_tokens", 3),
+    ("of them cached, million", "cached_input_tokens", 3),
+    ("output tokens, million", "output_tokens", 3),
     ("electricity, kWh", "facility_energy_kwh", 2),
     ("CO₂e by location, kg", "location_kgco2e", 3),
     ("CO₂e by market, kg", "market_kgco2e", 3),
     ("at contract prices, USD", "revenue_usd", MONEY),
 )
+_MILLION = 1e6
 _INTERNAL = (("cost within, USD", "known_cost_usd", MONEY), ("margin, USD", "margin_usd", MONEY))
 
 
@@ -87,15 +88,23 @@ def _table(statement: Statement) -> str:
     heads = "".join(f'<th scope="col">{heading}</th>' for heading, *_ in columns)
     lines = [
         f'<tr><th scope="row">{cell(model, NAME)}</th>'
-        + "".join(f"<td>{cell(figures[name], digits)}</td>" for _, name, digits in columns)
+        + "".join(_cell(figures, name, digits) for _, name, digits in columns)
         + "</tr>"
         for model, figures in statement.models.items()
     ]
-    sums = "".join(f"<td>{cell(statement.whole[name], digits)}</td>" for _, name, digits in columns)
+    sums = "".join(_cell(statement.whole, name, digits) for _, name, digits in columns)
     return (
-        f'<table><caption>By model</caption><thead><tr><th scope="col">model</th>{heads}</tr></thead>'
-        f'<tbody>{"".join(lines)}</tbody><tfoot><tr><th scope="row">total</th>{sums}</tr></tfoot></table>'
+        '<div class="models"><table><caption>By model</caption>'
+        f'<thead><tr><th scope="col">model</th>{heads}</tr></thead>'
+        f'<tbody>{"".join(lines)}</tbody><tfoot><tr><th scope="row">total</th>{sums}</tr></tfoot></table></div>'
     )
+
+
+def _cell(figures: Mapping[str, float | None], name: str, digits: int) -> str:
+    value = figures[name]
+    if value is not None and name.endswith("_tokens"):
+        value /= _MILLION
+    return f"<td>{cell(value, digits)}</td>"
 
 
 def _measured(statement: Statement) -> Iterator[str]:
