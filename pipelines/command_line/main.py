@@ -143,7 +143,7 @@ def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
 
 
 def _receipt(fleet: Fleet, chosen: argparse.Namespace) -> int:
-    from pipelines.command_line.receipt_command import receipt  # noqa: PLC0415
+    from pipelines.command_line.tenant_commands.receipt_command import receipt  # noqa: PLC0415
 
     return receipt(fleet, chosen)
 
@@ -167,7 +167,7 @@ def _prune(fleet: Fleet, chosen: argparse.Namespace) -> int:
 
 
 def _erase(fleet: Fleet, chosen: argparse.Namespace) -> int:
-    from pipelines.command_line.upkeep_commands.erase_command import erase  # noqa: PLC0415
+    from pipelines.command_line.tenant_commands.erase_command import erase  # noqa: PLC0415
 
     return erase(fleet, chosen.tenant)
 

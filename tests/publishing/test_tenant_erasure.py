@@ -20,6 +20,7 @@ from pipelines.warehouse.tenants import tenant_names
 from tests.publishing.test_closings import LAST, OCTOBER, adjustments, fleet, months, publish, read
 
 __all__ = ["fleet"]  # the fixture
+pytestmark = pytest.mark.rest
 CHARGED = "select tenant, closed_cost_usd::double from finance.chargeback where month = '2026-10-01' order by tenant"
 
 

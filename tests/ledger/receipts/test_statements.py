@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.fleet.places import PROJECT
-from tests import optional
 from tests.books import environment, later_command
 from tests.browser import browsing
 from tests.planted import DAY, ENERGY, INPUT, OUTPUT, board, plant, pod, rising, vllm
 
+pytestmark = pytest.mark.rest
 NAME = "Acme <b>&amp; Söhne</b>"
 
 
@@ -152,6 +152,7 @@ def test_what_cannot_be_answered_is_one_line(folder: Path, words: list[str], lin
     assert ask(folder, *words, status=2) == line + "\n"
 
 
+@pytest.mark.needs("chromium")
 def test_the_page_is_printed_on_one_sheet_and_runs_nothing(folder: Path, tmp_path: Path) -> None:
     path = Path(ask(folder, "--tenant", NAME, "--month", "2026-10", "--html").strip())
     assert path.parent == folder / "data" / "planted" / "statements"
@@ -159,7 +160,6 @@ def test_the_page_is_printed_on_one_sheet_and_runs_nothing(folder: Path, tmp_pat
     assert "<script" not in html and "<b>&amp; Söhne" not in html
     assert "margin" not in html.partition("<body>")[2] and "cost within" not in html
     assert "cost within" in _with_internal(folder)
-    optional.required("chromium")
     with browsing(tmp_path / "profile") as page:
         page.look(width=1000)
         page.open(path.as_uri())
