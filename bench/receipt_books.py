@@ -54,12 +54,12 @@ def book(connection: duckdb.DuckDBPyConnection, intervals: str, cached: float, m
     connection.execute(f"insert into marts.model_daily by name select {place}, {facts} from {intervals}")
     connection.execute(f"""
         insert into marts.model_hourly by name
-        select hours.at as hour_start_at, date_trunc('month', date '{ON}') as billing_month, {place}, {facts}
+        select hours.hour_at as hour_start_at, date_trunc('month', date '{ON}') as billing_month, {place}, {facts}
         from {intervals}
         cross join (
             select unnest(generate_series(timestamptz '{ON} 00:00+00', timestamptz '{ON} 23:00+00', interval 1 hour))
-        ) as hours(at)
-        group by hours.at
+        ) as hours(hour_at)
+        group by hours.hour_at
     """)
 
 

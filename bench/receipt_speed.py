@@ -27,7 +27,7 @@ ON = receipt_books.ON
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print what the date costs; `--folder` is where gigabytes lie until the end."""
+    """Print what the date costs; `--folder` holds gigabytes until the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path)

@@ -201,6 +201,7 @@ def test_only_asset_modules_and_the_run_know_dagster() -> None:
         "publishing/parts.py",
         "publishing/postgresql/asset.py",
         "publishing/publication.py",
+        "receipts/receipt_asset.py",
         "report/fleet_report.py",
         "serving/run_history.py",
         "spark/ledger_on_spark.py",

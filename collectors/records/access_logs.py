@@ -6,13 +6,16 @@ mapping of the fleet file can state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from collectors.records import askers as who
+from collectors.records import log_columns
 from collectors.records.askers import NO_USERS, Askers
 from collectors.records.request_records import (
     FileCollector,
@@ -33,6 +36,7 @@ from collectors.text_files import lines
 USUAL = {"request_id": "id", "started_at": "created", "model": "model", "usage": "usage"}
 SHOWN_KEYS = 40
 _MISSING = object()
+_TEXTS = ("request_id", "status", "model", "engine", "api_base", "team", "tenant", "user")
 Column = Literal[
     "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
     "model", "engine", "api_base", "team", "tenant", "user", "key", "usage", "spend_usd",
@@ -47,6 +51,7 @@ class AccessLogCollector(FileCollector):
     """
 
     source_kind, inside = "access_log", "*.jsonl*"
+    has_columns = True
 
     def __init__(
         self,
@@ -72,6 +77,59 @@ class AccessLogCollector(FileCollector):
     ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines of a file."""
         return numbered_lines(path, rejects), self._request
+
+    def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        """All columns of plain lines at once."""
+        try:
+            held = log_columns.objects(rows)
+            values = {name: log_columns.at(held, place, rows) for name, place in self._places.items()}
+            usages = values.pop("usage", None)
+            found = {name: column for name, of in values.items() if (column := log_columns.column(of)) is not None}
+            if self._unseen.keys() - found.keys() - ({"usage"} if usages and any(usages) else set()):
+                return None  # where a column is null or missing, the reader of rows knows which
+            made = self._plain_columns(found) | (log_columns.chat_tokens(usages) if usages else {})
+        except (log_columns.NotPlain, pa.ArrowException):
+            return None
+        self._unseen = {}
+        self._first_keys = self._first_keys or list(islice(_paths(held[0]), SHOWN_KEYS))
+        return made
+
+    def _plain_columns(self, found: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        missing = {"duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms"}
+        if len(missing & found.keys()) > len({name.split("_")[0] for name in missing & found.keys()}):
+            raise log_columns.NotPlain("a duration is there in two units")
+        times = {
+            name: log_columns.instants(found[name], self._time_unit, self._time_zone)
+            for name in ("started_at", "ended_at")
+            if name in found
+        }
+        took = _plain_seconds(found, "duration")
+        if "started_at" not in times or times["started_at"].null_count:
+            raise log_columns.NotPlain("a start follows from the end")
+        start, end = times["started_at"], times.get("ended_at")
+        if took is not None:
+            later = log_columns.after(start, took)
+            end = later if end is None else pc.coalesce(end, later)
+        made = {name: log_columns.texts(found[name]) for name in _TEXTS if name in found}
+        made["started_at"] = start
+        if end is not None:
+            made |= {"ended_at": end, "end_to_end_seconds": log_columns.lasted(start, end)}
+        if (first := _plain_seconds(found, "ttft")) is not None:
+            made["ttft_seconds"] = first
+        if "team" in made:
+            made["team"] = log_columns.of_each(made["team"], who.team, pa.string())
+        if "tenant" in made or "user" in made:
+            users = made.pop("user", None)
+            made["tenant"] = log_columns.tenants(self.askers, made.get("tenant"), users)
+        if "status" in made:
+            made["status"] = log_columns.of_each(made["status"], lambda one: status_of(one, "status"), pa.string())
+            made["is_ok"] = log_columns.of_each(made["status"], is_ok, pa.bool_())
+        if "key" in found:
+            keys = log_columns.texts(found["key"])
+            made["key_hash"] = log_columns.of_each(keys, lambda key: key_hash(key, "key"), pa.string())
+        if "spend_usd" in found:
+            made["spend_usd"] = log_columns.dollars(found["spend_usd"])
+        return made
 
     def check(self) -> None:
         """SourceError where a mapped column is in no line of all files."""
@@ -113,6 +171,12 @@ class AccessLogCollector(FileCollector):
             "spend_usd": usd(fields.get("spend_usd"), "spend_usd"),
             **usage_tokens(fields.get("usage")),
         }
+
+
+def _plain_seconds(found: Mapping[str, pa.Array], name: str) -> pa.Array | None:
+    if f"{name}_ms" in found:
+        return log_columns.durations(found[f"{name}_ms"], 1e3)
+    return log_columns.durations(found[f"{name}_seconds"]) if f"{name}_seconds" in found else None
 
 
 def numbered_lines(path: str, rejects: Rejects) -> Iterator[tuple[str, bytes]]:

@@ -6,16 +6,18 @@ Add here what LiteLLM writes. Keep out other gateways' logs, which `access_logs`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collectors.limits import RECORD_LIMITS, Limits
 from collectors.protocols import postgresql_driver, postgresql_uris
 from collectors.records import askers as who
+from collectors.records import log_columns
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.askers import NO_USERS, Askers
 from collectors.records.request_records import (
@@ -49,6 +51,14 @@ class LiteLLMFileCollector(FileCollector):
     """Reads .jsonl files (also .gz): rows of the spend log, or the StandardLoggingPayload that callbacks write."""
 
     source_kind, inside = "litellm", "*.jsonl*"
+    has_columns = True
+
+    def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        """All columns of plain lines at once."""
+        try:
+            return _plain_columns(log_columns.objects(rows), self.askers)
+        except (log_columns.NotPlain, pa.ArrowException, Reject):
+            return None
 
     def read(
         self, path: str, rejects: Rejects
@@ -183,14 +193,7 @@ def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, A
     output = tokens(held.get("completion_tokens"), "completion_tokens")
     if not input_count and not output:
         return checked_tokens(None, None, None, None, None, basis="reported")
-    usage: dict[str, Any] = {}
-    for key in ("usage_object", "additional_usage_values"):
-        if isinstance(metadata.get(key), dict):
-            usage |= {name: value for name, value in metadata[key].items() if value is not None}
-    prompt = usage.get("prompt_tokens_details")
-    completion = usage.get("completion_tokens_details")
-    prompt = prompt if isinstance(prompt, dict) else {}
-    completion = completion if isinstance(completion, dict) else {}
+    usage, prompt, completion = _usage(metadata)
     read = tokens(_either(usage, "cache_read_input_tokens", beside=prompt, as_="cached_tokens"), "cached_tokens")
     written = tokens(
         _either(usage, "cache_creation_input_tokens", beside=prompt, as_="cache_creation_tokens"), "cache_write_tokens"
@@ -199,6 +202,93 @@ def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, A
         input_count += (read or 0) + (written or 0)
     reasoning = tokens(completion.get("reasoning_tokens"), "reasoning_tokens")
     return checked_tokens(input_count, read, written, output, reasoning, basis="reported")
+
+
+def _usage(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What the metadata has of tokens, and of it the details of prompt and completion."""
+    usage: dict[str, Any] = {}
+    for key in ("usage_object", "additional_usage_values"):
+        if isinstance(metadata.get(key), dict):
+            usage |= {name: value for name, value in metadata[key].items() if value is not None}
+    prompt, completion = (usage.get(f"{side}_tokens_details") for side in ("prompt", "completion"))
+    return usage, prompt if isinstance(prompt, dict) else {}, completion if isinstance(completion, dict) else {}
+
+
+def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Array]:
+    """The columns of `litellm_request`."""
+    count = len(held)
+    metadata = [_metadata(one.get("metadata")) for one in held]
+    times = {}
+    for name, key in (("started_at", "startTime"), ("ended_at", "endTime"), ("first", "completionStartTime")):
+        values = log_columns.column([one.get(key) for one in held])
+        times[name] = pa.nulls(count, log_columns.TIME) if values is None else log_columns.instants(values, "s")
+    start, end, first = times["started_at"], times["ended_at"], times["first"]
+    if start.null_count:
+        raise log_columns.NotPlain("a start is missing")
+    is_streamed = pc.fill_null(pc.less(first, end), False)
+    waited = log_columns.lasted(start, pc.if_else(is_streamed, first, pa.scalar(None, log_columns.TIME)))
+    texts = {
+        "request_id": [_either(one, "request_id", "id") for one in held],
+        "status": [one.get("status") for one in held],
+        "model": [one.get("model") for one in held],
+        "api_base": [one.get("api_base") for one in held],
+        "team": [
+            _either(one, "team_id") or of.get("user_api_key_team_id") for one, of in zip(held, metadata, strict=True)
+        ],
+        "tenant": [one.get("end_user") for one in held],
+        "user": [
+            _either(one, "user") or of.get("user_api_key_user_id") for one, of in zip(held, metadata, strict=True)
+        ],
+        "alias": [of.get("user_api_key_alias") for of in metadata],
+        "key_hash": [
+            _either(one, "api_key") or of.get("user_api_key_hash") for one, of in zip(held, metadata, strict=True)
+        ],
+    }
+    made = {
+        name: log_columns.texts(values) for name, of in texts.items() if (values := log_columns.column(of)) is not None
+    }
+    if "team" in made:
+        made["team"] = log_columns.of_each(made["team"], who.team, pa.string())
+    named = [made.pop(name, None) for name in ("tenant", "user", "alias")]
+    if any(column is not None for column in named):
+        made["tenant"] = log_columns.tenants(askers, *named)
+    if "status" in made:
+        made["status"] = log_columns.of_each(made["status"], lambda one: status_of(one, "status"), pa.string())
+        made["is_ok"] = log_columns.of_each(made["status"], is_ok, pa.bool_())
+    if "key_hash" in made:
+        made["key_hash"] = log_columns.of_each(made["key_hash"], lambda key: key_hash(key, "api_key"), pa.string())
+    is_cached = pa.array([str(one.get("cache_hit")).lower() == "true" for one in held])
+    if (spent := log_columns.column([_either(one, "spend", "response_cost") for one in held])) is not None:
+        paid = log_columns.dollars(spent)
+        is_unpriced = pc.and_(pc.equal(paid, 0), pc.invert(is_cached))
+        made["spend_usd"] = pc.if_else(is_unpriced, pa.scalar(None, pa.float64()), paid)
+    return {
+        **made,
+        "started_at": start,
+        "ended_at": end,
+        "ttft_seconds": waited,
+        "end_to_end_seconds": log_columns.lasted(start, end),
+        "is_gateway_cached": is_cached,
+        **_plain_tokens(held, metadata),
+    }
+
+
+def _plain_tokens(held: log_columns.Lines, metadata: list[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """As `_tokens`, of rows whose parts are in their prompt."""
+    asked, made = log_columns.counts(held, "prompt_tokens"), log_columns.counts(held, "completion_tokens")
+    none = pa.scalar(None, pa.int64())
+    is_nothing = pc.and_(pc.equal(pc.coalesce(asked, 0), 0), pc.equal(pc.coalesce(made, 0), 0))
+    usages, prompts, completions = (list(side) for side in zip(*map(_usage, metadata), strict=True))
+    read = pc.coalesce(
+        log_columns.counts(usages, "cache_read_input_tokens"), log_columns.counts(prompts, "cached_tokens")
+    )
+    written = pc.coalesce(
+        log_columns.counts(usages, "cache_creation_input_tokens"),
+        log_columns.counts(prompts, "cache_creation_tokens"),
+    )
+    reasoning = log_columns.counts(completions, "reasoning_tokens")
+    known = (pc.if_else(is_nothing, none, of) for of in (asked, made, read, written, reasoning))
+    return log_columns.checked(*known)
 
 
 def _metadata(held: Any) -> Mapping[str, Any]:

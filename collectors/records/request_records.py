@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collectors.records.askers import NO_USERS, Askers
 from collectors.rows import Reject, Rejects, number_of, readable
@@ -52,6 +54,7 @@ REQUEST_SCHEMA = pa.schema(
     ]
 )
 BATCH_ROWS = 8_192
+BLOCK_BYTES = 4 << 20  # of lines that are read at once
 TEXT_CHARACTERS = 1_000
 # The longest contexts have 10 million tokens; a line for a whole batch job may have a thousand times that.
 MOST_TOKENS = 10_000_000_000
@@ -100,6 +103,22 @@ class Batches:
         if len(self.rows) >= BATCH_ROWS:
             yield from self.rest()
 
+    def add_columns(self, columns: Mapping[str, pa.Array], count: int) -> Iterator[pa.RecordBatch]:
+        """Take `count` requests by column; what waits goes first."""
+        yield from self.rest()
+        given = {"source_kind": self.source_kind, **self.constants}
+        arrays = [
+            pa.repeat(pa.scalar(given[field.name], field.type), count)
+            if field.name in given
+            else columns.get(field.name, pa.nulls(count, field.type))
+            for field in REQUEST_SCHEMA
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=REQUEST_SCHEMA)
+        started = pc.cast(batch.column("started_at"), pa.int64())
+        inside = pc.and_(pc.greater_equal(started, self._from_us), pc.less(started, self._until_us))
+        if (kept := batch.filter(inside)).num_rows:
+            yield kept
+
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is still waiting."""
         if self.rows:
@@ -115,6 +134,7 @@ class FileCollector:
 
     source_kind: str
     inside: str
+    has_columns = False  # whether its rows are lines that `columns_of` reads many at a time
 
     def __init__(self, source: str, path: str, constants: Mapping[str, Any], askers: Askers = NO_USERS) -> None:
         self.source = source
@@ -127,6 +147,11 @@ class FileCollector:
         file that is not readable at all."""
         raise NotImplementedError
 
+    def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        """Some columns of REQUEST_SCHEMA of these lines, as `read` would make them line by line; the others are NULL.
+        None where one of the lines has to be read by itself."""
+        raise NotImplementedError
+
     def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Batches of the requests that began in the window, in file order."""
         batches = Batches(window, self.source_kind, self.constants)
@@ -136,14 +161,52 @@ class FileCollector:
             except SourceError as refusal:
                 rejects.add(refusal.url, refusal.reason)
                 continue
-            for request in readable(rows, make, rejects):
-                yield from batches.add(request)
+            for block in self._parts(rows, make):
+                if isinstance(block, list) and (columns := self.columns_of([row for _, row in block])) is not None:
+                    rejects.read += len(block)
+                    yield from batches.add_columns(columns, len(block))
+                    continue
+                for request in readable(block, make, rejects):
+                    yield from batches.add(request)
         yield from batches.rest()
         self.check()
         rejects.check(self.path)
 
+    def _parts(
+        self, rows: Iterable[tuple[str, Any]], make: Callable[[Any], dict[str, Any]]
+    ) -> Iterable[Iterable[tuple[str, Any]]]:
+        """The rows of a file in blocks, where the log has columns; else together. So is a file whose first row is bad:
+        of one that is of something else, few rows are read (HOPELESS_ROWS)."""
+        if not self.has_columns:
+            yield rows
+            return
+        left = iter(rows)
+        if (first := next(left, None)) is None:
+            return
+        whole = chain([first], left)
+        try:
+            make(first[1])
+        except Reject:
+            yield whole
+        else:
+            yield from _blocks(whole)
+
     def check(self) -> None:
         """SourceError where the files are not what the source states; asked when all are read."""
+
+
+def _blocks(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """Lines in blocks of bounded size."""
+    block: list[tuple[str, bytes]] = []
+    size = 0
+    for place, line in lines:
+        block.append((place, line))
+        size += len(line)
+        if len(block) == BATCH_ROWS or size > BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -235,6 +298,11 @@ def instant_us(value: Any, name: str, unit: str = "s", zone: str = "UTC") -> int
     if not FIRST_US <= at < END_US:
         raise Reject(f"{name}: got {quoted(value)}, expected a time of this century")
     return round(at)
+
+
+def per_second_of(unit: str) -> int:
+    """How many of a unit of time a second has."""
+    return _PER_SECOND[unit]
 
 
 def key_hash(value: Any, name: str) -> str | None:
