@@ -17,8 +17,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = "wattledger_agent"
 SOURCES = "collectors"
 COMMAND = f"{SOURCES}.__main__"
-# What lies beside the sources, in the package: how metrics are called, and the licence.
-BESIDE = ("dbt_project/seeds/metric_catalog.csv", "dbt_project/seeds/metric_spellings.csv", "LICENSE")
+# What lies beside the sources, in the package: how metrics and labels are called, and the licence.
+SEEDS = ("metric_catalog.csv", "metric_spellings.csv", "label_catalog.csv", "exporter_labels.csv")
+BESIDE = (*(f"dbt_project/seeds/{name}" for name in SEEDS), "LICENSE")
 
 
 class AgentPackage(BuildHookInterface[Any]):

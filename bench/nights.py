@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -41,9 +41,14 @@ LATE, SILENT, RESTART, DOWN = 0.1, 0.1, 0.1, 0.05
 SHOWN = (1, 30, 60, 180, 365)
 
 
+# Nights are minutes apart here: a publication goes as soon as the next ones have taken its place.
+AT_ONCE = {"WATTLEDGER_KEEP_HOURS": "0"}
+
+
 @dataclass(frozen=True)
 class Night:
-    """What a night took: seconds of the run, its exit status, and the bytes of each layer after it."""
+    """What a night took: seconds of the run, its exit status, and the bytes of each layer after it. Night 0 is the run
+    that books the history."""
 
     number: int
     seconds: float
@@ -83,12 +88,22 @@ class Drawn:
     is_down: bool
 
 
+# The words after `wattledger`, and variables -> seconds, exit status, what was printed.
+Command = Callable[[Sequence[str], Mapping[str, str]], tuple[float, int, str]]
+
+
+def in_a_process(words: Sequence[str], variables: Mapping[str, str]) -> tuple[float, int, str]:
+    """Run the command as cron does."""
+    cost, status, printed = children.ended("pipelines", *words, variables=variables)
+    return cost.seconds, status, printed
+
+
 class Year:
     """A fleet, its server, and the nights that it has run."""
 
-    def __init__(self, folder: Path, url: str, seed: int, history: int) -> None:
+    def __init__(self, folder: Path, url: str, seed: int, history: int, command: Command) -> None:
         self.fleet, self.data, self.url = folder / "fleet.yaml", folder / "data", url
-        self._seed, self._history = seed, history
+        self._seed, self._history, self._command = seed, history, command
 
     def write_fleet(self, url: str) -> None:
         """The fleet file, of the server or of none."""
@@ -101,13 +116,14 @@ class Year:
         }
         self.fleet.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
 
-    def backfill(self) -> None:
+    def backfill(self) -> Night:
         """Book the history in one run."""
         for number in range(1 - self._history, 1):
             for half in self._drawn(number).halves:
                 self._send(half)
         self.write_fleet(self.url)
-        self._run(FIRST, self._date(1))
+        seconds, status = self._run(FIRST, self._date(1))
+        return Night(0, seconds, status, self._layers())
 
     def night(self, number: int) -> Night:
         """One night: what comes, comes, and the day that is over is booked."""
@@ -131,12 +147,11 @@ class Year:
         return Drawn(halves, random.randint(1, 3) if random.random() < LATE else 0, random.random() < DOWN)
 
     def _run(self, start: date, end: date) -> tuple[float, int]:
-        variables = {"WATTLEDGER_DATA": str(self.data)}
-        words = ["run", "--fleet", self.fleet, "--start", start, "--end", end]
-        cost, status, printed = children.ended("pipelines", *words, variables=variables)
+        words = ["run", "--fleet", str(self.fleet), "--start", start.isoformat(), "--end", end.isoformat()]
+        seconds, status, printed = self._command(words, {"WATTLEDGER_DATA": str(self.data), **AT_ONCE})
         if status not in (0, 1):
             raise RuntimeError(printed[-2000:])
-        return cost.seconds, status
+        return seconds, status
 
     def _layers(self) -> dict[str, int]:
         with closing(duckdb.connect(str(self.data / "nights" / "warehouse.duckdb"), read_only=True)) as warehouse:
@@ -157,8 +172,15 @@ def slope(values: Sequence[float]) -> float:
     return float(np.polyfit(np.arange(len(values)), values, 1)[0]) if len(values) > 1 else 0.0
 
 
+def added(nights: Sequence[Night]) -> dict[str, float]:
+    """Bytes that each layer has grown by in a night: the mean of the nights after the first of these."""
+    first, last = nights[0], nights[-1]
+    return {layer: (last.layers[layer] - first.layers[layer]) / (len(nights) - 1) for layer in last.layers}
+
+
 def lines(nights: Sequence[Night]) -> Iterator[str]:
     """The tables: some nights, and the growth per night over the last half of them."""
+    nights = [night for night in nights if night.number]
     layers = sorted({layer for night in nights for layer in night.layers})
     yield "| night | seconds | " + " | ".join(f"{layer}, MB" for layer in layers) + " |"
     yield "|---|---|" + "---|" * len(layers)
@@ -173,19 +195,18 @@ def lines(nights: Sequence[Night]) -> Iterator[str]:
     yield f"\n{down} of {len(nights)} nights ended with status 1: the server was down"
 
 
-def nights_of(folder: Path, nights: int, history: int, seed: int) -> Iterator[Night]:
+def nights_of(folder: Path, nights: int, history: int, seed: int, command: Command = in_a_process) -> Iterator[Night]:
     """Book a history and then night after night; `folder` is ours, empty or with the nights of an earlier call."""
     server, done = folder / "server", folder / "nights.jsonl"
     server.mkdir(exist_ok=True)
     with victoria_metrics_with_history(server, ()) as url:
-        year = Year(folder, url, seed, history)
-        if not done.exists():
-            year.backfill()
-            done.touch()
-        earlier = [Night(**json.loads(line)) for line in done.read_text(encoding="utf-8").splitlines()]
+        year = Year(folder, url, seed, history, command)
+        earlier = []
+        if done.exists():
+            earlier = [Night(**json.loads(line)) for line in done.read_text(encoding="utf-8").splitlines()]
         yield from earlier
-        for number in range(len(earlier) + 1, nights + 1):
-            night = year.night(number)
+        for number in range(earlier[-1].number + 1 if earlier else 0, nights + 1):
+            night = year.night(number) if number else year.backfill()
             with done.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(night)) + "\n")
             yield night

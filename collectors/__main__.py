@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collectors.devices.agent import Sampler
+    from collectors.devices.otlp_receiver import Receiver
+    from collectors.devices.spool import Spool
     from collectors.protocols.exposition import ExpositionPage
 
 # The extras of the agent's distribution with the package that each brings, and which a store's URLs need.
-EXTRAS = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs"}
+EXTRAS = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs", "otlp": "opentelemetry"}
 STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 EXAMPLES = """\
 examples:
@@ -55,6 +58,16 @@ def parser() -> argparse.ArgumentParser:
         help="write a file this often, which is also what a crash loses at most (default: 60)",
     )
 
+    agent.add_argument(
+        "--otlp",
+        type=_listening,
+        metavar="HOST:PORT",
+        help="also receive OTLP over HTTP there: spans of model calls and metrics of the catalogue",
+    )
+    agent.add_argument(
+        "--otlp-bearer-env", metavar="NAME", help="the variable that holds the token exporters must send"
+    )
+
     sample = commands.add_parser("sample", help="look once and print what is there")
     _add_sources(sample)
 
@@ -87,6 +100,14 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         help="the metrics to keep of pages: a CSV with a column `metric`, or one name per line (default: the metric "
         "catalogue of Wattledger)",
     )
+    command.add_argument(
+        "--tenant-label",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a label of a gateway's counters that names the tenant or team, kept for the fleet file's `tenant_labels` "
+        "and `team_labels`; may be repeated",
+    )
     command.add_argument("--bearer-file", metavar="FILE", help="the file of the pages' bearer token, read at each look")
     for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
         command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
@@ -102,6 +123,13 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _listening(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT such as 127.0.0.1:4318, got {text!r}")
+    return host.strip("[]"), int(port)
+
+
 def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
     from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for packages)
     from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
@@ -110,7 +138,10 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
     if options.bearer_env and options.bearer_file:
         raise ValueError("expected one of --bearer-env and --bearer-file")
     families = families_to_keep(options.families) if options.page else None
-    return [ExpositionPage(url, families, host=options.host, **secrets) for url in options.page]
+    return [
+        ExpositionPage(url, families, host=options.host, tenant_labels=options.tenant_label, **secrets)
+        for url in options.page
+    ]
 
 
 def _samplers(options: argparse.Namespace) -> list[Sampler]:
@@ -118,7 +149,7 @@ def _samplers(options: argparse.Namespace) -> list[Sampler]:
     from collectors.devices.nvml import NvmlSampler  # noqa: PLC0415
     from collectors.source_errors import SourceError  # noqa: PLC0415
 
-    if not options.nvml and not options.page:
+    if not options.nvml and not options.page and not getattr(options, "otlp", None):
         _refuse("nothing to look at: give --nvml, --page URL, or both")
     try:
         return [*([NvmlSampler(host=options.host)] if options.nvml else []), *_pages(options)]
@@ -144,9 +175,32 @@ def _agent(options: argparse.Namespace) -> int:
         Watch(sampler, options.nvml_interval if isinstance(sampler, NvmlSampler) else options.page_interval)
         for sampler in samplers
     ]
+    receiver = _receiver(options, spool)
+    if receiver is not None:
+        receiver.start()
     status = run_agent(watches, SpoolWriter(spool, options.host, rotate_seconds=options.rotate))
+    if receiver is not None:
+        receiver.stop()
     spool.end_process(status)
     return status
+
+
+def _receiver(options: argparse.Namespace, spool: Spool) -> Receiver | None:
+    if options.otlp is None:
+        return None
+    from collectors.devices.agent import families_to_keep  # noqa: PLC0415
+    from collectors.devices.otlp_receiver import Receiver  # noqa: PLC0415
+
+    bearer = None
+    if options.otlp_bearer_env is not None:
+        bearer = os.environ.get(options.otlp_bearer_env)
+        if not bearer:
+            _refuse(f"environment variable {options.otlp_bearer_env} is not set")
+    try:
+        families = families_to_keep(options.families)
+        return Receiver(options.otlp, spool, options.host, families, bearer=bearer, stated=options.tenant_label)
+    except (OSError, ValueError) as error:
+        _refuse(f"--otlp {':'.join(map(str, options.otlp))}: {error}")
 
 
 def _sample(options: argparse.Namespace) -> int:

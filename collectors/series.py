@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from collectors.facts import ALWAYS, Facts
 from collectors.limits import DEFAULTS
+from collectors.personal_labels import PersonalLabels
 from collectors.rows import Rejects
 from collectors.samples import OBSERVED_AT, Family, SourceError, Window
 from collectors.unknown_families import MOST_DEVICES, MOST_FAMILIES_WITH_DEVICES, Device, device_of, is_drawn_power
@@ -49,12 +50,18 @@ class SeriesRegister:
     """
 
     def __init__(
-        self, source: str, window: Window, replica_labels: Collection[str] = (), most_series: int = DEFAULTS.series
+        self,
+        source: str,
+        window: Window,
+        replica_labels: Collection[str] = (),
+        most_series: int = DEFAULTS.series,
+        tenant_labels: Collection[str] = (),
     ) -> None:
         self.source = source
         self.window = window
         self.most_series = most_series
         self.replica_labels = frozenset(replica_labels)
+        self._personal = PersonalLabels(tenant_labels)
         self._ids_by_key: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._rows: dict[int, int] = {}  # series_id -> row in the arrays below
         self._identities: list[tuple[str, str, str]] = []  # source_kind, metric, labels JSON
@@ -68,7 +75,8 @@ class SeriesRegister:
         self._facts = Facts(0)
 
     def series_id(self, family: Family, labels: Mapping[str, str]) -> int:
-        """The identity of a series of this source, remembered; replica labels do not enter it.
+        """The identity of a series of this source, remembered; replica labels do not enter it, nor do those that name
+        persons.
 
         SourceError beyond `most_series`.
         """
@@ -76,7 +84,7 @@ class SeriesRegister:
         known = self._ids_by_key.get(key)
         if known is not None:
             return known
-        kept = canonical_labels(labels, self.replica_labels)
+        kept = canonical_labels(self._personal.without(family.source_kind, labels), self.replica_labels)
         identity = (family.source_kind, family.metric, _LABELS.encode(kept))
         new_id = series_id(self.source, family.metric, kept)
         row = self._rows.setdefault(new_id, len(self._identities))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import dagster as dg
@@ -39,6 +39,7 @@ from pipelines.upkeep import upkeep_asset
 from pipelines.warehouse import advice_history, contracts, night_lock
 from pipelines.warehouse.asset_keys import schema_of
 from pipelines.warehouse.partitions import POOL
+from pipelines.warehouse.tenants import tenant_names
 
 JOB = "daily_ledger"
 SCHEDULE = f"{JOB}_schedule"
@@ -99,7 +100,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         tags={"fleet": fleet.fleet, "synthetic": str(fleet.synthetic).lower()},
     )
     made = [*landed, *tables, published, report, *copies, *kept]
-    upkeep = upkeep_asset.upkeep_asset(fleet, sorted(key for one in made for key in one.keys), POOL)
+    upkeep = upkeep_asset.upkeep_asset(fleet, _last(made), POOL)
     assets = [*made, upkeep]
     return dg.Definitions(
         # A closed period has nothing to keep fresh.
@@ -111,6 +112,13 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         # A process per step would pay Python's and Dagster's start each time, and one warehouse has one writer anyway.
         executor=dg.in_process_executor,
     )
+
+
+def _last(made: Sequence[dg.AssetsDefinition]) -> list[dg.AssetKey]:
+    """What nothing else of `made` depends on: when these are made, all are. Of each asset that a step waits for Dagster
+    asks its history what version of it there is, in a transaction of its own."""
+    read = {dep.asset_key for one in made for spec in one.specs for dep in spec.deps}
+    return sorted({key for one in made for key in one.keys} - read)
 
 
 def _nightly(fleet: Fleet, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
@@ -150,6 +158,7 @@ def _create_read(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
     """Tables that models read and that no model makes."""
     empty_tables.create(connection)
     month_closing.take_back(fleet, connection)
+    tenant_names.key_labels(connection)
 
 
 def _copies(fleet: Fleet, project: DbtProject) -> Iterator[dg.AssetsDefinition]:

@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from pipelines.serving.metrics import State
 from pipelines.serving.published_day import ModelDay, PublishedDay
-from pipelines.serving.run_history import CheckState, LastRun
 from pipelines.today.today_file import ModelToday, SourceToday, Today
+from pipelines.upkeep.dagster_history import CheckState, EndedRun
 
 NOW = datetime(2026, 10, 7, 14, 17, 30, tzinfo=UTC)
 GIB = 2**30
@@ -66,7 +66,7 @@ def healthy(now: datetime = NOW) -> State:
         fleet="mine",
         today=today,
         last_day=PublishedDay(now.date() - timedelta(days=1), [model_day("gpt-oss-120b", 6e6)]),
-        last_run=LastRun((now - timedelta(hours=12)).timestamp(), 91.5, True, checks),
+        last_run=EndedRun(now - timedelta(hours=12), 91.5, True, checks),
         bytes_by_layer={"warehouse": 3 * GIB, "publications": GIB},
         ticks={"made": 170, "skipped": 2, "failed": 0},
         runs_nights=True,

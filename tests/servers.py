@@ -103,12 +103,11 @@ def _victoria_metrics(folder: Path, *flags: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def prometheus_scraping(
-    folder: Path, target: str, *flags: str, interval_seconds: int = 1, rules: Path | None = None
+    folder: Path, target: str, *flags: str, interval_seconds: int = 1, rules: Iterable[Path] = ()
 ) -> Iterator[str]:
-    """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live", with a file of rules."""
+    """The URL of a Prometheus that scrapes `target` (host:port, path /metrics) as job "live", with files of rules."""
     config = _scraping(target, interval_seconds)
-    if rules is not None:
-        config += f"rule_files: ['{rules}']\n"
+    config += f"rule_files: {list(map(str, rules))}\n"
     with _prometheus(folder, config, *flags) as url:
         yield url
 

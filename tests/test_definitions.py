@@ -55,6 +55,7 @@ FLEET = {
     "fleet/energy_contracts",
     "fleet/engine_pods",
     "fleet/engine_targets",
+    "fleet/tenant_labels",
     "fleet/engines",
     "fleet/node_aliases",
     "fleet/node_gpus",
@@ -396,6 +397,22 @@ def test_the_publication_waits_for_every_mart(definitions: dg.Definitions, manif
         if graph.get_check_spec(key).blocking
     }
     assert blocking == set()  # what breaks an invariant is held back, date by date, before anything is published
+
+
+def test_what_a_run_has_left_is_measured_after_everything_else(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    (last,) = (key for key in graph.get_all_asset_keys() if key.path == ["raw", "disk_use"])
+    before = dg.AssetSelection.assets(last).upstream(include_self=False).resolve(graph)
+    assert before == graph.get_all_asset_keys() - {last}
+    # Each of these costs a run a transaction.
+    assert {"/".join(key.path) for key in graph.get(last).parent_keys} == {
+        "fleet/commitment_offers",
+        "fleet/currency_rates",
+        "published/fleet_report",
+        "raw/landings",
+        "raw/unknown_devices",
+        "raw/unknown_families",
+    }
 
 
 @pytest.mark.parametrize(

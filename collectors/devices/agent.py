@@ -23,15 +23,13 @@ from typing import Any, NamedTuple, Protocol
 from arro3.core import Array, DataType, Field, Schema, Table
 from arro3.io import write_parquet
 
-from collectors.catalogue import SPELLINGS, spelled
+from collectors.catalogue import CATALOGUE_FOLDERS, SPELLINGS, spelled
 from collectors.devices.nvml import READERS, NvmlSampler
 from collectors.devices.spool_writer import COMPRESSION, OBSERVED_AT, SpoolWriter
 from collectors.readings import Reading
 from collectors.source_errors import SourceError, printable
 
-# In the agent's own distribution the seed is in its package (agent/hatch_build.py).
-_CATALOGUES = [Path(__file__).parents[1], Path(__file__).parents[2] / "dbt_project" / "seeds"]
-BUNDLED_CATALOGUE = next(filter(Path.is_file, (folder / "metric_catalog.csv" for folder in _CATALOGUES)))
+BUNDLED_CATALOGUE = next(filter(Path.is_file, (folder / "metric_catalog.csv" for folder in CATALOGUE_FOLDERS)))
 UNKNOWN_KIND = "page"
 # How long a stopping agent waits for a look that hangs; then it writes the readings that it has.
 STOP_PATIENCE_SECONDS = 10.0

@@ -20,6 +20,7 @@ from prometheus_client import parser as prometheus_parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from collectors.limits import PAGE_LIMITS, Limits
+from collectors.personal_labels import PersonalLabels
 from collectors.protocols.http_client import HttpClient
 from collectors.readings import Reading, labels_json
 from collectors.rows import Reject, Rejects, readable
@@ -206,7 +207,8 @@ class ExpositionPage:
 
     `families` maps the metrics to keep to their source kind; None keeps all. Samples get the label `instance`
     (host:port) where they have none; where the URL is a loopback address and `host` is given, `instance` names that
-    host and the label `node` too, as two hosts' localhost:8000 are two engines. `secrets` name environment variables
+    host and the label `node` too, as two hosts' localhost:8000 are two engines. Of a gateway's labels that may name
+    persons only `tenant_labels` are kept. `secrets` name environment variables
     as HttpClient has them: bearer_env, username_env, password_env, ca_file_env, cert_file_env, key_file_env, and
     bearer_file, which is a path.
     """
@@ -219,6 +221,7 @@ class ExpositionPage:
         host: str | None = None,
         limits: Limits = PAGE_LIMITS,
         clock_ns: Callable[[], int] = time.time_ns,
+        tenant_labels: Collection[str] = (),
         **secrets: Any,
     ) -> None:
         # The next look is the retry; vLLM and SGLang redirect /metrics to /metrics/.
@@ -235,6 +238,7 @@ class ExpositionPage:
         self._devices_of: dict[str, int] = {}
         self._added = _added_labels(urlsplit(url), host)
         self._clock_ns = clock_ns
+        self._personal = PersonalLabels(tenant_labels)
 
     def look(self) -> list[Reading]:
         """The page's readings, stamped with the time the request went out unless the page stamps its samples itself.
@@ -290,7 +294,7 @@ class ExpositionPage:
         if sample.timestamp_seconds is not None:
             observed_us = round(sample.timestamp_seconds * 1e6)
         kind = (self.families or {}).get(sample.metric, UNKNOWN_KIND)
-        labels = labels_json({**self._added, **sample.labels})
+        labels = labels_json(self._personal.without(kind, {**self._added, **sample.labels}))
         return Reading(observed_us, kind, sample.metric, labels, sample.value)
 
     def _fetch(self, rejects: Rejects) -> tuple[str, bool]:

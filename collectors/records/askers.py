@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import os
-import re
 from dataclasses import dataclass
 
+from collectors.personal_labels import is_personal
+
 USER = "user-"
-_MAIL = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 _HEX_DIGITS = 32
 
 
@@ -28,7 +27,7 @@ class Askers:
     def tenant(self, name: str | None, user: str | None = None, otherwise: str | None = None) -> str | None:
         """The tenant of a request: the name that the log gives it, else its user, if users are told apart, else
         `otherwise`. A name that is an e-mail or network address is a user's."""
-        if name is not None and not is_personal(name):
+        if name is not None and not _is_personal(name):
             return name
         user = name or user
         if user is not None and self.key_env is not None:
@@ -43,18 +42,9 @@ NO_USERS = Askers()
 
 def team(name: str | None) -> str | None:
     """The team of a request; None for an e-mail or network address."""
-    return None if name is None or is_personal(name) else name
+    return None if name is None or _is_personal(name) else name
 
 
-def is_personal(name: str) -> bool:
-    """Whether a name holds an e-mail address, or is a network address with or without a port."""
-    if _MAIL.search(name):
-        return True
-    bare = name.strip().strip("[]")
-    for text in (bare, bare.rpartition(":")[0].strip("[]")):
-        try:
-            ipaddress.ip_address(text)
-        except ValueError:
-            continue
-        return True
-    return False
+def _is_personal(name: str) -> bool:
+    """Also of an address with a port."""
+    return is_personal(name) or is_personal(name.rpartition(":")[0])

@@ -25,7 +25,7 @@ window_meters as (
     from windows
     inner join {{ ledger }} as ledger
         on {{ epoch_us('ledger.interval_start_at') }} < windows.end_us
-        and {{ epoch_us('ledger.interval_start_at') }} + ledger.interval_seconds * 1000000 > windows.start_us
+        and {{ epoch_us('ledger.interval_start_at') }} + cast(ledger.interval_seconds as bigint) * 1000000 > windows.start_us
         and {{ is_of_window('ledger', 'windows') }}
     where ledger.date >= (select cast(min(start_at) as date) from windows)
         and ledger.date <= (select cast(max(end_at) as date) from windows)

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from pipelines.alarming import alarm_memory, alertmanager, receivers
 from pipelines.alarming.alarm import Alarm
 from pipelines.alarming.alarm_memory import AlarmMemory, Changes
-from pipelines.alarming.ledger_alarms import QUERIES, published_alarms
+from pipelines.alarming.ledger_alarms import QUERIES, Published, published_alarms
 from pipelines.alarming.messages import Message
 from pipelines.alarming.run_alarms import RUN, check_name, run_alarms
 from pipelines.alarming.run_outcome import Outcome
@@ -81,7 +81,7 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
     if memory.is_newer(outcome.ended_at, at):
         return lines  # Dagster's sensors may learn of a run before they learn of an earlier one
     memory.run_ended_at = outcome.ended_at.astimezone(UTC).isoformat()
-    raised, is_over = _raised(fleet, outcome)
+    raised, is_over, published = _raised(fleet, outcome)
     memory.take(raised, is_over, at)
     todo: dict[str, tuple[AnyReceiver, Changes, bool]] = {}
     sendings: dict[str, tuple[Sending, float]] = {}
@@ -92,7 +92,7 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
         if sending is not None:
             todo[receiver.name] = (receiver, changes, is_digest)
             sendings[receiver.name] = (sending, receiver.timeout_seconds)
-    if outcome.is_good:
+    if outcome.is_good and _misses_no_night(fleet, published, outcome.began_at or at):
         sendings |= _heartbeat(fleet)
     refused = _sent(sendings)
     for name, (receiver, changes, is_digest) in todo.items():
@@ -107,9 +107,19 @@ def _after_run(fleet: Fleet, outcome: Outcome, at: datetime) -> list[str]:
     return lines
 
 
-def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alarm], bool]]:
-    """The alarms after a run, and whether one that it did not raise is over: only where the run could have raised
-    it."""
+def _misses_no_night(fleet: Fleet, published: Published | None, at: datetime) -> bool:
+    """Whether the newest date that was over when the run began is published. Of a run by hand on older dates it may not
+    be, and then a heartbeat would hide a night that never began."""
+    days = fleet.days(at.astimezone(UTC).date())
+    if not days:
+        return True
+    newest = published.newest_date if published is not None else None
+    return newest is not None and newest >= days[-1]
+
+
+def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alarm], bool], Published | None]:
+    """The alarms after a run, whether one that it did not raise is over (only where the run could have raised it), and
+    what is published; None where that cannot be read."""
     published, unread = None, []
     if outcome.remedies is not None:
         try:
@@ -142,7 +152,7 @@ def _raised(fleet: Fleet, outcome: Outcome) -> tuple[list[Alarm], Callable[[Alar
             return published is not None
         return alarm.name in asked or (outcome.is_success and outcome.is_whole)
 
-    return raised, is_over
+    return raised, is_over, published
 
 
 def _sending(fleet: Fleet, receiver: AnyReceiver, changes: Changes, is_digest: bool, at: datetime) -> Sending | None:

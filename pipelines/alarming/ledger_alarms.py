@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import duckdb
@@ -31,11 +32,12 @@ _REMEDY_OF = {"cost": "costs_are_usual"}
 
 @dataclass(frozen=True)
 class Published:
-    """The alarms of a publication, the invariants that hold a date back, and what a date is about: in USD and J, None
-    where it is not known."""
+    """The alarms of a publication, the invariants that hold a date back, its newest date, and what that is about: in
+    USD and J, None where it is not known."""
 
     alarms: tuple[Alarm, ...] = ()
     held_back: frozenset[str] = frozenset()
+    newest_date: date | None = None
     usual_usd: float | None = None
     usual_joules: float | None = None
 
@@ -58,7 +60,7 @@ def published_alarms(fleet: Fleet, remedies: Mapping[str, str]) -> Published:
             held_back = frozenset(row[0] for row in rows)
         if there >= {"marts.fleet_daily", "marts.cost_daily", "marts.site_footprint_daily"}:
             usual = connection.execute(statements.read(__file__, "usual_date")).fetchall() or usual
-    return Published(tuple(alarms), held_back, usual[0][1], usual[0][2])
+    return Published(tuple(alarms), held_back, *usual[0])
 
 
 def _alarms(

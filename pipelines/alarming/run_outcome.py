@@ -37,7 +37,8 @@ class Found:
 @dataclass(frozen=True)
 class Outcome:
     """`failures` has a line per reason why steps failed. With `is_whole` the run had every step, so each check that
-    the fleet has was asked unless a step failed. `remedies` are those of all checks."""
+    the fleet has was asked unless a step failed. `remedies` are those of all checks. `began_at` is None where the run
+    could not begin."""
 
     ended_at: datetime
     is_success: bool
@@ -45,6 +46,7 @@ class Outcome:
     checks: tuple[Found, ...] = ()
     is_whole: bool = True
     remedies: Mapping[str, str] | None = None
+    began_at: datetime | None = None
 
     @property
     def is_good(self) -> bool:
@@ -101,6 +103,7 @@ def _outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg
                 count.value if count is not None and isinstance(count.value, int) else None,
             )
     ended = record.end_time if record is not None else None
+    began = record.start_time if record is not None else None
     return Outcome(
         ended_at=datetime.now(UTC) if ended is None else datetime.fromtimestamp(ended, UTC),
         is_success=run is not None and run.status == dg.DagsterRunStatus.SUCCESS,
@@ -108,4 +111,5 @@ def _outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg
         checks=tuple(checks.values()),
         is_whole=run is not None and not run.asset_selection,
         remedies={spec.name: str(spec.metadata.get("remedy", "")) for spec in specs.values()},
+        began_at=None if began is None else datetime.fromtimestamp(began, UTC),
     )

@@ -20,7 +20,7 @@ _BEGINNING_OF_AN_EMPTY_LINE = "\r\x1b[2K"
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Our log lines. A line of progress stays until the next line of any kind; there is none except on a terminal."""
+    """Our log lines. On a terminal a line of progress stays until the next line of any kind."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -30,8 +30,7 @@ class Lines(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the line."""
         if not self._is_terminal:
-            if record.name != progress.LOGGER:
-                super().emit(record)
+            super().emit(record)
             return
         try:
             is_passing = record.name == progress.LOGGER
@@ -46,12 +45,10 @@ class Lines(logging.StreamHandler[TextIO]):
 
 
 class JsonLines(logging.StreamHandler[TextIO]):
-    """Our log lines, each an object of JSON, for what collects logs; lines of progress are left out."""
+    """Our log lines, each an object of JSON, for what collects logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the line."""
-        if record.name == progress.LOGGER:
-            return
         try:
             self.stream.write(_as_json(record.levelname.lower(), record.name, record.getMessage()))
             self.flush()
@@ -101,11 +98,17 @@ def show(log_format: str) -> None:
 def show_progress(stream: TextIO, log_format: str = "text") -> None:
     """Show our own progress on the console. Of Dagster show only errors: its other events are in its instance."""
     warnings.simplefilter("ignore")
-    ours = logging.getLogger("pipelines")
+    ours, passing = logging.getLogger("pipelines"), logging.getLogger(progress.LOGGER)
+    for logger in (ours, passing):
+        for earlier in [one for one in logger.handlers if isinstance(one, (Lines, JsonLines))]:
+            logger.removeHandler(earlier)
+        logger.propagate = False
+    handler = JsonLines(stream) if log_format == "json" else Lines(stream)
     ours.setLevel(logging.INFO)
-    for earlier in [one for one in ours.handlers if isinstance(one, (Lines, JsonLines))]:
-        ours.removeHandler(earlier)
-    ours.addHandler(JsonLines(stream) if log_format == "json" else Lines(stream))
-    ours.propagate = False
+    ours.addHandler(handler)
+    is_shown = log_format != "json" and stream.isatty()
+    passing.setLevel(logging.INFO if is_shown else logging.CRITICAL)
+    if is_shown:
+        passing.addHandler(handler)
     for name in ("dagster", "dagster-dbt", "great_expectations"):
         logging.getLogger(name).setLevel(logging.ERROR)

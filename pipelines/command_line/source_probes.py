@@ -188,7 +188,9 @@ def _seconds_of_a_day(
         return 0.0
     span = timedelta(hours=min(1.0, SAMPLES_TIMED / load.samples_per_hour))
     window = Window(now - span, now)
-    register = SeriesRegister(source.name, window, source.replica_labels, max(load.series * 2, source.limits.series))
+    register = SeriesRegister(
+        source.name, window, source.replica_labels, max(load.series * 2, source.limits.series), source.named_labels
+    )
     began = time.monotonic()
     for _ in collector.collect(window, families, register):
         pass
@@ -247,7 +249,7 @@ def _read(
     """Samples in the window, and the newest of them."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    register = SeriesRegister(source.name, window, source.replica_labels, source.limits.series)
+    register = SeriesRegister(source.name, window, source.replica_labels, source.limits.series, source.named_labels)
     samples, newest_us = 0, None
     for batch in source.collector().collect(window, families, register):
         if batch.samples.num_rows:

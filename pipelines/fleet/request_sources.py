@@ -21,6 +21,7 @@ from pipelines.fleet.values import (
     Part,
     Positive,
     SourceName,
+    TenantLabel,
     TimeZone,
     Variable,
     context_of,
@@ -156,7 +157,28 @@ class AzureTrace(RequestSource):
         return AzureTraceCollector(self.name, self.path, self.constants)
 
 
-AnyRequestSource = Annotated[LiteLLMLog | AccessLogSource | LoadTest | AzureTrace, Field(discriminator="kind")]
+class OtlpSpans(RequestSource):
+    """OpenTelemetry's spans of model calls: JSON Lines of OTLP, as the Collector's file exporter and the agent's
+    receiver write them. The lists are attributes of a span or its resource; of those that name who asked the first
+    counts."""
+
+    kind: Literal["otlp"]
+    path: FleetPath
+    tenant_attributes: tuple[TenantLabel, ...] = ()
+    team_attributes: tuple[TenantLabel, ...] = ()
+    services: tuple[Name, ...] = ()
+
+    def collector(self) -> RequestCollector:
+        """The collector that reads these requests."""
+        from collectors.records.otlp_spans import OtlpSpanCollector  # noqa: PLC0415
+
+        names = {"tenant": self.tenant_attributes, "team": self.team_attributes, "services": self.services}
+        return OtlpSpanCollector(self.name, self.path, self.constants, **names)
+
+
+AnyRequestSource = Annotated[
+    LiteLLMLog | AccessLogSource | LoadTest | AzureTrace | OtlpSpans, Field(discriminator="kind")
+]
 
 
 class Benchmark(Part):

@@ -30,6 +30,7 @@ from pipelines.fleet.values import (
     ServerUrl,
     SourceName,
     SpoolPath,
+    TenantLabel,
     TimeZone,
     Variable,
 )
@@ -66,7 +67,8 @@ class Tls(Part):
 
 class Source(Part):
     """The keys of every kind of source. `site` is the default site of what it meters; `metric_prefix` is put before the
-    names of its metrics, as by the `MetricsFieldPrefix` of AMD's exporter."""
+    names of its metrics, as by the `MetricsFieldPrefix` of AMD's exporter. `tenant_labels` and `team_labels` name who
+    asked in the token counters of a gateway or frontend."""
 
     name: SourceName
     interval_seconds: Positive | None = None
@@ -74,7 +76,14 @@ class Source(Part):
     site: Name | None = None
     replica_labels: tuple[str, ...] = ()
     metric_prefix: MetricPrefix | None = None
+    tenant_labels: tuple[TenantLabel, ...] = ()
+    team_labels: tuple[TenantLabel, ...] = ()
     limits: SeriesLimit = SeriesLimit()
+
+    @property
+    def named_labels(self) -> tuple[str, ...]:
+        """The labels that name who asked."""
+        return (*self.tenant_labels, *self.team_labels)
 
 
 class PrometheusSource(Source):
@@ -202,6 +211,21 @@ class SpoolSource(Source):
         return SpoolCollector(self.name, self.path, self.limits.answer_seconds)
 
 
+class OtlpSource(Source):
+    """Metrics in files of the OpenTelemetry Collector's file exporter: JSON Lines of OTLP."""
+
+    kind: Literal["otlp"]
+    path: FleetPath
+    interval_seconds: Positive
+    limits: FileLimits = FileLimits()
+
+    def collector(self) -> Collector:
+        """The collector that reads this source."""
+        from collectors.protocols.otlp_files import OtlpFilesCollector  # noqa: PLC0415
+
+        return OtlpFilesCollector(self.name, self.path, self.named_labels, self.limits.bad_rows_ratio)
+
+
 class SyntheticSource(Source):
     """Generated telemetry; only a fleet with `synthetic: true` may have one."""
 
@@ -216,4 +240,6 @@ class SyntheticSource(Source):
         return SyntheticCollector(self.name, scenario=self.scenario, interval_seconds=self.interval_seconds)
 
 
-AnySource = Annotated[PrometheusSource | FilesSource | SpoolSource | SyntheticSource, Field(discriminator="kind")]
+AnySource = Annotated[
+    PrometheusSource | FilesSource | SpoolSource | OtlpSource | SyntheticSource, Field(discriminator="kind")
+]

@@ -16,6 +16,7 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
+from collectors.personal_labels import LABELS_OF_PERSONS
 from collectors.samples import printable, shown_variable, url_without_secrets
 from collectors.text_files import before_glob
 
@@ -119,6 +120,14 @@ def _known_zone(name: str) -> str:
     return name
 
 
+def _tenant_label(name: str) -> str:
+    if name.casefold() in LABELS_OF_PERSONS:
+        raise ValueError(
+            f"{name} holds an e-mail or network address, which no book keeps; name a label with an alias or an id"
+        )
+    return name
+
+
 def root_of_an_api(url: str) -> str:
     """The URL below which /api/v1/query is asked for; ValueError, with the URL to write, for one of a page or query."""
     parts = urlsplit(url)
@@ -159,6 +168,8 @@ TimeZone = Annotated[str, AfterValidator(_known_zone)]
 Url = Annotated[str, AfterValidator(_plain_url)]
 ServerUrl = Annotated[str, AfterValidator(_plain_url), AfterValidator(root_of_an_api)]
 Number = Annotated[float, Field(strict=True)]
+# A label by which tenants are named.
+TenantLabel = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_.]*$"), AfterValidator(_tenant_label)]
 MetricPrefix = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Positive = Annotated[float, Field(strict=True, gt=0)]
 NonNegative = Annotated[float, Field(strict=True, ge=0)]

@@ -68,6 +68,12 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
             }
             for source in fleet.sources
         ],
+        "tenant_labels": [
+            {"source": source.name, "entry": entry, "names": names, "label": label}
+            for source in fleet.sources
+            for names, labels in (("tenant", source.tenant_labels), ("team", source.team_labels))
+            for entry, label in enumerate(labels)
+        ],
         "sites": [
             {
                 "site": site.name,

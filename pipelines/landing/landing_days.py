@@ -136,6 +136,7 @@ def land_days(
                     run_id=run_id,
                     store=store,
                     replica_labels=source.replica_labels,
+                    tenant_labels=source.named_labels,
                     most_series=source.limits.series,
                     is_neighbour=asked.is_neighbour,
                     is_merged=asked.is_again and asked.is_counted,
@@ -150,7 +151,7 @@ def land_days(
             answers.append(result)
             step_deadline.progressed()
             progress.of(f"landing {source.name}, windows", len(answers), len(windows))
-        for given_up in relanded.settled(start, end):
+        for given_up in (*relanded.settled(start, end), *_given_up(relanded, collector, start)):
             telemetry_landing.audit(connection, given_up, run_id, now)
             answers.append(given_up)
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in Counter(answer.outcome for answer in answers).items())
@@ -179,6 +180,13 @@ def _days_again(relanded: relanding.Relanded, collector: Collector, start: date)
     elif not hasattr(collector, "days"):
         for day in relanding.failed(relanded.connection, relanded.fleet, collector.source, start):
             yield _Asked(Window.of_day(day), is_again=True, is_unfilled=True)
+
+
+def _given_up(relanded: relanding.Relanded, collector: Collector, start: date) -> Sequence[Landing]:
+    """The failed dates that this run was the first not to try again, of a source that `_days_again` asks for them."""
+    if relanded.is_server or hasattr(collector, "days"):
+        return []
+    return relanding.given_up(relanded.connection, relanded.fleet, collector.source, start)
 
 
 def _counted(collector: Any, window: Window, catalogue: telemetry_landing.Catalogue) -> tuple[pa.Table | None, str]:

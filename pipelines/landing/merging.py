@@ -22,6 +22,10 @@ BATCH_ROWS = 1 << 19
 # Of the series in the registered table `chunks_came`: those to merge.
 OF_CAME = "series_id in (select series_id from chunks_came)"
 
+# As collectors give samples. Series by series they take a quarter less room on disk than in the order of time
+# (9.0 and 12.0 bytes a sample of 300 series at 15 s with milliseconds of jitter).
+ORDER = "order by series_id, observed_at"
+
 
 def one_per_time(rows: str) -> str:
     """A query for one row per (series, time) of `rows`: among rows of one time the larger valid value is kept."""
@@ -44,7 +48,7 @@ def recounted(connection: duckdb.DuckDBPyConnection, source: str, day: Window, p
         f"select series_id, observed_at, value from {rows} where observed_at >= ? and observed_at < ? and {OF_CAME}"
         for rows in (power, tokens)
     ]
-    ordered = connection.sql(f"{' union all '.join(parts)} order by series_id, observed_at", params=[*span, *span])
+    ordered = connection.sql(f"{' union all '.join(parts)} {ORDER}", params=[*span, *span])
     counted = _counted(ordered.to_arrow_reader(BATCH_ROWS))
     with database.registered(connection, chunks_counted=counted):
         params = [source, source, *span]

@@ -2,8 +2,8 @@
 
 raw.unfilled_dates has the first kind, until samples up to the date's end have landed, and when a date was given up. Add
 here what decides on dates. Keep out what is compared (`source_counts`) and what a landing does (`telemetry_landing`).
-Of what is no server, a date is asked for again only if it failed: a spool lists the days that wait in it
-(`landing_days`), and of files a run reads the dates that it is to book.
+Of what is no server, a date is asked for again only if it failed, and is given up as well: a spool lists the days that
+wait in it (`landing_days`), and of files a run reads the dates that it is to book.
 """
 
 from __future__ import annotations
@@ -35,17 +35,36 @@ def failed(
     connection: duckdb.DuckDBPyConnection, fleet: Fleet, source: str, start: date, asset: str = TELEMETRY
 ) -> list[date]:
     """The dates before `start` whose newest landing failed, in order, and that are not too old to be tried again."""
+    horizon = _horizon(fleet, start + timedelta(days=1))
+    return [on for on in _failed(connection, source, start, asset) if on >= horizon]
+
+
+def given_up(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, source: str, start: date, asset: str = TELEMETRY
+) -> list[Landing]:
+    """Of the dates before `start` whose newest landing failed, those that are too old to be tried again. Once they are
+    in the audit, they are none of these any more."""
+    horizon = _horizon(fleet, start + timedelta(days=1))
+    days = fleet.relanding.give_up_days
+    return [
+        Landing(source, Window.of_day(on), "given_up", 0, 0, detail=_why_not_tried_again(on, days))
+        for on in _failed(connection, source, start, asset)
+        if fleet.period.start <= on < horizon
+    ]
+
+
+def _failed(connection: duckdb.DuckDBPyConnection, source: str, start: date, asset: str) -> list[date]:
     rows = connection.execute(
         """
         select cast(window_start_at as date) as date
         from raw.landings
         where asset = $asset and source = $source and window_end_at - window_start_at = interval 1 day
-            and date >= $first and date < $start
+            and date < $start
         group by all
         having max_by(outcome, rowid) = 'failed'
         order by date
         """,
-        {"asset": asset, "source": source, "start": start, "first": _horizon(fleet, start + timedelta(days=1))},
+        {"asset": asset, "source": source, "start": start},
     )
     return [on for (on,) in rows.fetchall()]
 
@@ -53,6 +72,13 @@ def failed(
 def _horizon(fleet: Fleet, end: date) -> date:
     """The first date that a run up to `end` does not give up."""
     return end - timedelta(days=fleet.relanding.give_up_days)
+
+
+def _why_not_tried_again(on: date, give_up_days: int) -> str:
+    return (
+        f"it could not be landed within {give_up_days} days (relanding.give_up_days): no run tries it again. Once it"
+        f" can be read: wattledger run --start {on} --end {on + timedelta(days=1)}"
+    )
 
 
 def _why_given_up(on: date, last_at: datetime | None, give_up_days: int) -> str:

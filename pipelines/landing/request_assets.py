@@ -77,6 +77,7 @@ def request_assets(fleet: Fleet) -> list[dg.AssetsDefinition]:
                         force=config.force,
                     )
                 ]
+                results[source.name] += request_landing.given_up(connection, fleet, source.name, start, context.run_id)
         landed = [result for mine in results.values() for result in mine]
         rejected = sorted({result.detail for result in landed if result.is_answered and result.detail})
         yield dg.MaterializeResult(

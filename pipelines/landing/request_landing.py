@@ -17,7 +17,8 @@ import pyarrow as pa
 from collectors.records.request_records import REQUEST_SCHEMA, RequestCollector
 from collectors.rows import BAD_ROWS_RATIO, Rejects
 from collectors.samples import SourceError, Window
-from pipelines.landing import telemetry_landing
+from pipelines.fleet.fleet_file import Fleet
+from pipelines.landing import relanding, telemetry_landing
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
@@ -80,6 +81,16 @@ def land(
     summary = "; ".join(part for part in (outcomes, str(rejects), failure.reason if failure else "") if part)
     logger.info("%s: %s requests; days: %s", collector.source, f"{came:,}", summary)
     return results
+
+
+def given_up(
+    connection: duckdb.DuckDBPyConnection, fleet: Fleet, source: str, start: date, run_id: str
+) -> list[Landing]:
+    """Audit the failed dates before `start` that a run from `start` on is the first not to try again."""
+    found = relanding.given_up(connection, fleet, source, start, ASSET)
+    for landing in found:
+        telemetry_landing.audit(connection, landing, run_id, datetime.now(UTC), ASSET)
+    return found
 
 
 def _stage(

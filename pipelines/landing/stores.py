@@ -197,7 +197,7 @@ class _WarehouseDay:
                     f"create or replace temp table merged as {merging.one_per_time(held)}", span
                 ).fetchall()
                 self.connection.execute(f"delete from {held}", span).fetchall()
-                self.connection.execute(f"insert into raw.{table} select * from merged order by observed_at").fetchall()
+                self.connection.execute(f"insert into raw.{table} select * from merged {merging.ORDER}").fetchall()
             self.connection.execute("drop table merged")
         return self.recount(came)
 
@@ -242,7 +242,7 @@ class _LakeDay:
         self.writers[table].write(samples)
 
     def merge(self, came: pa.Table) -> pa.Table:
-        """Files cannot be changed, so the day is written anew, sorted by time; untouched where nothing is shared."""
+        """Files cannot be changed, so the day is written anew, in order; untouched where nothing is shared."""
         if not came.num_rows:
             return came
         with database.registered(self.connection, chunks_came=came):
@@ -255,7 +255,7 @@ class _LakeDay:
                 query = (
                     f"{merging.one_per_time(f'{rows} where {merging.OF_CAME}')}"
                     f" union all select series_id, observed_at, value from {rows} where not {merging.OF_CAME}"
-                    " order by observed_at"
+                    f" {merging.ORDER}"
                 )
                 self.writers[table] = self._writer(table, SAMPLE_SCHEMA, "merged-")
                 if files:

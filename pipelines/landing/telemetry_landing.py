@@ -82,6 +82,7 @@ def land(
     run_id: str,
     store: Store | None = None,
     replica_labels: Collection[str] = (),
+    tenant_labels: Collection[str] = (),
     most_series: int = DEFAULTS.series,
     is_neighbour: bool = False,
     is_merged: bool = False,
@@ -101,7 +102,7 @@ def land(
     with them. `store` is where samples are kept: by default the warehouse.
     `is_a_look` is true where the rows are not kept: the source then forgets nothing.
     """
-    register = SeriesRegister(collector.source, window, replica_labels, most_series)
+    register = SeriesRegister(collector.source, window, replica_labels, most_series, tenant_labels)
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
     is_additive = is_merged or getattr(collector, "is_additive", False)
     unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour, is_additive)

@@ -19,7 +19,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import restoring
 from pipelines.publishing.focus import cost_and_usage
 from pipelines.publishing.publication_manifest import DATABASE
-from pipelines.warehouse import advice_history, closings, database, due_dates
+from pipelines.warehouse import advice_history, closings, database, due_dates, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError, nothing_published
 from pipelines.warehouse.tenants import tenant_names
@@ -72,8 +72,8 @@ def close(fleet: Fleet, month: date) -> str:
 
 
 def undo(fleet: Fleet, month: date) -> str:
-    """Open a closed month again; returns what to print. QuestionError where it is not closed, or something refers to
-    the closing: an adjustment of the month, or the closing of a later month."""
+    """Open a closed month again; returns what to print. QuestionError where it is not closed, something refers to the
+    closing (an adjustment of the month, or the closing of a later month), or no run can book the month anew."""
     with database.writing(fleet.warehouse, "close"), database.connect(fleet.warehouse) as connection:
         take_back(fleet, connection)
         last = closings.last_event(connection, "published", month)
@@ -97,6 +97,13 @@ def undo(fleet: Fleet, month: date) -> str:
         if later:
             raise QuestionError(
                 f"{month:%Y-%m} cannot be opened: {later[0][0]:%Y-%m} was closed after it. Undo that first"
+            )
+        sealed = [on for on in sealed_dates.of(connection) if on.replace(day=1) == month]
+        if sealed:
+            raise QuestionError(
+                f"{month:%Y-%m} cannot be opened: {sealed_dates.described(sealed)}, and the raw of open months has to"
+                " stay (retention.raw_days). What is booked later of its other dates is an adjustment of the next open"
+                " month"
             )
         with database.transaction(connection):
             row = [_next_event(connection), month, "undone", datetime.now(UTC), None, None, None]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.publication_manifest import REPORT
-from pipelines.serving import data_layers, published_day, run_history
+from pipelines.serving import published_day
 from pipelines.serving.metrics import State
 from pipelines.today import today_file
+from pipelines.upkeep import dagster_history, layers
 
 
 class FleetState:
@@ -36,8 +37,8 @@ class FleetState:
             self.state.last_day = published_day.read(fleet)
             self.report = report.read_text(encoding="utf-8") if report.exists() else None
         if self._is_changed("runs", _stamps(self._home)):
-            self.state.last_run = run_history.last_run(fleet, self._home)
-        self.state.bytes_by_layer = data_layers.bytes_by_layer(fleet)
+            self.state.last_run = dagster_history.last_ended(fleet, self._home)
+        self.state.bytes_by_layer = layers.on_disk(fleet, self._home)
 
     def _is_changed(self, name: str, stamp: object) -> bool:
         if name in self._seen and self._seen[name] == stamp:

@@ -18,8 +18,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 import pipelines
 from collectors.durable_files import write_whole
 from pipelines.serving.published_day import ModelDay, PublishedDay
-from pipelines.serving.run_history import LastRun
 from pipelines.today.today_file import ModelToday, Today
+from pipelines.upkeep.dagster_history import EndedRun
 
 # Of more models those with the most energy are shown.
 MOST_MODELS = 200
@@ -77,7 +77,7 @@ class State:
     fleet: str
     today: Today | None = None
     last_day: PublishedDay | None = None
-    last_run: LastRun | None = None
+    last_run: EndedRun | None = None
     bytes_by_layer: dict[str, int] = field(default_factory=dict)
     ticks: dict[str, int] = field(default_factory=dict)
     runs_nights: bool | None = None
@@ -187,7 +187,9 @@ class _Families:
         run, fleet = self._state.last_run, [self._state.fleet]
         if run is None:
             return
-        yield _gauge("last_run_timestamp_seconds", "When the last run ended", ["fleet"], [(fleet, run.ended_seconds)])
+        yield _gauge(
+            "last_run_timestamp_seconds", "When the last run ended", ["fleet"], [(fleet, run.ended_at.timestamp())]
+        )
         yield _gauge("last_run_seconds", "Seconds that the last run took", ["fleet"], [(fleet, run.seconds)])
         yield _gauge(
             "last_run_successful",

@@ -62,6 +62,7 @@ def land(
         telemetry_landing.Catalogue(read, catalog.device_labels()),
         run_id=RUN,
         replica_labels=source.replica_labels,
+        tenant_labels=source.named_labels,
         most_series=source.limits.series,
         is_neighbour=is_neighbour,
         is_a_look=True,

@@ -28,6 +28,16 @@ IN_WAREHOUSE = frozenset({RAW, INTERMEDIATE})
 STEPS = ("staging", "intermediate")
 # What else there is: the marts and all small tables, blocks of the warehouse that hold nothing, the rest of the folder.
 MARTS, FREE, OTHER = "marts", "free in the warehouse", "other"
+# The warehouse as one file, where it is not opened; what the running day takes.
+WAREHOUSE, TODAY = "warehouse", "today"
+# Names in the fleet's folder, or the beginning of one.
+_FILES = {
+    "warehouse.duckdb": WAREHOUSE,
+    "published": PUBLICATIONS,
+    "logs": LOGS,
+    "today.duckdb": TODAY,
+    ".today": TODAY,
+}
 
 
 def measured(connection: duckdb.DuckDBPyConnection, fleet: Fleet, home: Path) -> dict[str, int]:
@@ -37,20 +47,28 @@ def measured(connection: duckdb.DuckDBPyConnection, fleet: Fleet, home: Path) ->
     steps = sum(
         raw_removal.table_bytes(connection, schema, table) for schema in STEPS for table in _tables(connection, schema)
     )
-    lake = _lake_bytes(fleet)
-    found = {
-        RAW: raw + lake,
+    inside = {
+        RAW: raw + _lake_bytes(fleet),
         INTERMEDIATE: steps,
         MARTS: max(blocks.used_bytes - raw - steps, 0),
         FREE: blocks.free_bytes,
-        PUBLICATIONS: disk_room.bytes_of([fleet.published]),
-        HISTORY: disk_room.bytes_of([home]),
-        LOGS: disk_room.bytes_of([fleet.root / "logs"]),
-        SPOOLS: sum(_spool_bytes(spool) for _, spool in spools(fleet)),
     }
-    counted = [fleet.warehouse, fleet.published, fleet.root / "logs"]
-    others = [path for path in fleet.root.iterdir() if path not in counted and path != home]
-    return {**found, OTHER: disk_room.bytes_of(others)}
+    beside = on_disk(fleet, home)
+    del beside[WAREHOUSE]
+    other = beside.pop(OTHER)
+    spooled = sum(_spool_bytes(spool) for _, spool in spools(fleet))
+    return {**inside, **beside, SPOOLS: spooled, OTHER: other}
+
+
+def on_disk(fleet: Fleet, home: Path) -> dict[str, int]:
+    """Bytes of the files of the fleet's folder, and of Dagster's history in `home`, by layer: what can be seen while
+    another process writes the warehouse."""
+    paths: dict[str, list[Path]] = {layer: [] for layer in (*_FILES.values(), OTHER)}
+    for path in fleet.root.iterdir() if fleet.root.is_dir() else ():
+        if path != home:
+            layer = next((layer for name, layer in _FILES.items() if path.name.startswith(name)), OTHER)
+            paths[layer].append(path)
+    return {**{layer: disk_room.bytes_of(at) for layer, at in paths.items()}, HISTORY: disk_room.bytes_of([home])}
 
 
 def note(connection: duckdb.DuckDBPyConnection, run_id: str, at: datetime, found: dict[str, int]) -> None:

@@ -133,15 +133,20 @@ def _history(fleet: Fleet, history: History, now: datetime) -> Layer:
     days = fleet.retention.history_days
     if days is None:
         return Layer(layers.HISTORY, None)
-    runs = dagster_history.removable(history.instance, fleet, days, now)
-    goes = f"{len(runs)} runs of Dagster; the newest of every date stay" if runs else ""
     home = history.home if history.is_ours else None
+    old = dagster_history.removable(history.instance, fleet, days, now)
+    old = old._replace(logs=dagster_history.with_logs(home, old.logs) if home else [])
+    parts = []
+    if old.runs:
+        parts.append(f"{len(old.runs)} runs of Dagster; the newest of every date stay")
+    if old.logs:
+        parts.append(f"what {len(old.logs)} runs logged; what they made of their dates stays")
     return Layer(
         layers.HISTORY,
         f"history_days: {days}",
-        goes,
-        dagster_history.bytes_of_runs(history.home, runs),
-        remove=lambda: dagster_history.remove(history.instance, runs, home),
+        ", and ".join(parts),
+        dagster_history.bytes_of_runs(history.home, (*old.runs, *old.logs)),
+        remove=lambda: dagster_history.remove(history.instance, old, home),
     )
 
 

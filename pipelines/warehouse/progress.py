@@ -1,8 +1,9 @@
 """How far a run is: lines that pass, for a person who waits at a terminal.
 
-Each replaces the one before. They go where log lines go, from a step's own process too, by a logger of their own: only
-the command line shows them, and only on a terminal (`pipelines.command_line.console`). Add a line here for another
-stage that one waits for. Keep out what is worth keeping: that is a log line.
+Each replaces the one before. They have a logger of their own, which only the command line listens to, and only on a
+terminal (`pipelines.command_line.console`). It is not below `pipelines`: of that Dagster keeps every line in its
+history, a transaction each, and these are 250 of a run. Add a line here for another stage that one waits for. Keep out
+what is worth keeping: that is a log line.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-LOGGER = "pipelines.progress"
+LOGGER = "wattledger.progress"
 # What dbt reports of each model and test that it starts.
 _STARTED = "LogStartLine"
 

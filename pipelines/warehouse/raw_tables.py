@@ -102,6 +102,8 @@ RAW_TABLES = {
 FLEET_TABLES = {
     "sources": "source varchar, kind varchar, interval_seconds double, tokens_complete boolean, site varchar,"
     " metric_prefix varchar",
+    # Labels that name who asked: of a series the first of each kind counts.
+    "tenant_labels": "source varchar, entry integer, names varchar, label varchar",
     "sites": "site varchar, zone varchar, time_zone varchar, pue double, wue_litres_per_kwh double,"
     " cooling_share_of_overhead double, rented_by varchar",
     "tariffs": "site varchar, valid_from date, valid_to date, local_hour_from integer, local_hour_to integer,"

@@ -30,6 +30,9 @@ OF_FLEET = {
         select date, 'sources', cast((source, interval_seconds, tokens_complete, site) as varchar)
             || coalesce(' ' || metric_prefix, '')
         from fleet.sources {_named("source", "named.name = source")}
+        union all
+        select date, 'sources', cast((source, names, entry, label) as varchar)
+        from fleet.tenant_labels {_named("source", "named.name = source")}
     """,
     # A fleet's only site is also the site of everything that neither a node nor a source places.
     "sites": f"""

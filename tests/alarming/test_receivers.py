@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import yaml
 
@@ -304,6 +305,7 @@ def test_the_heartbeat_comes_after_a_good_run_alone(tmp_path: Path, monkeypatch:
     with http_server(taken.answer) as url:
         monkeypatch.setenv("HEARTBEAT_URL", f"{url}/ping/4f7a-secret")
         fleet = fleet_with(tmp_path, heartbeat_url_env="HEARTBEAT_URL")
+        publish_until(fleet, night(9))
         after_run(fleet, FAILED, night(0))
         after_run(fleet, replace(GOOD, checks=(replace(SILENT, is_error=True),)), night(1))
         assert taken.requests == []
@@ -316,6 +318,34 @@ def test_the_heartbeat_comes_after_a_good_run_alone(tmp_path: Path, monkeypatch:
             f"alarms: the heartbeat's URL did not take it ({shown}: HTTP 404: the token s3cret-token and more);"
             " the next run sends it again"
         )
+
+
+def publish_until(fleet: Fleet, at: datetime) -> None:
+    """Publish the date before `at`, with the columns that alarms read."""
+    fleet.published.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(fleet.snapshot)) as connection:
+        connection.execute("create schema if not exists marts")
+        for table, columns in (
+            ("fleet_daily", "date date"),
+            ("cost_daily", "date date, basis varchar, cost_usd double"),
+            ("site_footprint_daily", "date date, facility_energy_kwh double"),
+        ):
+            connection.execute(f"create or replace table marts.{table} ({columns})")
+        connection.execute("insert into marts.fleet_daily values (?)", [at.date() - timedelta(days=1)])
+
+
+def test_a_good_run_on_older_dates_hides_no_night_that_never_began(tmp_path: Path) -> None:
+    taken = Taken()
+    with http_server(taken.answer) as url:
+        fleet = fleet_with(tmp_path, heartbeat_url=f"{url}/ping")
+        after_run(fleet, GOOD, night(0))  # nothing is published
+        publish_until(fleet, night(0))
+        after_run(fleet, GOOD, night(1))
+        assert taken.requests == []
+        after_run(fleet, replace(GOOD, began_at=night(1) - timedelta(hours=2)), night(2))  # started before midnight
+        publish_until(fleet, night(3))
+        after_run(fleet, GOOD, night(3))
+        assert [path for _, path, _, _ in taken.requests] == ["/ping", "/ping"]
 
 
 # --- forms ----------------------------------------------------------------------------------------------------------

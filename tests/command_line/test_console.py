@@ -8,9 +8,11 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from pipelines.command_line import console
 from pipelines.warehouse import progress
@@ -22,11 +24,12 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def logger() -> Iterator[logging.Logger]:
-    ours = logging.getLogger("pipelines")
-    before = ours.level, ours.handlers[:], ours.propagate
-    yield ours
-    ours.level, ours.handlers, ours.propagate = before
+def loggers() -> Iterator[None]:
+    changed = [logging.getLogger(name) for name in ("pipelines", progress.LOGGER)]
+    before = [(one.level, one.handlers[:], one.propagate) for one in changed]
+    yield
+    for one, (level, handlers, propagates) in zip(changed, before, strict=True):
+        one.level, one.handlers, one.propagate = level, handlers, propagates
 
 
 def printed(stream: io.StringIO) -> str:
@@ -42,6 +45,18 @@ def printed(stream: io.StringIO) -> str:
 
 def test_a_file_gets_the_log_lines_alone() -> None:
     assert printed(io.StringIO()) == "  cluster: 7 rows\n"
+
+
+def test_dagster_keeps_no_line_of_progress() -> None:
+    """It keeps what is logged below the loggers that dagster.yaml names; a handler of the root would get it, too."""
+    kept = yaml.safe_load((Path(console.__file__).parent / "dagster.yaml").read_text())["python_logs"]
+    console.show_progress(Terminal())
+    (named,) = kept["managed_python_loggers"]
+    assert named == "pipelines"
+    assert logging.getLogger("pipelines.landing").parent is logging.getLogger(named)
+    passing = logging.getLogger(progress.LOGGER)
+    assert passing.parent is logging.getLogger()
+    assert not passing.propagate
 
 
 def test_on_a_terminal_each_line_of_progress_gives_way_to_the_next_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,3 +122,26 @@ def test_it_books_a_day_without_rights_on_a_root_that_is_read_only(image: Image,
     shown = image.run(data, *DEMO, "wattledger", "sql", "select count(*) as dates from marts.fleet_daily")
     assert shown.stdout.split()[-1] == "1"
     assert {path.stat().st_uid for path in data.rglob("*")} == {10001}
+
+
+def test_it_serves_and_its_probe_of_compose_answers(image: Image, data: Path) -> None:
+    """What compose.yaml asks inside the container; SIGTERM then ends it within the time that it is given."""
+    token = "WATTLEDGER_METRICS_TOKEN=s3cret"
+    serve = ["wattledger", "serve", "--host", "127.0.0.1", "--port", "9469", "--bearer-env", "WATTLEDGER_METRICS_TOKEN"]
+    command = image.command(data, *DEMO, token, *serve)
+    probe = (
+        "import time, urllib.error, urllib.request\n"
+        "for _ in range(240):\n"
+        "    try: print(urllib.request.urlopen('http://127.0.0.1:9469/-/healthy', timeout=5).status); break\n"
+        "    except urllib.error.URLError: time.sleep(0.5)\n"
+        "try: urllib.request.urlopen('http://127.0.0.1:9469/metrics', timeout=5)\n"
+        "except urllib.error.HTTPError as refused: print(refused.code)\n"
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        try:
+            asked = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+        finally:
+            running.terminate()
+        printed, _ = running.communicate(timeout=60)
+    assert asked.stdout.split() == ["200", "401"], asked.stderr + printed
+    assert running.returncode == 0, printed

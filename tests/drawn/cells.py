@@ -17,6 +17,7 @@ import pyarrow as pa
 import yaml
 
 from tests.books import Book, files_source, record
+from tests.drawn.exporters import TENANT_LABELS
 from tests.drawn.genes import ENERGY, GRIDS, ORDINARY, SEEN, drawn_genes
 from tests.drawn.sightings import Seen, Sighting
 from tests.drawn.topologies import TOPOLOGIES
@@ -113,6 +114,7 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS
                 f"recorded/{cell.name}/*.parquet",
                 site=f"{cell.name}-site",
                 interval_seconds=cell.sighting.stated_seconds or cell.sighting.step_seconds,
+                tenant_labels=list(TENANT_LABELS) if cell.sighting.gateway else [],
             )
             for cell in cells
         ],

@@ -1,10 +1,11 @@
-"""Exporters of boards: the names, units and labels that each has for watts, energy and activity.
+"""Exporters of boards: the names, units and labels that each has for watts, energy and activity; and of gateways.
 
 Add an exporter here as a constant with its documented names. Keep out which series a world has (`sightings`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.drawn.worlds import Board
@@ -73,3 +74,34 @@ AMD_PREFIXED = Exporter(
     AMD.device_type,
 )
 EXPORTERS = {"dcgm": DCGM, "amd": AMD, "amd in upper case": AMD_UPPER_CASE, "amd_ prefix": AMD_PREFIXED}
+
+# A model and a tenant -> the gateway's counters of it: metric, labels, tokens per token of output. Prompts are three
+# times as long as answers, and a third of them was cached.
+Counters = Iterator[tuple[str, dict[str, str], float]]
+TENANT_LABELS = ("api_key_alias", "fairness_id")
+
+
+def _litellm(model: str, tenant: str) -> Counters:
+    # Of a key two users' counters add up; neither has a name here.
+    for user, part in (("u1", 0.25), ("u2", 0.75)):
+        labels = {"model": model, "api_key_alias": tenant, "team": "None", "user": user, "user_email": "None"}
+        yield "litellm_output_tokens_metric_total", labels, part
+        yield "litellm_input_tokens_metric_total", labels, 3 * part
+        yield "litellm_input_cached_tokens_metric_total", labels, part
+        yield "litellm_total_tokens_metric_total", labels, 4 * part
+
+
+def _router(model: str, tenant: str) -> Counters:
+    """Behind a gateway that sees the same requests, and names nothing but the model."""
+    labels = {"model_name": model, "target_model_name": model, "fairness_id": tenant, "priority": "0"}
+    for name, times in (("input", 3), ("cached", 1), ("output", 1)):
+        yield f"llm_d_epp_request_{name}_tokens_sum", labels, times
+    # Two backends, and no label of a tenant.
+    seen = {"gen_ai_request_model": model, "gen_ai_operation_name": "chat", "ai_backend": tenant}
+    for kind, times in (("input", 3), ("cached_input", 1), ("output", 1), ("total", 4)):
+        yield "gen_ai_client_token_usage_token_sum", {**seen, "gen_ai_token_type": kind}, times
+    for name, times in (("input_tokens", 3), ("cache_read_input_tokens", 1), ("output_tokens", 1)):
+        yield f"gen_ai_client_inference_usage_{name}_total", {**seen, "gen_ai_token_modality": "text"}, times
+
+
+GATEWAYS: Mapping[str, Callable[[str, str], Counters]] = {"litellm": _litellm, "router": _router}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from tests.drawn.exporters import EXPORTERS
+from tests.drawn.exporters import EXPORTERS, GATEWAYS
 from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import SPAN_SECONDS
@@ -117,6 +117,14 @@ def _requests_logged(sighting: Sighting, random: Random) -> None:
     sighting.tenants = {"acme": 2 / 3, "zeta": 1 / 3}
 
 
+def _requests_counted(gateway: str) -> Callable[[Sighting, Random], None]:
+    def seen(sighting: Sighting, random: Random) -> None:
+        _requests_logged(sighting, random)
+        sighting.gateway = gateway
+
+    return seen
+
+
 def _dark(sighting: Sighting, random: Random) -> None:
     sighting.dark_from = _about_the_middle(random)
     sighting.hidden |= ENERGY
@@ -149,7 +157,11 @@ SEEN: Mapping[str, Gene] = {
     "clusters": {"one": _nothing, "two behind one server": _two_clusters},
     "engines scraped": {"once": _nothing, "twice": _twice},
     "node meter": {"none": _nothing, "placed": _node_meter("placed"), "unplaced": _node_meter("unplaced")},
-    "requests": {"unknown": _nothing, "logged": _requests_logged},
+    "requests": {
+        "unknown": _nothing,
+        "logged": _requests_logged,
+        **{f"counted by {name}": _requests_counted(name) for name in GATEWAYS},
+    },
     "event": {
         "none": _nothing,
         "node renamed": _node_renamed,

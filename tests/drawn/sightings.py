@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 
-from tests.drawn.exporters import DCGM, OWN_POD, Exporter
+from tests.drawn.exporters import DCGM, GATEWAYS, OWN_POD, Exporter
 from tests.drawn.spans import Spans
 from tests.drawn.worlds import SPAN_SECONDS, Board, Engine, Holding, World
 
@@ -49,7 +49,8 @@ class Sighting:
     start_unit: float = 1.0  # of the process start, in a second
     renamed_at: float | None = None  # the nodes have other names from then on
     odd_samples: tuple[tuple[float, float], ...] = ()  # where in each counter and gauge (0 to 1), and its value there
-    tenants: Mapping[str, float] = field(default_factory=dict)  # of a request log, and their parts of the tokens
+    tenants: Mapping[str, float] = field(default_factory=dict)  # who asked, and their parts of the tokens
+    gateway: str | None = None  # whose counters name them, in place of a request log: a key of exporters.GATEWAYS
     is_faulty: bool = False  # a check may name it although each figure is right
     hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
 
@@ -84,7 +85,9 @@ class Sighting:
             yield metric, labels, at, self._with_oddities(values) if is_read else values
 
     def requests(self, world: World) -> Iterator[tuple[str, str, float, float]]:
-        """Model, tenant, second after midnight and output tokens of a minute's requests."""
+        """Model, tenant, second after midnight and output tokens of a minute's requests, where they are logged."""
+        if self.gateway is not None:
+            return
         for engine in world.engines.values():
             for first, last, rate in engine.output.pieces:
                 for minute in np.arange(first, last, 60.0):
@@ -109,6 +112,8 @@ class Sighting:
                 yield from self._engine(world, key, engine, job)
         if self.node_meter:
             yield from self._nodes(world)
+        if self.gateway is not None:
+            yield from self._gateway(world, self.gateway)
 
     # --- boards -------------------------------------------------------------------------------------------------------
 
@@ -230,6 +235,23 @@ class Sighting:
     def _first_value(self, engine: Engine) -> float:
         """A process that began within the day counts from 0."""
         return 0.0 if engine.alive[0] > 0 else 1e3
+
+    # --- gateways -----------------------------------------------------------------------------------------------------
+
+    def _gateway(self, world: World, name: str) -> Iterator[Seen]:
+        """Counters of a process that outlives its engines; one appears with the first request that it counts."""
+        at = self._moments(0.0, SPAN_SECONDS, f"gateway {world.name}")
+        added = {"job": f"gateway-{world.name}", "instance": f"gateway-{world.name}:4000"}
+        yield "process_start_time_seconds", added, at, np.full(len(at), BOOT)
+        outputs: dict[str, Spans] = {}
+        for engine in world.engines.values():
+            outputs[engine.model] = outputs.get(engine.model, Spans()) + engine.output
+        for model, output in outputs.items():
+            for tenant, part in self.tenants.items():
+                for metric, labels, times in GATEWAYS[name](model, f"{world.name}-{tenant}"):
+                    counted = self._counted(output.times(part * times), at, (), start=0.0)
+                    is_there = counted > 0
+                    yield metric, {**added, **labels}, at[is_there], counted[is_there]
 
     # --- samples ------------------------------------------------------------------------------------------------------
 

@@ -65,9 +65,9 @@ def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
     of_tenants = {
         tenant: figures
         for tenant, *figures in book.query(
-            "select names.tenant, sum(output_tokens)::double, sum(energy_joules)::double"
-            " from marts.tenant_usage_daily as used"
-            " join raw.tenant_names as names on used.tenant = tenant_key group by 1"
+            "select coalesce(names.tenant, used.tenant), sum(output_tokens)::double, sum(energy_joules)::double,"
+            " sum(logged_output_tokens)::double from marts.tenant_usage_daily as used"
+            " left join raw.tenant_names as names on used.tenant = tenant_key group by 1"
         )
     }
     checks = flags(book)
@@ -157,7 +157,11 @@ def _wrong(
 
 def _wrong_parts(cell: Cell, of_tenants: Mapping[str, list]) -> Iterator[tuple[str, str]]:
     """Figure, and which tenant has another part of the tokens and joules of all of them than its requests are."""
-    of_cell = {tenant: of_tenants.get(f"{cell.name}-{tenant}", [0.0, 0.0]) for tenant in cell.sighting.tenants}
+    of_cell = {tenant: of_tenants.get(f"{cell.name}-{tenant}", [0.0, 0.0, 0.0]) for tenant in cell.sighting.tenants}
+    asked = sum(engine.output.total() for engine in cell.world.engines.values())
+    for tenant, part in cell.sighting.tenants.items():
+        if not _is_near(of_cell[tenant][2], part * asked, PART_TOLERANCE_RATIO):
+            yield "tokens asked for", f"{tenant} asked for {of_cell[tenant][2]} tokens, expected {part * asked}"
     for place, figure in enumerate(("tokens of tenants", "joules of tenants")):
         total = sum(figures[place] or 0.0 for figures in of_cell.values())
         for tenant, part in cell.sighting.tenants.items():

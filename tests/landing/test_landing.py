@@ -239,6 +239,18 @@ def test_a_spool_merges_and_forgets_only_after_the_commit(held: Held) -> None:
     assert rows(held, "select count(*) from raw.power_samples") == [(6,)]
 
 
+def test_a_merged_day_is_ordered_by_series_and_then_by_time(held: Held) -> None:
+    """Two boards whose files came in turn: the samples of one board are side by side, which takes less room."""
+    boards = ({"UUID": "GPU-1"}, {"UUID": "GPU-2"})
+    for hours in ([0, 3], [3, 1], [2, 0]):
+        came = Samples(is_additive=True)
+        for board in boards:
+            came.put(WATTS, board, [(at(hours=hour), 100.0 + hour) for hour in hours])
+        land(held, came, day(0))
+    values = [value for (value,) in rows(held, "select value from raw.power_samples")]
+    assert values == [100.0, 101.0, 102.0, 103.0] * 2
+
+
 def test_a_spool_that_holds_a_file_twice_lands_it_once(held: Held) -> None:
     twice = Samples(is_additive=True)
     for _ in range(2):

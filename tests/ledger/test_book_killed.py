@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from pipelines.fleet.places import PROJECT
-from tests.books import Book, arguments, command, day, demo_fleet, environment, files_source, on, record, recorded
+from tests.books import Book, command, day, demo_fleet, files_source, on, record, recorded
+from tests.killed_runs import has_logged, killed, size
 
 
 @pytest.mark.rest
@@ -30,7 +26,7 @@ def test_a_run_that_was_killed_anywhere_is_healed_by_the_next(tmp_path: Path) ->
         return sum(size(path) for path in root.glob("warehouse.duckdb*")) > 2_000_000
 
     def logged(words: str) -> Callable[[], bool]:
-        return lambda: any(words in path.read_text(errors="replace") for path in (root / "dbt").rglob("dbt.log"))
+        return lambda: has_logged(root, words)
 
     # While days land; with dbt at work; and the run alone, so that its dbt lives on as an orphan.
     assert killed(fleet, tmp_path / "killed", has_landed, group=True)
@@ -65,8 +61,7 @@ def test_a_rebuild_that_was_killed_is_finished_from_what_has_landed(tmp_path: Pa
         connection.execute("alter table marts.model_daily alter energy_joules type double")
 
     def is_half_way() -> bool:
-        logs = (book.fleet.root / "dbt").rglob("dbt.log")
-        return any(words in path.read_text(errors="replace") for path in logs)
+        return has_logged(book.fleet.root, words)
 
     words = "START sql incremental model marts.energy_ledger"
     for path in (book.fleet.root / "dbt").rglob("dbt.log"):
@@ -81,38 +76,3 @@ def test_a_rebuild_that_was_killed_is_finished_from_what_has_landed(tmp_path: Pa
     assert book.query(joules) == before
     with duckdb.connect(str(book.fleet.snapshot), read_only=True) as reader:
         assert reader.execute(joules).fetchall() == before
-
-
-def size(path: Path) -> int:
-    """Bytes of a file; 0 of one that is gone, as a write-ahead log is as soon as DuckDB has merged it."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def killed(fleet: Path, data: Path, is_time: Callable[[], bool], *options: str, group: bool) -> bool:
-    """Run the ledger and send it SIGKILL as soon as `is_time`; False when it ended before that."""
-    shown = data.with_suffix(".printed")
-    with (
-        shown.open("wb") as output,
-        subprocess.Popen(
-            arguments(fleet, *options),
-            env=environment(data, PYTHONUNBUFFERED="1", DBT_LOG_LEVEL_FILE="debug"),
-            cwd=PROJECT,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process,
-    ):
-        deadline = time.monotonic() + 300
-        while process.poll() is None:
-            if is_time():
-                if group:
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
-                return process.wait() == -signal.SIGKILL
-            assert time.monotonic() < deadline, shown.read_text()
-            time.sleep(0.02)
-    return False

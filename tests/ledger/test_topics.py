@@ -68,6 +68,7 @@ OWN = {
     "int_scenario_terms": "view",
     "int_scenario_waits": "view",
     "int_stated_claims": "view",
+    "int_tenant_readings": "view",
     "int_token_readings": "view",
 }
 

@@ -18,7 +18,7 @@ import pytest
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.publishing import month_closing, publication
-from pipelines.warehouse import closings, database
+from pipelines.warehouse import closings, database, sealed_dates
 from pipelines.warehouse.refusals import QuestionError
 from tests.books import empty_warehouse
 
@@ -283,6 +283,20 @@ def test_a_month_is_not_opened_before_a_later_one(fleet: Fleet) -> None:
         month_closing.undo(fleet, OCTOBER)
     month_closing.undo(fleet, NOVEMBER)
     month_closing.undo(fleet, OCTOBER)
+
+
+def test_a_month_without_its_raw_is_not_opened(fleet: Fleet) -> None:
+    publish(fleet)
+    month_closing.close(fleet, OCTOBER)
+    with closing(database.connect(fleet.warehouse)) as connection:
+        sealed_dates.seal(connection, [date(2026, 9, 30)], OCTOBER)
+    # September's last date alone: October can be booked anew whole.
+    assert month_closing.undo(fleet, OCTOBER) == "2026-10 is open again"
+    month_closing.close(fleet, OCTOBER)
+    with closing(database.connect(fleet.warehouse)) as connection:
+        sealed_dates.seal(connection, [OCTOBER], date(2026, 10, 2))
+    with pytest.raises(QuestionError, match=r"^2026-10 cannot be opened: 2026-10-01 is sealed: its samples"):
+        month_closing.undo(fleet, OCTOBER)
 
 
 def test_closings_and_adjustments_outlive_the_warehouse_and_the_publication(fleet: Fleet, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipelines.alarming import alertmanager
 from pipelines.fleet.places import PROJECT
 from pipelines.serving import metrics
 from pipelines.serving.web_server import METRICS_TYPE, Answer, WebServer
@@ -27,7 +28,7 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.needs("prometheus")
 
-RULES = PROJECT / "bi/prometheus/rules.yml"
+RULES = sorted((PROJECT / "bi/prometheus").glob("rules*.yml"))
 DASHBOARD = json.loads((PROJECT / "bi/prometheus/today.json").read_text(encoding="utf-8"))
 VARIABLES = {"$fleet": ".*", "$meter_scope": "board"}
 
@@ -56,8 +57,12 @@ def queries() -> dict[str, str]:
 
 def alerts() -> dict[str, str]:
     """Name of each rule -> its expression."""
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    return {rule["alert"]: rule["expr"] for group in rules["groups"] for rule in group["rules"]}
+    return {rule["alert"]: rule["expr"] for path in RULES for rule in rules_of(path)}
+
+
+def rules_of(path: Path) -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+    return group["rules"]
 
 
 def scraped(folder: Path, state: Callable[[datetime], metrics.State]) -> Iterator[str]:
@@ -151,13 +156,24 @@ def test_each_rule_fires_where_it_has_to_and_only_there(of_healthy: str, of_trou
     assert set(asked) == AT_ONCE | {"WattledgerIsSilent", "WattledgerTicksStopped"}
 
 
+def test_no_rule_raises_what_an_alarm_of_a_run_raises() -> None:
+    """A fleet that sends alarms takes the first file alone."""
+    without_alarms, always = (
+        {rule["alert"] for rule in rules_of(PROJECT / "bi/prometheus" / name)}
+        for name in ("rules_without_alarms.yml", "rules.yml")
+    )
+    sent = set(alertmanager.NAMES.values())
+    assert without_alarms <= sent
+    assert always & sent == set()
+
+
 def test_prometheus_loads_the_rules_and_their_texts(of_troubled: str) -> None:
-    (group,) = answer(of_troubled, "rules")["groups"]
-    assert sorted(rule["name"] for rule in group["rules"]) == sorted(alerts())
+    loaded = [rule["name"] for group in answer(of_troubled, "rules")["groups"] for rule in group["rules"]]
+    assert sorted(loaded) == sorted(alerts())
     # Promtool fills in each annotation: WattledgerRunFailed has no `for`, so it fires at once.
     _, promtool = optional.required("prometheus")
     test = {
-        "rule_files": [str(RULES)],
+        "rule_files": list(map(str, RULES)),
         "evaluation_interval": "1m",
         "tests": [
             {

@@ -182,14 +182,21 @@ def test_the_newest_events_of_every_date_stay(instance: dg.DagsterInstance, tmp_
     of_another_fleet = [ran(instance, "2026-10-01", "other"), ran(instance, "2026-10-01", "other")]
     newest = [ran(instance, "2026-10-01"), ran(instance, "2026-10-02")]
     later = datetime.now(UTC) + timedelta(days=2)
-    assert dagster_history.removable(instance, fleet, 3, later) == []
-    assert dagster_history.removable(instance, fleet, 1, later) == [failed, first]
-    dagster_history.remove(instance, [failed, first], tmp_path / "home")
+    home, key = tmp_path / "home", dg.AssetKey("daily_asset")
+    assert dagster_history.removable(instance, fleet, 3, later) == ([], [])
+    # Of the newest run all stays.
+    old = dagster_history.removable(instance, fleet, 1, later)
+    assert old == ([failed, first], [newest[0], alone])
+    assert dagster_history.with_logs(home, old.logs) == [newest[0], alone]
+    dagster_history.remove(instance, old, home)
+    assert dagster_history.with_logs(home, old.logs) == []
+    assert [len(instance.all_logs(run_id)) > 0 for run_id in (alone, *newest)] == [False, False, True]
+    assert instance.get_materialized_partitions(key) == {"2026-10-01", "2026-10-02", "2026-10-03"}
     left = {record.dagster_run.run_id for record in instance.get_run_records()}
     assert left == {alone, *of_another_fleet, *newest}
-    found = instance.fetch_materializations(dg.AssetKey("daily_asset"), limit=100)
+    found = instance.fetch_materializations(key, limit=100)
     assert {one.partition_key for one in found.records} == {"2026-10-01", "2026-10-02", "2026-10-03"}
-    assert list((tmp_path / "home").rglob(f"{first}*")) == []
+    assert list(home.rglob(f"{first}*")) == []
 
 
 # --- files, and the command -------------------------------------------------------------------------------------------

@@ -229,6 +229,9 @@ CHANGED = {
     ),
     "a team": (set_in("teams", "llm", to="product"), {"teams": [1, 2, 3, 4, 5]}),
     "a source": (set_in("sources", 1, "tokens_complete", to=True), {"sources": [3, 4, 5]}),
+    "a label that names the tenant": (
+        set_in("sources", 1, "tenant_labels", to=["fairness_id"]), {"sources": [3, 4, 5]}
+    ),
     "a run window": (
         set_in("run_windows", "inline", 0, "end_at", to="2026-10-03T02:00:00Z"), {"run_windows": [2, 3]}
     ),

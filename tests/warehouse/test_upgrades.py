@@ -23,6 +23,7 @@ from pipelines.warehouse import database
 from pipelines.warehouse.contracts import Contracts, Mart
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION, NewerWarehouse, create_tables
 from tests.books import Book, command
+from tests.killed_runs import has_logged, killed
 from tests.warehouse.upgrades import telemetry
 
 OLD = Path(__file__).parent / "upgrades"
@@ -91,6 +92,12 @@ def hashes(book: Book) -> dict[str, tuple]:
     }
 
 
+def published_dates(book: Book) -> list[date]:
+    with database.connect(book.fleet.snapshot, read_only=True) as published:
+        rows = published.execute("select distinct date from marts.fleet_daily order by date").fetchall()
+    return [on for (on,) in rows]
+
+
 @pytest.fixture(scope="module")
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
     """The old warehouse, refused at first and then rebuilt by today's code."""
@@ -122,11 +129,18 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Book]:
     return fleet, book
 
 
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """What today's code makes of all four days, with no older warehouse."""
+    folder = tmp_path_factory.mktemp("fresh")
+    book = Book.of(old_fleet(folder / "fleet"), folder / "data")
+    book.run()
+    return book
+
+
 @pytest.mark.rest
-def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tuple[Path, Book], tmp_path: Path) -> None:
-    fleet, book = upgraded
-    fresh = Book.of(fleet, tmp_path / "fresh")
-    fresh.run()
+def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tuple[Path, Book], fresh: Book) -> None:
+    _, book = upgraded
     assert hashes(book) == hashes(fresh)
     assert book.query(COLUMNS) == fresh.query(COLUMNS)
     # Chat runs 13 of 24 hours at 300 W and else at 90 W, for four days: the last sample but one ends at 23:58.
@@ -134,8 +148,7 @@ def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tupl
     assert book.query("select sum(energy_joules)::double from marts.model_daily where model = 'chat'") == [(joules,)]
     with duckdb.connect(str(book.fleet.published / "wattledger.duckdb"), read_only=True) as published:
         assert published.execute(COLUMNS).fetchall() == fresh.query(COLUMNS)
-        dates = published.execute("select distinct date from marts.fleet_daily order by 1").fetchall()
-    assert dates == [(on,) for on in october(1, 4)]
+    assert published_dates(book) == october(1, 4)
 
 
 @pytest.mark.rest
@@ -163,6 +176,60 @@ def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     assert hashes(book) == hashes(fresh)
     # What alone is not the same: the figures that were published with the old tariff.
     assert book.query("select distinct figure, reason from published.restated_figures") == [("cost", "price")]
+
+
+# The one row of both commits' publications.
+OLD_PUBLICATION = """
+    create table published.publication as select $1 as publication_id,
+        timestamptz '2026-10-05 00:00:00Z' as published_at, date '2026-10-01' as start_date,
+        date '2026-10-04' as end_date, 'upgraded' as fleet, true as is_synthetic, '1.0.0' as code_version,
+        null::varchar as previous_publication_id, null::varchar as held_back_dates,
+        null::varchar as held_back_reasons, false as is_forced, null::varchar as forced_reasons
+"""
+
+
+def publish_old(fleet: Fleet) -> None:
+    """The marts of an old warehouse as what readers see of it."""
+    folder = fleet.published / "20261005T000000000000Z-00000001"
+    folder.mkdir(parents=True)
+    with duckdb.connect() as connection:
+        connection.execute(f"attach {database.literal(fleet.warehouse)} as old (read_only)")
+        connection.execute(f"attach '{folder / 'wattledger.duckdb'}' as made (storage_version 'v1.0.0')")
+        connection.execute("use made")
+        tables = "select schema_name, table_name from duckdb_tables() where database_name = 'old'"
+        for schema, table in connection.execute(f"{tables} and schema_name in ('marts', 'published')").fetchall():
+            connection.execute(f"create schema if not exists {schema}")
+            connection.execute(f"create table {schema}.{table} as from old.{schema}.{table}")
+        connection.execute(OLD_PUBLICATION, [folder.name])
+    (fleet.published / "latest").symlink_to(folder.name)
+    fleet.snapshot.symlink_to("latest/wattledger.duckdb")
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(("commit", "tables"), [("d82048b", 0), ("d4c0322", 1)])
+def test_an_upgrade_that_is_killed_goes_on_with_the_next_night(
+    commit: str, tables: int, fresh: Book, tmp_path: Path
+) -> None:
+    """Older code booked and published three days. Today's `--rebuild` is killed while it books them anew."""
+    fleet, data = old_fleet(tmp_path / "fleet"), tmp_path / "data"
+    book = Book.of(fleet, data)
+    old_warehouse(book.fleet.warehouse, commit)
+    publish_old(book.fleet)
+
+    def is_half_way() -> bool:
+        return has_logged(book.fleet.root, "START sql incremental model marts.model_daily")
+
+    assert killed(fleet, data, is_half_way, "--rebuild", group=True)
+    # A mart of other columns than d82048b had is not there until it is booked anew. What readers see is what it was.
+    assert book.query("select count(*) from duckdb_tables() where table_name = 'model_daily'") == [(tables,)]
+    assert published_dates(book) == october(1, 3)
+    # The next night asks for the fourth day alone; the other three are due.
+    done = command(fleet, data, "--start", "2026-10-04")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "booking 2026-10-01 to 2026-10-04" in done.stdout
+    assert hashes(book) == hashes(fresh)
+    assert book.query(COLUMNS) == fresh.query(COLUMNS)
+    assert published_dates(book) == october(1, 4)
 
 
 # --- the command line, before anything runs ---------------------------------------------------------------------------

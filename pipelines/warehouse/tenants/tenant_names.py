@@ -7,6 +7,8 @@ name is joined where people read. Add here what draws and finds keys. Keep out w
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from pipelines.warehouse import database
 KEY = "tenant-"
 _MODEL = "string_split(marts_key, ' | ')[-1]"
 _KEY_BYTES = 8
+_NO_NAME = ("litellm", "None")  # LiteLLM writes the word for a name that it has not
 # Names that older versions wrote into the book: they stay the keys of these tenants until one is erased.
 _OLDER_NAMES = (
     ("raw", "requests"),
@@ -81,6 +84,37 @@ def keep_older_names(connection: duckdb.DuckDBPyConnection) -> None:
             f" and tenant not in ({_listed(_PLAIN_WORDS)})",
             list(_PLAIN_WORDS),
         ).fetchall()
+
+
+def key_labels(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put keys in the place of the tenants' names in the labels of gateways' counters (fleet.tenant_labels). The identity
+    of a series stays: it is a number of the labels as they came."""
+    stated: dict[str, list[str]] = {}
+    for source, label in connection.execute(
+        "select source, label from fleet.tenant_labels where names = 'tenant' order by entry"
+    ).fetchall():
+        stated.setdefault(source, []).append(label)
+    keys = TenantKeys(connection)
+    changed = []
+    for source, labels in stated.items():
+        for number, kind, text in connection.execute(
+            "select series_id, source_kind, labels from raw.series where source = ?", [source]
+        ).fetchall():
+            held = json.loads(text)
+            named = {
+                label: held[label]
+                for label in labels
+                if held.get(label) and not _is_keyed(held[label]) and (kind, held[label]) != _NO_NAME
+            }
+            if named:
+                held |= {label: keys.key(name) for label, name in named.items()}
+                changed.append((json.dumps(held, ensure_ascii=False, separators=(",", ":")), number))
+    if changed:
+        connection.executemany("update raw.series set labels = ? where series_id = ?", changed)
+
+
+def _is_keyed(name: str) -> bool:
+    return re.fullmatch(rf"{KEY}[0-9a-f]{{{2 * _KEY_BYTES}}}", name) is not None
 
 
 def take_back(connection: duckdb.DuckDBPyConnection, publication: Path) -> None:

@@ -61,7 +61,7 @@ several as (
     select distinct
         {{ engine_keys | join(', ') }},
         {{ epoch_us('interval_start_at') }} as start_us,
-        {{ epoch_us('interval_start_at') }} + interval_seconds * 1000000 as end_us
+        {{ epoch_us('interval_start_at') }} + cast(interval_seconds as bigint) * 1000000 as end_us
     from powered
     where meters > 1
 

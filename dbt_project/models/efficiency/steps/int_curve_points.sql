@@ -26,7 +26,7 @@ ledger as (
     select
         *,
         {{ epoch_us('interval_start_at') }} as start_us,
-        {{ epoch_us('interval_start_at') }} + interval_seconds * 1000000 as end_us
+        {{ epoch_us('interval_start_at') }} + cast(interval_seconds as bigint) * 1000000 as end_us
     from {{ ref('energy_ledger') }}
     where is_matched
 

@@ -37,6 +37,18 @@ exporter_labels as (
 
 ),
 
+-- Who asked is on a gateway's page, under a name that its installation chooses; not where the scraper's labels name it.
+tenant_labels as (
+
+    select distinct
+        tenant_labels.source,
+        tenant_labels.label
+    from {{ source('fleet', 'tenant_labels') }} as tenant_labels
+    left join {{ ref('label_catalog') }} as label_catalog on tenant_labels.label = label_catalog.label
+    where label_catalog.label is null
+
+),
+
 reported_series as (
 
     select series.*
@@ -52,12 +64,16 @@ page_labels as (
         reported_series.series_id,
         labels.label,
         labels.value,
-        exporter_labels.label as exporter_label
+        coalesce(exporter_labels.label, tenant_labels.label) as exporter_label
     from reported_series
     inner join labels on reported_series.series_id = labels.series_id
     left join exporter_labels
         on reported_series.source_kind = exporter_labels.source_kind
         and case when substr(labels.label, 1, 9) = 'exported_' then substr(labels.label, 10) else labels.label end = exporter_labels.label
+    left join tenant_labels
+        on reported_series.source = tenant_labels.source
+        and reported_series.level in ('frontend', 'gateway')
+        and labels.label = tenant_labels.label
     where labels.value <> ''
 
 ),

@@ -1,14 +1,28 @@
 -- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and
--- tenant.
+-- tenant. Where no log has a model's hour, the counters of a gateway or frontend by tenant have it; how many requests
+-- those were they do not state.
 {% set classes = tenant_token_facts() %}
 {% set asked_keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'request_team', 'tenant'] %}
 
-with requests as (
+with named as (
 
     select
         *,
+        case when request_team is not null or tenant <> {{ unknown() }} then 1 else 0 end as names_who_asked,
         input_tokens - coalesce(cached_input_tokens, 0) as computed_input_tokens
     from {{ ref('int_requests') }}
+
+),
+
+engine_hours as (
+
+    select * from {{ ref('int_engine_hours') }}
+
+),
+
+tenant_counters as (
+
+    select * from {{ ref('int_tenant_counters') }}
 
 ),
 
@@ -22,15 +36,74 @@ model_hours as (
 
 ),
 
+engine_places as (
+
+    select
+        hour_start_at,
+        engine,
+        min(site) as site,
+        min(deployment) as deployment,
+        min(model) as model
+    from engine_hours
+    group by hour_start_at, engine
+
+),
+
+source_hours as (
+
+    select
+        {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }},
+        {{ exact_sum('1') }} as requests,
+        {% for class in classes -%}
+        {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
+        {% endfor %},
+        2 * names_who_asked + 1 as preference
+    from named
+    group by {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }}
+    union all
+    select
+        tenant_counters.date,
+        tenant_counters.hour_start_at,
+        engine_places.site,
+        engine_places.deployment,
+        coalesce(engine_places.model, tenant_counters.model) as model,
+        tenant_counters.request_team,
+        tenant_counters.tenant,
+        tenant_counters.source,
+        tenant_counters.names_who_asked,
+        cast(null as {{ exact_type() }}) as requests,
+        {% for class in classes -%}
+        {{ exact_sum('coalesce(tenant_counters.' ~ class ~ ', 0)') }} as {{ class }},
+        {% endfor -%}
+        2 * tenant_counters.names_who_asked as preference
+    from tenant_counters
+    -- A frontend or gateway without an engine's page behind it is booked itself.
+    left join engine_places
+        on tenant_counters.hour_start_at = engine_places.hour_start_at and tenant_counters.engine = engine_places.engine
+    group by all
+
+),
+
+-- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked,
+-- those that do not are left out, and counters count only where no log of the hour names as much.
+chosen_sources as (
+
+    select *
+    from source_hours
+    qualify max(preference) over (partition by hour_start_at, model, source) = max(preference) over (partition by hour_start_at, model)
+        and preference % 2 = max(preference) over (partition by hour_start_at, model) % 2
+
+),
+
 asked as (
 
     select
         {{ asked_keys | join(', ') }},
-        {{ exact_sum('1') }} as requests,
+        {{ exact_sum('requests') }} as requests,
         {% for class in classes -%}
-        {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
+        {{ exact_sum(class) }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %}
-    from requests
+    from chosen_sources
     group by {{ asked_keys | join(', ') }}
 
 ),

@@ -1,0 +1,106 @@
+"""Requests that OpenTelemetry's spans of model calls are: files of the Collector's file exporter, or of the agent.
+
+Add here which attribute of a span is which column of a request. Keep out which attributes may be read at all: that is
+`protocols.otlp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from collectors.protocols.otlp import (
+    CACHE_WRITTEN,
+    CACHED,
+    INPUT,
+    MODEL,
+    OUTPUT,
+    REASONING,
+    REQUEST_ID,
+    STATUS,
+    TTFT,
+    Malformed,
+    Span,
+    inferences,
+)
+from collectors.records.access_logs import is_ok, json_object, numbered_lines
+from collectors.records.request_records import FileCollector, between, checked_tokens, instant_us, seconds, text, tokens
+from collectors.rows import Reject, Rejects
+
+
+class OtlpSpanCollector(FileCollector):
+    """Reads JSON Lines of OTLP (also .gz). `tenant` and `team` are the attributes that name who asked, of a span or its
+    resource, the first that is there; of other `services` (attribute service.name) than those stated no span counts."""
+
+    source_kind, inside = "otlp", "*.jsonl*"
+
+    def __init__(
+        self,
+        source: str,
+        path: str,
+        constants: Mapping[str, Any],
+        *,
+        tenant: Sequence[str] = (),
+        team: Sequence[str] = (),
+        services: Sequence[str] = (),
+    ) -> None:
+        super().__init__(source, path, constants)
+        self.names = {"tenant": tuple(tenant), "team": tuple(team)}
+        self.services = frozenset(services)
+
+    def read(self, path: str, rejects: Rejects) -> tuple[Iterator[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
+        """The spans of a file; a line that is no OTLP is a row that is refused."""
+        return self._rows(path, rejects), self._request
+
+    def _rows(self, path: str, rejects: Rejects) -> Iterator[tuple[str, Span | Reject]]:
+        stated = {name for names in self.names.values() for name in names}
+        for place, line in numbered_lines(path, rejects):
+            try:
+                for span in inferences(json_object(line), stated):
+                    if not self.services or span.resource.get("service.name") in self.services:
+                        yield place, span
+            except Reject as reason:
+                yield place, reason
+            except Malformed as error:
+                yield place, Reject(str(error))
+
+    def _request(self, span: Span | Reject) -> dict[str, Any]:
+        if isinstance(span, Reject):
+            raise span
+        attributes, fields = span.attributes, span.fields
+        started_us = instant_us(int(fields["startTimeUnixNano"]), "startTimeUnixNano", "ns")
+        ended_us = instant_us(int(fields["endTimeUnixNano"]) or None, "endTimeUnixNano", "ns")
+        if started_us is None:
+            raise Reject("startTimeUnixNano: missing")
+        status = "error" if fields["status"].get("code") == 2 else text(attributes.get(STATUS), STATUS) or "ok"
+        named = {**span.resource, **attributes}
+        return {
+            # Spans of one request in two programs have one answer's id.
+            "request_id": text(_first(attributes, REQUEST_ID), "id") or f"{fields['traceId']}:{fields['spanId']}",
+            "started_at": started_us,
+            "ended_at": ended_us,
+            "ttft_seconds": seconds(_first(attributes, TTFT), TTFT[0]),
+            "end_to_end_seconds": between(started_us, ended_us, "endTimeUnixNano"),
+            "status": status,
+            "is_ok": is_ok(status),
+            "model": text(_first(attributes, MODEL), MODEL[0]),
+            **{column: text(_first(named, names), column) for column, names in self.names.items()},
+            **_tokens(attributes),
+        }
+
+
+def _tokens(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """By the conventions input includes what was read from and written to a cache; Anthropic's own count does not."""
+    read, written = tokens(_first(attributes, CACHED), "cached"), tokens(_first(attributes, CACHE_WRITTEN), "written")
+    input_count = tokens(_first(attributes, INPUT), INPUT[0])
+    if input_count is not None and (read or 0) + (written or 0) > input_count:
+        input_count += (read or 0) + (written or 0)
+    output, reasoning = (
+        tokens(_first(attributes, OUTPUT), OUTPUT[0]),
+        tokens(_first(attributes, REASONING), REASONING[0]),
+    )
+    return checked_tokens(input_count, read, written, output, reasoning, basis="reported")
+
+
+def _first(held: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((held[name] for name in names if name in held), None)

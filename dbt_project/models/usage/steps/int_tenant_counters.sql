@@ -1,0 +1,263 @@
+-- Tokens per UTC hour, source, exporter, model, team and tenant as gateways and frontends count them, by the labels that
+-- the fleet file states. Of a site's model and date one source and exporter counts, because a router behind a gateway sees the
+-- same requests: the one that names who asked, then the one with more tokens. Of a token class one family counts.
+{% set classes = tenant_token_facts() %}
+
+with readings as (
+
+    select * from {{ ref('int_tenant_readings') }}
+
+),
+
+series as (
+
+    select *
+    from {{ ref('stg_series') }}
+    where quantity = 'tokens'
+        and level in ('frontend', 'gateway')
+        and token_class in ('input', 'cached_input', 'output')
+        and source in (select source from {{ source('fleet', 'tenant_labels') }})
+
+),
+
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
+tenant_labels as (
+
+    select * from {{ source('fleet', 'tenant_labels') }}
+
+),
+
+labels as (
+
+    {{ label_rows(source('raw', 'series')) }}
+
+),
+
+-- The first label that a series has of those stated.
+named_labels as (
+
+    select
+        series.series_id,
+        tenant_labels.names,
+        labels.value
+    from (select distinct series_id, source, source_kind from series) as series
+    inner join tenant_labels on series.source = tenant_labels.source
+    inner join labels on series.series_id = labels.series_id and tenant_labels.label = labels.label
+    -- LiteLLM writes the word for a name that it has not.
+    where labels.value <> '' and not (series.source_kind = 'litellm' and labels.value = 'None')
+    qualify row_number() over (partition by series.series_id, tenant_labels.names order by tenant_labels.entry) = 1
+
+),
+
+named_series as (
+
+    select
+        series_id,
+        max(case when names = 'team' then value end) as team,
+        max(case when names = 'tenant' then value end) as tenant
+    from named_labels
+    group by series_id
+
+),
+
+counters as (
+
+    select
+        series.series_id,
+        series.reading_id,
+        cast(null as date) as copied_on,
+        series.source,
+        series.source_kind,
+        series.metric,
+        series.rank,
+        series.token_class,
+        series.site,
+        series.engine,
+        series.model,
+        named_series.team,
+        named_series.tenant
+    from series
+    left join named_series on series.series_id = named_series.series_id
+    union
+    select
+        copies.reading_id as series_id,
+        copies.reading_id,
+        copies.date as copied_on,
+        series.source,
+        series.source_kind,
+        series.metric,
+        series.rank,
+        series.token_class,
+        series.site,
+        copies.engine,
+        series.model,
+        named_series.team,
+        named_series.tenant
+    from series
+    inner join copies on series.series_id = copies.series_id
+    left join named_series on series.series_id = named_series.series_id
+
+),
+
+copied_series as (
+
+    select distinct date, series_id from copies
+
+),
+
+{{ counter_step_ctes('readings') }},
+
+{{ counter_cell_ctes(hour_us()) }},
+
+dated_cells as (
+
+    select
+        reading_id,
+        {{ date_of_us('cell_number * ' ~ hour_us()) }} as date,
+        {{ from_epoch_us('cell_number * ' ~ hour_us()) }} as hour_start_at,
+        risen,
+        covered_us
+    from counter_cells
+
+),
+
+hours as (
+
+    select
+        dated_cells.date,
+        dated_cells.hour_start_at,
+        counters.source,
+        counters.source_kind,
+        counters.site,
+        counters.engine,
+        counters.model,
+        counters.team,
+        counters.tenant,
+        counters.token_class,
+        counters.metric,
+        counters.rank,
+        {{ exact_sum('dated_cells.risen') }} as tokens,
+        max(dated_cells.covered_us) as covered_us
+    from dated_cells
+    inner join counters
+        on dated_cells.reading_id = counters.reading_id
+        and coalesce(counters.copied_on = dated_cells.date, true)
+    -- On a date with copies a series has no reading of its own.
+    left join copied_series
+        on dated_cells.date = copied_series.date
+        and counters.series_id = copied_series.series_id
+        and counters.copied_on is null
+    where copied_series.series_id is null and {{ in_run('dated_cells.date') }}
+    group by all
+
+),
+
+-- The same tokens under a newer and an older name, or once as they stream and once at the end.
+families as (
+
+    select
+        date,
+        source,
+        source_kind,
+        model,
+        token_class,
+        metric,
+        min(rank) as rank,
+        count(distinct hour_start_at) as hours
+    from hours
+    group by date, source, source_kind, model, token_class, metric
+
+),
+
+chosen_families as (
+
+    select *
+    from (
+        select
+            *,
+            max(hours) over (partition by date, source, source_kind, model, token_class) as most_hours
+        from families
+    ) as compared
+    qualify row_number() over (
+        partition by date, source, source_kind, model, token_class
+        order by case when hours >= 0.5 * most_hours then 0 else 1 end, rank, hours desc, metric
+    ) = 1
+
+),
+
+counted as (
+
+    select
+        hours.date,
+        hours.hour_start_at,
+        hours.source,
+        hours.source_kind,
+        hours.site,
+        hours.engine,
+        hours.model,
+        hours.team,
+        hours.tenant,
+        case when hours.team is not null or hours.tenant is not null then 1 else 0 end as names_who_asked,
+        {{ exact_sum("case when hours.token_class = 'input' then hours.tokens end") }} as input_tokens,
+        {{ exact_sum("case when hours.token_class = 'cached_input' then hours.tokens end") }} as cached_input_tokens,
+        {{ exact_sum("case when hours.token_class = 'output' then hours.tokens end") }} as output_tokens
+    from hours
+    inner join chosen_families
+        on {{ equal_keys('hours', 'chosen_families', ['date', 'source', 'source_kind', 'token_class', 'metric']) }}
+        and hours.model is not distinct from chosen_families.model
+    group by all
+
+),
+
+watched as (
+
+    select
+        date,
+        source,
+        source_kind,
+        site,
+        model,
+        max(names_who_asked) as names_who_asked,
+        {{ exact_sum('coalesce(input_tokens, 0) + coalesce(output_tokens, 0)') }} as tokens
+    from counted
+    group by date, source, source_kind, site, model
+
+),
+
+chosen_sources as (
+
+    select *
+    from watched
+    qualify row_number() over (partition by date, site, model order by names_who_asked desc, tokens desc, source, source_kind) = 1
+
+),
+
+final as (
+
+    select
+        counted.date,
+        counted.hour_start_at,
+        counted.source,
+        counted.engine,
+        counted.model,
+        {{ name_of_source('counted.team') }} as request_team,
+        coalesce({{ name_of_source('counted.tenant') }}, {{ unknown() }}) as tenant,
+        counted.names_who_asked,
+        counted.input_tokens,
+        least(counted.input_tokens, coalesce(counted.cached_input_tokens, 0)) as cached_input_tokens,
+        counted.input_tokens - least(counted.input_tokens, coalesce(counted.cached_input_tokens, 0)) as computed_input_tokens,
+        counted.output_tokens
+    from counted
+    inner join chosen_sources
+        on {{ equal_keys('counted', 'chosen_sources', ['date', 'source', 'source_kind', 'site']) }}
+        and counted.model is not distinct from chosen_sources.model
+    where coalesce(counted.input_tokens, 0) + coalesce(counted.output_tokens, 0) > 0
+
+)
+
+select * from final
