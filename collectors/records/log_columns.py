@@ -50,8 +50,7 @@ def at(held: Lines, place: str, lines: Sequence[bytes]) -> list[Any]:
     values = [one.get(last) for one in held]
     if None in values:
         # A dot of a path may be part of a key, in any line: `"usage.input_tokens": 5`.
-        first = (above or [last])[0]
-        keys = [f'"{first}.'.encode(), *([f'"{place}"'.encode()] if above else [])]
+        keys = [f'"{part}.'.encode() for part in above or [last]] + ([f'"{place}"'.encode()] if above else [])
         if any(key in line for line in lines for key in keys):
             raise NotPlain(f"something is at {place} in another form")
     return values

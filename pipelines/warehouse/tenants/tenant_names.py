@@ -87,8 +87,8 @@ def keep_older_names(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def key_labels(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put keys in the place of the tenants' names in the labels of gateways' counters (fleet.tenant_labels). The identity
-    of a series stays: it is a number of the labels as they came."""
+    """Put keys in the place of the tenants' names in the labels of gateways' counters (fleet.tenant_labels). The
+    identity of a series stays: it is a number of the labels as they came."""
     stated: dict[str, list[str]] = {}
     for source, label in connection.execute(
         "select source, label from fleet.tenant_labels where names = 'tenant' order by entry"
