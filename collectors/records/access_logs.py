@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from collectors.records import askers as who
 from collectors.records import log_columns
 from collectors.records.askers import NO_USERS, Askers
+from collectors.records.log_words import status_of
 from collectors.records.request_records import (
     FileCollector,
     between,
     instant_us,
     key_hash,
     seconds,
-    status_of,
     text,
     usage_tokens,
     usd,
@@ -122,7 +122,7 @@ class AccessLogCollector(FileCollector):
             users = made.pop("user", None)
             made["tenant"] = log_columns.tenants(self.askers, made.get("tenant"), users)
         if "status" in made:
-            made["status"] = log_columns.of_each(made["status"], lambda one: status_of(one, "status"), pa.string())
+            made["status"] = log_columns.of_each(made["status"], status_of, pa.string())
             made["is_ok"] = log_columns.of_each(made["status"], is_ok, pa.bool_())
         if "key" in found:
             keys = log_columns.texts(found["key"])
@@ -155,7 +155,7 @@ class AccessLogCollector(FileCollector):
             raise Reject(f"started_at: there is nothing at {self._places['started_at']}")
         if ended_us is None and took is not None:
             ended_us = started_us + round(took * 1e6)
-        status = status_of(fields.get("status"), "status")
+        status = status_of(text(fields.get("status"), "status"))
         return {
             "request_id": text(fields.get("request_id"), "request_id"),
             "started_at": started_us,

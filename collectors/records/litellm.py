@@ -20,6 +20,7 @@ from collectors.records import askers as who
 from collectors.records import log_columns
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.askers import NO_USERS, Askers
+from collectors.records.log_words import quoted, status_of
 from collectors.records.request_records import (
     Batches,
     FileCollector,
@@ -27,8 +28,6 @@ from collectors.records.request_records import (
     checked_tokens,
     instant_us,
     key_hash,
-    quoted,
-    status_of,
     text,
     tokens,
     usd,
@@ -156,7 +155,7 @@ def litellm_request(held: Mapping[str, Any], askers: Askers = NO_USERS) -> dict[
     ended_us = instant_us(held.get("endTime"), "endTime")
     first_us = instant_us(held.get("completionStartTime"), "completionStartTime")
     is_streamed = first_us is not None and ended_us is not None and first_us < ended_us
-    status = status_of(held.get("status"), "status")
+    status = status_of(text(held.get("status"), "status"))
     is_cached = str(held.get("cache_hit")).lower() == "true"
     counted = _tokens(held, metadata)
     # LiteLLM writes 0 for a model that it has no price for; only its own cache answers for nothing.
@@ -253,7 +252,7 @@ def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Arra
     if any(column is not None for column in named):
         made["tenant"] = log_columns.tenants(askers, *named)
     if "status" in made:
-        made["status"] = log_columns.of_each(made["status"], lambda one: status_of(one, "status"), pa.string())
+        made["status"] = log_columns.of_each(made["status"], status_of, pa.string())
         made["is_ok"] = log_columns.of_each(made["status"], is_ok, pa.bool_())
     if "key_hash" in made:
         made["key_hash"] = log_columns.of_each(made["key_hash"], lambda key: key_hash(key, "api_key"), pa.string())

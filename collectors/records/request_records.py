@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.records.askers import NO_USERS, Askers
+from collectors.records.log_words import quoted
 from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import END_US, FIRST_US, OBSERVED_AT, SourceError, Window, microseconds
-from collectors.text_files import paths_of
+from collectors.text_files import blocks, paths_of
 
 # One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
 REQUEST_SCHEMA = pa.schema(
@@ -63,10 +64,6 @@ MOST_SECONDS = 30 * 86_400
 MOST_USD = 1_000_000
 MOST_CONCURRENCY = 1_000_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What a message quotes of a log: numbers and times. A text may be someone's words.
-_QUOTED = re.compile(r"[+-]?infinity|[0-9eTZ.:+\-/ ,]{1,40}( BC)?")
-# What a status is: 200, success, stop_sequence. A longer text may be an error message that quotes a prompt.
-_STATUS = re.compile(r"[\w.-]{1,64}")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -189,42 +186,13 @@ class FileCollector:
         except Reject:
             yield whole
         else:
-            yield from _blocks(whole)
+            yield from blocks(whole, BATCH_ROWS, BLOCK_BYTES)
 
     def check(self) -> None:
         """SourceError where the files are not what the source states; asked when all are read."""
 
 
-def _blocks(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-    """Lines in blocks of bounded size."""
-    block: list[tuple[str, bytes]] = []
-    size = 0
-    for place, line in lines:
-        block.append((place, line))
-        size += len(line)
-        if len(block) == BATCH_ROWS or size > BLOCK_BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
 # --- values -----------------------------------------------------------------------------------------------------------
-
-
-def quoted(value: Any) -> str:
-    """A value of a log as a message may quote it: a number or a time; of any other text how long it is."""
-    if isinstance(value, bool | int | float):
-        return str(value)
-    if isinstance(value, str):
-        return repr(value) if _QUOTED.fullmatch(value) else f"a text of {len(value):,} characters"
-    return f"a {type(value).__name__}"
-
-
-def status_of(value: Any, name: str) -> str | None:
-    """How a request ended, in one word; None where the log has none, or a whole message."""
-    status = text(value, name)
-    return status if status is None or _STATUS.fullmatch(status) else None
 
 
 def text(value: Any, name: str) -> str | None:

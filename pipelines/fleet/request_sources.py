@@ -172,8 +172,15 @@ class OtlpSpans(RequestSource):
         """The collector that reads these requests."""
         from collectors.records.otlp_spans import OtlpSpanCollector  # noqa: PLC0415
 
-        names = {"tenant": self.tenant_attributes, "team": self.team_attributes, "services": self.services}
-        return OtlpSpanCollector(self.name, self.path, self.constants, **names)
+        return OtlpSpanCollector(
+            self.name,
+            self.path,
+            self.constants,
+            tenant=self.tenant_attributes,
+            team=self.team_attributes,
+            services=self.services,
+            askers=self.askers,
+        )
 
 
 AnyRequestSource = Annotated[

@@ -80,6 +80,29 @@ AIPERF = [
     }
     for error in (None, {"message": f"{PROMPT} {MAIL}", "code": 500}, f"{PROMPT} {ADDRESS}")
 ]
+SPAN = {
+    "traceId": "0" * 31 + "1",
+    "spanId": "0" * 15 + "1",
+    "name": f"chat {PROMPT}",
+    "kind": 3,
+    "startTimeUnixNano": "1792058400000000000",
+    "endTimeUnixNano": "1792058460000000000",
+    "status": {"message": PROMPT},
+    "attributes": [
+        {"key": key, "value": {"stringValue": value}}
+        for key, value in {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "chat",
+            "gen_ai.input.messages": PROMPT,
+            "gen_ai.output.messages": ANSWER,
+            "client.address": ADDRESS,
+            "user.email": MAIL,
+            "enduser.id": MAIL,
+        }.items()
+    ]
+    + [{"key": "gen_ai.usage.output_tokens", "value": {"intValue": "60"}}],
+}
+OTLP = {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"spans": [SPAN]}]}]}
 AZURE = f"TIMESTAMP,ContextTokens,GeneratedTokens\n{DAY} 10:00:00.0000000,0,60\n{PROMPT},1,1\n"
 
 
@@ -90,6 +113,7 @@ def written(folder: Path) -> Book:
     (folder / "load").mkdir()
     (folder / "load" / "profile_export.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in AIPERF))
     (folder / "trace.csv").write_text(AZURE)
+    (folder / "spans.jsonl").write_text(json.dumps(OTLP) + "\n")
     columns = {"duration_seconds": "seconds", "status": "status", "tenant": "tenant", "team": "team", "user": "who"}
     return plant(
         folder,
@@ -104,6 +128,7 @@ def written(folder: Path) -> Book:
                 "user_key_env": "KEY_OF_USERS", "limits": {"bad_rows_ratio": 0.9}},
             {"name": "gateway", "kind": "litellm", "path": "spend.jsonl", "limits": {"bad_rows_ratio": 0.9}},
             {"name": "load", "kind": "aiperf", "path": "load", "model": "chat"},
+            {"name": "spans", "kind": "otlp", "path": "spans.jsonl", "tenant_attributes": ["enduser.id"]},
             {"name": "trace", "kind": "azure_trace", "path": "trace.csv", "model": "chat"},
         ],
     )  # fmt: skip
@@ -172,6 +197,7 @@ def test_sound_lines_land_and_broken_ones_are_named_without_their_words(folder: 
         ("edge", 5),
         ("gateway", 3),
         ("load", 3),
+        ("spans", 1),
         ("trace", 1),
     ]
     details = "\n".join(text for (text,) in rows(folder, "select distinct detail from raw.landings where detail <> ''"))
