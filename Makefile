@@ -26,7 +26,7 @@ endif
 export GX_ANALYTICS_ENABLED := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-nights bench-receipts bench-spark lock clean
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ bench-coverage: $(READY)  ## how often the published intervals hold, on series o
 
 bench-advice: $(READY)  ## advice against what came of it, on served fleets of known capacity and on the demo, printed (some 20 minutes); ARGS="--seeds 3 --no-demo"
 	@$(BIN)/python -m bench.advice $(ARGS)
+
+bench-empty-day: $(READY)  ## what a day of a small fleet costs and where its seconds go, printed (some 5 minutes, on Linux); ARGS="--days 5 --fleet mine.yaml"
+	@$(BIN)/python -m bench.empty_day $(ARGS)
 
 bench-nights: $(READY)  ## what a night costs as a fleet grows old: seconds and bytes by layer, printed (needs VictoriaMetrics; some 20 minutes); ARGS="--nights 365"
 	@$(BIN)/python -m bench.nights $(ARGS)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collectors.protocols.exposition import ExpositionPage
 
 # The extras of the agent's distribution with the package that each brings, and which a store's URLs need.
-EXTRAS = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs", "otlp": "opentelemetry"}
+EXTRAS = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs", "otlp": "opentelemetry-proto"}
 STORES = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
+PAGE_SECRETS = ("bearer", "username", "password", "ca_file", "cert_file", "key_file")
 EXAMPLES = """\
 examples:
   wattledger-agent sample --nvml
@@ -109,8 +110,12 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         "and `team_labels`; may be repeated",
     )
     command.add_argument("--bearer-file", metavar="FILE", help="the file of the pages' bearer token, read at each look")
-    for kind in ("bearer", "username", "password", "ca-file", "cert-file", "key-file"):
-        command.add_argument(f"--{kind}-env", metavar="NAME", help=f"the variable that holds the pages' {kind}")
+    for kind in PAGE_SECRETS:
+        command.add_argument(
+            f"--{kind.replace('_', '-')}-env",
+            metavar="NAME",
+            help=f"the variable of the pages' {kind.replace('_', '-')}",
+        )
 
 
 def _seconds(text: str) -> float:
@@ -134,7 +139,8 @@ def _pages(options: argparse.Namespace) -> list[ExpositionPage]:
     from collectors.devices.agent import families_to_keep  # noqa: PLC0415 (--help must not wait for packages)
     from collectors.protocols.exposition import ExpositionPage  # noqa: PLC0415
 
-    secrets = {key: value for key, value in vars(options).items() if key.endswith("_env") or key == "bearer_file"}
+    named = {"bearer_file", *(f"{kind}_env" for kind in PAGE_SECRETS)}
+    secrets = {key: value for key, value in vars(options).items() if key in named}
     if options.bearer_env and options.bearer_file:
         raise ValueError("expected one of --bearer-env and --bearer-file")
     families = families_to_keep(options.families) if options.page else None

@@ -15,7 +15,7 @@ import dagster as dg
 import duckdb
 from dagster_dbt import DbtProject, dbt_assets
 
-from pipelines.booking import checks, dbt_run, refused_series, upgrades
+from pipelines.booking import checks, dbt_run, refused_series, standing_views, upgrades
 from pipelines.booking.dbt_results import (
     FAILED,
     WARNED,
@@ -28,7 +28,14 @@ from pipelines.booking.dbt_results import (
     unchanged_digests,
 )
 from pipelines.booking.ledger_translator import LedgerTranslator
-from pipelines.booking.project import constants_of, environment_of, project_contracts, seed_digest, variables_of
+from pipelines.booking.project import (
+    constants_of,
+    environment_of,
+    project_contracts,
+    project_digest,
+    seed_digest,
+    variables_of,
+)
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import parsed_folder
 from pipelines.publishing import history, restoring
@@ -150,12 +157,20 @@ def on_duckdb(
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, first, end)
         upgrades.prepare(connection, fleet, project_contracts(fleet), first, end, is_whole=not context.is_subset)
+        made_from = standing_views.MadeFrom(project_digest(), variables_of(fleet, first, end))
+        is_kept = keeps_unchanged and standing_views.are_todays(connection, made_from)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
-    yield from _build(context, fleet, MODELS, first, end, keeps_unchanged=keeps_unchanged)
+    results: list[Any] = []
+    kept = standing_views.SELECTED if is_kept else ()
+    yield from _build(
+        context, fleet, MODELS, first, end, keeps_unchanged=keeps_unchanged, excluded=kept, on_built=results.extend
+    )
     if not context.is_subset:
         # A run of only some models leaves its dates due.
         with database.connect(fleet.warehouse) as connection:
+            if not is_kept:
+                standing_views.remember(connection, made_from, results)
             sealed_dates.clear_partial(connection, project_contracts(fleet).marts)
             due_dates.booked(connection, first, end, run_id=context.run_id, constants=constants_of(fleet))
 
@@ -168,9 +183,12 @@ def _build(
     end: date = date.min,
     *,
     keeps_unchanged: bool = False,
+    excluded: Sequence[str] = (),
+    on_built: Callable[[list[Any]], None] | None = None,
 ) -> Iterator[Any]:
     """Build what the context selects, of the dates [first, end); without dates, seeds. `kind` is dbt's selection of
-    all that the step could build. With `keeps_unchanged`, marts that are made only if their inputs changed keep their
+    all that the step could build, and ends with what is excluded, before what else is `excluded`. `on_built` gets dbt's
+    results if nothing failed. With `keeps_unchanged`, marts that are made only if their inputs changed keep their
     rows if these did not. A model that fails ends the step, after the results of what was built."""
     chosen = kind
     if context.is_subset:
@@ -178,7 +196,7 @@ def _build(
         names = [f"+{name}" if kind is MODELS else name for name in selected_names(context)]
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
-    words = ["build", "--exclude-resource-type", "unit_test", *chosen]
+    words = ["build", "--exclude-resource-type", "unit_test", *chosen, *excluded]
     variables = {**variables_of(fleet, first, end), "keeps_unchanged": keeps_unchanged}
     build = partial(
         dbt_run.run_dbt,
@@ -192,7 +210,7 @@ def _build(
     else:
         results = refused_series.built(fleet.warehouse, first, end, context.run_id, partial(build, words))
         if tests := _tests_that_stop_models(results):
-            # dbt skips what is behind them. `words` end with what is excluded.
+            # dbt skips what is behind them.
             results = [*build([*words, *(one.node.name for one in tests)]), *tests]
     rows = {one.node.unique_id: one.message for one in results if is_error(one)}
     seconds = {one.node.unique_id: one.execution_time for one in results if str(one.status) == "success"}
@@ -208,6 +226,8 @@ def _build(
     yield from results_of(context, {one.node.unique_id: str(one.status) for one in results}, rows, facts)
     if errors := errors_of(results):
         raise dg.Failure(f"{errors}. {_how_to_see(fleet, results, variables)}", allow_retries=False)
+    if on_built:
+        on_built(results)
 
 
 def _tests_that_stop_models(results: Sequence[Any]) -> list[Any]:

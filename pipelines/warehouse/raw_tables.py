@@ -90,6 +90,8 @@ RAW_TABLES = {
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.
     "seeds_loaded": "digest varchar",
+    # What each view that holds nothing of a run was made from, so that a run without changes does not make it again.
+    "views_made": "view_name varchar, digest varchar",
     # What a mart's rows were made from, of marts that are made again only if it changed. dbt writes it with the rows.
     "made_from": "mart varchar, digest varchar",
     # What each date was booked with, and which nodes, models, … its book names: `settings`.

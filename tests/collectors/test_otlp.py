@@ -21,7 +21,7 @@ import pytest
 
 from collectors.devices import otlp_receiver
 from collectors.devices.agent import families_to_keep
-from collectors.devices.otlp_messages import reads_protobuf, refusal
+from collectors.devices.otlp_messages import refusal
 from collectors.devices.otlp_receiver import Receiver
 from collectors.devices.spool import Spool
 from collectors.devices.spool_collector import SpoolCollector
@@ -36,7 +36,6 @@ ROOT = Path(__file__).parents[2]
 NOON_NS = int(datetime(2026, 10, 15, 12, tzinfo=UTC).timestamp()) * 1_000_000_000
 DAY = Window.of_day(date(2026, 10, 15))
 PLANTED = ("SECRET PROMPT", "SECRET ANSWER", "ann@acme.example", "203.0.113.9", "SECRET STATUS", "SECRET EVENT")
-needs_protobuf = pytest.mark.skipif(not reads_protobuf(), reason="opentelemetry-proto is not installed")
 
 
 def value(held: object) -> dict[str, object]:
@@ -318,7 +317,6 @@ def test_a_refusal_is_a_status_in_both_encodings() -> None:
     assert refusal("application/x-protobuf", "x" * 200) == b"\x12\xc8\x01" + b"x" * 200
 
 
-@needs_protobuf
 def test_protobuf_is_read_as_json_is(receiver: Receiver, tmp_path: Path) -> None:
     from google.protobuf.json_format import ParseDict  # noqa: PLC0415 (an extra)
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2  # noqa: PLC0415

@@ -20,7 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from agent.hatch_build import modules, renamed
+from agent.hatch_build import SEEDS, modules, renamed
 from collectors.__main__ import EXTRAS, STORES
 from collectors.devices.spool_collector import SpoolCollector
 from collectors.samples import Family, Window
@@ -100,7 +100,7 @@ def test_the_wheel_has_the_package_alone(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name.split("/")[0] for name in names} == {"wattledger_agent", f"{RELEASE}.dist-info"}
     beside = {name for name in names if name.startswith("wattledger_agent/") and not name.endswith(".py")}
-    assert beside == {f"wattledger_agent/{name}" for name in ("LICENSE", "metric_catalog.csv", "metric_spellings.csv")}
+    assert beside == {f"wattledger_agent/{name}" for name in ("LICENSE", *SEEDS)}
 
 
 def test_a_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -117,7 +117,8 @@ def test_the_package_asks_for_what_it_imports(wheel: Path) -> None:
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module).split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
-    others = imported - sys.stdlib_module_names - {"wattledger_agent"}
+    # Protobuf is an extra; it is imported where a message of it comes.
+    others = imported - sys.stdlib_module_names - {"wattledger_agent", "google", "opentelemetry"}
     of = packages_distributions()
     found = {canonicalize_name(name) for other in others for name in of[other]}
     # pyarrow opens a spool in an object store where fsspec has no package for it, if it is there.
@@ -205,7 +206,7 @@ def test_the_extras_that_messages_name_are_there() -> None:
     assert {extra: [Requirement(text).name for text in texts] for extra, texts in stated.items()} == {
         extra: [package] for extra, package in EXTRAS.items()
     }
-    assert set(STORES.values()) == set(EXTRAS)
+    assert {*STORES.values(), "otlp"} == set(EXTRAS)
 
 
 @pytest.mark.needs("root")

@@ -285,6 +285,14 @@ def test_a_month_is_not_opened_before_a_later_one(fleet: Fleet) -> None:
     month_closing.undo(fleet, OCTOBER)
 
 
+def test_a_warehouse_of_other_descriptions_gets_todays(fleet: Fleet) -> None:
+    asked = "select comment from duckdb_columns() where table_name = 'closings' and column_name = 'closed_at'"
+    with closing(database.connect(fleet.warehouse)) as connection:
+        connection.execute("comment on column published.closings.closed_at is 'of an older version'")
+        closings.create(connection)
+        assert connection.execute(asked).fetchall() == [("When the command was given.",)]
+
+
 def test_a_month_without_its_raw_is_not_opened(fleet: Fleet) -> None:
     publish(fleet)
     month_closing.close(fleet, OCTOBER)
