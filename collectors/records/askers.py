@@ -25,7 +25,7 @@ class Askers:
     key_env: str | None = None
 
     def tenant(self, name: str | None, user: str | None = None, otherwise: str | None = None) -> str | None:
-        """The tenant of a request: the name that the log gives it, else its user, if users are told apart, else
+        """The tenant of a request: the name that the log gives it, else its user, if users are kept, else
         `otherwise`. A name that is an e-mail or network address is a user's."""
         if name is not None and not _is_personal(name):
             return name
