@@ -1,7 +1,7 @@
 """Who asked, as it may be stored: names of tenants and teams; of users at most a keyed digest.
 
 Add here what of a log may name a person. Keep out the columns of requests (`request_records`), and the random key that
-stands for a tenant in the book (`pipelines.warehouse.tenants.tenant_names`).
+is a tenant in the book (`pipelines.warehouse.tenants.tenant_names`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lines of a request log as columns, many at a time: what each value becomes where all are plain.
 
-A block of lines is read whole or not at all: where one value is not plainly what its column says (another type, another
+A block of lines is read whole or not at all: where a value is not plainly what its column states (another type, another
 place, out of range, a time without an offset), `NotPlain` sends the block to the reader of rows, which knows every case
 and counts what it refuses. So the two never differ, and a usual log is read several times as fast. Add here the plain
 form of a value. Keep out the rules themselves (`request_records`) and the places of one kind of log.

@@ -1,6 +1,6 @@
 """What of a log's texts may be repeated: in a message, and as the status of a request.
 
-Add here a text that no one wrote by hand. Keep out who asked (`askers`).
+Add here a text that a program wrote. Keep out who asked (`askers`).
 """
 
 from __future__ import annotations

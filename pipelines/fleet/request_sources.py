@@ -50,7 +50,7 @@ UserKey = Annotated[Variable, AfterValidator(_is_long)]
 class RequestSource(Part):
     """The keys of every kind of request log. `engine`, `model`, `team` and `tenant` replace the log's own values in
     every request of the source. The ids of users are dropped, unless `user_key_env` names the environment variable with
-    the key by which a digest (HMAC-SHA256) of them stands for the tenant of a request that names none."""
+    the key of their digests (HMAC-SHA256); one is the tenant of a request that names none."""
 
     name: SourceName
     engine: GivenName | None = None

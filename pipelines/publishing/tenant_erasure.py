@@ -38,7 +38,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Begun:
+class Started:
     """An erasure whose name is out of the warehouse, and what copies had before. `former_key` is still in copies; `on`
     is a date to publish."""
 
@@ -57,7 +57,7 @@ class Change:
     after: State
 
 
-def begin(fleet: Fleet, tenant: str) -> Begun:
+def begin(fleet: Fleet, tenant: str) -> Started:
     """Drop a tenant's name, by its name or key, and let the publication be made again. QuestionError for a tenant that
     is not known, and for one that the fleet file names: the next run would bring it back."""
     if not fleet.warehouse.exists():
@@ -97,10 +97,10 @@ def begin(fleet: Fleet, tenant: str) -> Begun:
                 ).fetchall()
             if on is not None:
                 due_dates.mark(connection, due_dates.PUBLICATION, on, on + timedelta(days=1))
-    return Begun(key, former_key, on, before)
+    return Started(key, former_key, on, before)
 
 
-def finish(fleet: Fleet, begun: Begun) -> list[Change]:
+def finish(fleet: Fleet, started: Started) -> list[Change]:
     """Remove the copies that are older than the erasure, record what changed, and write the warehouse without its free
     blocks, which may hold the name. The publication is made again before."""
     with database.writing(fleet.published, "publication"):
@@ -112,8 +112,8 @@ def finish(fleet: Fleet, begun: Begun) -> list[Change]:
         with database.connect(fleet.warehouse) as connection:
             after = _states(fleet, connection)
             changes = [
-                Change(what, begun.before.get(what, State(None, None)), after.get(what, State(None, None)))
-                for what in sorted(begun.before.keys() | after.keys())
+                Change(what, started.before.get(what, State(None, None)), after.get(what, State(None, None)))
+                for what in sorted(started.before.keys() | after.keys())
             ]
             for change in changes:
                 if change.before.usd != change.after.usd:
@@ -131,11 +131,11 @@ def finish(fleet: Fleet, begun: Begun) -> list[Change]:
                             change.after.digest,
                             change.before.usd,
                             change.after.usd,
-                            begun.key,
+                            started.key,
                         ],
                     ).fetchall()
                 connection.execute(
-                    "update raw.tenant_names set former_key = null where tenant_key = ?", [begun.key]
+                    "update raw.tenant_names set former_key = null where tenant_key = ?", [started.key]
                 ).fetchall()
             connection.execute("checkpoint")
             blocks = compaction.blocks_of(connection)

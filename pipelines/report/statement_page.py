@@ -111,7 +111,7 @@ def _measured(statement: Statement) -> Iterator[str]:
     metered = statement.metered_ratio
     yield (
         "Tokens are those that the inference engines counted, shared by the log of requests; where the log has fewer,"
-        " the rest is on no one's statement."
+        " the rest is on no statement."
     )
     share = "an unknown part" if metered is None else cell(metered, RATIO)
     yield (
@@ -127,4 +127,4 @@ def _measured(statement: Statement) -> Iterator[str]:
             f"The intervals are of {100 * statement.interval_level:.0f}&nbsp;%: the error of meters, of what was stated"
             " and of the grid's factors. Sharing by tokens is a rule and has no error of its own."
         )
-    yield "It is an allocation, not a measurement of single answers, and no audit stands behind it."
+    yield "It is an allocation, not a measurement of single answers, and no auditor has looked at it."

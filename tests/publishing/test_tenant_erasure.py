@@ -69,13 +69,13 @@ def test_names_of_an_older_version_stay_the_keys_and_no_closed_month_moves(close
 
 
 def test_erasing_one_gives_it_a_key_in_the_book_the_closings_and_the_publication(closed: Fleet) -> None:
-    begun = tenant_erasure.begin(closed, "acme")
-    assert begun.key.startswith("tenant-")
+    started = tenant_erasure.begin(closed, "acme")
+    assert started.key.startswith("tenant-")
     # Until the copies are made again, what only the publication has is not taken from it.
-    with pytest.raises(QuestionError, match=f"the erasure of tenant {begun.key} is not over: wattledger erase"):
+    with pytest.raises(QuestionError, match=f"the erasure of tenant {started.key} is not over: wattledger erase"):
         month_closing.undo(closed, OCTOBER)
     publish(closed)
-    changes = {change.what: change for change in tenant_erasure.finish(closed, begun)}
+    changes = {change.what: change for change in tenant_erasure.finish(closed, started)}
     assert list(changes) == [
         "FOCUS file 2026-10",
         "finance.chargeback 2026-10",
@@ -84,9 +84,9 @@ def test_erasing_one_gives_it_a_key_in_the_book_the_closings_and_the_publication
     ]
     same = {what for what, change in changes.items() if change.before == change.after}
     assert same == {"FOCUS file 2026-10", "finance.chargeback 2026-11"}
-    assert read(closed, CHARGED) == [(begun.key, 60), ("zeta", 40)]
+    assert read(closed, CHARGED) == [(started.key, 60), ("zeta", 40)]
     assert read(closed, "select tenant, marts_key from published.closed_chargebacks order by 1") == [
-        (begun.key, f"west | acme | {begun.key} | gpt"),
+        (started.key, f"west | acme | {started.key} | gpt"),
         ("zeta", "west | platform | zeta | gpt"),
     ]
     # Nothing is adjusted, nothing is there twice, and the month's closing holds.
@@ -96,7 +96,7 @@ def test_erasing_one_gives_it_a_key_in_the_book_the_closings_and_the_publication
     assert warehouse(closed, "select count(*) from raw.requests where tenant = 'acme'") == [(0,)]
     assert warehouse(closed, "select tenant_key, tenant, former_key from raw.tenant_names order by tenant") == [
         ("zeta", "zeta", None),
-        (begun.key, None, None),
+        (started.key, None, None),
     ]
     assert month_closing.undo(closed, OCTOBER) == "2026-10 is open again"
 

@@ -16,19 +16,19 @@ from pipelines.receipts import receipt_files, tenant_statement
 
 def erase(fleet: Fleet, tenant: str) -> int:
     """Erase a tenant's name and print what became of each copy; returns the exit status."""
-    begun = tenant_erasure.begin(fleet, tenant)
-    print(f"the name is dropped; its figures stay under {begun.key}", flush=True)
-    again = f"wattledger erase --fleet {fleet.path} --tenant {begun.key}"
-    if begun.on is not None and run.publish(fleet, begun.on) != 0:
+    started = tenant_erasure.begin(fleet, tenant)
+    print(f"the name is dropped; its figures stay under {started.key}", flush=True)
+    again = f"wattledger erase --fleet {fleet.path} --tenant {started.key}"
+    if started.on is not None and run.publish(fleet, started.on) != 0:
         print(f"the copies could not be made again, so older ones still hold the name: {again}", file=sys.stderr)
         return 1
-    for page in tenant_statement.folder_of(fleet).glob(f"{begun.key}_*"):
+    for page in tenant_statement.folder_of(fleet).glob(f"{started.key}_*"):
         page.unlink()
-    if begun.former_key is not None:
-        for page in tenant_statement.folder_of(fleet).glob(f"{begun.former_key}_*"):
+    if started.former_key is not None:
+        for page in tenant_statement.folder_of(fleet).glob(f"{started.former_key}_*"):
             page.unlink()
-        receipt_files.rekey(fleet, begun.former_key, begun.key)
-    for change in tenant_erasure.finish(fleet, begun):
+        receipt_files.rekey(fleet, started.former_key, started.key)
+    for change in tenant_erasure.finish(fleet, started):
         if change.before.digest == change.after.digest:
             print(f"{change.what}: unchanged, it has no name of a tenant")
         else:

@@ -1,4 +1,4 @@
-"""Who the keys of tenants stand for: raw.tenant_names, the one table of the warehouse that has their names.
+"""Whose the keys of tenants are: raw.tenant_names, the one table of the warehouse that has their names.
 
 A tenant's key is random and drawn when its name lands first. Requests, marts, closings and receipts hold the key; the
 name is joined where people read. Add here what draws and finds keys. Keep out what a name may be
