@@ -25,7 +25,7 @@ from bench.product import LOGGED
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.fleet.places import DEFAULT_FLEET
 
-END, UNSEEN = "Python's end", "not seen: the sampler itself, and threads that ended"
+END, UNSEEN = "Python's end", "threads that ended between two samples"
 SLOWEST = 5
 
 

@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from pipelines import process_exit
+
 SAMPLES_PER_SECOND = 100
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-START, IMPORTS, NATIVE = "Python's start", "imports", "DuckDB: its own threads"
+START, IMPORTS, NATIVE, OWN = "Python's start", "imports", "DuckDB: its own threads", "the sampler itself"
 DBT, DBT_PARSE = "dbt: its Python, per model and check", "dbt: the parsed project, read"
 STATEMENTS, OPENING = "DuckDB: statements of models and checks", "DuckDB: opening the warehouse"
 EVENTS, DAGSTER = "Dagster: events in SQLite", "Dagster: definitions, plan, steps"
@@ -109,9 +111,14 @@ class Sampler(threading.Thread):
         for native, used in _used():
             spent = used - self._before.get(native, 0.0)
             self._before[native] = used
-            if spent and native != self.native_id:
+            if not spent:
+                continue
+            if native == self.native_id:
+                part = OWN
+            else:
                 ident = threads.get(native)
-                self.processor[NATIVE if ident is None else part_of(frames.get(ident))] += spent
+                part = NATIVE if ident is None else part_of(frames.get(ident))
+            self.processor[part] += spent
 
 
 def main() -> int:
@@ -131,4 +138,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(process_exit.noted(main()))  # as `wattledger` ends

@@ -1,9 +1,9 @@
 """Lines of a request log as columns, many at a time: what each value becomes where all are plain.
 
-A block of lines is read whole or not at all: where a value is not plainly what its column states (another type, another
-place, out of range, a time without an offset), `NotPlain` sends the block to the reader of rows, which knows every case
-and counts what it refuses. So the two never differ, and a usual log is read several times as fast. Add here the plain
-form of a value. Keep out the rules themselves (`request_records`) and the places of one kind of log.
+A block of lines is read whole or not at all. Where one value is not plainly what its column holds (another type,
+another place, out of range, a time without an offset), `NotPlain` sends the block to the reader of rows, which knows
+every case and counts what it refuses. So the two never differ, and a usual log is read several times as fast. Add here
+the plain form of a value. Keep out the rules themselves (`request_records`) and the places of one kind of log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.records.askers import Askers
-from collectors.records.request_records import MOST_SECONDS, MOST_TOKENS, MOST_USD, TEXT_CHARACTERS, per_second_of
+from collectors.records.request_records import MOST_SECONDS, MOST_TOKENS, MOST_USD, PER_SECOND, TEXT_CHARACTERS
 from collectors.samples import END_US, FIRST_US
 
 TIME = pa.timestamp("us", "UTC")
@@ -131,7 +131,7 @@ def instants(values: pa.Array, unit: str, zone: str = "UTC") -> pa.Array:
                 raise
             times = pc.assume_timezone(pc.cast(values, pa.timestamp("us")), "UTC")
     else:
-        per_second = per_second_of(unit)
+        per_second = PER_SECOND[unit]
         _within(values, 0, END_US // 1_000_000 * per_second, "a time")
         if pa.types.is_integer(values.type):
             whole = per_second < 1_000_000

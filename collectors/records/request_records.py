@@ -64,7 +64,7 @@ MOST_SECONDS = 30 * 86_400
 MOST_USD = 1_000_000
 MOST_CONCURRENCY = 1_000_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class RequestCollector(Protocol):
@@ -158,7 +158,7 @@ class FileCollector:
             except SourceError as refusal:
                 rejects.add(refusal.url, refusal.reason)
                 continue
-            for block in self._parts(rows, make):
+            for block in self._parts(rows, make) if self.has_columns else [rows]:
                 if isinstance(block, list) and (columns := self.columns_of([row for _, row in block])) is not None:
                     rejects.read += len(block)
                     yield from batches.add_columns(columns, len(block))
@@ -172,11 +172,7 @@ class FileCollector:
     def _parts(
         self, rows: Iterable[tuple[str, Any]], make: Callable[[Any], dict[str, Any]]
     ) -> Iterable[Iterable[tuple[str, Any]]]:
-        """The rows of a file in blocks, where the log has columns; else together. So is a file whose first row is bad:
-        of one that is of something else, few rows are read (HOPELESS_ROWS)."""
-        if not self.has_columns:
-            yield rows
-            return
+        """The rows of a file in blocks; together where the first is bad: of a file of something else, few are read."""
         left = iter(rows)
         if (first := next(left, None)) is None:
             return
@@ -259,18 +255,13 @@ def instant_us(value: Any, name: str, unit: str = "s", zone: str = "UTC") -> int
         at = _iso_us(value, name, zone)
     else:
         number = _number(value, name, "a time") or 0
-        per_second = _PER_SECOND[unit]
+        per_second = PER_SECOND[unit]
         # Whole numbers stay exact.
         is_whole = isinstance(number, int)
         at = number * 1_000_000 // per_second if is_whole else number * (1_000_000 / per_second)
     if not FIRST_US <= at < END_US:
         raise Reject(f"{name}: got {quoted(value)}, expected a time of this century")
     return round(at)
-
-
-def per_second_of(unit: str) -> int:
-    """How many of a unit of time a second has."""
-    return _PER_SECOND[unit]
 
 
 def key_hash(value: Any, name: str) -> str | None:

@@ -94,8 +94,8 @@ final as (
     select
         {{ columns_of('named', [
             'date', 'hour_start_at', 'source', 'request_id', 'started_at', 'ended_at', 'ttft_seconds', 'end_to_end_seconds',
-            'is_ok', 'site', 'deployment', 'model', 'request_team', 'tenant', 'input_tokens', 'cached_input_tokens',
-            'output_tokens'
+            'is_ok', 'site', 'deployment', 'model', 'request_team', 'tenant', 'names_who_asked', 'input_tokens',
+            'cached_input_tokens', 'output_tokens'
         ]) }}
     from named
     inner join chosen_sources on {{ equal_keys('named', 'chosen_sources', source_keys) }}

@@ -1,14 +1,13 @@
 -- Who asked for how many tokens: requests of the run's dates at the rows of model_hourly that served them, per team and
--- tenant. Where no log has a model's hour, the counters of a gateway or frontend by tenant have it; how many requests
--- those were they do not state.
+-- tenant. Where no log has a model's hour, the counters of a gateway or frontend by tenant have it; how many requests those
+-- were they do not state.
 {% set classes = tenant_token_facts() %}
 {% set asked_keys = ['date', 'hour_start_at', 'site', 'deployment', 'model', 'request_team', 'tenant'] %}
 
-with named as (
+with requests as (
 
     select
         *,
-        case when request_team is not null or tenant <> {{ unknown() }} then 1 else 0 end as names_who_asked,
         input_tokens - coalesce(cached_input_tokens, 0) as computed_input_tokens
     from {{ ref('int_requests') }}
 
@@ -58,7 +57,7 @@ source_hours as (
         {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %},
         2 * names_who_asked + 1 as preference
-    from named
+    from requests
     group by {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }}
     union all
     select
@@ -84,8 +83,7 @@ source_hours as (
 
 ),
 
--- A gateway and an engine may both have logged the same requests. So where one log of a model's hour names who asked,
--- those that do not are left out, and counters count only where no log of the hour names as much.
+-- Counters count only where no log of a model's hour names as much of who asked, and then alone.
 chosen_sources as (
 
     select *
