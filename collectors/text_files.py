@@ -11,7 +11,7 @@ import gzip
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -274,3 +274,19 @@ def unpacked(path: str) -> BinaryIO | _Expanding:
     """A file whose bytes are read as they were before it was packed."""
     compression = compression_of(path)
     return Path(path).open("rb") if compression is None else _Expanding(path, compression)
+
+
+def blocks(
+    numbered: Iterable[tuple[str, bytes]], most_lines: int, most_bytes: int
+) -> Iterator[list[tuple[str, bytes]]]:
+    """(place, line) of lines in blocks of bounded size."""
+    block: list[tuple[str, bytes]] = []
+    size = 0
+    for place, line in numbered:
+        block.append((place, line))
+        size += len(line)
+        if len(block) == most_lines or size > most_bytes:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block

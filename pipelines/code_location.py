@@ -39,6 +39,7 @@ from pipelines.upkeep import upkeep_asset
 from pipelines.warehouse import advice_history, contracts, night_lock
 from pipelines.warehouse.asset_keys import schema_of
 from pipelines.warehouse.partitions import POOL
+from pipelines.warehouse.tenants import tenant_names
 
 JOB = "daily_ledger"
 SCHEDULE = f"{JOB}_schedule"
@@ -157,6 +158,7 @@ def _create_read(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
     """Tables that models read and that no model makes."""
     empty_tables.create(connection)
     month_closing.take_back(fleet, connection)
+    tenant_names.key_labels(connection)
 
 
 def _copies(fleet: Fleet, project: DbtProject) -> Iterator[dg.AssetsDefinition]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
+from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book, files_source, record
 
 DAY = date(2026, 10, 15)
@@ -111,3 +112,12 @@ def table_of(series: Sequence[Series]) -> pa.Table:
             "value": pa.array(values, pa.float64()),
         }
     )
+
+
+def name_keys(book: Book, *names: str) -> None:
+    """Let these names be the keys of their tenants, as in a warehouse of an older version: the book shows them."""
+    book.start_empty()
+    with book.connection() as connection:
+        create_tables(connection)
+        for name in names:
+            connection.execute("insert into raw.tenant_names (tenant_key, tenant) values ($1, $1)", [name])

@@ -74,8 +74,8 @@ PACKAGES = {
     "spark": {"fleet", "warehouse", "landing", "booking"},
     "advice": {"analysis", "fleet", "warehouse", "publishing"},
     "named_figures": {"fleet", "warehouse"},
-    "report": {"fleet", "warehouse", "analysis", "publishing", "named_figures"},
     "receipts": {"fleet", "warehouse"},
+    "report": {"fleet", "warehouse", "analysis", "publishing", "named_figures", "receipts"},
     "upkeep": {"fleet", "warehouse", "landing", "publishing", "receipts"},
     "code_location": {
         "fleet",

@@ -14,7 +14,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collectors.records import askers as who
 from collectors.records import log_columns
+from collectors.records.askers import NO_USERS, Askers
+from collectors.records.log_words import status_of
 from collectors.records.request_records import (
     FileCollector,
     between,
@@ -33,10 +36,10 @@ from collectors.text_files import lines
 USUAL = {"request_id": "id", "started_at": "created", "model": "model", "usage": "usage"}
 SHOWN_KEYS = 40
 _MISSING = object()
-_TEXTS = ("request_id", "status", "model", "engine", "api_base", "team", "tenant")
+_TEXTS = ("request_id", "status", "model", "engine", "api_base", "team", "tenant", "user")
 Column = Literal[
     "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
-    "model", "engine", "api_base", "team", "tenant", "key", "usage", "spend_usd",
+    "model", "engine", "api_base", "team", "tenant", "user", "key", "usage", "spend_usd",
 ]  # fmt: skip
 
 
@@ -59,8 +62,9 @@ class AccessLogCollector(FileCollector):
         *,
         time_unit: str = "s",
         time_zone: str = "UTC",
+        askers: Askers = NO_USERS,
     ) -> None:
-        super().__init__(source, path, constants)
+        super().__init__(source, path, constants, askers)
         self._time_unit = time_unit
         self._time_zone = time_zone
         self._columns = dict(columns or {})
@@ -112,7 +116,13 @@ class AccessLogCollector(FileCollector):
             made |= {"ended_at": end, "end_to_end_seconds": log_columns.lasted(start, end)}
         if (first := _plain_seconds(found, "ttft")) is not None:
             made["ttft_seconds"] = first
+        if "team" in made:
+            made["team"] = log_columns.of_each(made["team"], who.team, pa.string())
+        if "tenant" in made or "user" in made:
+            users = made.pop("user", None)
+            made["tenant"] = log_columns.tenants(self.askers, made.get("tenant"), users)
         if "status" in made:
+            made["status"] = log_columns.of_each(made["status"], status_of, pa.string())
             made["is_ok"] = log_columns.of_each(made["status"], is_ok, pa.bool_())
         if "key" in found:
             keys = log_columns.texts(found["key"])
@@ -145,7 +155,7 @@ class AccessLogCollector(FileCollector):
             raise Reject(f"started_at: there is nothing at {self._places['started_at']}")
         if ended_us is None and took is not None:
             ended_us = started_us + round(took * 1e6)
-        status = text(fields.get("status"), "status")
+        status = status_of(text(fields.get("status"), "status"))
         return {
             "request_id": text(fields.get("request_id"), "request_id"),
             "started_at": started_us,
@@ -154,7 +164,9 @@ class AccessLogCollector(FileCollector):
             "end_to_end_seconds": between(started_us, ended_us, "ended_at"),
             "status": status,
             "is_ok": is_ok(status),
-            **{name: text(fields.get(name), name) for name in ("model", "engine", "api_base", "team", "tenant")},
+            **{name: text(fields.get(name), name) for name in ("model", "engine", "api_base")},
+            "team": who.team(text(fields.get("team"), "team")),
+            "tenant": self.askers.tenant(text(fields.get("tenant"), "tenant"), text(fields.get("user"), "user")),
             "key_hash": key_hash(fields.get("key"), "key"),
             "spend_usd": usd(fields.get("spend_usd"), "spend_usd"),
             **usage_tokens(fields.get("usage")),

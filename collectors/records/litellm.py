@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.cells import shown
 from collectors.limits import RECORD_LIMITS, Limits
 from collectors.protocols import postgresql_driver, postgresql_uris
+from collectors.records import askers as who
 from collectors.records import log_columns
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
+from collectors.records.askers import NO_USERS, Askers
+from collectors.records.log_words import quoted, status_of
 from collectors.records.request_records import (
     Batches,
     FileCollector,
@@ -52,7 +55,7 @@ class LiteLLMFileCollector(FileCollector):
     def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
         """All columns of plain lines at once."""
         try:
-            return _plain_columns(log_columns.objects(rows))
+            return _plain_columns(log_columns.objects(rows), self.askers)
         except (log_columns.NotPlain, pa.ArrowException, Reject):
             return None
 
@@ -60,7 +63,7 @@ class LiteLLMFileCollector(FileCollector):
         self, path: str, rejects: Rejects
     ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
         """The lines of a file."""
-        return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line))
+        return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line), self.askers)
 
 
 class LiteLLMPostgresCollector:
@@ -71,10 +74,18 @@ class LiteLLMPostgresCollector:
     the server ends the statement then.
     """
 
-    def __init__(self, source: str, dsn_env: str, constants: Mapping[str, Any], limits: Limits = RECORD_LIMITS) -> None:
+    def __init__(
+        self,
+        source: str,
+        dsn_env: str,
+        constants: Mapping[str, Any],
+        limits: Limits = RECORD_LIMITS,
+        askers: Askers = NO_USERS,
+    ) -> None:
         self.source = source
         self.dsn_env = dsn_env
         self.constants = constants
+        self.askers = askers
         self.limits = limits
 
     @property
@@ -101,7 +112,7 @@ class LiteLLMPostgresCollector:
                     for batch in cursor.fetch_record_batch()
                     for held in batch.to_pylist()
                 )
-                for request in readable(rows, litellm_request, rejects):
+                for request in readable(rows, partial(litellm_request, askers=self.askers), rejects):
                     yield from batches.add(request)
         except refusals as refusal:
             reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
@@ -135,7 +146,7 @@ def _present(cursor: Any) -> list[str]:
     return [row[0] for row in cursor.fetchall()]
 
 
-def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
+def litellm_request(held: Mapping[str, Any], askers: Askers = NO_USERS) -> dict[str, Any]:
     """The request of a row of the spend log, or of a StandardLoggingPayload; Reject when it cannot be one."""
     metadata = _metadata(held.get("metadata"))
     started_us = instant_us(held.get("startTime"), "startTime")
@@ -144,7 +155,7 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
     ended_us = instant_us(held.get("endTime"), "endTime")
     first_us = instant_us(held.get("completionStartTime"), "completionStartTime")
     is_streamed = first_us is not None and ended_us is not None and first_us < ended_us
-    status = text(held.get("status"), "status")
+    status = status_of(text(held.get("status"), "status"))
     is_cached = str(held.get("cache_hit")).lower() == "true"
     counted = _tokens(held, metadata)
     # LiteLLM writes 0 for a model that it has no price for; only its own cache answers for nothing.
@@ -161,12 +172,11 @@ def litellm_request(held: Mapping[str, Any]) -> dict[str, Any]:
         "is_gateway_cached": is_cached,
         "model": text(held.get("model"), "model"),
         "api_base": text(held.get("api_base"), "api_base"),
-        "team": text(_either(held, "team_id") or metadata.get("user_api_key_team_id"), "team_id"),
-        "tenant": text(
-            _either(held, "end_user", "user")
-            or metadata.get("user_api_key_user_id")
-            or metadata.get("user_api_key_alias"),
-            "end_user",
+        "team": who.team(text(_either(held, "team_id") or metadata.get("user_api_key_team_id"), "team_id")),
+        "tenant": askers.tenant(
+            text(held.get("end_user"), "end_user"),
+            text(_either(held, "user") or metadata.get("user_api_key_user_id"), "user"),
+            text(metadata.get("user_api_key_alias"), "user_api_key_alias"),
         ),
         "key_hash": key_hash(_either(held, "api_key") or metadata.get("user_api_key_hash"), "api_key"),
         "spend_usd": None if spend == 0 and not is_cached else spend,
@@ -203,7 +213,7 @@ def _usage(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any],
     return usage, prompt if isinstance(prompt, dict) else {}, completion if isinstance(completion, dict) else {}
 
 
-def _plain_columns(held: log_columns.Lines) -> dict[str, pa.Array]:
+def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Array]:
     """The columns of `litellm_request`."""
     count = len(held)
     metadata = [_metadata(one.get("metadata")) for one in held]
@@ -224,10 +234,11 @@ def _plain_columns(held: log_columns.Lines) -> dict[str, pa.Array]:
         "team": [
             _either(one, "team_id") or of.get("user_api_key_team_id") for one, of in zip(held, metadata, strict=True)
         ],
-        "tenant": [
-            _either(one, "end_user", "user") or of.get("user_api_key_user_id") or of.get("user_api_key_alias")
-            for one, of in zip(held, metadata, strict=True)
+        "tenant": [one.get("end_user") for one in held],
+        "user": [
+            _either(one, "user") or of.get("user_api_key_user_id") for one, of in zip(held, metadata, strict=True)
         ],
+        "alias": [of.get("user_api_key_alias") for of in metadata],
         "key_hash": [
             _either(one, "api_key") or of.get("user_api_key_hash") for one, of in zip(held, metadata, strict=True)
         ],
@@ -235,7 +246,13 @@ def _plain_columns(held: log_columns.Lines) -> dict[str, pa.Array]:
     made = {
         name: log_columns.texts(values) for name, of in texts.items() if (values := log_columns.column(of)) is not None
     }
+    if "team" in made:
+        made["team"] = log_columns.of_each(made["team"], who.team, pa.string())
+    named = [made.pop(name, None) for name in ("tenant", "user", "alias")]
+    if any(column is not None for column in named):
+        made["tenant"] = log_columns.tenants(askers, *named)
     if "status" in made:
+        made["status"] = log_columns.of_each(made["status"], status_of, pa.string())
         made["is_ok"] = log_columns.of_each(made["status"], is_ok, pa.bool_())
     if "key_hash" in made:
         made["key_hash"] = log_columns.of_each(made["key_hash"], lambda key: key_hash(key, "api_key"), pa.string())
@@ -278,7 +295,7 @@ def _metadata(held: Any) -> Mapping[str, Any]:
         try:
             held = orjson.loads(held)
         except orjson.JSONDecodeError:
-            raise Reject(f"metadata: is not JSON: {shown(held, 40)}") from None
+            raise Reject(f"metadata: got {quoted(held)}, expected JSON") from None
     return held if isinstance(held, dict) else {}
 
 

@@ -15,6 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collectors.records.askers import Askers
 from collectors.records.request_records import MOST_SECONDS, MOST_TOKENS, MOST_USD, PER_SECOND, TEXT_CHARACTERS
 from collectors.samples import END_US, FIRST_US
 
@@ -49,8 +50,7 @@ def at(held: Lines, place: str, lines: Sequence[bytes]) -> list[Any]:
     values = [one.get(last) for one in held]
     if None in values:
         # A dot of a path may be part of a key, in any line: `"usage.input_tokens": 5`.
-        first = (above or [last])[0]
-        keys = [f'"{first}.'.encode(), *([f'"{place}"'.encode()] if above else [])]
+        keys = [f'"{part}.'.encode() for part in above or [last]] + ([f'"{place}"'.encode()] if above else [])
         if any(key in line for line in lines for key in keys):
             raise NotPlain(f"something is at {place} in another form")
     return values
@@ -103,6 +103,22 @@ def of_each(values: pa.Array, make: Callable[[str | None], Any], kind: pa.DataTy
     encoded = pc.dictionary_encode(values)
     made = pa.array([make(one) for one in encoded.dictionary.to_pylist()], kind)
     return pc.take(made, encoded.indices)
+
+
+def tenants(
+    askers: Askers, names: pa.Array | None, users: pa.Array | None, otherwise: pa.Array | None = None
+) -> pa.Array:
+    """Who asked, of columns of which one at least is there."""
+    if users is None and otherwise is None and names is not None:
+        return of_each(names, askers.tenant, pa.string())
+    count = next(len(column) for column in (names, users, otherwise) if column is not None)
+    nothing: list[str | None] = [None] * count
+    given_names = [nothing if column is None else column.to_pylist() for column in (names, users, otherwise)]
+    made: dict[tuple[str | None, ...], str | None] = {}
+    for asked in zip(*given_names, strict=True):
+        if asked not in made:
+            made[asked] = askers.tenant(*asked)
+    return pa.array([made[asked] for asked in zip(*given_names, strict=True)], pa.string())
 
 
 def instants(values: pa.Array, unit: str, zone: str = "UTC") -> pa.Array:

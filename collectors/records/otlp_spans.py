@@ -23,7 +23,9 @@ from collectors.protocols.otlp import (
     Span,
     inferences,
 )
+from collectors.records import askers as who
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
+from collectors.records.askers import NO_USERS, Askers
 from collectors.records.request_records import FileCollector, between, checked_tokens, instant_us, seconds, text, tokens
 from collectors.rows import Reject, Rejects
 
@@ -43,8 +45,9 @@ class OtlpSpanCollector(FileCollector):
         tenant: Sequence[str] = (),
         team: Sequence[str] = (),
         services: Sequence[str] = (),
+        askers: Askers = NO_USERS,
     ) -> None:
-        super().__init__(source, path, constants)
+        super().__init__(source, path, constants, askers)
         self.names = {"tenant": tuple(tenant), "team": tuple(team)}
         self.services = frozenset(services)
 
@@ -84,7 +87,8 @@ class OtlpSpanCollector(FileCollector):
             "status": status,
             "is_ok": is_ok(status),
             "model": text(_first(attributes, MODEL), MODEL[0]),
-            **{column: text(_first(named, names), column) for column, names in self.names.items()},
+            "tenant": self.askers.tenant(text(_first(named, self.names["tenant"]), "tenant")),
+            "team": who.team(text(_first(named, self.names["team"]), "team")),
             **_tokens(attributes),
         }
 

@@ -19,10 +19,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.cells import shown
+from collectors.records.askers import NO_USERS, Askers
+from collectors.records.log_words import quoted
 from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import END_US, FIRST_US, OBSERVED_AT, SourceError, Window, microseconds
-from collectors.text_files import paths_of
+from collectors.text_files import blocks, paths_of
 
 # One row per request, in the order of raw.requests without its `source`. NULL is unknown, never 0.
 REQUEST_SCHEMA = pa.schema(
@@ -132,10 +133,11 @@ class FileCollector:
     inside: str
     has_columns = False  # whether its rows are lines that `columns_of` reads many at a time
 
-    def __init__(self, source: str, path: str, constants: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, path: str, constants: Mapping[str, Any], askers: Askers = NO_USERS) -> None:
         self.source = source
         self.path = path
         self.constants = constants
+        self.askers = askers
 
     def read(self, path: str, rejects: Rejects) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
         """(place, row) of each row of a file, and what makes a request of a row, or raises Reject. SourceError for a
@@ -180,24 +182,10 @@ class FileCollector:
         except Reject:
             yield whole
         else:
-            yield from _blocks(whole)
+            yield from blocks(whole, BATCH_ROWS, BLOCK_BYTES)
 
     def check(self) -> None:
         """SourceError where the files are not what the source states; asked when all are read."""
-
-
-def _blocks(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-    """Lines in blocks of bounded size."""
-    block: list[tuple[str, bytes]] = []
-    size = 0
-    for place, line in lines:
-        block.append((place, line))
-        size += len(line)
-        if len(block) == BATCH_ROWS or size > BLOCK_BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -210,7 +198,7 @@ def text(value: Any, name: str) -> str | None:
     if isinstance(value, bool | int):
         value = str(value)
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS:
-        raise Reject(f"{name}: got {shown(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
+        raise Reject(f"{name}: got {quoted(value)}, expected a text of at most {TEXT_CHARACTERS} characters")
     return value
 
 
@@ -220,7 +208,7 @@ def tokens(value: Any, name: str) -> int | None:
     if number is None:
         return None
     if not 0 <= number <= MOST_TOKENS or number != int(number):
-        raise Reject(f"{name}: got {shown(value)}, expected a count of tokens, at most {MOST_TOKENS:,}")
+        raise Reject(f"{name}: got {quoted(value)}, expected a count of tokens, at most {MOST_TOKENS:,}")
     return int(number)
 
 
@@ -230,7 +218,7 @@ def seconds(value: Any, name: str, per_second: float = 1.0) -> float | None:
     if number is None:
         return None
     if not 0 <= number <= MOST_SECONDS * per_second:
-        raise Reject(f"{name}: got {shown(value)}, expected 0 to {MOST_SECONDS} s")
+        raise Reject(f"{name}: got {quoted(value)}, expected 0 to {MOST_SECONDS} s")
     return number / per_second
 
 
@@ -240,7 +228,7 @@ def usd(value: Any, name: str) -> float | None:
     if number is None:
         return None
     if not 0 <= number <= MOST_USD:
-        raise Reject(f"{name}: got {shown(value)}, expected 0 to {MOST_USD:,} USD")
+        raise Reject(f"{name}: got {quoted(value)}, expected 0 to {MOST_USD:,} USD")
     return float(number)
 
 
@@ -250,7 +238,9 @@ def concurrency(value: Any, name: str) -> float | None:
     if not number:
         return None
     if not 0 < number <= MOST_CONCURRENCY:
-        raise Reject(f"{name}: got {shown(value)}, expected a number of requests at once, at most {MOST_CONCURRENCY:,}")
+        raise Reject(
+            f"{name}: got {quoted(value)}, expected a number of requests at once, at most {MOST_CONCURRENCY:,}"
+        )
     return float(number)
 
 
@@ -270,7 +260,7 @@ def instant_us(value: Any, name: str, unit: str = "s", zone: str = "UTC") -> int
         is_whole = isinstance(number, int)
         at = number * 1_000_000 // per_second if is_whole else number * (1_000_000 / per_second)
     if not FIRST_US <= at < END_US:
-        raise Reject(f"{name}: got {shown(value)}, expected a time of this century")
+        raise Reject(f"{name}: got {quoted(value)}, expected a time of this century")
     return round(at)
 
 
@@ -303,10 +293,10 @@ def _iso_us(value: str, name: str, zone: str) -> int:
     try:
         at = datetime.fromisoformat(f"{head}{point}{tail[: min(digits, 6)]}{tail[digits:]}")
     except ValueError:
-        raise Reject(f"{name}: got {shown(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
+        raise Reject(f"{name}: got {quoted(value)}, expected a time such as 2026-10-01T00:00:00Z") from None
     at = at if at.tzinfo else at.replace(tzinfo=ZoneInfo(zone))
     if at.utcoffset() != at.replace(fold=1).utcoffset():
-        raise Reject(f"{name}: got {shown(value)}, which the clocks of {zone} had twice or never")
+        raise Reject(f"{name}: got {quoted(value)}, which the clocks of {zone} had twice or never")
     return microseconds(at)
 
 
@@ -320,7 +310,7 @@ def _number(value: Any, name: str, expected: str) -> int | float | None:
             pass
     elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
         return value
-    raise Reject(f"{name}: got {shown(value)}, expected {expected}")
+    raise Reject(f"{name}: got {quoted(value)}, expected {expected}")
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -335,7 +325,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     if usage is None:
         usage = {}
     if not isinstance(usage, Mapping):
-        raise Reject(f"usage: got {shown(usage)}, expected an object")
+        raise Reject(f"usage: got {quoted(usage)}, expected an object")
     is_chat = "prompt_tokens" in usage
     details = _object(usage, "prompt_tokens_details" if is_chat else "input_tokens_details")
     is_anthropic = not is_chat and "input_tokens_details" not in usage

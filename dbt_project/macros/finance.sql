@@ -79,6 +79,18 @@
     group by 1, 2, 3, 4, 5, 6, 7
 {%- endmacro %}
 
+{# The month and the key of a row of tenant_daily in chargeback. #}
+{% macro chargeback_month() -%}
+    coalesce(billing_month, cast(date_trunc('month', date) as date))
+{%- endmacro %}
+
+{% macro chargeback_key() -%}
+    site || ' | ' || case
+                when deployment = {{ unallocated() }} then ' | ' || {{ remainder() }} || ' | ' || {{ remainder() }}
+                else coalesce(request_team, team, '') || ' | ' || tenant || ' | ' || model
+            end
+{%- endmacro %}
+
 {# Who pays for each month as it is known now, and what he got for it. Energy of free boards is in tenant_daily, their
    cost in cost_daily. #}
 {% macro known_chargebacks() -%}
@@ -91,6 +103,7 @@
         marts_key,
         {{ exact_sum('requests') }} as requests,
         {{ exact_sum('input_tokens') }} as input_tokens,
+        {{ exact_sum('cached_input_tokens') }} as cached_input_tokens,
         {{ exact_sum('output_tokens') }} as output_tokens,
         {{ exact('cast(sum(energy_joules) as double) / 3.6e6') }} as energy_kwh,
         {{ exact('cast(sum(location_gco2e) as double) / 1000') }} as location_kgco2e,
@@ -100,7 +113,7 @@
         bool_and(is_cost_complete) as is_cost_complete
     from (
         select
-            coalesce(billing_month, cast(date_trunc('month', date) as date)) as month,
+            {{ chargeback_month() }} as month,
             {{ plain_name('site', 'site') }} as site,
             {{ payer('deployment', ['request_team', 'team']) }} as payer,
             case
@@ -108,12 +121,10 @@
                 else {{ plain_name('tenant', 'tenant') }}
             end as tenant,
             {{ plain_name('model', 'model') }} as model,
-            site || ' | ' || case
-                when deployment = {{ unallocated() }} then ' | ' || {{ remainder() }} || ' | ' || {{ remainder() }}
-                else coalesce(request_team, team, '') || ' | ' || tenant || ' | ' || model
-            end as marts_key,
+            {{ chargeback_key() }} as marts_key,
             requests,
             input_tokens,
+            cached_input_tokens,
             output_tokens,
             energy_joules,
             location_gco2e,

@@ -142,6 +142,12 @@ def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return serve(fleet, chosen)
 
 
+def _receipt(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.tenant_commands.receipt_command import receipt  # noqa: PLC0415
+
+    return receipt(fleet, chosen)
+
+
 def _close(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.close_command import close  # noqa: PLC0415
 
@@ -158,6 +164,12 @@ def _prune(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.upkeep_commands.prune_command import prune  # noqa: PLC0415
 
     return prune(fleet, chosen)
+
+
+def _erase(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.tenant_commands.erase_command import erase  # noqa: PLC0415
+
+    return erase(fleet, chosen.tenant)
 
 
 def _doctor(fleet: Fleet, chosen: argparse.Namespace) -> int:
@@ -208,8 +220,10 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "explain": _explain,
     "export": _export,
     "alarms": _alarms,
+    "receipt": _receipt,
     "close": _close,
     "prune": _prune,
+    "erase": _erase,
     "doctor": _doctor,
     "backup": _backup,
 }

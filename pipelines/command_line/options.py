@@ -52,12 +52,15 @@ def parser() -> argparse.ArgumentParser:
     today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
     _add_textfile(today)
     _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
+    _add_receipt(commands.add_parser("receipt", help="what a request, or a tenant in a month, used"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
     close.add_argument("--undo", action="store_true", help="open it again, if nothing refers to its closing yet")
     prune = commands.add_parser("prune", help="show what `retention` lets go, and with --yes remove it")
     prune.add_argument("layer", nargs="*", metavar="LAYER", help=f"of these alone: {', '.join(LAYERS)}")
     prune.add_argument("--yes", action="store_true", help="remove it")
+    erase = commands.add_parser("erase", help="drop a tenant's name from the ledger and its copies")
+    erase.add_argument("--tenant", required=True, metavar="NAME", help="the tenant, by its name or its key")
     doctor = commands.add_parser("doctor", help="show how the fleet's data is, what is due, and what to do")
     doctor.add_argument("--json", action="store_true", help="for programs")
     backup = commands.add_parser("backup", help="copy the fleet's data into a new folder")
@@ -140,6 +143,16 @@ def _add_explain(explain: argparse.ArgumentParser) -> None:
     for name in ("team", "model", "site"):
         explain.add_argument(f"--{name}", metavar="NAME", help=f"of one {name} alone")
     explain.add_argument("--json", action="store_true", help="for programs, with all digits")
+
+
+def _add_receipt(receipt: argparse.ArgumentParser) -> None:
+    receipt.add_argument("id", nargs="?", metavar="ID", help="the request, as its log names it")
+    receipt.add_argument("--tenant", metavar="NAME", help="the statement of this tenant instead, by name or key")
+    receipt.add_argument("--month", type=_month, metavar="MONTH", help="of the statement, such as 2026-10")
+    receipt.add_argument("--internal", action="store_true", help="also what it cost and the margin")
+    shape = receipt.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="for programs")
+    shape.add_argument("--html", action="store_true", help="write the statement as a page to print")
 
 
 def _add_export(export: argparse.ArgumentParser) -> None:

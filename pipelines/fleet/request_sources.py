@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from collectors.limits import RECORD_LIMITS, Limits
 from collectors.records.access_logs import Column
@@ -24,23 +24,48 @@ from pipelines.fleet.values import (
     TenantLabel,
     TimeZone,
     Variable,
+    context_of,
 )
 
 if TYPE_CHECKING:
+    from collectors.records.askers import Askers
     from collectors.records.benchmark_files import BenchmarkFile
     from collectors.records.request_records import RequestCollector
 
 
+def _is_long(name: str, info: ValidationInfo) -> str:
+    characters = len(context_of(info)["environ"][name])
+    if characters < LEAST_KEY_CHARACTERS:
+        raise ValueError(
+            f"environment variable {name} has {characters} characters, expected {LEAST_KEY_CHARACTERS} or more that"
+            " cannot be guessed, such as those of `openssl rand -hex 32`"
+        )
+    return name
+
+
+LEAST_KEY_CHARACTERS = 32
+UserKey = Annotated[Variable, AfterValidator(_is_long)]
+
+
 class RequestSource(Part):
     """The keys of every kind of request log. `engine`, `model`, `team` and `tenant` replace the log's own values in
-    every request of the source."""
+    every request of the source. The ids of users are dropped, unless `user_key_env` names the environment variable with
+    the key of their digests (HMAC-SHA256); one is the tenant of a request that names none."""
 
     name: SourceName
     engine: GivenName | None = None
     model: GivenName | None = None
     team: GivenName | None = None
     tenant: Name | None = None
+    user_key_env: UserKey | None = None
     limits: RowLimits = RowLimits()
+
+    @property
+    def askers(self) -> Askers:
+        """What is kept of who asked."""
+        from collectors.records.askers import Askers  # noqa: PLC0415
+
+        return Askers(self.user_key_env)
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -75,8 +100,8 @@ class LiteLLMLog(RequestSource):
 
         if self.dsn_env is not None:
             limits = Limits(window_seconds=self.limits.window_seconds)
-            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants, limits)
-        return LiteLLMFileCollector(self.name, str(self.path), self.constants)
+            return LiteLLMPostgresCollector(self.name, self.dsn_env, self.constants, limits, self.askers)
+        return LiteLLMFileCollector(self.name, str(self.path), self.constants, self.askers)
 
 
 class AccessLogSource(RequestSource):
@@ -92,8 +117,15 @@ class AccessLogSource(RequestSource):
         """The collector that reads these requests."""
         from collectors.records.access_logs import AccessLogCollector  # noqa: PLC0415
 
-        times = {"time_unit": self.time_unit, "time_zone": self.time_zone}
-        return AccessLogCollector(self.name, self.path, self.constants, self.columns, **times)
+        return AccessLogCollector(
+            self.name,
+            self.path,
+            self.constants,
+            self.columns,
+            time_unit=self.time_unit,
+            time_zone=self.time_zone,
+            askers=self.askers,
+        )
 
 
 class LoadTest(RequestSource):
@@ -140,8 +172,15 @@ class OtlpSpans(RequestSource):
         """The collector that reads these requests."""
         from collectors.records.otlp_spans import OtlpSpanCollector  # noqa: PLC0415
 
-        names = {"tenant": self.tenant_attributes, "team": self.team_attributes, "services": self.services}
-        return OtlpSpanCollector(self.name, self.path, self.constants, **names)
+        return OtlpSpanCollector(
+            self.name,
+            self.path,
+            self.constants,
+            tenant=self.tenant_attributes,
+            team=self.team_attributes,
+            services=self.services,
+            askers=self.askers,
+        )
 
 
 AnyRequestSource = Annotated[

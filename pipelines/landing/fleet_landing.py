@@ -20,6 +20,7 @@ from pipelines.fleet.grid_zones import UNKNOWN_ZONE
 from pipelines.fleet.request_sources import LoadTest
 from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import FLEET_TABLES, columns_of
+from pipelines.warehouse.tenants.tenant_names import TenantKeys
 
 
 def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[Mapping[str, int], list[str]]:
@@ -34,6 +35,9 @@ def write_fleet(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[Ma
         rows["cost_rates"] += figures.rates()
         rows["commitments"] += figures.commitments()
         rejected += [figures.rejected] if figures.rejected else []
+    tenants = TenantKeys(connection)
+    for price in rows["contract_prices"]:
+        price["tenant"] = tenants.key(price["tenant"])
     with database.transaction(connection):
         for table in FLEET_TABLES:
             _replace(connection, f"fleet.{table}", columns_of("fleet", table), rows[table])

@@ -22,6 +22,7 @@ from pipelines.landing import relanding, telemetry_landing
 from pipelines.landing.prefetch import read_ahead
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import database, due_dates
+from pipelines.warehouse.tenants.tenant_names import TenantKeys
 
 ASSET = "raw/requests"
 _COLUMNS = ", ".join(REQUEST_SCHEMA.names)
@@ -96,8 +97,9 @@ def _stage(
     connection: duckdb.DuckDBPyConnection, collector: RequestCollector, window: Window, rejects: Rejects
 ) -> None:
     connection.execute(f"create or replace temp table requests_seen as select {_COLUMNS} from raw.requests limit 0")
+    tenants = TenantKeys(connection)
     for batch in read_ahead(collector, window, lambda: collector.collect(window, rejects)):
-        with database.registered(connection, requests_came=pa.Table.from_batches([batch])):
+        with database.registered(connection, requests_came=pa.Table.from_batches([tenants.keyed(batch)])):
             connection.execute(f"insert into requests_seen select {_COLUMNS} from requests_came").fetchall()
 
 

@@ -28,6 +28,7 @@ from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.partitions import POOL, daily
 from pipelines.warehouse.raw_tables import FLEET_TABLES, create_tables
+from pipelines.warehouse.tenants import tenant_names
 
 TELEMETRY_TABLES = {
     "power_samples": "One row per sample of power, energy counters, activity and memory, as the source reported it.",
@@ -225,6 +226,7 @@ def opened(fleet: Fleet, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """The fleet's warehouse with all its tables, which only this process writes in the `with` block."""
     with database.writing(fleet.warehouse, purpose), database.connect(fleet.warehouse) as connection:
         create_tables(connection)
+        tenant_names.take_back(connection, fleet.snapshot)
         yield connection
 
 

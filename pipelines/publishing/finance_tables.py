@@ -17,8 +17,8 @@ from pipelines.publishing.published_tables import FINANCE
 from pipelines.warehouse import advice_history, closings
 
 # Where the views' tables are found: the marts, the advice and the closings in the publication, what the fleet file
-# states in the warehouse.
-_READ = ("target.marts", "target.published", "warehouse.fleet")
+# states and the names of tenants in the warehouse.
+_READ = ("target.marts", "target.published", "warehouse.fleet", "warehouse.raw")
 # Why a month's cost changed: by the month of its site as it is known now, and as it was when it was closed or adjusted
 # last.
 _STATES = """

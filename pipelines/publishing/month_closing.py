@@ -22,12 +22,13 @@ from pipelines.publishing.publication_manifest import DATABASE
 from pipelines.warehouse import advice_history, closings, database, due_dates, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError, nothing_published
+from pipelines.warehouse.tenants import tenant_names
 
 # Table of closings -> its columns beside `event`, in the publication.
 _CLOSED_WITH = {
     "closed_costs": "select month, site, team, deployment, model, part, marts_key, closed_cost_usd, adjustment_usd"
     " from finance.cost",
-    "closed_chargebacks": "select month, site, payer, tenant, model, marts_key, closed_cost_usd, adjustment_usd"
+    "closed_chargebacks": "select month, site, payer, tenant_key, model, marts_key, closed_cost_usd, adjustment_usd"
     " from finance.chargeback",
     "closed_months": "select month, site, sum(facility_energy_kwh), sum(claimed_gpu_seconds)::double / 3600,"
     " max(method_version) from marts.model_monthly group by month, site",
@@ -117,6 +118,11 @@ def take_back(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:
     create_tables(connection)
     closings.create(connection)
     advice_history.create(connection)
+    key = tenant_names.is_erasing(connection)
+    if key is not None:
+        raise QuestionError(
+            f"the erasure of tenant {key} is not over: wattledger erase --fleet {fleet.path} --tenant {key}"
+        )
     folder = fleet.latest_publication
     if folder is None:
         return

@@ -49,6 +49,7 @@ from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.closings import ClosingsLost
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.settings import code_version
+from pipelines.warehouse.tenants import tenant_names
 
 BUILDING = ".building-"
 logger = logging.getLogger(__name__)
@@ -154,6 +155,7 @@ def _publish(
         published = [] if previous is None else published_tables.published_dates(connection)
         found = history.losses(connection, due, held_back, published if own is None else own)
         restated = restatements.remember(connection, start, end)
+        tenant_names.rekey_copy(connection, "target")
         same = published_tables.replace_tables(connection, start, end, held_back)
         finance_tables.write(connection, publication_id, published_at, {*held_back, *ahead} if restated else None)
         found += history.misstated_months(connection)
@@ -172,7 +174,7 @@ def _publish(
             held_back,
             tuple(found),
         )
-        _write_publication(connection, publication)
+        erased_at = _write_publication(connection, publication)
         labels = published_files.labels_of(fleet.fleet, fleet.synthetic, publication_id)
         carried = (previous, before) if previous is not None and before is not None else None
         files = published_files.write_parquet(connection, building, carried, (start, end), same, labels=labels)
@@ -181,7 +183,7 @@ def _publish(
         connection.execute("checkpoint target")
         blocks = compaction.blocks_of(connection, "target")
         connection.execute("detach target")
-    _write_anew(building / DATABASE, blocks)
+    _write_anew(building / DATABASE, blocks, is_due=_is_before(previous, erased_at))
     (building / DATABASE).chmod(0o444)
     sheets.write(building / DATABASE, building / WORKBOOK, fleet.fleet, fleet.synthetic, publication.parts)
     compared_at = before.hashes_compared_at if before is not None else published_at
@@ -200,14 +202,22 @@ def _publish(
     return publication
 
 
-def _write_anew(path: Path, blocks: compaction.Blocks) -> None:
+def _is_before(previous: Path | None, erased_at: datetime | None) -> bool:
+    """Whether the current publication may hold a name that was erased since."""
+    return previous is not None and erased_at is not None and retention.published_at(previous) < erased_at
+
+
+def _write_anew(path: Path, blocks: compaction.Blocks, *, is_due: bool) -> None:
     """Write the database without its free blocks, where half of it is free: it began as a copy of the last one, and
-    what is replaced leaves blocks. Without room for that it stays as it is."""
-    if not blocks.is_worth_it:
+    what is replaced leaves blocks. Without room for that it stays as it is, unless it `is_due`, because the blocks hold
+    a name that was erased."""
+    if not blocks.is_worth_it and not is_due:
         return
     try:
         disk_room.require(path.parent, blocks.used_bytes, f"writing {path.name} anew without its free blocks")
     except disk_room.TooLittleRoom as refusal:
+        if is_due:
+            raise
         logger.warning("%s", refusal)
         return
     compaction.compact(path, published_tables.STORAGE_VERSION)
@@ -326,7 +336,9 @@ def _energy_picture(fleet: Fleet, made: Publication) -> str:
     return pictures.energy_accounts(models, f"{fleet.fleet}, {made.start_date} to {last} ({fleet.telemetry})")
 
 
-def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication) -> None:
+def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication) -> datetime | None:
+    """Write the row of published.publication; returns when a tenant was erased last."""
+    erased_at = tenant_names.erased_at(connection)
     row = {
         "publication_id varchar": made.publication_id,
         "published_at timestamptz": made.published_at,
@@ -340,10 +352,12 @@ def _write_publication(connection: duckdb.DuckDBPyConnection, made: Publication)
         "held_back_reasons varchar": "; ".join(f"{on}: {why}" for on, why in made.held_back.items()) or None,
         "is_forced boolean": bool(made.forced),
         "forced_reasons varchar": "; ".join(made.forced) or None,
+        "tenant_erased_at timestamptz": erased_at,
     }
     connection.execute(f"create or replace table target.published.publication ({', '.join(row)})")
     values = ", ".join("?" for _ in row)
     connection.execute(f"insert into target.published.publication values ({values})", list(row.values()))
+    return erased_at
 
 
 def _link(at: Path, target: str) -> None:

@@ -47,7 +47,7 @@ def forgettable(folder: Path, current: Path | None, now: datetime, kept: int = K
     made = publications(folder)
     limit = now - timedelta(hours=kept_hours())
     older = list(pairwise(made))[: len(made) - kept] if len(made) > kept else []
-    return [path for path, successor in older if path.resolve() != current and _published_at(successor) < limit]
+    return [path for path, successor in older if path.resolve() != current and published_at(successor) < limit]
 
 
 def publications(folder: Path) -> list[Path]:
@@ -81,7 +81,8 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def _published_at(path: Path) -> datetime:
+def published_at(path: Path) -> datetime:
+    """When a publication was made, by its folder's name."""
     return datetime.strptime(path.name.partition("Z-")[0], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
 
 

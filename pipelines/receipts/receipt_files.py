@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -84,6 +85,20 @@ def attach(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
             f"create view {SCHEMA}.{table} as select * from read_parquet({files}, hive_partitioning = true,"
             " hive_types = {'date': date}, union_by_name = true)"
         )
+
+
+def rekey(fleet: Fleet, former: str, key: str) -> None:
+    """Put another key in the place of a tenant's former one, file by file."""
+    with closing(duckdb.connect(":memory:")) as connection:
+        for _, folder in _dates(fleet, "request_receipts"):
+            file, unfinished = folder / FILE, folder / f".{FILE}"
+            of_tenant = f"from read_parquet({literal(file)}, hive_partitioning = false)"
+            if connection.execute(f"select count(*) {of_tenant} where tenant = ?", [former]).fetchall() != [(0,)]:
+                connection.execute(
+                    f"copy (select * replace (case when tenant = {literal(former)} then {literal(key)} else tenant end"
+                    f" as tenant) {of_tenant}) to {literal(unfinished)} (format parquet, compression zstd)"
+                ).fetchall()
+                unfinished.replace(file)
 
 
 def _oldest(fleet: Fleet, today: date) -> date:

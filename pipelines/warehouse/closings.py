@@ -26,7 +26,7 @@ _COST = {
 _CHARGEBACK = {
     "site": ("varchar", "As in finance.chargeback."),
     "payer": ("varchar", "As in finance.chargeback."),
-    "tenant": ("varchar", "As in finance.chargeback."),
+    "tenant": ("varchar", "As tenant_key in finance.chargeback."),
     "model": ("varchar", "As in finance.chargeback."),
     "marts_key": ("varchar", "As in finance.chargeback."),
 }

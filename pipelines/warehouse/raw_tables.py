@@ -9,9 +9,10 @@ from __future__ import annotations
 import duckdb
 
 from pipelines.warehouse import database
+from pipelines.warehouse.tenants import tenant_names
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -41,6 +42,13 @@ RAW_TABLES = {
     " key_hash varchar, input_tokens bigint, cached_input_tokens bigint, cache_write_input_tokens bigint,"
     " output_tokens bigint, reasoning_output_tokens bigint, tokens_basis varchar, spend_usd double,"
     " stated_concurrency double",
+    # The only table with the names of tenants; `tenant` NULL: it was erased. `former_key`: of an erasure that is not
+    # over, the key that is still in copies.
+    "tenant_names": "tenant_key varchar, tenant varchar, named_at timestamptz, erased_at timestamptz,"
+    " former_key varchar",
+    # What an erasure changed: a file or a table, its SHA-256 and what its rows cost, before and after.
+    "erasures": "erased_at timestamptz, tenant_key varchar, what varchar, hash_before varchar, hash_after varchar,"
+    " usd_before double, usd_after double",
     # Throughput and watts are the whole system's; what is published per GPU is kept for rows without a number of GPUs.
     "benchmark_results": "source varchar, benchmark varchar, result_id varchar, submitter varchar, system varchar,"
     " accelerator varchar, accelerators double, model varchar, architecture varchar, precision varchar,"
@@ -117,7 +125,7 @@ FLEET_TABLES = {
     "models": "model varchar, ttft_slo_seconds double, tpot_slo_seconds double, slo_attainment_ratio double,"
     " min_replicas integer, cold_start_seconds double, keep_apart varchar, weights_gib double,"
     " kv_bytes_per_token double, context_tokens integer, list_price_source varchar, list_price_name varchar",
-    "contract_prices": "model varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
+    "contract_prices": "model varchar, tenant varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
     " output_usd_per_mtok double, valid_from date, valid_to date",
     # Names may be prefixes; the first entry that fits counts.
     "engines": "entry integer, engine varchar, is_prefix boolean, model varchar, deployment varchar, team varchar,"
@@ -189,6 +197,8 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(f"create schema if not exists {schema}")
         for schema, table, columns in changed:
             _make(connection, schema, table, columns, [name for name, _ in held.get((schema, table), [])])
+        if ("raw", "requests") in held and ("raw", "tenant_names") not in held:
+            tenant_names.keep_older_names(connection)
         connection.execute("update raw.warehouse_version set schema_version = ?", [SCHEMA_VERSION])
         connection.execute(
             "insert into raw.warehouse_version (schema_version) select ?"

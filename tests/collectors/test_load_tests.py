@@ -213,6 +213,6 @@ def test_a_concurrency_that_cannot_be_is_unknown_and_named(tmp_path: Path) -> No
     place = f"{tmp_path}/profile_export_aiperf.json: "
     assert rejects.first == [
         f"{place}loadgen: concurrency: got -5.5, expected a number of requests at once, at most 1,000,000",
-        f"{place}phases[0]: concurrency: got 'many', expected a number",
+        f"{place}phases[0]: concurrency: got a text of 4 characters, expected a number",
     ]
     assert (rejects.rows, rejects.read) == (2, 4)

@@ -65,8 +65,9 @@ def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
     of_tenants = {
         tenant: figures
         for tenant, *figures in book.query(
-            "select tenant, sum(output_tokens)::double, sum(energy_joules)::double, sum(logged_output_tokens)::double"
-            " from marts.tenant_usage_daily group by tenant"
+            "select coalesce(names.tenant, used.tenant), sum(output_tokens)::double, sum(energy_joules)::double,"
+            " sum(logged_output_tokens)::double from marts.tenant_usage_daily as used"
+            " left join raw.tenant_names as names on used.tenant = tenant_key group by 1"
         )
     }
     checks = flags(book)

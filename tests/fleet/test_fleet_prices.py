@@ -410,3 +410,27 @@ def test_a_budget_is_raised_from_a_later_month_on(tmp_path: Path) -> None:
         "budgets[1] (b from 2026-11-01): budgets[0] has the same name and valid_from, expected another name, or the"
         " month from which the new amount counts"
     ]
+
+
+def contracts(*entries: str) -> str:
+    return f"{SMALLEST}models: [{{name: gpt, contract_prices: [{', '.join(f'{{{entry}}}' for entry in entries)}]}}]\n"
+
+
+def test_a_tenant_has_one_contract_price_from_each_date(tmp_path: Path) -> None:
+    twice = "tenant: acme, output_usd_per_mtok: 2, valid_from: 2026-10-01"
+    (wrong,) = problems(tmp_path, contracts(twice, twice))
+    assert wrong == (
+        "models[gpt].contract_prices: got two prices of tenant 'acme' from 2026-10-01, expected one from each date"
+    )
+
+
+def test_two_tenants_and_all_others_may_have_prices_from_one_date(tmp_path: Path) -> None:
+    stated = contracts(
+        "output_usd_per_mtok: 4", "tenant: acme, output_usd_per_mtok: 2", "tenant: bolt, output_usd_per_mtok: 3"
+    )
+    (model,) = load(tmp_path, stated).models
+    assert [(price.tenant, price.output_usd_per_mtok) for price in model.contract_prices] == [
+        (None, 4),
+        ("acme", 2),
+        ("bolt", 3),
+    ]

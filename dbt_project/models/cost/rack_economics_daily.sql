@@ -47,7 +47,7 @@ capacities as (
 
 contract_prices as (
 
-    select * from {{ source('fleet', 'contract_prices') }}
+    select * from {{ source('fleet', 'contract_prices') }} where tenant is null
 
 ),
 

@@ -29,34 +29,186 @@ amounts as (
 
 ),
 
+used as (
+
+    select
+        *,
+        {{ chargeback_month() }} as month,
+        {{ chargeback_key() }} as marts_key
+    from {{ ref('tenant_daily') }}
+
+),
+
+days as (
+
+    select * from {{ ref('model_daily') }}
+
+),
+
+intervals as (
+
+    {{ intervals_by(['facility_energy_kwh', 'location_kgco2e']) }}
+
+),
+
+-- Of a model's date, who has which part of the joules has it of what follows them.
+followed as (
+
+    select
+        used.month,
+        used.marts_key,
+        used.site || ' | ' || used.model as model_key,
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.facility_energy_kwh', 'days.energy_joules')) }} as facility_energy_kwh,
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.market_gco2e', 'days.energy_joules')) }} as market_gco2e
+    from used
+    left join days
+        on used.date = days.date
+        {% for key in model_keys() -%}
+        and used.{{ key }} is not distinct from days.{{ key }}
+        {% endfor -%}
+    where used.energy_joules > 0
+
+),
+
+footprints as (
+
+    select
+        month,
+        marts_key,
+        max(model_key) as model_key,
+        case when count(facility_energy_kwh) = count(*) then {{ exact_sum('facility_energy_kwh') }} end as facility_energy_kwh,
+        case when count(market_gco2e) = count(*) then {{ exact('cast(sum(market_gco2e) as double) / 1000') }} end as market_kgco2e
+    from followed
+    group by month, marts_key
+
+),
+
+tenant_days as (
+
+    select
+        date,
+        month,
+        marts_key,
+        model,
+        tenant,
+        coalesce(computed_input_tokens, input_tokens) as computed_input_tokens,
+        cached_input_tokens,
+        output_tokens
+    from used
+    where tenant not in ({{ unattributed() }}, {{ no_requests() }})
+
+),
+
+contract_prices as (
+
+    select * from {{ source('fleet', 'contract_prices') }}
+
+),
+
+-- A tenant with a contract of its own pays by it alone.
+contracts as (
+
+    select
+        asked.date,
+        asked.model,
+        asked.tenant,
+        contract_prices.input_usd_per_mtok,
+        coalesce(contract_prices.cached_input_usd_per_mtok, contract_prices.input_usd_per_mtok) as cached_input_usd_per_mtok,
+        contract_prices.output_usd_per_mtok
+    from (select distinct date, model, tenant from tenant_days) as asked
+    inner join contract_prices
+        on asked.model = contract_prices.model
+        and (contract_prices.tenant is null or asked.tenant = contract_prices.tenant)
+        and asked.date >= contract_prices.valid_from
+        and (contract_prices.valid_to is null or asked.date < contract_prices.valid_to)
+    qualify row_number() over (
+        partition by asked.date, asked.model, asked.tenant
+        order by contract_prices.tenant nulls last, contract_prices.valid_from desc
+    ) = 1
+
+),
+
+sold as (
+
+    {% for class, price in {'computed_input': 'input', 'cached_input': 'cached_input', 'output': 'output'}.items() -%}
+    select
+        tenant_days.month,
+        tenant_days.marts_key,
+        contracts.tenant is not null as has_contract,
+        case
+            when coalesce(tenant_days.{{ class }}_tokens, 0) = 0 then 0
+            else cast(tenant_days.{{ class }}_tokens as double) * contracts.{{ price }}_usd_per_mtok / 1e6
+        end as revenue_usd
+    from tenant_days
+    left join contracts
+        on tenant_days.date = contracts.date
+        and tenant_days.model = contracts.model
+        and tenant_days.tenant = contracts.tenant
+    {{ 'union all' if not loop.last }}
+    {% endfor %}
+
+),
+
+-- Known where each token has a price.
+revenues as (
+
+    select
+        month,
+        marts_key,
+        case when count(revenue_usd) = count(*) and bool_or(has_contract) then {{ money_sum(money('revenue_usd')) }} end as revenue_usd
+    from sold
+    group by month, marts_key
+
+),
+
+tenant_names as (
+
+    select * from {{ source('raw', 'tenant_names') }}
+
+),
+
 in_usd as (
 
     select
         amounts.month,
         amounts.site,
         amounts.payer,
-        amounts.tenant,
+        coalesce(tenant_names.tenant, amounts.tenant) as tenant,
+        amounts.tenant as tenant_key,
         amounts.model,
         known.requests,
         known.input_tokens,
+        known.cached_input_tokens,
         known.output_tokens,
         known.energy_kwh,
+        footprints.facility_energy_kwh,
+        footprints.facility_energy_kwh * intervals.facility_energy_kwh_low_ratio as facility_energy_kwh_low,
+        footprints.facility_energy_kwh * intervals.facility_energy_kwh_high_ratio as facility_energy_kwh_high,
         known.location_kgco2e,
+        known.location_kgco2e * intervals.location_kgco2e_low_ratio as location_kgco2e_low,
+        known.location_kgco2e * intervals.location_kgco2e_high_ratio as location_kgco2e_high,
+        footprints.market_kgco2e,
         cast(amounts.closed_cost_usd as {{ money_type() }}) as closed_cost_usd,
         cast(amounts.adjustment_usd as {{ money_type() }}) as adjustment_usd,
         cast(amounts.known_cost_usd as {{ money_type() }}) as known_cost_usd,
         known.allocation_cost_usd,
         known.usage_cost_usd,
+        revenues.revenue_usd,
+        cast(revenues.revenue_usd - amounts.known_cost_usd as {{ money_type() }}) as margin_usd,
         coalesce(known.is_cost_complete, true) as is_cost_complete,
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
+    left join footprints on amounts.month = footprints.month and amounts.marts_key = footprints.marts_key
+    left join intervals on footprints.month = intervals.month and footprints.model_key = intervals.marts_key
+    left join tenant_names on amounts.tenant = tenant_names.tenant_key
+    left join revenues on amounts.month = revenues.month and amounts.marts_key = revenues.marts_key
 
 ),
 
 final as (
 
-    {{ with_currency(['closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd']) }}
+    {{ with_currency(['closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd', 'revenue_usd', 'margin_usd']) }}
 
 )
 

@@ -24,9 +24,11 @@ class ListPrice(Part):
 class ContractPrice(Dated):
     """USD per million tokens of each class that customers pay by contract; of several entries the newest counts.
 
-    Cached input without a price of its own is charged as computed input.
+    Cached input without a price of its own is charged as computed input. `tenant` has this contract; entries without
+    one are for all others.
     """
 
+    tenant: Name | None = None
     input_usd_per_mtok: NonNegative | None = None
     cached_input_usd_per_mtok: NonNegative | None = None
     output_usd_per_mtok: NonNegative | None = None
@@ -39,10 +41,11 @@ class ContractPrice(Dated):
 
 
 def _one_at_a_time(prices: tuple[ContractPrice, ...]) -> tuple[ContractPrice, ...]:
-    starts = [price.valid_from for price in prices]
-    for start in starts:
-        if starts.count(start) > 1:
-            raise ValueError(f"got two prices from {start}, expected one from each date")
+    starts = [(price.tenant, price.valid_from) for price in prices]
+    for tenant, start in starts:
+        if starts.count((tenant, start)) > 1:
+            of = f" of tenant {tenant!r}" if tenant else ""
+            raise ValueError(f"got two prices{of} from {start}, expected one from each date")
     return prices
 
 

@@ -131,7 +131,9 @@ def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTa
         payload = made.to_json()
         place.put(manifests.path_of(made.publication_id), payload)
         place.put(LATEST, payload)
-    done.forgotten = _forget_old(place, made, present, now - timedelta(days=target.keep_days))
+    done.forgotten = _forget_old(
+        place, made, present, now - timedelta(days=target.keep_days), made.publication.get("tenant_erased_at")
+    )
     return done
 
 
@@ -192,9 +194,11 @@ def _note_changes(made: Manifest, previous: Manifest | None, done: Stored) -> No
             done.files += len(fresh)
 
 
-def _forget_old(place: Place, current: Manifest, present: Mapping[str, int], limit: datetime) -> list[str]:
-    """Delete the publications that were replaced before `limit`, beyond the newest, and then the files that none has;
-    returns their ids.
+def _forget_old(
+    place: Place, current: Manifest, present: Mapping[str, int], limit: datetime, erased_at: str | None
+) -> list[str]:
+    """Delete the publications that were replaced before `limit`, beyond the newest, and those that may hold the name of
+    a tenant that was erased since, and then the files that none has; returns their ids.
 
     What an interrupted run uploaded goes as well. The current publication is in the store before anything is deleted.
     """
@@ -206,6 +210,9 @@ def _forget_old(place: Place, current: Manifest, present: Mapping[str, int], lim
         for one, successor in list(pairwise(found))[: max(0, len(found) - KEPT)]
         if successor.stored_at < limit and one.publication_id != current.publication_id
     ]
+    if erased_at is not None:
+        at = datetime.fromisoformat(erased_at)
+        old += [one for one in found if one.published_at < at and one not in old and one != current]
     for one in old:
         place.remove(manifests.path_of(one.publication_id))
     kept = [current, *(one for one in found if one not in old)]

@@ -24,6 +24,7 @@ from tests.planted import (
     OUTPUT,
     Series,
     board,
+    name_keys,
     plant,
     pod,
     rising,
@@ -141,6 +142,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             {"name": "gateway", "kind": "litellm", "path": "gateway.jsonl"},
         ],
     )
+    name_keys(planted, "acme", "zeta", "zero")
     planted.run()
     return planted
 
@@ -293,6 +295,7 @@ def test_any_order_of_dates_gives_the_same_shares(tmp_path: Path) -> None:
             nodes=[{"name": "n-a", "site": "west", "host_watts": 0}],
             requests=[{"name": "edge", "kind": "access_log", "path": "edge.jsonl", "columns": {"tenant": "tenant"}}],
         )
+        name_keys(planted, "acme", "zeta")
         for first, last in order:
             planted.run(DAY + timedelta(days=first), DAY + timedelta(days=last))
         books.append(planted)
