@@ -97,7 +97,7 @@ class AccessLogCollector(FileCollector):
     def _plain_columns(self, found: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         missing = {"duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms"}
         if len(missing & found.keys()) > len({name.split("_")[0] for name in missing & found.keys()}):
-            raise log_columns.NotPlain("a duration is there in two units")
+            raise log_columns.NotPlain  # a duration is there in two units
         times = {
             name: log_columns.instants(found[name], self._time_unit, self._time_zone)
             for name in ("started_at", "ended_at")
@@ -105,7 +105,7 @@ class AccessLogCollector(FileCollector):
         }
         took = _plain_seconds(found, "duration")
         if "started_at" not in times or times["started_at"].null_count:
-            raise log_columns.NotPlain("a start follows from the end")
+            raise log_columns.NotPlain  # a start follows from the end
         start, end = times["started_at"], times.get("ended_at")
         if took is not None:
             later = log_columns.after(start, took)

@@ -223,7 +223,7 @@ def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Arra
         times[name] = pa.nulls(count, log_columns.TIME) if values is None else log_columns.instants(values, "s")
     start, end, first = times["started_at"], times["ended_at"], times["first"]
     if start.null_count:
-        raise log_columns.NotPlain("a start is missing")
+        raise log_columns.NotPlain  # a start is missing
     is_streamed = pc.fill_null(pc.less(first, end), False)
     waited = log_columns.lasted(start, pc.if_else(is_streamed, first, pa.scalar(None, log_columns.TIME)))
     texts = {
