@@ -246,7 +246,9 @@ priced as (
         case
             when input_tokens is null then active_joules / nullif(output_tokens, 0)
             else split_joules
-                / nullif({{ priced_tokens('input_tokens', 'coalesce(cached_input_tokens, 0)', 'split_output_tokens', name ~ '_weight') }}, 0)
+                / nullif({{ priced_tokens(
+                    'input_tokens', 'coalesce(cached_input_tokens, 0)', 'split_output_tokens', name ~ '_weight'
+                ) }}, 0)
         end as {{ name }}_price{{ ',' if not loop.last }}
         {% endfor %}
     from weighed
