@@ -12,7 +12,9 @@
 {# The best of the same laws: 0 to 0.3, in most 0 to 0.1. #}
 {% macro context_weights() %}{{ return(['0e0', '0.06e0', '0.15e0']) }}{% endmacro %}
 {# Of an accepted fit: what the fit may miss an interval by (most_fit_error). #}
-{% macro fitted_input_weights() %}{{ return(['(1e0 - ' ~ most_fit_error() ~ ')', '1e0', '1e0 / (1 - ' ~ most_fit_error() ~ ')']) }}{% endmacro %}
+{% macro fitted_input_weights() %}
+    {{ return(['(1e0 - ' ~ most_fit_error() ~ ')', '1e0', '1e0 / (1 - ' ~ most_fit_error() ~ ')']) }}
+{% endmacro %}
 {# What the law of the receipt itself misses a request's energy by, added to the meters' own error as independent errors
    are: with it the intervals hold the true energy of 0.98 of the receipts of those laws. #}
 {% macro receipt_error_ratio() %}0.09e0{% endmacro %}

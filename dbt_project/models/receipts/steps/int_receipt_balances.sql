@@ -101,7 +101,8 @@ joined as (
                 book.output - coalesce(billed.output, 0)
                 + case when prices.counts_input then prices.weight else 0 end * case
                     when prices.counts_cached
-                        then book.computed_input - coalesce(billed.computed_input, 0) + 0.1e0 * (book.cached_input - coalesce(billed.cached_input, 0))
+                        then book.computed_input - coalesce(billed.computed_input, 0)
+                            + 0.1e0 * (book.cached_input - coalesce(billed.cached_input, 0))
                     else book.computed_input - coalesce(billed.computed_input + billed.cached_input, 0)
                 end
             ),
@@ -154,7 +155,9 @@ balanced as (
         {% for fact in facts -%}
         case
             when {{ fact }} is not null or own_{{ fact }} is not null then coalesce({{ fact }}, 0)
-                {%- for prefix in ['own_', 'idle_', 'unlogged_', 'left_idle_', 'unknown_'] %} - coalesce({{ prefix }}{{ fact }}, 0){% endfor %}
+                {%- for prefix in ['own_', 'idle_', 'unlogged_', 'left_idle_', 'unknown_'] %}
+                    - coalesce({{ prefix }}{{ fact }}, 0)
+                {%- endfor %}
         end as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from stated

@@ -245,7 +245,10 @@ priced as (
         {% for name in ['low', 'middle', 'high'] -%}
         case
             when input_tokens is null then active_joules / nullif(output_tokens, 0)
-            else split_joules / nullif({{ priced_tokens('input_tokens', 'coalesce(cached_input_tokens, 0)', 'split_output_tokens', name ~ '_weight') }}, 0)
+            else split_joules
+                / nullif({{ priced_tokens(
+                    'input_tokens', 'coalesce(cached_input_tokens, 0)', 'split_output_tokens', name ~ '_weight'
+                ) }}, 0)
         end as {{ name }}_price{{ ',' if not loop.last }}
         {% endfor %}
     from weighed
@@ -259,7 +262,8 @@ counted as (
         date,
         {{ place | join(', ') }},
         sum(cast(weighted_tokens as double)) as counted_tokens,
-        {{ ratio(exact_sum('market_gco2e'), exact_sum('case when market_gco2e is not null then energy_joules end')) }} as market_gco2e_per_joule
+        {{ ratio(exact_sum('market_gco2e'), exact_sum('case when market_gco2e is not null then energy_joules end')) }}
+        as market_gco2e_per_joule
     from (
         select
             date,
@@ -349,8 +353,10 @@ final as (
         not coalesce(priced.lacks_cached, false) as counts_cached,
         priced.mean_context,
         {{ ratio('priced.logged_tokens', 'counted.counted_tokens') }} as logged_ratio,
-        sqrt({{ receipt_error_ratio() }} * {{ receipt_error_ratio() }} + power(coalesce({{ ratio('rates.error_joules', 'rates.energy_joules') }}, 0), 2))
-        as error_ratio,
+        sqrt(
+            {{ receipt_error_ratio() }} * {{ receipt_error_ratio() }}
+            + power(coalesce({{ ratio('rates.error_joules', 'rates.energy_joules') }}, 0), 2)
+        ) as error_ratio,
         {{ ratio('rates.idle_joules', 'rates.weighted_tokens') }} as idle_joules_per_token,
         {{ ratio('rates.own_cost_usd', 'rates.priced_joules') }} as own_usd_per_joule,
         {{ ratio('rates.idle_cost_usd', 'rates.priced_tokens') }} as idle_usd_per_token

@@ -86,7 +86,9 @@ priced as (
         ) as computed_input,
         cast(case when prices.counts_cached then coalesce(numbered.cached_input_tokens, 0) else 0 end as double) as cached_input,
         coalesce(
-            (cast(coalesce(numbered.input_tokens, 0) as double) + coalesce(numbered.output_tokens, 0) / 2e0) / nullif(prices.mean_context, 0), 1
+            (cast(coalesce(numbered.input_tokens, 0) as double) + coalesce(numbered.output_tokens, 0) / 2e0)
+            / nullif(prices.mean_context, 0),
+            1
         ) as context_ratio
     from numbered
     left join prices
