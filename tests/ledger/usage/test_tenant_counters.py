@@ -25,6 +25,7 @@ from tests.planted import (
     Series,
     board,
     moment,
+    name_keys,
     plant,
     pod,
     rising,
@@ -208,6 +209,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             {"name": "edge", "kind": "access_log", "path": "edge.jsonl", "columns": {"tenant": "tenant"}},
         ],
     )
+    name_keys(planted, "ads-batch", "lab", "search-prod", "acme", "a", "b")
     planted.run()
     return planted
 
