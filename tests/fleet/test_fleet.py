@@ -86,7 +86,7 @@ assignments: [{node: n1, start_at: 2026-10-01}]
         "period: missing, expected {start, end}",
         "sources[a].interval_seconds: got -5, expected greater than 0",
         "sources[a].url: got 'ftp://x/', must be an http:// or https:// URL",
-        "sources[b].kind: got 'flies', expected one of 'prometheus', 'files', 'spool', 'synthetic'",
+        "sources[b].kind: got 'flies', expected one of 'prometheus', 'files', 'spool', 'otlp', 'synthetic'",
         "sites[west].time_zone: got 'Mars/Base', must be an IANA time zone such as America/Los_Angeles",
         "sites[west].pue: got 0.9, expected 1 to 10: all electricity of the facility over that of its computers, 1.3"
         " for 30 % of overhead",
