@@ -26,10 +26,9 @@ def run(fleet_path: Path, workers: int, folder: Path) -> dict[str, float]:
     """Seconds of `spark.build`, the session's start included, and of the cluster's start before it."""
     fleet = load_fleet(fleet_path)
     lake = stores.store_of(fleet).lake
-    control_id = f"bench-{workers}"
+    control_id, end = f"bench-{workers}", FIRST_DAY + timedelta(1)
     with closing(database.connect(fleet.warehouse, read_only=True)) as connection:
-        export_control(connection, lake, control_id)
-    end = FIRST_DAY + timedelta(1)
+        export_control(connection, lake, control_id, FIRST_DAY, end)
     files = {table: lake.sample_files(table, FIRST_DAY, end) for table in SAMPLE_TABLES}
     dbt_vars = {"grid_seconds": fleet.grid_seconds, "max_spread_seconds": round(fleet.max_spread_days * 86400)}
     began = time.perf_counter()

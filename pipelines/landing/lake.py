@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
 
@@ -48,10 +48,11 @@ CONTROL_TABLES = (*(f"raw.{table}" for table in RAW_CONTROL_TABLES), *(f"fleet.{
 # Manifests are small and many: a store that takes 30 ms for each is asked for several at a time.
 REQUESTS_AT_ONCE = 16
 
-# Requests grow with history, and the models read those of run windows alone.
+# Requests grow with history, and the models read those of the run's dates and of run windows alone.
 _EXPORTED = {
-    "raw.requests": "select requests.* from raw.requests as requests where exists (from raw.run_windows as windows"
-    " where requests.started_at >= windows.start_at and requests.started_at < windows.end_at)"
+    "raw.requests": "select requests.* from raw.requests as requests"
+    " where requests.started_at >= $start_at and requests.started_at < $end_at"
+    " or exists (from raw.run_windows as windows where requests.started_at >= windows.start_at and requests.started_at < windows.end_at)"
 }
 
 
@@ -278,14 +279,18 @@ def new_landing_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{secrets.token_hex(4)}"
 
 
-def export_control(connection: duckdb.DuckDBPyConnection, lake: Lake, run_id: str) -> dict[str, str]:
-    """Write the warehouse's small tables into the lake, for a reader that is not DuckDB.
+def export_control(
+    connection: duckdb.DuckDBPyConnection, lake: Lake, run_id: str, start: date, end: date
+) -> dict[str, str]:
+    """Write what the models read of the warehouse's small tables, for the dates [start, end), into the lake.
 
     Returns the absolute path, or URI, of the one file of each of CONTROL_TABLES, by "schema.table".
     """
     found = {}
+    span = {name: datetime.combine(on, time(), UTC) for name, on in (("start_at", start), ("end_at", end))}
     for name in CONTROL_TABLES:
-        reader = connection.sql(_EXPORTED.get(name, f"select * from {name}")).to_arrow_reader(ROW_GROUP_ROWS)
+        rows = connection.sql(_EXPORTED[name], params=span) if name in _EXPORTED else connection.table(name)
+        reader = rows.to_arrow_reader(ROW_GROUP_ROWS)
         path = f"control/{run_id}/{name}.parquet"
         writer = Writer(lake, partial(_only, path), reader.schema, is_one_file=True)
         with _refusals(f"{lake.shown}: cannot be written"):

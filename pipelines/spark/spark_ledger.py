@@ -62,7 +62,7 @@ def build(
     lake, run_id = Lake(fleet.landing.lake_path), uuid.uuid4().hex
     try:
         with database.connect(fleet.warehouse) as connection:
-            export_control(connection, lake, run_id)
+            export_control(connection, lake, run_id, start, end)
         # The files of all dates: a counter's neighbouring sample may be many days away.
         manifests = [manifest for _, manifest in sorted(lake.landed().items())]
         files = {table: lake.files(table, manifests) for table in SAMPLE_TABLES}

@@ -210,7 +210,7 @@ def test_the_small_tables_go_to_a_reader_that_is_not_duckdb(tmp_path: Path, held
     into = Lake(tmp_path / "lake")
     land(held, into, watts(1.0))
     held.execute("insert into fleet.teams values ('prod', 'search')")
-    found = export_control(held, into, "run-1")
+    found = export_control(held, into, "run-1", FIRST, date(2026, 10, 2))
     assert tuple(found) == CONTROL_TABLES
     assert found["raw.series"] == str(tmp_path / "lake/control/run-1/raw.series.parquet")
     assert pq.read_table(found["fleet.teams"]).to_pylist() == [{"namespace": "prod", "team": "search"}]
@@ -218,6 +218,24 @@ def test_the_small_tables_go_to_a_reader_that_is_not_duckdb(tmp_path: Path, held
     assert pq.read_table(found["fleet.assignments"]).num_rows == 0
     into.remove_control("run-1")
     assert [path for path in files_under(tmp_path / "lake") if path.startswith("control")] == []
+
+
+def test_requests_of_the_dates_and_of_windows_go_to_that_reader(
+    tmp_path: Path, held: duckdb.DuckDBPyConnection
+) -> None:
+    """Who asked and how good it was is read of all requests of a date, a window's requests whenever they were."""
+    for day_of_month, hour in ((1, 23), (2, 0), (2, 23), (3, 0), (5, 1)):
+        held.execute(
+            "insert into raw.requests by name select 'gateway' as source, ? as started_at",
+            [datetime(2026, 10, day_of_month, hour, tzinfo=UTC)],
+        )
+    held.execute(
+        "insert into raw.run_windows by name select 'w' as window_id, timestamptz '2026-10-05 00:00:00+00' as start_at,"
+        " timestamptz '2026-10-05 02:00:00+00' as end_at"
+    )
+    found = export_control(held, Lake(tmp_path / "lake"), "run-1", date(2026, 10, 2), date(2026, 10, 3))
+    started = pq.read_table(found["raw.requests"])["started_at"].to_pylist()
+    assert sorted((at.day, at.hour) for at in started) == [(2, 0), (2, 23), (5, 1)]
 
 
 # --- kill -9 ----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from pathlib import Path
 import duckdb
 
 from pipelines.fleet.places import DBT_PROJECT
-from pipelines.landing.lake import RAW_CONTROL_TABLES, SAMPLE_TABLES
+from pipelines.landing.lake import SAMPLE_TABLES, Lake, export_control
 from pipelines.spark import driver
 from pipelines.spark.committed_marts import committed_rows
-from pipelines.warehouse.raw_tables import FLEET_TABLES
 from tests.books import Book
 from tests.models import marts
 from tests.spark.cluster import Driver
@@ -38,14 +37,12 @@ class Difference:
     differing_rows: int
 
 
-def lake_of(book: Book, lake: Path) -> Raw:
+def lake_of(book: Book, lake: Path, dates: tuple[date, date]) -> Raw:
     """The warehouse's raw tables as a lake: one file per table and date; the sample files, and the control folder."""
     control = lake / "control" / "test"
-    control.mkdir(parents=True)
     files: dict[str, list[str]] = {}
     with book.connection(read_only=True) as connection:
-        for table in [*(f"raw.{name}" for name in RAW_CONTROL_TABLES), *(f"fleet.{name}" for name in FLEET_TABLES)]:
-            connection.execute(f"copy {table} to '{control / table}.parquet'").fetchall()
+        export_control(connection, Lake(lake), "test", *dates)
         for name in SAMPLE_TABLES:
             files[name] = []
             dates = connection.execute(

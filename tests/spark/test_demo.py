@@ -26,7 +26,7 @@ def test_the_demo_is_the_same_on_both_engines_after_dates_held_back_and_a_worker
 ) -> None:
     book, lake = Book.of(DEFAULT_FLEET, tmp_path / "data"), tmp_path / "lake"
     book.run(START, END)
-    raw = lake_of(book, lake)
+    raw = lake_of(book, lake, (START, END))
 
     # All dates but the last are committed by right SQL, then the last two are built by SQL that loses an hour.
     building(spark_driver, book, lake, (START, NEW), raw, master=LOCAL).result(timeout=2400)

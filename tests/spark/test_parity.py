@@ -66,7 +66,7 @@ def mess(spark_driver: cluster.Driver, tmp_path_factory: pytest.TempPathFactory)
     goodput and a load test beside published results, in one fleet: each build on Spark plans the same 180 models."""
     folder = tmp_path_factory.mktemp("mess")
     book, lake = planted_book(folder), folder / "lake"
-    raw = lake_of(book, lake)
+    raw = lake_of(book, lake, DATES)
     building(spark_driver, book, lake, DATES, raw, master=cluster.LOCAL).result(timeout=2400)
     return Mess(book, lake, raw)
 
