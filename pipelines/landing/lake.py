@@ -52,7 +52,8 @@ REQUESTS_AT_ONCE = 16
 _EXPORTED = {
     "raw.requests": "select requests.* from raw.requests as requests"
     " where requests.started_at >= $start_at and requests.started_at < $end_at"
-    " or exists (from raw.run_windows as windows where requests.started_at >= windows.start_at and requests.started_at < windows.end_at)"
+    " or exists (from raw.run_windows as windows"
+    " where requests.started_at >= windows.start_at and requests.started_at < windows.end_at)"
 }
 
 

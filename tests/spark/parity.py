@@ -45,10 +45,10 @@ def lake_of(book: Book, lake: Path, dates: tuple[date, date]) -> Raw:
         export_control(connection, Lake(lake), "test", *dates)
         for name in SAMPLE_TABLES:
             files[name] = []
-            dates = connection.execute(
+            held = connection.execute(
                 f"select distinct cast(observed_at as date) from raw.{name} order by 1"
             ).fetchall()
-            for (on,) in dates:
+            for (on,) in held:
                 path = lake / "raw" / name / f"date={on}" / "all.parquet"
                 path.parent.mkdir(parents=True)
                 connection.execute(
