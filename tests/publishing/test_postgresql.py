@@ -282,7 +282,7 @@ def test_only_changed_dates_are_replaced_and_missed_ones_caught_up(fleet: Fleet)
 # --- who may read what ------------------------------------------------------------------------------------------------
 
 OF_FINANCE = """
-create schema fleet; create schema finance;
+create schema fleet; create schema raw; create schema finance;
 create table marts.tenant_usage_daily as select date '2026-10-01' as date, 'acme' as tenant;
 create view finance.cost as select * from (values (date '2026-10-01', 'search', 12),
     (date '2026-10-01', 'platform', 18)) as rows(month, team, known_cost_usd);

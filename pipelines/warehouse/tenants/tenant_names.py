@@ -164,6 +164,8 @@ def rekey(connection: duckdb.DuckDBPyConnection, of: str, former: str, key: str)
 
 def rekey_copy(connection: duckdb.DuckDBPyConnection, of: str) -> None:
     """Put the keys of erasures that are not over into an attached copy of what the attached `warehouse` booked."""
+    if not _has_names(connection):
+        return
     for former, key in connection.execute(
         "select former_key, tenant_key from warehouse.raw.tenant_names where former_key is not null"
     ).fetchall():
@@ -176,8 +178,18 @@ def is_erasing(connection: duckdb.DuckDBPyConnection) -> str | None:
     return rows[0][0] if rows else None
 
 
+def _has_names(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the attached `warehouse` has landed anything; one of marts alone has no names to keep."""
+    return connection.execute(
+        "select 1 from duckdb_tables() where database_name = 'warehouse' and schema_name = 'raw'"
+        " and table_name = 'tenant_names'"
+    ).fetchall() == [(1,)]
+
+
 def erased_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
     """When a name of the attached `warehouse` was erased last."""
+    if not _has_names(connection):
+        return None
     at: datetime | None = connection.execute("select max(erased_at) from warehouse.raw.tenant_names").fetchall()[0][0]
     return at
 
