@@ -18,18 +18,15 @@ import duckdb
 import pytest
 import yaml
 
-from collectors.protocols.exposition import parse_page
-from collectors.rows import Rejects
 from pipelines.fleet.places import PROJECT
+from tests import litellm_recording
 from tests.books import environment, files_source, later_command, record
-from tests.planted import ENERGY, INPUT, OUTPUT, START_TIME, Samples, Series, board, moment, plant, pod, rising, vllm
+from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, moment, plant, pod, rising, vllm
 from tests.planted import table_of as table
 
 pytestmark = pytest.mark.rest
-RECORDED = Path(__file__).parents[2] / "collectors" / "litellm"
-LOOKS = [json.loads(line) for line in (RECORDED / "looks.jsonl").read_text(encoding="utf-8").splitlines()]
 NOON, ONE = 12 * 3600, 13 * 3600
-MOVED_SECONDS = moment(NOON + 900) - LOOKS[0]["at"]
+FIRST_LOOK = moment(NOON + 900)
 CACHED = "vllm:prompt_tokens_cached_total"
 # As the log has them: requests, input tokens, cached ones of these, output tokens.
 ASKED = {
@@ -49,26 +46,11 @@ def engine(model: str) -> Iterator[Series]:
         yield metric, vllm(f"{model}-0", model), rising(rate, NOON, ONE)
 
 
-def counters() -> list[Series]:
-    """The pages that the proxy showed, moved to the day."""
-    found: dict[tuple[str, str], Samples] = {}
-    for look in LOOKS:
-        samples, _ = parse_page((RECORDED / look["page"]).read_text(encoding="utf-8"), Rejects())
-        for sample in samples:
-            key = (sample.metric, json.dumps({**sample.labels, "instance": "litellm:4000"}))
-            started = MOVED_SECONDS if sample.metric == START_TIME else 0
-            found.setdefault(key, []).append((look["at"] + MOVED_SECONDS, sample.value + started))
-    return [(metric, json.loads(labels), samples) for (metric, labels), samples in found.items()]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("agreement")
-    record(table(counters()), made / "recorded")
-    lines = [json.loads(line) for line in (RECORDED / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    moved = ("startTime", "endTime", "completionStartTime")
-    lines = [{**line, **{key: line[key] + MOVED_SECONDS for key in moved}} for line in lines]
-    (made / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    record(table(list(litellm_recording.pages(FIRST_LOOK))), made / "recorded")
+    (made / "log.jsonl").write_text(litellm_recording.log(FIRST_LOOK), encoding="utf-8")
     plant(
         made,
         [*engine("chat"), *engine("code")],

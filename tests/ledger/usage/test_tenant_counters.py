@@ -1,7 +1,7 @@
 """Who asked, by counters of gateways and frontends where no log exists.
 
 Planted gateways count from 10:00 to 14:00 in steps of a minute; each source states the label that names its tenants. A
-real LiteLLM's pages and log are read, too (`tests/collectors/litellm`): its nine requests by three keys.
+real LiteLLM's pages and log are read, too (`tests/litellm_recording`): its nine requests by three keys.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from pathlib import Path
 import pytest
 
 from collectors.personal_labels import PersonalLabels
-from collectors.protocols.exposition import parse_page
-from collectors.rows import Rejects
+from tests import litellm_recording
 from tests.books import Book, files_source, record
 from tests.planted import (
     ENERGY,
     INPUT,
     OUTPUT,
     START_TIME,
-    Samples,
     Series,
     board,
     moment,
@@ -35,10 +33,6 @@ from tests.planted import (
 )
 
 HOUR, START, END = 3_600, 36_000, 50_400
-RECORDED = Path(__file__).parents[2] / "collectors" / "litellm"
-LOOKS = [json.loads(line) for line in (RECORDED / "looks.jsonl").read_text(encoding="utf-8").splitlines()]
-# The first look is moved to 10:30, the log's requests to two hours later.
-MOVED_SECONDS = moment(START + HOUR / 2) - LOOKS[0]["at"]
 ENVOY = {"gen_ai_operation_name": "chat", "gen_ai_request_model": "qwen", "instance": "envoy:1064"}
 ROUTER = {"priority": "0", "instance": "epp:9090"}
 SEARCH, ADS = {"x_tenant": "search", "x_team": "web"}, {"x_tenant": "ads", "x_team": "web"}
@@ -129,17 +123,6 @@ def of_dynamo() -> Iterator[Series]:
         yield "dynamo_frontend_output_sequence_tokens_sum", labels, rising(output, START, END)
 
 
-def of_litellm() -> Iterator[Series]:
-    found: dict[tuple[str, str], Samples] = {}
-    for look in LOOKS:
-        samples, _ = parse_page((RECORDED / look["page"]).read_text(encoding="utf-8"), Rejects())
-        for sample in samples:
-            key = (sample.metric, json.dumps({**sample.labels, "instance": "litellm:4000"}))
-            started = MOVED_SECONDS if sample.metric == START_TIME else 0
-            found.setdefault(key, []).append((look["at"] + MOVED_SECONDS, sample.value + started))
-    return ((metric, json.loads(labels), samples) for (metric, labels), samples in found.items())
-
-
 def otlp_files(folder: Path) -> None:
     """A board's joules, 100 W from ten to eleven, and a span of a chat, as a Collector writes them."""
     points = [
@@ -179,15 +162,16 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         "router": (of_router(), {"tenant_labels": ["fairness_id"]}),
         "agentgateway": (of_agentgateway(), {"tenant_labels": ["user_id"]}),
         "dynamo": (of_dynamo(), {"tenant_labels": ["namespace"]}),
-        "litellm": (of_litellm(), {"tenant_labels": ["api_key_alias"], "team_labels": ["team"]}),
+        "litellm": (
+            litellm_recording.pages(moment(START + HOUR / 2)),
+            {"tenant_labels": ["api_key_alias"], "team_labels": ["team"]},
+        ),
     }
     for name, (series, _) in gateways.items():
         record(table_of(list(series)), folder / "recorded" / name)
-    lines = [json.loads(line) for line in (RECORDED / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    moved = ("startTime", "endTime", "completionStartTime")
-    for line in lines:
-        line |= {key: line[key] + MOVED_SECONDS + 2 * HOUR for key in moved}
-    (folder / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    # Its requests two hours later.
+    asked_at = moment(START + HOUR / 2) + 2 * HOUR
+    (folder / "log.jsonl").write_text(litellm_recording.log(asked_at), encoding="utf-8")
     # Of llama's hour from one the log names who asked; of its hour from ten it names none.
     edge = [
         {"created": moment(13 * HOUR + 60), "model": "llama", "tenant": "b", "usage": usage(400, 100)},
