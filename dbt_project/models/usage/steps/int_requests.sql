@@ -1,7 +1,8 @@
 -- The logged requests of the run's dates, each once, under the names of who served it: what tenants and receipts are
 -- summed from. One row per logged request; a request is in the hour in which it began. Answers from the gateway's cache
 -- are no work of an engine. `site` and `deployment` are NULL where the log names no engine.
-{{ config(materialized='view') }}
+{# On Spark a view cannot read a temporary one, which raw tables are there. #}
+{{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 {% set source_keys = ['hour_start_at', 'model_key', 'source'] %}
 
 with raw_requests as (
