@@ -209,3 +209,16 @@ def test_each_mart_has_a_rank_and_its_topic(models: Mapping[str, Mapping[str, An
 def test_each_topic_names_what_belongs_in_it(topic: str) -> None:
     page = (MODELS / topic / "README.md").read_text(encoding="utf-8")
     assert 2 <= page.count(". ") + page.count(".\n") <= 5
+
+
+def test_no_view_on_spark_reads_a_table_that_is_temporary_there(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Spark refuses it, and only `make test-spark` would see it. Advice and finance are models of DuckDB alone."""
+    on_spark = {name: node for name, node in models.items() if not {"advice", "finance"} & set(node["tags"])}
+    found = {
+        name
+        for name, node in on_spark.items()
+        if node["config"]["materialized"] == "view"
+        and any(read.startswith("source.") for read in node["depends_on"]["nodes"])
+        and "'view' if target.type == 'duckdb' else 'table'" not in node["raw_code"]
+    }
+    assert found == set()
