@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 # What a message quotes of a log: numbers and times. A text may be someone's words.
-_QUOTED = re.compile(r"[+-]?infinity|[0-9eTZ.:+\-/ ,]{1,40}( BC)?")
+_QUOTED = re.compile(r"(?i:[+-]?(inf|infinity|nan))|[0-9eTZ.:+\-/ ,_]{1,40}( BC)?")
+_SHAPES = {dict: "an object", list: "a list", type(None): "nothing"}
 # What a status is: 200, success, stop_sequence. A longer text may be an error message that quotes a prompt.
 _STATUS = re.compile(r"[\w.-]{1,64}")
 
@@ -19,8 +20,9 @@ def quoted(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value)
     if isinstance(value, str):
-        return repr(value) if _QUOTED.fullmatch(value) else f"a text of {len(value):,} characters"
-    return f"a {type(value).__name__}"
+        of_text = f"a text of {len(value):,} character{'' if len(value) == 1 else 's'}"
+        return repr(value) if _QUOTED.fullmatch(value) else of_text
+    return _SHAPES.get(type(value), "another value")
 
 
 def status_of(text: str | None) -> str | None:

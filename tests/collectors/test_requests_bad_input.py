@@ -100,19 +100,19 @@ def test_a_line_that_broke_off_costs_itself(tmp_path: Path, kind: str) -> None:
     ("kind", "change", "reason"),
     [
         ("access_log", {"usage": {"prompt_tokens": -1}}, "input tokens: got -1"),
-        ("access_log", {"usage": "many"}, "usage: got 'many', expected an object"),
+        ("access_log", {"usage": "many"}, "usage: got a text of 4 characters, expected an object"),
         ("access_log", {"usage": {"prompt_tokens": 1e30}}, "input tokens: got 1e+30"),
         ("access_log", {"created": None}, "started_at: there is nothing at created"),
-        ("access_log", {"created": "soon"}, "started_at: got 'soon', expected a time"),
+        ("access_log", {"created": "soon"}, "started_at: got a text of 4 characters, expected a time"),
         ("access_log", {"created": NOON_NS}, "expected a time of this century"),
-        ("access_log", {"model": {"name": "gpt"}}, "model: got {'name': 'gpt'}, expected a text"),
+        ("access_log", {"model": {"name": "gpt"}}, "model: got an object, expected a text"),
         ("access_log", {"model": "x" * 1001}, "expected a text of at most 1000 characters"),
         ("litellm", {"startTime": None}, "startTime: missing"),
         ("litellm", {"endTime": "2026-10-01T11:00:00Z"}, "endTime: ends 3600 s before it starts"),
         ("litellm", {"completionStartTime": "2026-10-01T11:00:00Z"}, "completionStartTime: ends 3600 s before"),
         ("litellm", {"prompt_tokens": "NaN"}, "prompt_tokens: got 'NaN', expected a count of tokens"),
         ("litellm", {"spend": -1}, "spend: got -1, expected 0 to 1,000,000 USD"),
-        ("litellm", {"metadata": "{"}, "metadata: is not JSON: '{'"),
+        ("litellm", {"metadata": "{"}, "metadata: got a text of 1 character, expected JSON"),
         ("aiperf", {"metadata": None}, "expected an object with metadata and metrics"),
         ("aiperf", {"metadata": {}}, "metadata.request_start_ns: missing"),
         (
@@ -124,7 +124,7 @@ def test_a_line_that_broke_off_costs_itself(tmp_path: Path, kind: str) -> None:
         (
             "aiperf",
             {"metrics": {"input_sequence_length": {"value": [1], "unit": "tokens"}}},
-            "got [1], expected a count",
+            "got a list, expected a count",
         ),
     ],
 )
@@ -146,7 +146,7 @@ def far(line: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"created": "1" * 400}, "started_at: got '11111"),
+        ({"created": "1" * 400}, "started_at: got a text of 400 characters"),
         ({"created": 9e300}, "started_at: got 9e+300, expected a time of this century"),
         ({"created": "1_790_856_000"}, "started_at: got '1_790_856_000', expected a time such as"),
         ({"created": "١٧٩٠٨٥٦٠٠٠"}, "expected a time"),
@@ -160,7 +160,7 @@ def far(line: dict[str, Any]) -> dict[str, str]:
         ({"end": NOON_NS // 10**9 + 2_592_001}, "ended_at: ends 2.592e+06 s after the start, expected at most 2592000"),
         ({"usd": 1e300}, "spend_usd: got 1e+300, expected 0 to 1,000,000 USD"),
         ({"usage": {"prompt_tokens": 10_000_000_001}}, "input tokens: got 10000000001, expected a count of tokens"),
-        ({"model": [[[[[[[[7]]]]]]]]}, "model: got [[[[[[[...]]]]]]], expected a text"),
+        ({"model": [[[[[[[[7]]]]]]]]}, "model: got a list, expected a text"),
     ],
 )
 def test_a_value_beyond_any_request_costs_its_line_and_not_the_log(
@@ -199,9 +199,9 @@ def test_half_of_a_log_may_be_bad_and_not_more(tmp_path: Path) -> None:
         collected(reader("access_log", tmp_path, lines(*[OPENAI] * 5, *odd, *odd[:1])))
     assert refusal.value.reason.startswith(
         "6 of 11 rows rejected, expected at most 0.5 of all (limits.bad_rows_ratio): "
-        f"{tmp_path}/log.jsonl:6: started_at: got 'soon'"
+        f"{tmp_path}/log.jsonl:6: started_at: got a text of 4 characters, expected a time"
     )
-    assert refusal.value.reason.count("got 'soon'") == 3
+    assert refusal.value.reason.count("got a text of 4 characters") == 3
     assert refusal.value.reason.endswith("; …")
 
 
@@ -211,9 +211,9 @@ def test_rows_outside_the_window_are_read_and_not_bad(tmp_path: Path) -> None:
     assert (rows, rejects.rows, rejects.read) == ([], 1, 3)
 
 
-def test_control_characters_of_a_line_are_shown_as_escapes(tmp_path: Path) -> None:
+def test_control_characters_of_a_line_are_not_shown(tmp_path: Path) -> None:
     _, rejects = collected(reader("access_log", tmp_path, lines(OPENAI, OPENAI | {"created": "\x1b[2Jnow\x00"})))
-    assert "got '\\x1b[2Jnow\\x00', expected a time" in rejects.first[0]
+    assert "got a text of 8 characters, expected a time" in rejects.first[0]
     assert rejects.first[0].isprintable()
 
 
@@ -238,10 +238,10 @@ def test_a_file_that_is_not_a_log_costs_itself_among_others(tmp_path: Path) -> N
     [
         (b"2026-10-01 12:00:00,-1,2", "ContextTokens: got '-1'"),
         (b"2026-10-01 12:00:00,1", "got 2 columns, expected 3"),
-        (b"yesterday,1,2", "TIMESTAMP: got 'yesterday'"),
+        (b"yesterday,1,2", "TIMESTAMP: got a text of 9 characters"),
         (b",1,2", "TIMESTAMP: missing"),
         (b"2026-10-01 12:00:00,1.5,2", "ContextTokens: got '1.5'"),
-        (b"2026-10-01 12:00:00,\xff,2", "ContextTokens: got '\ufffd'"),
+        (b"2026-10-01 12:00:00,\xff,2", "ContextTokens: got a text of 1 character,"),
     ],
 )
 def test_an_impossible_row_of_a_trace_is_counted(tmp_path: Path, row: bytes, reason: str) -> None:
