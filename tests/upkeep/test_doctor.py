@@ -15,7 +15,7 @@ from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.upkeep import diagnosis
 from pipelines.upkeep.dagster_history import Run
 from pipelines.warehouse import database, sealed_dates
-from pipelines.warehouse.raw_tables import create_tables
+from pipelines.warehouse.raw_tables import SCHEMA_VERSION, create_tables
 
 # The dates 15 to 19 November are over.
 NOW = datetime(2026, 11, 20, 6, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_a_fleet_that_is_well_has_no_findings(fleet: Fleet) -> None:
     assert (seen.troubles, seen.due, seen.busy, seen.sealed) == ((), (), None, None)
     assert {one.layer for one in seen.disk} >= {"raw", "publications", "history"}
     assert [one.bytes_per_day for one in seen.disk] == [None] * len(seen.disk)
-    assert seen.versions["warehouse schema"].startswith("11 ")
+    assert seen.versions["warehouse schema"].startswith(f"{SCHEMA_VERSION} ")
 
 
 def test_each_date_that_is_due_has_its_reason(fleet: Fleet) -> None:
