@@ -10,7 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 # In the agent's own distribution the seeds are in its package (agent/hatch_build.py).
-CATALOGUE_FOLDERS = (Path(__file__).parent, Path(__file__).parents[1] / "dbt_project" / "seeds")
+CATALOGUE_FOLDERS = (
+    Path(__file__).parent,
+    Path(__file__).parents[1] / "dbt_project" / "seeds",
+    # Of the ledger's wheel (pyproject.toml).
+    Path(__file__).parents[1] / "pipelines" / "bundled" / "dbt_project" / "seeds",
+)
 # Beside the catalogue: how the names of an exporter are written elsewhere, such as `ray_vllm_…` for `vllm:…`.
 SPELLINGS = "metric_spellings.csv"
 
