@@ -90,3 +90,15 @@
         'compute_cost_usd'
     ]) }}
 {% endmacro %}
+
+{# Where an engine served in an hour, and what: one row per hour and engine, of `hours` as int_engine_hours has them. #}
+{% macro engine_places(hours) -%}
+    select
+        hour_start_at,
+        engine,
+        min(site) as site,
+        min(deployment) as deployment,
+        min(model) as model
+    from {{ hours }}
+    group by hour_start_at, engine
+{%- endmacro %}

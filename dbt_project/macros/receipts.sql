@@ -30,6 +30,23 @@
 {# The place of a request whose log names no engine, where several may have served it. #}
 {% macro all_places() %}'__all__'{% endmacro %}
 
+{# Rows of places, and the same rows once more as rows of all the model's places. `columns` are those beside the place. #}
+{% macro each_and_all_places(of, columns) -%}
+    select
+        model,
+        site,
+        deployment,
+        {{ columns | join(', ') }}
+    from {{ of }}
+    union all
+    select
+        model,
+        {{ all_places() }} as site,
+        {{ all_places() }} as deployment,
+        {{ columns | join(', ') }}
+    from {{ of }}
+{%- endmacro %}
+
 {# Tokens as output tokens. #}
 {% macro priced_tokens(computed_input, cached_input, output, weight) -%}
     ({{ output }} + {{ weight }} * ({{ computed_input }} + 0.1e0 * {{ cached_input }}))

@@ -58,7 +58,8 @@ followed as (
         used.month,
         used.marts_key,
         used.site || ' | ' || used.model as model_key,
-        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.facility_energy_kwh', 'days.energy_joules')) }} as facility_energy_kwh,
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.facility_energy_kwh', 'days.energy_joules')) }}
+        as facility_energy_kwh,
         {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.market_gco2e', 'days.energy_joules')) }} as market_gco2e
     from used
     left join days
@@ -208,7 +209,9 @@ in_usd as (
 
 final as (
 
-    {{ with_currency(['closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd', 'revenue_usd', 'margin_usd']) }}
+    {{ with_currency([
+        'closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd', 'revenue_usd', 'margin_usd'
+    ]) }}
 
 )
 

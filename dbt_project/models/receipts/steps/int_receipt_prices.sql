@@ -9,6 +9,10 @@
 {% set rates = [
     'idle_joules', 'weighted_tokens', 'priced_joules', 'priced_tokens', 'own_cost_usd', 'idle_cost_usd', 'energy_joules', 'error_joules'
 ] %}
+{% set hour_columns = [
+    'date', 'hour_start_at', 'billing_month', 'energy_joules', 'carbon_unknown_joules', 'location_gco2e', 'output_tokens',
+    'total_tokens'
+] %}
 {% set logs = ['computed_input', 'cached_input', 'output', 'output_context'] %}
 
 with run_dates as (
@@ -107,21 +111,15 @@ day_rates as (
 ),
 
 -- Each place, and all places of a model together.
-{% for name, of, columns in [('part_places', 'day_parts', parts + ['lacks_cached']), ('rate_places', 'day_rates', rates)] -%}
+{% for name, of, columns in [
+    ('part_places', 'day_parts', ['date'] + parts + ['lacks_cached']),
+    ('rate_places', 'day_rates', ['date'] + rates),
+    ('day_places', 'days', ['date', 'weighted_tokens', 'market_gco2e', 'energy_joules']),
+    ('hour_places', 'hours', hour_columns)
+] -%}
 {{ name }} as (
 
-    select
-        date,
-        {{ (place + columns) | join(', ') }}
-    from {{ of }}
-    union all
-    select
-        date,
-        model,
-        {{ all_places() }} as site,
-        {{ all_places() }} as deployment,
-        {{ columns | join(', ') }}
-    from {{ of }}
+    {{ each_and_all_places(of, columns) }}
 
 ),
 
@@ -264,56 +262,9 @@ counted as (
         sum(cast(weighted_tokens as double)) as counted_tokens,
         {{ ratio(exact_sum('market_gco2e'), exact_sum('case when market_gco2e is not null then energy_joules end')) }}
         as market_gco2e_per_joule
-    from (
-        select
-            date,
-            {{ place | join(', ') }},
-            weighted_tokens,
-            market_gco2e,
-            energy_joules
-        from days
-        where {{ in_run('date') }}
-        union all
-        select
-            date,
-            model,
-            {{ all_places() }} as site,
-            {{ all_places() }} as deployment,
-            weighted_tokens,
-            market_gco2e,
-            energy_joules
-        from days
-        where {{ in_run('date') }}
-    ) as placed_days
+    from day_places
+    where {{ in_run('date') }}
     group by date, {{ place | join(', ') }}
-
-),
-
-hour_places as (
-
-    select
-        date,
-        hour_start_at,
-        {{ place | join(', ') }},
-        billing_month,
-        energy_joules - carbon_unknown_joules as carbon_joules,
-        location_gco2e,
-        output_tokens,
-        total_tokens
-    from hours
-    union all
-    select
-        date,
-        hour_start_at,
-        model,
-        {{ all_places() }} as site,
-        {{ all_places() }} as deployment,
-        billing_month,
-        energy_joules - carbon_unknown_joules as carbon_joules,
-        location_gco2e,
-        output_tokens,
-        total_tokens
-    from hours
 
 ),
 
@@ -324,7 +275,10 @@ served as (
         hour_start_at,
         {{ place | join(', ') }},
         min(billing_month) as billing_month,
-        {{ ratio(exact_sum('location_gco2e'), exact_sum('case when location_gco2e is not null then carbon_joules end')) }}
+        {{ ratio(
+            exact_sum('location_gco2e'),
+            exact_sum('case when location_gco2e is not null then energy_joules - carbon_unknown_joules end')
+        ) }}
         as location_gco2e_per_joule,
         coalesce(max(coalesce(total_tokens, output_tokens)), 0) > 0 as has_tokens
     from hour_places

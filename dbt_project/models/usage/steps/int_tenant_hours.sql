@@ -37,14 +37,7 @@ model_hours as (
 
 engine_places as (
 
-    select
-        hour_start_at,
-        engine,
-        min(site) as site,
-        min(deployment) as deployment,
-        min(model) as model
-    from engine_hours
-    group by hour_start_at, engine
+    {{ engine_places('engine_hours') }}
 
 ),
 
