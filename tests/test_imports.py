@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ def imports(path: Path) -> set[str]:
 
 def leads_to(module: str, room: str) -> bool:
     return module == room or module.startswith(f"{room}.")
+
+
+def test_no_two_modules_of_tests_have_one_name() -> None:
+    # pytest imports them by their names alone: it collects nothing of the second.
+    names = Counter(path.stem for path in (PROJECT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_collectors_know_sources_only() -> None:
