@@ -1,0 +1,119 @@
+"""An erased tenant in the copies of the publication: in a real PostgreSQL and in an S3 server, Delta's history too.
+
+The fleet of `test_tenant_privacy`, without what it plants.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import S3FileSystem, copy_files
+
+from tests import commands
+from tests.books import environment
+from tests.planted import ENERGY, OUTPUT, board, plant, pod, rising, vllm
+from tests.publishing.test_postgresql import session
+from tests.publishing.test_tenant_privacy import edge, found_in
+from tests.servers import postgresql, s3_bucket
+
+pytestmark = [pytest.mark.rest, pytest.mark.needs("postgresql")]
+
+DSN = "DSN_OF_THE_COPY"
+ERASED, KEPT = "quokka-ag", "wombat-gmbh"
+CHARGED = (
+    "select tenant, sum(output_tokens)::int, sum(known_cost_usd)::text from finance.chargeback"
+    " where output_tokens > 0 group by tenant order by sum(output_tokens)"
+)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with postgresql() as uri:
+        monkeypatch.setenv(DSN, uri)
+        yield uri
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with s3_bucket(monkeypatch) as url:
+        yield url
+
+
+def written(folder: Path, bucket: str) -> None:
+    """A day of one engine of 1 token/s; one tenant has 60 tokens of it, the other 120."""
+    columns = {"duration_seconds": "seconds", "status": "status", "tenant": "tenant"}
+    lines = [edge(tenant=ERASED), edge(tenant=KEPT), edge(tenant=KEPT)]
+    (folder / "edge.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    plant(
+        folder,
+        [
+            (ENERGY, board("GPU-a", "n-a", **pod("chat-0")), rising(360_000)),
+            (OUTPUT, vllm("chat-0", "chat"), rising(1)),
+        ],
+        nodes=[{"name": "n-a", "site": "west", "host_watts": 0}],
+        cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+        requests=[{"name": "edge", "kind": "access_log", "path": "edge.jsonl", "columns": columns}],
+        publication={
+            "postgresql": {"dsn_env": DSN},
+            "object_store": {"url": f"{bucket}/ledger", "tables": "delta", "keep_days": 10},
+        },
+    )
+
+
+def ask(folder: Path, *words: str) -> str:
+    done = commands.run([*words, "--fleet", str(folder / "fleet.yaml")], environment(folder / "data"), timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def rows_that_name(uri: str, text: str) -> set[str]:
+    """Tables and views of PostgreSQL of which a row has the text, in any column."""
+    with session(uri) as cursor:
+        cursor.execute(
+            "select table_schema, table_name from information_schema.tables"
+            " where table_schema not in ('pg_catalog', 'information_schema')"
+        )
+        found = set()
+        for schema, table in cursor.fetchall():
+            cursor.execute(f'select count(*) from "{schema}"."{table}" as t where t::text like \'%{text}%\'')
+            if cursor.fetchall() != [(0,)]:
+                found.add(f"{schema}.{table}")
+        return found
+
+
+def charged(uri: str) -> list[tuple]:
+    with session(uri) as cursor:
+        cursor.execute(CHARGED)
+        return cursor.fetchall()
+
+
+def copied(bucket: str, folder: Path) -> Path:
+    """All objects of the bucket, as files."""
+    store = S3FileSystem(endpoint_override=os.environ["AWS_ENDPOINT_URL"], region=os.environ["AWS_REGION"])
+    copy_files(bucket.removeprefix("s3://"), str(folder), source_filesystem=store)
+    return folder
+
+
+def test_an_erased_name_is_in_no_row_of_postgresql_and_no_object_of_the_store(
+    tmp_path: Path, server: str, bucket: str
+) -> None:
+    written(tmp_path, bucket)
+    ask(tmp_path, "run")
+    before = charged(server)
+    assert [(tenant, tokens) for tenant, tokens, _ in before if tenant in (ERASED, KEPT)] == [(ERASED, 60), (KEPT, 120)]
+    assert "finance.chargeback" in rows_that_name(server, ERASED)
+    assert found_in(copied(bucket, tmp_path / "first"), [ERASED, KEPT]) != set()
+    ask(tmp_path, "erase", "--tenant", ERASED)
+    after = charged(server)
+    assert rows_that_name(server, ERASED) == set()
+    assert "finance.chargeback" in rows_that_name(server, KEPT)
+    left = copied(bucket, tmp_path / "then")
+    assert found_in(left, [ERASED]) == set()
+    assert {text for _, text in found_in(left, [ERASED, KEPT])} == {KEPT}
+    # The key has what the name had, to the digit.
+    assert [figures for _, *figures in after] == [figures for _, *figures in before]
+    assert after[0][0].startswith("tenant-")
