@@ -13,13 +13,18 @@ from typing import Any
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.receipts import receipt_files
+from pipelines.receipts.tenant_statement import MONTH_STATUS
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
+
+# The parts of marts.cost_daily that model_daily.compute_cost_usd is the sum of, on the basis allocation.
+COMPUTE_PARTS = ("capacity", "energy", "overhead", "cooling")
 
 
 def receipts_of(fleet: Fleet, request_id: str) -> list[Mapping[str, Any]]:
     """The receipts of a request, by column, as JSON has them: one, or one for each log and date that has the id. The
-    tenant's name is joined; an erased one is its key. QuestionError where there is none."""
+    tenant's name is joined; an erased one is its key. The full cost is of the publication.
+    QuestionError where there is none."""
     dates = receipt_files.dates_of(fleet)
     if not dates:
         raise QuestionError(
@@ -35,13 +40,43 @@ def receipts_of(fleet: Fleet, request_id: str) -> list[Mapping[str, Any]]:
     if not found:
         raise QuestionError(f"no receipt of {request_id!r}: there are receipts of {dates[0]} to {dates[-1]}")
     tenants = _names(fleet)
-    return [{**receipt, "tenant": tenants.get(receipt["tenant"], receipt["tenant"])} for receipt in found]
+    return [
+        {**receipt, "tenant": tenants.get(receipt["tenant"], receipt["tenant"]), **_full_cost(fleet, receipt)}
+        for receipt in found
+    ]
 
 
 def _names(fleet: Fleet) -> dict[str, str]:
     with closing(database.connect(fleet.warehouse, read_only=True)) as connection:
         rows = connection.execute("select tenant_key, tenant from raw.tenant_names where tenant is not null").fetchall()
     return dict(rows)
+
+
+def _full_cost(fleet: Fleet, receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """What the request costs with all that its month costs: its compute cost and its part of idleness, times what the
+    model's month costs fully loaded over what it computes for. Unknown before the month is published, and where a
+    price of it is unknown. `full_cost_status` is the month's, in the worst state of its sites."""
+    month = date.fromisoformat(receipt["started_at"][:10]).replace(day=1)
+    ratio, status = None, None
+    if fleet.snapshot.exists():
+        with closing(database.connect(fleet.snapshot, read_only=True)) as published:
+            ((ratio,),) = published.execute(
+                "select case when bool_and(is_cost_complete) then sum(known_cost_usd)"
+                f" / nullif(sum(allocation_cost_usd) filter (part in {COMPUTE_PARTS}), 0) end::double"
+                " from finance.cost where month = $1 and model = $2 and ($3 is null or site = $3)",
+                [month, receipt["model"], receipt["site"]],
+            ).fetchall()
+            ((status,),) = published.execute(
+                f"select {MONTH_STATUS} from finance.months where month = $1 and ($2 is null or site = $2)",
+                [month, receipt["site"]],
+            ).fetchall()
+    own, idle = receipt["compute_cost_usd"], receipt["idle_compute_cost_usd"]
+    known = None not in (own, idle, ratio)
+    return {
+        "full_cost_usd": (own + idle) * ratio if known else None,
+        "full_cost_ratio": ratio,
+        "full_cost_status": status if ratio is not None else None,
+    }
 
 
 def _plain(value: Any) -> Any:

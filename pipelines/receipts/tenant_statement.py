@@ -26,6 +26,11 @@ FIGURES = (
     "location_kgco2e_high", "market_kgco2e", "revenue_usd",
 )  # fmt: skip
 INTERNAL = ("closed_cost_usd", "known_cost_usd", "margin_usd")
+# Of rows of finance.months: the state of the month that is furthest from being over.
+MONTH_STATUS = (
+    "case when bool_or(status = 'open') then 'open' when bool_or(status = 'adjusted') then 'adjusted'"
+    " when count(*) > 0 then 'closed' end"
+)
 STATEMENTS = "statements"  # below the fleet's folder
 
 
@@ -104,8 +109,7 @@ def statement_of(fleet: Fleet, tenant: str, month: date, *, has_internal: bool =
             [key, month],
         ).fetchall()[0]
         ((status, booked_ratio),) = connection.execute(
-            "select case when bool_or(status = 'open') then 'open' when bool_or(status = 'adjusted') then 'adjusted'"
-            " else 'closed' end, sum(booked_hours) / sum(month_hours) from finance.months where month = ?",
+            f"select {MONTH_STATUS}, sum(booked_hours) / sum(month_hours) from finance.months where month = ?",
             [month],
         ).fetchall()
         ((metered_ratio, level),) = connection.execute(

@@ -85,6 +85,11 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
         f"compute    {_interval(one, 'compute_cost_usd', 6)} USD; its part of idleness"
         f" {_number(one['idle_compute_cost_usd'], 6)} USD"
     )
+    if one["full_cost_usd"] is not None:
+        yield (
+            f"full cost  {_number(one['full_cost_usd'], 6)} USD: both, times {_number(one['full_cost_ratio'], 3)}"
+            f" of the month ({one['full_cost_status']})"
+        )
     yield f"method     {one['method'] or MISSING}; quality: {one['quality']}"
 
 

@@ -63,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "zone": "XX",
                 "pue": 1.2,
                 "tariff": [{"usd_per_kwh": 0.1}],
+                "operations": [{"usd_per_month": 744.0}],  # a dollar for each of October's hours
                 "residual_mixes": [{"gco2e_per_kwh": 500.0, "source": "registry 2025"}],
             }
         ],
@@ -131,7 +132,13 @@ def test_a_receipt_is_found_by_the_requests_id(folder: Path) -> None:
         "good",
     )
     assert found["own_energy_joules_low"] < found["own_energy_joules"] < found["own_energy_joules_high"]
+    # A day of the model: 24 h × 2 USD + 8.64 kWh × 1.2 × 0.1 USD, and half of 24 USD for operations on top.
+    assert found["full_cost_ratio"] == pytest.approx((49.0368 + 12) / 49.0368, rel=1e-9)
+    both = found["compute_cost_usd"] + found["idle_compute_cost_usd"]
+    assert found["full_cost_usd"] == pytest.approx(both * 61.0368 / 49.0368, rel=1e-9)
+    assert found["full_cost_status"] == "open"
     printed = ask(folder, "r-1")
+    assert f"full cost  {found['full_cost_usd']:.6f} USD: both, times 1.245 of the month (open)" in printed
     assert printed.startswith("request    r-1 of edge, ")
     assert "tokens     1,000 in, of them – cached; 100 out" in printed
 
