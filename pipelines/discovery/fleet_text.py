@@ -85,6 +85,11 @@ def _source(place: Mapping[str, Any], found: Survey, doubtful: Sequence[Doubt]) 
     if len(seconds) > 1:
         shown = ", ".join(f"{metric} {value:g} s" for metric, value in sorted(found.intervals.items()))
         yield f"# Intervals differ; the longest counts: {shown}."
+    if labels := found.tenant_labels():
+        shown = ", ".join(_scalar(label) for label in labels)
+        yield "# Gateways' counters have labels that may name who asked: to book tokens, energy and cost by tenant, add"
+        yield f"# those that do to the source: tenant_labels: [{shown}]"
+        yield "# The first that a counter has counts; docs/sources/tenant_counters.md."
     yield "sources:"
     yield from _item(source)
 

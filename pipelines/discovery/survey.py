@@ -16,6 +16,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from collectors.catalogue import SPELLINGS, spelled
+from collectors.personal_labels import LABELS_OF_PERSONS, is_personal, page_labels, read_labels
 from collectors.probes.unknown_server import Product
 from collectors.protocols.http_errors import OverLimitError
 from collectors.unknown_families import is_drawn_power, is_listed
@@ -26,6 +27,9 @@ READ_QUANTITIES = frozenset({"energy", "power", "tokens", "device_info", "coolin
 # A prefix that was put before an exporter's names counts when it is before this many of them.
 PREFIXED = 2
 KUBERNETES_NODES = "kube_node_info"
+# What gateways themselves call whoever asked, the most exact first; an operator may add labels of his own.
+LABELS_OF_TENANTS = ("tenant_id", "api_key_alias", "fairness_id", "user_id")
+NO_NAME = "None"  # LiteLLM writes the word for a name that it has not
 
 
 class Place(Protocol):
@@ -158,6 +162,21 @@ class Survey:
                 before = found.get(made.name)
                 found[made.name] = made if before is None or before.model is None else before
         return found
+
+    def tenant_labels(self) -> list[str]:
+        """Labels of gateways' token counters that may name who asked: what gateways call so, then those with several
+        values that neither the gateway's makers nor a scraper write. No label whose values are all addresses or
+        mails."""
+        values: dict[str, set[str]] = {}
+        for one in self.of("tokens"):
+            if one.metric.level == "gateway":
+                kind = one.metric.source_kind
+                written = {*page_labels().get(kind, ()), *read_labels(kind), *LABELS_OF_PERSONS} - {*LABELS_OF_TENANTS}
+                for label, value in one.labels.items():
+                    if label not in written and value not in ("", NO_NAME) and not is_personal(value):
+                        values.setdefault(label, set()).add(value)
+        own = sorted(label for label, found in values.items() if label not in LABELS_OF_TENANTS and len(found) > 1)
+        return [label for label in LABELS_OF_TENANTS if label in values] + own
 
     def nodes(self) -> set[str]:
         """The nodes that boards and meters are in, and those that engines name."""
