@@ -68,7 +68,7 @@ def found(metric: str, *labels: dict[str, str]) -> Survey:
         # No name, an address, a mail; labels that only persons have.
         (LITELLM, [{"api_key_alias": "None", "client_ip": "203.0.113.7", "user_email": "jo@quux.example"}], []),
         (ENVOY, [{"x_who": "jo@quux.example"}, {"x_who": "203.0.113.7"}], []),
-        # An engine's labels name no one who asked.
+        # Who asked is not in an engine's labels.
         (VLLM, [{"tenant_id": "acme", "model_name": "m"}], []),
     ],
 )  # fmt: skip
