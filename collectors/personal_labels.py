@@ -23,6 +23,8 @@ LEFT_OUT = "left_out_labels"
 LABELS_OF_PERSONS = frozenset(
     {"user_email", "client_ip", "user_agent", "api_base", "client_address", "server_address", "user_name", "email"}
 )
+# The word that a gateway writes for a name that it has not.
+NO_NAME = {"litellm": "None"}
 # What names one process, whatever its pages hold.
 SCRAPED = ("job", "instance")
 _MAIL = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")

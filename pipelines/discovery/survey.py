@@ -16,7 +16,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from collectors.catalogue import SPELLINGS, spelled
-from collectors.personal_labels import LABELS_OF_PERSONS, is_personal, page_labels, read_labels
+from collectors.personal_labels import LABELS_OF_PERSONS, NO_NAME, is_personal, page_labels, read_labels
 from collectors.probes.unknown_server import Product
 from collectors.protocols.http_errors import OverLimitError
 from collectors.unknown_families import is_drawn_power, is_listed
@@ -29,7 +29,6 @@ PREFIXED = 2
 KUBERNETES_NODES = "kube_node_info"
 # What gateways themselves call whoever asked, the most exact first; an operator may add labels of his own.
 LABELS_OF_TENANTS = ("tenant_id", "api_key_alias", "fairness_id", "user_id")
-NO_NAME = "None"  # LiteLLM writes the word for a name that it has not
 
 
 class Place(Protocol):
@@ -171,9 +170,9 @@ class Survey:
         for one in self.of("tokens"):
             if one.metric.level == "gateway":
                 kind = one.metric.source_kind
-                written = {*page_labels().get(kind, ()), *read_labels(kind), *LABELS_OF_PERSONS} - {*LABELS_OF_TENANTS}
                 for label, value in one.labels.items():
-                    if label not in written and value not in ("", NO_NAME) and not is_personal(value):
+                    is_name = value not in ("", NO_NAME.get(kind)) and not is_personal(value)
+                    if is_name and label not in _written_labels(kind):
                         values.setdefault(label, set()).add(value)
         own = sorted(label for label, found in values.items() if label not in LABELS_OF_TENANTS and len(found) > 1)
         return [label for label in LABELS_OF_TENANTS if label in values] + own
@@ -288,6 +287,13 @@ def _prefixes(names: Sequence[str], known: Mapping[str, object]) -> dict[str, in
 
 def _maybe(server: Place, names: Sequence[str], metric: str) -> list[dict[str, str]]:
     return server.series(metric) if metric in names else []
+
+
+@cache
+def _written_labels(source_kind: str) -> frozenset[str]:
+    """Labels of a gateway's counters that it, or a scraper, writes for something else than who asked."""
+    written = {*page_labels().get(source_kind, ()), *read_labels(source_kind), *LABELS_OF_PERSONS}
+    return frozenset(written.difference(LABELS_OF_TENANTS))
 
 
 @cache

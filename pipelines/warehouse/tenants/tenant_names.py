@@ -16,12 +16,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from collectors.personal_labels import NO_NAME
 from pipelines.warehouse import database
 
 KEY = "tenant-"
 _MODEL = "string_split(marts_key, ' | ')[-1]"
 _KEY_BYTES = 8
-_NO_NAME = ("litellm", "None")  # LiteLLM writes the word for a name that it has not
 # Names that older versions wrote into the book: they stay the keys of these tenants until one is erased.
 _OLDER_NAMES = (
     ("raw", "requests"),
@@ -104,7 +104,7 @@ def key_labels(connection: duckdb.DuckDBPyConnection) -> None:
             named = {
                 label: held[label]
                 for label in labels
-                if held.get(label) and not _is_keyed(held[label]) and (kind, held[label]) != _NO_NAME
+                if held.get(label) and not _is_keyed(held[label]) and held[label] != NO_NAME.get(kind)
             }
             if named:
                 held |= {label: keys.key(name) for label, name in named.items()}
