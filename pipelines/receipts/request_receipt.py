@@ -17,9 +17,6 @@ from pipelines.receipts.tenant_statement import MONTH_STATUS
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
 
-# The parts of marts.cost_daily that model_daily.compute_cost_usd is the sum of, on the basis allocation.
-COMPUTE_PARTS = ("capacity", "energy", "overhead", "cooling")
-
 
 def receipts_of(fleet: Fleet, request_id: str) -> list[Mapping[str, Any]]:
     """The receipts of a request, by column, as JSON has them: one, or one for each log and date that has the id. The
@@ -61,9 +58,11 @@ def _full_cost(fleet: Fleet, receipt: Mapping[str, Any]) -> dict[str, Any]:
     if fleet.snapshot.exists():
         with closing(database.connect(fleet.snapshot, read_only=True)) as published:
             ((ratio,),) = published.execute(
-                "select case when bool_and(is_cost_complete) then sum(known_cost_usd)"
-                f" / nullif(sum(allocation_cost_usd) filter (part in {COMPUTE_PARTS}), 0) end::double"
-                " from finance.cost where month = $1 and model = $2 and ($3 is null or site = $3)",
+                "select (full_usd / nullif(compute_usd, 0))::double from"
+                " (select case when bool_and(is_cost_complete) then sum(known_cost_usd) end as full_usd"
+                " from finance.cost where month = $1 and model = $2 and ($3 is null or site = $3)),"
+                " (select sum(compute_cost_usd) as compute_usd from marts.model_monthly"
+                " where month = $1 and model = $2 and ($3 is null or site = $3))",
                 [month, receipt["model"], receipt["site"]],
             ).fetchall()
             ((status,),) = published.execute(
