@@ -41,6 +41,7 @@ slow_span as (
         min({{ from_epoch_us('day_number * ' ~ day_us()) }}) as start_at,
         max({{ from_epoch_us('(day_number + 1) * ' ~ day_us()) }}) as end_at
     from slow_series_days
+    having count(*) > 0
 
 ),
 
@@ -89,9 +90,10 @@ sampled as (
     inner join slow_series_days
         on samples.series_id = slow_series_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = slow_series_days.day_number
+    cross join slow_span
     where {{ is_valid_sample('samples.value') }}
-        and samples.observed_at >= (select start_at from slow_span)
-        and samples.observed_at < (select end_at from slow_span)
+        and samples.observed_at >= slow_span.start_at
+        and samples.observed_at < slow_span.end_at
     group by slow_series_days.reading_id, samples.observed_at
 
 ),

@@ -90,20 +90,67 @@ watched as (
 
 ),
 
+-- A short key of series and quantity while millions of samples are grouped.
+asked_series as (
+
+    select
+        series_id,
+        quantity,
+        factor,
+        quantity in {{ of_counters }} as is_counter,
+        row_number() over (order by series_id, quantity) as place
+    from (select distinct series_id, quantity, factor from series) as named
+
+),
+
 samples as (
 
     select
-        token_samples.series_id,
-        series.quantity,
-        cast(token_samples.observed_at as date) as date,
+        asked_series.place,
         {{ epoch_us('token_samples.observed_at') }} as observed_us,
         token_samples.value
     from {{ source('raw', 'token_samples') }} as token_samples
-    inner join series on token_samples.series_id = series.series_id
-    where token_samples.observed_at >= {{ run_start_at() }}
+    inner join asked_series on token_samples.series_id = asked_series.series_id
+    where not asked_series.is_counter
+        and token_samples.observed_at >= {{ run_start_at() }}
         and token_samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('token_samples.value') }}
-        and {{ is_believed_gauge('series.quantity', 'token_samples.value * series.factor') }}
+        and {{ is_believed_gauge('asked_series.quantity', 'token_samples.value * asked_series.factor') }}
+
+),
+
+-- An interval may be cut by an hour.
+sample_intervals as (
+
+    select
+        place,
+        {{ int_div('observed_us', grid_us()) }} as interval_number,
+        {{ int_div('observed_us', hour_us()) }} as hour_number,
+        count(case when value > 0 then 1 end) as samples_above_zero,
+        count(*) as samples,
+        max(value) as most
+    from samples
+    group by place, {{ int_div('observed_us', grid_us()) }}, {{ int_div('observed_us', hour_us()) }}
+
+),
+
+watched_intervals as (
+
+    select
+        {{ columns_of('watched', keys) }},
+        watched.series_id,
+        watched.quantity,
+        sample_intervals.interval_number,
+        sample_intervals.hour_number,
+        sample_intervals.samples_above_zero,
+        sample_intervals.samples,
+        sample_intervals.most * watched.factor as most
+    from sample_intervals
+    inner join asked_series on sample_intervals.place = asked_series.place
+    inner join watched
+        on asked_series.series_id = watched.series_id
+        and asked_series.quantity = watched.quantity
+        and {{ date_of_us('sample_intervals.hour_number * ' ~ hour_us()) }} = watched.date
 
 ),
 
@@ -112,14 +159,13 @@ samples as (
 waiting_intervals as (
 
     select
-        {{ columns_of('watched', keys) }},
-        {{ int_div('samples.observed_us', grid_us()) }} as interval_number,
-        watched.series_id,
-        2 * count(case when samples.value > 0 then 1 end) >= count(*) as is_queued,
-        max(samples.value * watched.factor) as waiting_requests
-    from samples
-    inner join watched on samples.series_id = watched.series_id and samples.date = watched.date
-    where watched.quantity = 'requests_waiting'
+        {{ keys | join(', ') }},
+        interval_number,
+        series_id,
+        2 * sum(samples_above_zero) >= sum(samples) as is_queued,
+        max(most) as waiting_requests
+    from watched_intervals
+    where quantity = 'requests_waiting'
     group by all
 
 ),
@@ -140,37 +186,78 @@ queues as (
 gauges as (
 
     select
-        {{ columns_of('watched', keys) }},
-        {{ int_div('samples.observed_us', hour_us()) }} as hour_number,
-        max(case when watched.quantity = 'requests_running' then samples.value * watched.factor end) as running_requests_max,
-        max(case when watched.quantity = 'kv_cache_usage' then samples.value * watched.factor end) as kv_cache_usage_ratio_max
-    from samples
-    inner join watched on samples.series_id = watched.series_id and samples.date = watched.date
-    where watched.quantity in ('requests_running', 'kv_cache_usage')
+        {{ keys | join(', ') }},
+        hour_number,
+        max(case when quantity = 'requests_running' then most end) as running_requests_max,
+        max(case when quantity = 'kv_cache_usage' then most end) as kv_cache_usage_ratio_max
+    from watched_intervals
+    where quantity in ('requests_running', 'kv_cache_usage')
     group by all
 
 ),
 
-counts as (
+-- Counters that fell, or of which a time came twice, are read sample by sample. Between falls a counter only rises: its
+-- first value of an hour is the least, its last the greatest.
+counter_places as (
 
     select
-        samples.series_id,
-        samples.quantity,
-        samples.date,
-        samples.observed_us,
-        samples.value
-    from samples
-    where samples.quantity in {{ of_counters }}
+        asked_series.place,
+        asked_series.series_id,
+        coalesce(days.is_troubled, 1) = 1 as is_troubled
+    from asked_series
+    left join (
+        select
+            series_id,
+            max(case when falls > 0 or duplicates > 0 then 1 else 0 end) as is_troubled
+        from {{ ref('stg_series_days') }}
+        where is_in_run
+        group by series_id
+    ) as days on asked_series.series_id = days.series_id
+    where asked_series.is_counter
+
+),
+
+{% for troubled in [false, true] -%}
+{{ 'troubled' if troubled else 'calm' }}_counts as (
+
+    select
+        counter_places.place,
+        {% if troubled -%}
+        {{ epoch_us('token_samples.observed_at') }} as first_us,
+        token_samples.value as first_value,
+        token_samples.value as last_value
+        {%- else -%}
+        {{ epoch_us('min(token_samples.observed_at)') }} as first_us,
+        min(token_samples.value) as first_value,
+        max(token_samples.value) as last_value
+        {%- endif %}
+    from {{ source('raw', 'token_samples') }} as token_samples
+    inner join counter_places on token_samples.series_id = counter_places.series_id
+    where {{ '' if troubled else 'not ' }}counter_places.is_troubled
+        and token_samples.observed_at >= {{ run_start_at() }}
+        and token_samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('token_samples.value') }}
+    {%- if not troubled %}
+    group by counter_places.place, {{ int_div(epoch_us('token_samples.observed_at'), hour_us()) }}
+    {%- endif %}
+
+),
+
+{% endfor -%}
+counts as (
+
+    select place, first_us, first_value, last_value from calm_counts
+    union all
+    select place, first_us, first_value, last_value from troubled_counts
     union all
     select
-        neighbours.series_id,
-        series.quantity,
-        neighbours.date,
-        neighbours.last_us,
-        neighbours.last_value / series.factor as value
+        asked_series.place,
+        neighbours.last_us as first_us,
+        neighbours.last_value / asked_series.factor as first_value,
+        neighbours.last_value / asked_series.factor as last_value
     from neighbours
-    inner join series on neighbours.series_id = series.series_id
-    where series.quantity in {{ of_counters }}
+    inner join asked_series on neighbours.series_id = asked_series.series_id
+    where asked_series.is_counter
 
 ),
 
@@ -178,14 +265,15 @@ counts as (
 count_steps as (
 
     select
-        series_id,
-        quantity,
-        date,
-        {{ int_div('observed_us', hour_us()) }} as hour_number,
-        case when value >= previous_value then value - previous_value when previous_value is not null then value else 0 end as risen
-    from (
-        select *, lag(value) over (partition by series_id, quantity order by observed_us) as previous_value from counts
-    ) as ordered
+        place,
+        {{ int_div('first_us', hour_us()) }} as hour_number,
+        last_value - first_value
+        + case
+            when first_value >= previous_value then first_value - previous_value
+            when previous_value is not null then first_value
+            else 0
+        end as risen
+    from (select *, lag(last_value) over (partition by place order by first_us) as previous_value from counts) as ordered
 
 ),
 
@@ -200,10 +288,11 @@ source_counts as (
         count_steps.hour_number,
         sum(count_steps.risen * watched.factor) as risen
     from count_steps
+    inner join asked_series on count_steps.place = asked_series.place
     inner join watched
-        on count_steps.series_id = watched.series_id
-        and count_steps.quantity = watched.quantity
-        and count_steps.date = watched.date
+        on asked_series.series_id = watched.series_id
+        and asked_series.quantity = watched.quantity
+        and {{ date_of_us('count_steps.hour_number * ' ~ hour_us()) }} = watched.date
     group by all
 
 ),

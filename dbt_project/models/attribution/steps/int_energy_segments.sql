@@ -61,6 +61,7 @@ impossible_span as (
         {{ from_epoch_us('min(start_us)') }} as start_at,
         {{ from_epoch_us('max(end_us)') }} as end_at
     from impossible_steps
+    having count(*) > 0
 
 ),
 
@@ -89,8 +90,9 @@ gauge_readings as (
         and power_samples.observed_us between impossible_steps.start_us and impossible_steps.end_us
         -- What the counter cannot have, the gauge cannot have either.
         and power_samples.value * gauges.factor <= impossible_steps.most_watts
-    where power_samples.observed_at >= (select start_at from impossible_span)
-        and power_samples.observed_at <= (select end_at from impossible_span)
+    cross join impossible_span
+    where power_samples.observed_at >= impossible_span.start_at
+        and power_samples.observed_at <= impossible_span.end_at
     group by impossible_steps.reading_id, impossible_steps.start_us
 
 ),

@@ -19,6 +19,7 @@ troubled_span as (
         min(cast(date as {{ timestamp_type() }})) as start_at,
         max(cast(date as {{ timestamp_type() }})) + interval 1 day as end_at
     from troubled_days
+    having count(*) > 0
 
 ),
 
@@ -34,8 +35,9 @@ troubled_samples as (
     inner join troubled_days
         on samples.series_id = troubled_days.series_id
         and cast(samples.observed_at as date) = troubled_days.date
-    where samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at < (select end_at from troubled_span)
+    cross join troubled_span
+    where samples.observed_at >= troubled_span.start_at
+        and samples.observed_at < troubled_span.end_at
         and {{ is_valid_sample('samples.value') }}
     group by troubled_days.date, troubled_days.series_id, troubled_days.engine, samples.observed_at
 
@@ -110,8 +112,9 @@ reported_starts as (
         and process_days.quantity = 'process_start'
     inner join (select distinct engine, date from dips) as dip_days
         on process_days.engine = dip_days.engine and process_days.date = dip_days.date
-    where samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at < (select end_at from troubled_span)
+    cross join troubled_span
+    where samples.observed_at >= troubled_span.start_at
+        and samples.observed_at < troubled_span.end_at
         and {{ is_valid_sample('samples.value') }}
 
 ),

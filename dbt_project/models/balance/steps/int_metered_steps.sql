@@ -125,6 +125,16 @@ whole_chunks as (
 
 ),
 
+whole_span as (
+
+    select
+        {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} as start_at,
+        {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} as end_at
+    from whole_chunks
+    having count(*) > 0
+
+),
+
 sampled as (
 
     select
@@ -139,9 +149,10 @@ sampled as (
     inner join whole_chunks
         on samples.series_id = whole_chunks.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = whole_chunks.day_number
+    cross join whole_span
     where {{ is_valid_sample('samples.value') }}
-        and samples.observed_at >= (select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from whole_chunks)
-        and samples.observed_at < (select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from whole_chunks)
+        and samples.observed_at >= whole_span.start_at
+        and samples.observed_at < whole_span.end_at
         and (
             whole_chunks.is_counter
             or samples.value * whole_chunks.factor

@@ -49,6 +49,16 @@ troubled as (
 
 ),
 
+{{ neighbour }}_span as (
+
+    select
+        {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} as start_at,
+        {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} as end_at
+    from {{ neighbour }}_dips
+    having count(*) > 0
+
+),
+
 beyond_{{ neighbour }} as (
 
     select
@@ -70,12 +80,9 @@ beyond_{{ neighbour }} as (
             on series.reading_id = dips.reading_id
             and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = dips.day_number
             and {{ epoch_us('samples.observed_at') }} {{ beyond }} dips.{{ neighbour }}_us
-        where samples.observed_at >= (
-                select {{ from_epoch_us('min(day_number) * ' ~ day_us()) }} from {{ neighbour }}_dips
-            )
-            and samples.observed_at < (
-                select {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} from {{ neighbour }}_dips
-            )
+        cross join {{ neighbour }}_span as span
+        where samples.observed_at >= span.start_at
+            and samples.observed_at < span.end_at
             and {{ is_valid_sample('samples.value') }}
         group by dips.place, dips.start_us, dips.cap_us, samples.observed_at
     ) as timed
@@ -94,6 +101,7 @@ troubled_span as (
     from troubled
     left join beyond_previous on troubled.place = beyond_previous.place
     left join beyond_next on troubled.place = beyond_next.place
+    having count(*) > 0
 
 ),
 
@@ -267,11 +275,12 @@ gauge_means as (
         and {{ is_valid_sample('samples.value') }}
         and samples.value * gauge_series.factor
             <= coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }})
+    cross join troubled_span
     where differences.risen
         > coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }})
             * (differences.observed_us - differences.before_us) / 1e6
-        and samples.observed_at >= (select start_at from troubled_span)
-        and samples.observed_at <= (select end_at from troubled_span)
+        and samples.observed_at >= troubled_span.start_at
+        and samples.observed_at <= troubled_span.end_at
     group by differences.place, differences.before_us
 
 ),

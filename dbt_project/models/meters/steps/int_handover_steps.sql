@@ -172,6 +172,7 @@ read_span as (
         {{ from_epoch_us('(max(day_number) + 1) * ' ~ day_us()) }} as end_at
     from read_days
     where is_read_whole
+    having count(*) > 0
 
 ),
 
@@ -185,10 +186,11 @@ values_read as (
     inner join read_days
         on samples.series_id = read_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = read_days.day_number
+    cross join read_span
     where read_days.is_read_whole
         and {{ is_valid_sample('samples.value') }}
-        and samples.observed_at >= (select start_at from read_span)
-        and samples.observed_at < (select end_at from read_span)
+        and samples.observed_at >= read_span.start_at
+        and samples.observed_at < read_span.end_at
     union all
     select reading_id, first_us as observed_us, first_value as value from read_days
     where not is_read_whole and day_number > last_day

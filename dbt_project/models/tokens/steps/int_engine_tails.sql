@@ -33,12 +33,6 @@ glitches as (
 
 ),
 
-token_samples as (
-
-    select * from {{ source('raw', 'token_samples') }}
-
-),
-
 counter_days as (
 
     select distinct
@@ -120,7 +114,7 @@ samples as (
         max(token_samples.value * counter_days.factor) as tokens
     from days
     inner join counter_days on {{ equal_keys('days', 'counter_days', ['reading_id', 'engine', 'token_class', 'date']) }}
-    inner join token_samples
+    inner join {{ source('raw', 'token_samples') }} as token_samples
         on counter_days.series_id = token_samples.series_id
         and {{ int_div(epoch_us('token_samples.observed_at'), day_us()) }} = {{ int_div('days.first_us', day_us()) }}
     left join glitches
@@ -228,10 +222,11 @@ process_starts as (
     from start_series
     inner join (select distinct engine, date from restarts) as restarted
         on start_series.engine = restarted.engine and start_series.date = restarted.date
-    inner join token_samples
+    inner join {{ source('raw', 'token_samples') }} as token_samples
         on start_series.series_id = token_samples.series_id
         and {{ int_div(epoch_us('token_samples.observed_at'), day_us()) }} = {{ int_div('start_series.first_us', day_us()) }}
-    where token_samples.observed_at >= {{ run_start_at() }} and token_samples.observed_at < {{ run_end_at() }}
+    where token_samples.observed_at >= {{ run_start_at() }}
+        and token_samples.observed_at < {{ run_end_at() }}
 
 ),
 

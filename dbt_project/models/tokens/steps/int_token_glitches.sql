@@ -79,6 +79,7 @@ falling_span as (
         min({{ from_epoch_us('day_number * ' ~ day_us()) }}) as start_at,
         max({{ from_epoch_us('(day_number + 1) * ' ~ day_us()) }}) as end_at
     from falling_days
+    having count(*) > 0
 
 ),
 
@@ -93,9 +94,10 @@ points as (
     inner join (select distinct series_id, engine, day_number from falling_days) as falling_days
         on samples.series_id = falling_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = falling_days.day_number
+    cross join falling_span
     where {{ is_valid_sample('samples.value') }}
-        and samples.observed_at >= (select start_at from falling_span)
-        and samples.observed_at < (select end_at from falling_span)
+        and samples.observed_at >= falling_span.start_at
+        and samples.observed_at < falling_span.end_at
     group by falling_days.series_id, falling_days.engine, samples.observed_at
 
 ),
