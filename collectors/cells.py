@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collectors import runs
 from collectors.samples import END_US, FIRST_US, OBSERVED_AT
 from collectors.source_errors import shown
 
@@ -56,17 +57,28 @@ def cell(column: pa.Array, row: int) -> object:
 
 def distinct(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[np.ndarray, list[tuple[str | None, ...]]]:
     """A code per row (n,) and, per code, the texts of `columns` as a tuple (None for null)."""
-    codes, keys = np.zeros(len(rows), np.int64), list[tuple[str | None, ...]]([()])
-    for column in columns:
-        encoded = _text_dictionary(rows.column(column))
-        texts = [*encoded.dictionary.to_pylist(), None]
-        mine = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        if len(columns) == 1:
-            return mine, [(text,) for text in texts]
-        both = pa.array(codes * len(texts) + mine).dictionary_encode()
-        codes = both.indices.to_numpy()
-        keys = [(*keys[pair // len(texts)], texts[pair % len(texts)]) for pair in both.dictionary.to_pylist()]
-        codes = codes.astype(np.int64)
+    if not columns:
+        return np.zeros(len(rows), np.int64), [()]
+    encoded = [_text_dictionary(rows.column(column)) for column in columns]
+    texts = [[*column.dictionary.to_pylist(), None] for column in encoded]
+    numbers = [
+        pc.fill_null(column.indices, len(column.dictionary)).to_numpy(zero_copy_only=False) for column in encoded
+    ]
+    heads = runs.heads(*numbers)
+    codes, keys = _combined([column[heads].astype(np.int64) for column in numbers], texts)
+    return np.repeat(codes, np.diff(heads, append=len(rows))), keys
+
+
+def _combined(
+    numbers: Sequence[np.ndarray], texts: Sequence[list[str | None]]
+) -> tuple[np.ndarray, list[tuple[str | None, ...]]]:
+    """A code per row (n,) and, per code, its texts in all columns: each column has a number per row (n,) and the texts
+    of its numbers."""
+    codes, keys = numbers[0], list[tuple[str | None, ...]]((text,) for text in texts[0])
+    for mine, own in zip(numbers[1:], texts[1:], strict=True):
+        both = pa.array(codes * len(own) + mine).dictionary_encode()
+        codes = both.indices.to_numpy().astype(np.int64)
+        keys = [(*keys[pair // len(own)], own[pair % len(own)]) for pair in both.dictionary.to_pylist()]
     return codes, keys
 
 

@@ -17,6 +17,7 @@ from collectors.facts import ALWAYS, Facts
 from collectors.limits import DEFAULTS
 from collectors.personal_labels import PersonalLabels
 from collectors.rows import Rejects
+from collectors.runs import heads
 from collectors.samples import OBSERVED_AT, Family, SourceError, Window
 from collectors.unknown_families import MOST_DEVICES, MOST_FAMILIES_WITH_DEVICES, Device, device_of, is_drawn_power
 
@@ -104,21 +105,24 @@ class SeriesRegister:
         if samples.num_rows == 0:
             return
         self._facts.grow(len(self._identities))
-        encoded = samples.column(0).dictionary_encode()
+        ids = samples.column(0).to_numpy()
+        times = samples.column(1).cast(pa.int64()).to_numpy()
+        values = samples.column(2).to_numpy()
+        starts = heads(ids)
+        encoded = pa.array(ids[starts]).dictionary_encode()
         try:
             rows_of_codes = np.array([self._rows[i] for i in encoded.dictionary.to_pylist()], dtype=np.int64)
         except KeyError as unknown:
             raise ValueError(f"samples of a series that was not registered: {unknown}") from None
         codes = encoded.indices.to_numpy()
-        times = samples.column(1).cast(pa.int64()).to_numpy()
-        values = samples.column(2).to_numpy()
-        starts = np.flatnonzero(np.diff(codes, prepend=-1))
         if len(starts) > len(rows_of_codes):  # interleaved: bring each series together, keeping its arrival order
+            codes = np.repeat(codes, np.diff(starts, append=len(ids)))
             narrow = codes.astype(np.uint16) if len(rows_of_codes) < 2**16 else codes
             order = np.argsort(narrow, kind="stable")
             codes, times, values = codes[order], times[order], values[order]
-            starts = np.flatnonzero(np.diff(codes, prepend=-1))
-        rows = rows_of_codes[codes[starts]]
+            starts = heads(codes)
+            codes = codes[starts]
+        rows = rows_of_codes[codes]
         self._runs.extend(self._facts.count(rows, starts, times, values))
 
     def reject(self, series_id: int, rows: int) -> None:

@@ -106,33 +106,34 @@ def land(
     samples = (store or WarehouseStore()).day(connection, collector.source, window)
     is_additive = is_merged or getattr(collector, "is_additive", False)
     unit = _Unit(connection, samples, collector, window, catalogue, register, is_neighbour, is_additive)
-    connection.execute("begin")
-    try:
-        landing = unit.merge() if is_additive else unit.replace(force)
-        kept = landing.outcome in ("landed", "unchanged")
-        if not kept:
+    with database.one_thread(connection):
+        connection.execute("begin")
+        try:
+            landing = unit.merge() if is_additive else unit.replace(force)
+            kept = landing.outcome in ("landed", "unchanged")
+            if not kept:
+                connection.execute("rollback")
+                samples.discard()
+                connection.execute("begin")
+            unit.note_unknown_families()
+            audit(connection, landing, run_id, now())
+            if kept:
+                if counts is not None:
+                    question = source_counts.question_of(catalogue.families)
+                    source_counts.remember(connection, collector.source, window.start_at.date(), question, counts)
+                samples.seal(unit.chunks())
+            connection.execute("commit")
+        except SourceError as failure:
             connection.execute("rollback")
             samples.discard()
-            connection.execute("begin")
-        unit.note_unknown_families()
-        audit(connection, landing, run_id, now())
-        if kept:
-            if counts is not None:
-                question = source_counts.question_of(catalogue.families)
-                source_counts.remember(connection, collector.source, window.start_at.date(), question, counts)
-            samples.seal(unit.chunks())
-        connection.execute("commit")
-    except SourceError as failure:
-        connection.execute("rollback")
-        samples.discard()
-        landing = Landing.failed(collector.source, window, failure, unit.rows_held())
-        unit.note_unknown_families(has_failed=True)
-        audit(connection, landing, run_id, now())
-        return landing
-    except BaseException:
-        connection.execute("rollback")
-        samples.discard()
-        raise
+            landing = Landing.failed(collector.source, window, failure, unit.rows_held())
+            unit.note_unknown_families(has_failed=True)
+            audit(connection, landing, run_id, now())
+            return landing
+        except BaseException:
+            connection.execute("rollback")
+            samples.discard()
+            raise
     if kept:
         samples.settle()
     if landing.is_answered and hasattr(collector, "landed") and not is_a_look:

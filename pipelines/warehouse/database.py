@@ -122,6 +122,22 @@ def connect(
 
 
 @contextmanager
+def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """DuckDB works with one thread for the `with` block, which ends outside of a transaction.
+
+    For rows that arrive in small tables: two threads cut each of them into row groups that are not full, and write them
+    again at the checkpoint, which takes 8 % more processor time and 12 % more room on disk than one thread (80 million
+    samples of 1,000 boards).
+    """
+    threads = connection.execute("select current_setting('threads')").fetchall()[0][0]
+    connection.execute("set threads = 1")
+    try:
+        yield
+    finally:
+        connection.execute(f"set threads = {threads}")
+
+
+@contextmanager
 def writing(path: Path, purpose: str) -> Iterator[None]:
     """The right to write the warehouse at `path`, held for the `with` block.
 

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.cells import distinct
 from collectors.facts import STEPS_KEPT
+from collectors.runs import heads
 from collectors.samples import SAMPLE_SCHEMA, Family, SourceError, Window, sample_batch
 from collectors.series import SeriesRegister, series_id
 
@@ -323,3 +325,24 @@ def test_a_source_error_never_carries_a_secret():
 def test_importing_the_package_pulls_in_nothing_heavy():
     code = "import sys, collectors; print(sorted({'pyarrow', 'numpy', 'urllib3', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_run_begins_where_any_column_changes():
+    first, second = np.array([1, 1, 1, 2, 1]), np.array([5, 5, 6, 6, 6])
+    assert heads(first).tolist() == [0, 3, 4]
+    assert heads(first, second).tolist() == [0, 2, 3, 4]
+    assert heads(np.array([], np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("columns", [["metric"], ["metric", "labels"], []])
+def test_texts_of_rows_are_the_same_in_runs_and_interleaved(columns):
+    metrics = ["power", "power", None, "energy", "power", "energy"]
+    labels = ["a", "a", "a", "b", "b", None]
+    rows = pa.record_batch({"metric": metrics, "labels": labels})
+    codes, keys = distinct(rows, columns)
+    assert [keys[code] for code in codes] == [tuple(row[name] for name in columns) for row in rows.to_pylist()]
+
+
+def test_no_rows_have_no_texts():
+    codes, _ = distinct(pa.record_batch({"metric": pa.array([], pa.string())}), ["metric"])
+    assert codes.tolist() == []
