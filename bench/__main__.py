@@ -12,30 +12,24 @@ import argparse
 import os
 import platform
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
-from bench import agent, answers, children, prometheus, sources
+from bench import agent, answers, backfill, children, prometheus, questions, sources, table
 from bench.children import Cost
 from bench.fleet_day import FIRST_DAY, STEPS
 from bench.product import Fleet, Job, write_empty
 
-COLUMNS = ("", "wall s", "cpu s", "peak MiB", "land s", "M rows/s", "seeds s", "models s", "checks s", "publish s")
 # What a bigger fleet is compared with, and how big a lake grows.
 REFERENCE_GPUS = 1000
 GROWTH_MILLIONS = (1, 4, 16)
 SAMPLES_PER_GPU = 3 * STEPS
-WIDTHS = (46, *(max(len(column), 8) for column in COLUMNS[1:]))
 
 
 class Bench:
@@ -50,34 +44,39 @@ class Bench:
         write_empty(self.folder / "empty")
         empty = Fleet(self.folder, "empty", "empty")
         empty.run()  # dbt's parse of the project, which a checkout needs once
-        _heading(f"one day of {gpus} GPUs at 15 s, floor and product in turn, each on a new warehouse")
+        table.heading(f"one day of {gpus} GPUs at 15 s, floor and product in turn, each on a new warehouse")
         fixed = []
         for name, limit, *options in (("counter", 3, "--no-tokens"), ("gauge-only", 4, "--no-tokens", "--gauge-only")):
             self._generate(name, gpus, *options)
             fleet, ratios, by_cpu, without_series = Fleet(self.folder, name, name), [], [], []
+            jobs, floor_land = [], []
             for _ in range(self.options.pairs):
-                floor = self._floor(name, f"  floor, {name}")
+                floor, land_cpu_seconds = self._floor(name, f"  floor, {name}")
                 _forget(empty)
                 start = empty.run()
-                _job("  the job on an empty day", start)
+                table.job("  the job on an empty day", start)
                 _forget(fleet)
                 job = fleet.run()
-                _job(f"  product, {name}", job)
+                table.job(f"  product, {name}", job)
                 fixed.append(start)
+                jobs.append(job)
+                floor_land.append(land_cpu_seconds)
                 ratios.append((job.cost.seconds - start.cost.seconds) / floor.seconds)
                 by_cpu.append((job.cost.cpu_seconds - start.cost.cpu_seconds) / floor.cpu_seconds)
                 series = job.series_seconds - start.series_seconds
                 without_series.append(ratios[-1] - series / floor.seconds)
                 print(f"    of which series_daily, beyond the empty day: {series:.2f} s")
-            _ratio(f"{name}: (product - empty day) / floor, aim {limit}", ratios, by_cpu)
-            _median("  the same without series_daily", without_series)
+            table.ratio(f"{name}: (product - empty day) / floor, aim {limit}", ratios, by_cpu)
+            table.median("  the same without series_daily", without_series)
+            table.processors(jobs, floor_land, start)
             self._drop(name, fleet)
         later = [empty.run() for _ in range(self.options.pairs)]
-        _median("an empty day on a new warehouse (with seeds), aim 12 s", (job.cost.seconds for job in fixed))
-        _median("an empty day later on, aim 7 s", (job.cost.seconds for job in later))
+        table.median("an empty day on a new warehouse (with seeds), aim 12 s", (job.cost.seconds for job in fixed))
+        table.median("an empty day later on, aim 7 s", (job.cost.seconds for job in later))
 
-        _heading(f"the same day with {gpus // 8} engines: 12 series and 3 histograms each")
-        self._with_engines("tokens", gpus, statistics.median(job.cost.seconds for job in fixed))
+        table.heading(f"the same day with {gpus // 8} engines: 12 series and 3 histograms each")
+        by_wall = sorted(fixed, key=lambda job: job.cost.seconds)
+        self._with_engines("tokens", gpus, by_wall[len(by_wall) // 2])
 
     def ceiling(self) -> None:
         """A big fleet's day with its engines: per sample beside 1,000 GPUs, and with 2 GB of memory for DuckDB."""
@@ -88,17 +87,17 @@ class Bench:
         write_empty(self.folder / "empty")
         empty = Fleet(self.folder, "empty", "empty")
         empty.run()  # dbt's parse of the project, which a checkout needs once
-        _heading(f"one day of {gpus} GPUs and {gpus // 8} engines at 15 s beside {REFERENCE_GPUS} GPUs")
+        table.heading(f"one day of {gpus} GPUs and {gpus // 8} engines at 15 s beside {REFERENCE_GPUS} GPUs")
         _forget(empty)
         start = empty.run()
-        _job("  the job on an empty day", start)
-        reference = self._with_engines("reference", REFERENCE_GPUS, start.cost.seconds)
-        per_sample = self._with_engines("asked", gpus, start.cost.seconds, limits=("2GB",))
-        _median("cost per sample / that of 1,000 GPUs, aim 1.3", [per_sample / reference])
+        table.job("  the job on an empty day", start)
+        reference = self._with_engines("reference", REFERENCE_GPUS, start)
+        per_sample = self._with_engines("asked", gpus, start, limits=("2GB",))
+        table.median("cost per sample / that of 1,000 GPUs, aim 1.3", [per_sample / reference])
 
     def growth(self) -> None:
         """The same models on Spark with one and two workers and on DuckDB, from one lake, at 1, 4 and 16 M samples."""
-        _heading("growth: a day's models, from the same lake, on DuckDB and on Spark")
+        table.heading("growth: a day's models, from the same lake, on DuckDB and on Spark")
         if find_spec("pyspark") is None:
             print("  not measured: pyspark is not installed (make bench-spark)")
             return
@@ -113,7 +112,7 @@ class Bench:
             for threads in (1, 2):
                 _forget(fleet)
                 job = fleet.run(variables={"WATTLEDGER_THREADS": str(threads)})
-                _job(f"  DuckDB, {threads} threads, {millions} M samples", job)
+                table.job(f"  DuckDB, {threads} threads, {millions} M samples", job)
                 seconds.setdefault(f"DuckDB, {threads} threads", []).append(job.steps["models"])
             for workers in (1, 2):
                 cost, text = children.run(
@@ -122,7 +121,7 @@ class Bench:
                     variables=fleet.environment,
                 )
                 found = children.printed_json(text)
-                _row(f"  Spark, {workers} workers, {millions} M samples", cost, 0, 0, None, found["seconds"])
+                table.row(f"  Spark, {workers} workers, {millions} M samples", cost, 0, 0, None, found["seconds"])
                 seconds.setdefault(f"Spark, {workers} workers", []).append(found["seconds"])
             self._drop(name, fleet)
         print(
@@ -137,20 +136,20 @@ class Bench:
     def answers(self) -> None:
         """The job on an empty day, without and with thirty days of a big fleet: what curves, sizing and packing add."""
         gpus, days = self.options.gpus, 30
-        _heading(f"answers over {days} days of {gpus} GPUs: the job on an empty day, without and with the history")
+        table.heading(f"answers over {days} days of {gpus} GPUs: the job on an empty day, without and with the history")
         write_empty(self.folder / "empty")
         fleet = Fleet(self.folder, "answers", "empty", days + 1, more=answers.model_lines())
         last = FIRST_DAY + timedelta(days)
         fleet.run(last)
         alone = fleet.run(last)
-        _job("  nothing to answer", alone)
+        table.job("  nothing to answer", alone)
         cost, text = children.run(
             *("bench.answers", "--warehouse", fleet.warehouse, "--gpus", gpus, "--days", days, "--end", last)
         )
         print(f"  ({int(text):,} rows of intervals written in {cost.seconds:.0f} s)", flush=True)
         with_history = fleet.run(last)
-        _job("  all answers", with_history)
-        _median("seconds of all answers, aim 180", [with_history.cost.seconds - alone.cost.seconds])
+        table.job("  all answers", with_history)
+        table.median("seconds of all answers, aim 180", [with_history.cost.seconds - alone.cost.seconds])
 
     def packing(self) -> None:
         """A plan for a generated fleet: at four sites of three device types each, and all at one place of one type."""
@@ -170,20 +169,23 @@ class Bench:
                 flush=True,
             )
 
-    def _with_engines(self, name: str, gpus: int, fixed_seconds: float, limits: Sequence[str] = ()) -> float:
+    def _with_engines(self, name: str, gpus: int, empty: Job, limits: Sequence[str] = ()) -> float:
         """Power and tokens of a day beside the floor that lands both, then within each of `limits`; seconds per sample
-        beyond the fixed ones."""
+        beyond the empty day's."""
         self._generate(name, gpus)
         fleet = Fleet(self.folder, name, name, streams=("power", "tokens"))
-        floor = self._floor(name, f"  floor, {gpus} GPUs, power and tokens", "--tokens", self.folder / name / "tokens")
+        tokens = ("--tokens", self.folder / name / "tokens")
+        floor, land_cpu_seconds = self._floor(name, f"  floor, {gpus} GPUs, power and tokens", *tokens)
         job = fleet.run()
-        _job(f"  product, {gpus} GPUs, power and tokens", job)
-        beyond = job.cost.seconds - fixed_seconds
-        _median(f"{gpus} GPUs with engines: (product - empty day) / floor", [beyond / floor.seconds])
+        table.job(f"  product, {gpus} GPUs, power and tokens", job)
+        beyond = job.cost.seconds - empty.cost.seconds
+        table.median(f"{gpus} GPUs with engines: (product - empty day) / floor", [beyond / floor.seconds])
         print(f"  microseconds per sample beyond the empty day: {beyond / job.rows * 1e6:.3f}", flush=True)
+        table.processors([job], [land_cpu_seconds], empty)
         for limit in limits:
             _forget(fleet)
-            _job(f"  product, DuckDB's memory_limit {limit}", fleet.run(variables={"WATTLEDGER_MEMORY_LIMIT": limit}))
+            limited = fleet.run(variables={"WATTLEDGER_MEMORY_LIMIT": limit})
+            table.job(f"  product, DuckDB's memory_limit {limit}", limited)
         self._drop(name, fleet)
         return beyond / job.rows
 
@@ -191,26 +193,36 @@ class Bench:
         """A day booked again on top of a history, and in a warehouse that holds only that day."""
         gpus, days = self.options.history_gpus, self.options.history_days
         last = FIRST_DAY + timedelta(days)
-        _heading(f"a day of {gpus} GPUs booked again: alone, and on top of {days} days")
+        table.heading(f"a day of {gpus} GPUs booked again: alone, and on top of {days} days")
         self._generate("days", gpus, "--no-tokens", "--days", days + 1)
         alone, grown = (Fleet(self.folder, name, "days", days + 1) for name in ("alone", "history"))
-        _job(f"  history: {days} days in one run", grown.run(FIRST_DAY, days))
-        _job("  history: the day for the first time", grown.run(last))
-        _job("  alone: the day for the first time", alone.run(last))
+        table.job(f"  history: {days} days in one run", grown.run(FIRST_DAY, days))
+        table.job("  history: the day for the first time", grown.run(last))
+        table.job("  alone: the day for the first time", alone.run(last))
         ratios, by_cpu = [], []
         for _ in range(self.options.pairs):
             one, many = alone.run(last), grown.run(last)
-            _job("  alone: the day again", one)
-            _job(f"  history: the day again, on {days} days", many)
+            table.job("  alone: the day again", one)
+            table.job(f"  history: the day again, on {days} days", many)
             ratios.append(many.cost.seconds / one.cost.seconds)
             by_cpu.append(many.cost.cpu_seconds / one.cost.cpu_seconds)
-        _ratio("on history / alone, aim 1.2", ratios, by_cpu)
+        table.ratio("on history / alone, aim 1.2", ratios, by_cpu)
         self._drop("days", alone, grown)
+
+    def backfill(self) -> None:
+        """A year in one command, then one more day on top of it and alone."""
+        gpus, days = self.options.backfill_gpus, self.options.backfill_days
+        table.heading(f"backfill: {days} days of {gpus} GPUs in one command, and a day on top of them")
+        self._generate("year", gpus, "--no-tokens", "--days", days + 1)
+        alone, grown = (Fleet(self.folder, name, "year", days + 1) for name in ("one-day", "backfill"))
+        backfill.print_run(grown, days)
+        backfill.print_next_day(alone, grown, days, self.options.pairs)
+        self._drop("year", alone, grown)
 
     def prometheus(self) -> None:
         """A day of samples from a local Prometheus into DuckDB."""
         gpus = min(self.options.gpus, 64)
-        _heading(f"Prometheus: one day of {gpus} GPUs over HTTP into DuckDB")
+        table.heading(f"Prometheus: one day of {gpus} GPUs over HTTP into DuckDB")
         absent = prometheus.missing()
         if absent:
             print(f"  not measured: there is no `{absent}` here (Debian's package `prometheus`)")
@@ -222,25 +234,28 @@ class Bench:
                 path = self.folder / f"prometheus-{number}.duckdb"
                 cost, text = children.run("bench.prometheus", "--url", url, "--warehouse", path)
                 found = children.printed_json(text)
-                _row(
+                table.row(
                     "  collector and landing",
                     cost._replace(peak_mib=found["peak_mib"]),
                     found["seconds"],
                     found["rows"],
                 )
                 rates.append(found["rows_per_second"] / 1e6)
-        _median("M samples/s, aim at least 0.6", rates)
+        table.median("M samples/s, aim at least 0.6", rates)
 
     def sources(self) -> None:
-        """A day from a real Prometheus and a real VictoriaMetrics into DuckDB, and 5-minute energy: theirs and ours."""
+        """A day from a real Prometheus and a real VictoriaMetrics into DuckDB; then the same asked of both."""
         gpus = self.options.gpus
-        _heading(f"sources: one day of {gpus} GPUs from real servers into DuckDB")
+        table.heading(f"sources: one day of {gpus} GPUs from real servers into DuckDB")
         absent = sources.missing()
         if absent:
             print(
                 f"  not measured: there is no `{absent}` here (Debian's packages `prometheus` and `victoria-metrics`)"
             )
             return
+        self._generate("booked", gpus)
+        book = Fleet(self.folder, "booked", "booked", streams=("power", "tokens"))
+        table.job("  the same day, booked with its engines", book.run())
         path = self.folder / "source.duckdb"
         kinds = {"Prometheus": (prometheus.server, 1.0), "VictoriaMetrics": (sources.victoria_metrics, 3.0)}
         for name, (server, aim) in kinds.items():
@@ -253,31 +268,28 @@ class Bench:
                     cost, text = children.run("bench.prometheus", "--url", url, "--warehouse", path, "--hours", hours)
                     found = children.printed_json(text)
                     row = cost._replace(peak_mib=found["peak_mib"])
-                    _row(f"  {name}, {hours} h", row, found["seconds"], found["rows"])
+                    table.row(f"  {name}, {hours} h", row, found["seconds"], found["rows"])
                     if hours == 24:
                         rates.append(found["rows_per_second"] / 1e6)
-                _median(f"{name}: M samples/s, aim {aim:g}", rates)
-                with duckdb.connect(str(path), read_only=True) as landed:
-                    questions = {
-                        name: partial(sources.energy_by_server, url, FIRST_DAY),
-                        "DuckDB, the same": partial(sources.energy_by_sql, landed, sources.INCREASE),
-                        "DuckDB, edges shared by time": partial(sources.energy_by_sql, landed, sources.SHARED),
-                    }
-                    answers = [{whose: ask() for whose, ask in questions.items()} for _ in range(5)]
-            print("  energy per device and 5 minutes of the day, in turn:")
-            for whose in questions:
-                result = answers[0][whose]
-                what = f"  {whose}: {result.figures} figures, {result.energy_joules / 3.6e6:.3f} kWh; s"
-                _median(what, (answer[whose].seconds for answer in answers))
-            for whose in list(questions)[1:]:
-                ratios = (answer[whose].seconds / answer[name].seconds for answer in answers)
-                _median(f"  {whose} / {name}, aim 1", ratios)
+                table.median(f"{name}: M samples/s, aim {aim:g}", rates)
+                questions.ask_in_turn(name, url, path, book.published, FIRST_DAY)
             shutil.rmtree(folder)
+        self._drop("booked", book)
+
+    def month(self) -> None:
+        """What finance asks of a published month."""
+        gpus, days = self.options.month_gpus, 30
+        table.heading(f"month: what finance asks of {days} published days of {gpus} GPUs and {gpus // 8} engines")
+        self._generate("month", gpus, "--days", days)
+        fleet = Fleet(self.folder, "month", "month", days, streams=("power", "tokens"))
+        table.job(f"  {days} days in one command", fleet.run(FIRST_DAY, days))
+        questions.ask_month(fleet.published, FIRST_DAY)
+        self._drop("month", fleet)
 
     def agent(self) -> None:
         """What importing costs, and the agent on eight boards and two pages."""
         print("\ncollectors: import, and the agent with 8 boards at 1 Hz and 2 pages of 500 series at 15 s")
-        _median("import collectors, ms, aim 100", (_import_ms() for _ in range(9)))
+        table.median("import collectors, ms, aim 100", (_import_ms() for _ in range(9)))
         with agent.pages() as urls:
             pages = [word for url in urls for word in ("--page", url)]
             seconds = ("--seconds", self.options.agent_seconds)
@@ -291,13 +303,14 @@ class Bench:
     def _generate(self, name: str, gpus: int, *options: object) -> None:
         children.run("bench.fleet_day", "--gpus", gpus, "--out", self.folder / name, *options)
 
-    def _floor(self, name: str, title: str, *options: object) -> Cost:
+    def _floor(self, name: str, title: str, *options: object) -> tuple[Cost, float]:
+        """What the floor cost, and the processor seconds of its landing."""
         _, text = children.run("bench.floor", "--power", self.folder / name / "power", *options)
         found = children.printed_json(text)
         # By its own clocks: the ratio leaves out the start of Python on both sides.
         cost = Cost(found["total_seconds"], found["cpu_seconds"], found["peak_rss_mib"])
-        _row(title, cost, found["land_seconds"], found["rows"], None, found["energy_seconds"])
-        return cost
+        table.row(title, cost, found["land_seconds"], found["rows"], None, found["energy_seconds"])
+        return cost, found["land_cpu_seconds"]
 
     def _drop(self, files: str, *fleets: Fleet) -> None:
         shutil.rmtree(self.folder / files)
@@ -314,34 +327,6 @@ def _import_ms() -> float:
     return float(children.python("-c", timed)[1])
 
 
-def _heading(title: str) -> None:
-    print(f"\n{title}")
-    cells = [column.rjust(width) if column else " " * width for column, width in zip(COLUMNS, WIDTHS, strict=True)]
-    print(" ".join(cells).rstrip(), flush=True)
-
-
-def _row(name: str, cost: Cost, land: float, rows: int, *steps: float | None) -> None:
-    cells = [f"{cost.seconds:.1f}", f"{cost.cpu_seconds:.1f}", f"{cost.peak_mib}"]
-    cells += [f"{land:.2f}", f"{rows / land / 1e6:.2f}" if rows else "-"]
-    cells += ["-" if step is None else f"{step:.2f}" for step in steps]
-    print(name.ljust(WIDTHS[0]), " ".join(c.rjust(w) for c, w in zip(cells, WIDTHS[1:], strict=False)), flush=True)
-
-
-def _job(name: str, job: Job) -> None:
-    steps = (job.steps[step] for step in ("seeds", "models", "checks", "publish"))
-    _row(name, job.cost, job.steps["land"], job.rows, *steps)
-
-
-def _median(name: str, values: Iterable[float]) -> None:
-    values = list(values)
-    print(f"  {name}: {statistics.median(values):.2f} ({', '.join(f'{value:.2f}' for value in values)})", flush=True)
-
-
-def _ratio(name: str, by_wall: list[float], by_cpu: list[float]) -> None:
-    _median(name, by_wall)
-    _median("  the same by processor seconds", by_cpu)
-
-
 def _machine() -> str:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "dagster", "dbt-core"))
@@ -353,8 +338,10 @@ def main() -> None:
     legs: dict[str, Callable[[Bench], Any]] = {
         "floor": Bench.floor,
         "history": Bench.history,
+        "backfill": Bench.backfill,
         "prometheus": Bench.prometheus,
         "sources": Bench.sources,
+        "month": Bench.month,
         "agent": Bench.agent,
         "ceiling": Bench.ceiling,
         "answers": Bench.answers,
@@ -369,6 +356,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3, help="how often what is compared runs in turn (default: 3)")
     parser.add_argument("--history-gpus", type=int, default=250)
     parser.add_argument("--history-days", type=int, default=30)
+    parser.add_argument("--backfill-gpus", type=int, default=100)
+    parser.add_argument("--backfill-days", type=int, default=365)
+    parser.add_argument("--month-gpus", type=int, default=80)
     parser.add_argument("--agent-seconds", type=float, default=60.0)
     parser.add_argument("--folder", type=Path, help="where to put gigabytes until the end (default: the system's own)")
     options = parser.parse_args()

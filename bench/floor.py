@@ -140,7 +140,7 @@ def run(spools: Sequence[Path], warehouse: Path) -> dict:
         connection.register("incoming_series", series)
         connection.execute("create table series as select * from incoming_series")
         connection.execute("checkpoint")
-        landed = time.perf_counter()
+        landed, cpu_landed = time.perf_counter(), time.process_time()
         metrics = set(series["metric"].to_pylist())
         if "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" in metrics:
             connection.execute(f"create table energy as {COUNTER_JOULES}")
@@ -152,6 +152,7 @@ def run(spools: Sequence[Path], warehouse: Path) -> dict:
     return {
         "rows": landing.rows,
         "land_seconds": round(landed - began, 3),
+        "land_cpu_seconds": round(cpu_landed - cpu_began, 3),
         "energy_seconds": round(booked - landed, 3),
         "total_seconds": round(booked - began, 3),
         "cpu_seconds": round(cpu_booked - cpu_began, 3),

@@ -31,14 +31,29 @@ LOGGED = {"DBT_LOG_LEVEL_FILE": "info", "DBT_LOG_FORMAT_FILE": "json"}
 
 
 class Job(NamedTuple):
-    """One run of the job: its cost, seconds per step of STEPS and of the checks, seconds of SERIES_MODELS, rows landed,
-    joules booked."""
+    """One run of the job: its cost, seconds per step of STEPS and of the checks, processor seconds of its landing (None
+    where there is no /proc), seconds of SERIES_MODELS, rows landed, joules booked."""
 
     cost: Cost
     steps: dict[str, float]
+    land_cpu_seconds: float | None
     series_seconds: float
     rows: int
     energy_joules: float
+
+    @property
+    def other_cpu_seconds(self) -> float | None:
+        """Processor seconds of everything but the landing: the whole process, its start included."""
+        return None if self.land_cpu_seconds is None else self.cost.cpu_seconds - self.land_cpu_seconds
+
+
+class Step(NamedTuple):
+    """One step of Dagster's: its key, what the table calls it, when it began and ended (Unix seconds)."""
+
+    key: str
+    name: str
+    start: float
+    end: float
 
 
 class Fleet:
@@ -95,6 +110,11 @@ class Fleet:
         """The DuckDB file that the job writes."""
         return self.data / self.name / "warehouse.duckdb"
 
+    @property
+    def published(self) -> Path:
+        """The DuckDB file of the newest publication."""
+        return self.data / self.name / "published" / "wattledger.duckdb"
+
     def run(self, start: date = FIRST_DAY, days: int = 1, variables: Mapping[str, str] | None = None) -> Job:
         """Run the job of these dates, with `variables` in its environment. RuntimeError when it, or one of its checks,
         fails, with its last lines."""
@@ -107,7 +127,13 @@ class Fleet:
             *span,
             variables={**self.environment, **LOGGED, **(variables or {})},
         )
-        return Job(cost, _steps(self.home), self._series_seconds(), *self._held(start, days))
+        steps = steps_of(self.home)
+        seconds = dict.fromkeys((*STEPS.values(), "checks", "other"), 0.0)
+        for step in steps:
+            seconds[step.name] += step.end - step.start
+        land = [cost.cpu_between(step.start, step.end) for step in steps if step.name == "land"]
+        land_cpu = None if None in land else sum(land)
+        return Job(cost, seconds, land_cpu, self._series_seconds(), *self._held(start, days))
 
     def _series_seconds(self) -> float:
         """What dbt took for SERIES_MODELS in the newest run; where its threads work side by side, at most."""
@@ -138,17 +164,20 @@ def write_empty(files: Path) -> None:
         pq.write_table(SPOOL_SCHEMA.empty_table(), folder / "bench-00000.parquet")
 
 
-def _steps(home: Path) -> dict[str, float]:
-    """Seconds of each step of the newest run, from Dagster's own events."""
+def steps_of(home: Path) -> list[Step]:
+    """The steps of the newest run that ended, from Dagster's own events."""
     import dagster as dg  # noqa: PLC0415 (a second that the other legs need not wait for)
 
-    found = dict.fromkeys((*STEPS.values(), "checks", "other"), 0.0)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         (newest,) = instance.get_runs(limit=1)
-        for step in instance.get_run_step_stats(newest.run_id):
-            noun = next((noun for noun in STEPS if step.step_key.endswith(noun)), None)
-            name = (
-                STEPS[noun] if noun else "checks" if step.step_key.startswith(("marts__", "raw__series_")) else "other"
-            )
-            found[name] += (step.end_time or 0) - (step.start_time or 0)
-    return found
+        stats = instance.get_run_step_stats(newest.run_id)
+    return [
+        Step(step.step_key, _step_name(step.step_key), step.start_time, step.end_time)
+        for step in stats
+        if step.start_time is not None and step.end_time is not None
+    ]
+
+
+def _step_name(key: str) -> str:
+    noun = next((noun for noun in STEPS if key.endswith(noun)), None)
+    return STEPS[noun] if noun else "checks" if key.startswith(("marts__", "raw__series_")) else "other"

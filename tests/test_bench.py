@@ -4,6 +4,7 @@ import json
 import sqlite3
 import urllib.request
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 
 import duckdb
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy
 
-from bench import agent, children, fleet_day, floor
+from bench import agent, children, fleet_day, floor, questions
 from bench.product import Fleet, write_empty
 from collectors.devices.spool_collector import SpoolCollector
 from collectors.samples import Family, Window
@@ -166,3 +167,58 @@ def test_a_run_leaves_other_databases_of_the_process_alone(tmp_path):
                 synchronous = opened.execute(sqlalchemy.text("pragma synchronous")).scalar()
                 assert synchronous == {history: 1, other: 2}[folder]
         assert (history / "a.db-wal").exists() and not (other / "a.db-wal").exists()
+
+
+def test_processor_seconds_of_a_childs_steps_are_read_along():
+    program = (
+        "import time, json; sleeping = time.time(); time.sleep(0.6); busy = time.time();"
+        " exec('while time.process_time() < 0.8: pass'); print(json.dumps([sleeping, busy, time.time()]))"
+    )
+    cost, text = children.python("-c", program)
+    sleeping, busy, end = children.printed_json(text)
+    asleep, awake = cost.cpu_between(sleeping, busy), cost.cpu_between(busy, end)
+    assert asleep is not None and awake is not None
+    assert asleep < 0.2 < awake < 1.0
+    assert cost.held_between(busy, end) > 1
+    assert children.Cost(1.0, 1.0, 1).cpu_between(busy, end) is None
+
+
+# A counter every 15 s, but: silent from 00:04:00 to 00:13:00 (longer than a window), and a sample at 00:15:00 exactly.
+SECONDS = [*range(0, 241, 15), *range(780, 1801, 15)]
+RISES = [
+    # (samples, grid, millijoules of each whole window); the counter is 1000 × seconds.
+    (SECONDS, questions.Grid(300), {0: 240_000, 2: 660_000, 3: 300_000, 4: 300_000, 5: 300_000}),
+    # The innocent twin: no silence.
+    (range(0, 1801, 15), questions.Grid(300), dict.fromkeys(range(6), 300_000)),
+    # From 00:01:30 on: the last sample before each edge is at 90, 510, 930, 1350, 1770.
+    (range(0, 1801, 15), questions.Grid(420, 90), {0: 420_000, 1: 420_000, 2: 420_000, 3: 420_000, 4: 30_000}),
+    (SECONDS, questions.Grid(420, 90), {0: 150_000, 1: 690_000, 2: 420_000, 3: 420_000, 4: 30_000}),
+]
+
+
+@pytest.mark.parametrize(("seconds", "grid", "expected"), RISES)
+@pytest.mark.parametrize("question", [questions.NEAR_EDGES_PER_DEVICE, questions.ALL_SAMPLES_PER_DEVICE])
+def test_samples_near_an_edge_answer_as_all_samples_do(question, seconds, grid, expected):
+    seconds = list(seconds)
+    gaps = [after - before for before, after in pairwise(seconds)]
+    with duckdb.connect() as connection:
+        connection.execute("create schema raw")
+        connection.execute(
+            'create table raw.series as select 7 as series_id, ? as metric, \'{"UUID": "GPU-a"}\' as labels',
+            [questions.ENERGY],
+        )
+        connection.execute("create table raw.power_samples (series_id bigint, observed_at timestamptz, value double)")
+        for second in seconds:
+            at = START + timedelta(seconds=second)
+            connection.execute("insert into raw.power_samples values (7, ?, ?)", [at, 1000.0 * second])
+        connection.execute(
+            "create table raw.series_chunks as select 7 as series_id, ?::timestamptz as last_at,"
+            " ?::double as last_value, ?::double as first_value, ?::double as longest_gap_seconds",
+            [START + timedelta(seconds=seconds[-1]), 1000.0 * seconds[-1], 0.0, max(gaps)],
+        )
+        first = questions.parameters(DAY, grid)["first"]
+        if question.before:
+            values = questions.parameters(DAY, grid)
+            connection.execute(question.before, {name: values[name] for name in ("metric", "step_us")})
+        rows = connection.sql(question.query, params=questions.parameters(DAY, grid)).fetchall()
+    assert {number - first: joules * 1000 for _, number, joules in rows} == expected
