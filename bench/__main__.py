@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -213,10 +213,12 @@ class Bench:
         """A year in one command, then one more day on top of it and alone."""
         gpus, days = self.options.backfill_gpus, self.options.backfill_days
         table.heading(f"backfill: {days} days of {gpus} GPUs in one command, and a day on top of them")
-        self._generate("year", gpus, "--no-tokens", "--days", days + 1)
-        alone, grown = (Fleet(self.folder, name, "year", days + 1) for name in ("one-day", "backfill"))
-        backfill.print_run(grown, days)
-        backfill.print_next_day(alone, grown, days, self.options.pairs)
+        # Up to yesterday: a day that is not over cannot be booked.
+        start = datetime.now(UTC).date() - timedelta(days + 1)
+        self._generate("year", gpus, "--no-tokens", "--day", start, "--days", days + 1)
+        alone, grown = (Fleet(self.folder, name, "year", days + 1, start=start) for name in ("one-day", "backfill"))
+        backfill.print_run(grown, start, days)
+        backfill.print_next_day(alone, grown, start + timedelta(days), self.options.pairs)
         self._drop("year", alone, grown)
 
     def prometheus(self) -> None:

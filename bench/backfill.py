@@ -5,21 +5,20 @@ Add here what a fleet's owner asks of a backfill. Keep out the run itself (`prod
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date
 from itertools import pairwise
 
 import duckdb
 
 from bench import table
-from bench.fleet_day import FIRST_DAY
 from bench.product import Fleet, Job, steps_of
 
 STRETCHES = 6
 
 
-def print_run(fleet: Fleet, days: int) -> None:
-    """Book `days` in one command; print seconds per day and the most memory of each stretch and step."""
-    job = fleet.run(FIRST_DAY, days)
+def print_run(fleet: Fleet, start: date, days: int) -> None:
+    """Book `days` from `start` on in one command; print seconds per day, and the most memory of stretches and steps."""
+    job = fleet.run(start, days)
     table.job(f"  {days} days in one command", job)
     print(f"  seconds per day: {job.cost.seconds / days:.2f}, processor s {job.cost.cpu_seconds / days:.2f}")
     landed_at = _landed_at(fleet)
@@ -27,8 +26,8 @@ def print_run(fleet: Fleet, days: int) -> None:
     edges = [*range(0, len(landed_at) - size, size), len(landed_at) - 1]
     print("  landing, by stretch of days:")
     for first, last in pairwise(edges):
-        start, end = landed_at[first], landed_at[last]
-        print(f"    days {first + 1} to {last}: {(end - start) / (last - first):.3f} s a day, {_held(job, start, end)}")
+        began, end = landed_at[first], landed_at[last]
+        print(f"    days {first + 1} to {last}: {(end - began) / (last - first):.3f} s a day, {_held(job, began, end)}")
     print("  each step of more than a second:")
     for step in steps_of(fleet.home):
         seconds = step.end - step.start
@@ -39,19 +38,18 @@ def print_run(fleet: Fleet, days: int) -> None:
     print(f"  the most memory, MiB: {job.cost.peak_mib}", flush=True)
 
 
-def print_next_day(alone: Fleet, grown: Fleet, days: int, pairs: int) -> None:
-    """Book the day after `days`, on top of them and on a warehouse without them, in turn; print both and the ratio."""
-    last = FIRST_DAY + timedelta(days)
+def print_next_day(alone: Fleet, grown: Fleet, on: date, pairs: int) -> None:
+    """Book the day after them, on top of them and on a warehouse without them, in turn; print both and the ratio."""
     for fleet in (grown, alone):
-        table.job(f"  {fleet.name}: the day for the first time", fleet.run(last))
+        table.job(f"  {fleet.name}: the day for the first time", fleet.run(on))
     by_wall, by_cpu, published = [], [], []
     for _ in range(pairs):
-        one, many = _again(alone, last), _again(grown, last)
+        one, many = _again(alone, on), _again(grown, on)
         by_wall.append(many.cost.seconds / one.cost.seconds)
         by_cpu.append(many.cost.cpu_seconds / one.cost.cpu_seconds)
         published.append(many.steps["publish"])
-    table.ratio(f"on {days} days / alone, aim 1.1", by_wall, by_cpu)
-    table.median(f"publishing it on {days} days, s, aim 3", published)
+    table.ratio("on all days / alone, aim 1.1", by_wall, by_cpu)
+    table.median("publishing it on all days, s, aim 3", published)
 
 
 def _again(fleet: Fleet, on: date) -> Job:

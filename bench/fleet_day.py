@@ -78,11 +78,11 @@ def node(number: int, day: date) -> Node:
     )
 
 
-def _running_on(increments: np.ndarray, day: date) -> np.ndarray:
-    """A counter over (…, 5760) integer steps of a day that repeats; at FIRST_DAY it starts from 0."""
+def _running_on(increments: np.ndarray, day: date, zero: date) -> np.ndarray:
+    """A counter over (…, 5760) integer steps of a day that repeats; at `zero` it starts from 0."""
     total = increments.sum(axis=-1, keepdims=True)
     before = np.cumsum(increments, axis=-1) - increments
-    return before + (day - FIRST_DAY).days * total
+    return before + (day - zero).days * total
 
 
 def millijoules(milliwatts: np.ndarray) -> np.ndarray:
@@ -94,9 +94,11 @@ def _pod(number: int) -> dict[str, str]:
     return {"namespace": f"team-{number % 7}", "pod": f"engine-{number:05d}-0", "container": "vllm"}
 
 
-def board_series(this: Node, number: int, boards: int, day: date, gauge_only: bool) -> Iterator[Series]:
+def board_series(
+    this: Node, number: int, boards: int, day: date, gauge_only: bool, *, zero: date = FIRST_DAY
+) -> Iterator[Series]:
     """Power, energy counter (unless `gauge_only`) and activity of the node's first `boards` boards."""
-    counters = _running_on(millijoules(this.milliwatts), day)
+    counters = _running_on(millijoules(this.milliwatts), day, zero)
     for gpu in range(boards):
         labels = {
             "gpu": str(gpu),
@@ -111,7 +113,7 @@ def board_series(this: Node, number: int, boards: int, day: date, gauge_only: bo
         yield Series("DCGM_FI_DEV_GPU_UTIL", labels, np.where(this.tokens > 0, 90.0 + this.milliwatts[gpu] % 10, 0.0))
 
 
-def engine_series(this: Node, number: int, day: date) -> Iterator[Series]:
+def engine_series(this: Node, number: int, day: date, *, zero: date = FIRST_DAY) -> Iterator[Series]:
     """The node's engine: 12 series and the 65 buckets of three histograms, all of them known to the catalogue."""
     output = this.tokens // 4
     prompt = this.tokens - output
@@ -122,7 +124,7 @@ def engine_series(this: Node, number: int, day: date) -> Iterator[Series]:
     running = np.where(this.tokens > 0, 1 + this.tokens // 800, 0)
 
     def counter(increments: np.ndarray) -> np.ndarray:
-        return _running_on(increments, day)
+        return _running_on(increments, day, zero)
 
     yield Series("vllm:prompt_tokens_total", labels, counter(prompt))
     yield Series("vllm:generation_tokens_total", labels, counter(output))
@@ -135,7 +137,7 @@ def engine_series(this: Node, number: int, day: date) -> Iterator[Series]:
     yield Series("vllm:engine_sleep_state", labels | {"sleep_state": "awake"}, np.ones(STEPS))
     yield Series("vllm:request_success_total", labels | {"finished_reason": "stop"}, counter(finished))
     yield Series("vllm:request_success_total", labels | {"finished_reason": "length"}, counter(finished // 9))
-    start = datetime(FIRST_DAY.year, FIRST_DAY.month, FIRST_DAY.day, tzinfo=UTC).timestamp() - 3600.0
+    start = datetime(zero.year, zero.month, zero.day, tzinfo=UTC).timestamp() - 3600.0
     process = {name: value for name, value in labels.items() if name not in ("model_name", "engine")}
     yield Series("process_start_time_seconds", process, np.full(STEPS, start))
     for metric, (edges, median) in HISTOGRAMS.items():
@@ -185,16 +187,24 @@ class Spool:
         self._waiting = []
 
 
-def write(out: Path, gpus: int, day: date = FIRST_DAY, gauge_only: bool = False, with_tokens: bool = True) -> dict:
-    """Write the day under `out`; rows and files per spool."""
+def write(
+    out: Path,
+    gpus: int,
+    day: date = FIRST_DAY,
+    gauge_only: bool = False,
+    with_tokens: bool = True,
+    *,
+    zero: date = FIRST_DAY,
+) -> dict:
+    """Write the day under `out`, with counters that start from 0 at `zero`; rows and files per spool."""
     power, tokens = Spool(out / "power", day, "dcgm_exporter"), Spool(out / "tokens", day, "vllm")
     for number in range(-(-gpus // GPUS_PER_NODE)):
         this = node(number, day)
         boards = min(GPUS_PER_NODE, gpus - number * GPUS_PER_NODE)
-        for series in board_series(this, number, boards, day, gauge_only):
+        for series in board_series(this, number, boards, day, gauge_only, zero=zero):
             power.add(series, this.observed_us)
         if with_tokens and boards == GPUS_PER_NODE:
-            for series in engine_series(this, number, day):
+            for series in engine_series(this, number, day, zero=zero):
                 tokens.add(series, this.observed_us)
     power.flush()
     tokens.flush()
@@ -205,17 +215,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet_day", description=__doc__.partition("\n")[0])
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--out", type=Path, required=True, help="folder of the two spools `power` and `tokens`")
-    parser.add_argument("--day", type=date.fromisoformat, default=FIRST_DAY, help=f"from {FIRST_DAY} on")
+    parser.add_argument("--day", type=date.fromisoformat, default=FIRST_DAY, help="the first day")
     parser.add_argument("--days", type=int, default=1, help="how many days from --day on")
     parser.add_argument("--gauge-only", action="store_true", help="no energy counter")
     parser.add_argument("--no-tokens", action="store_true", help="power alone")
     options = parser.parse_args()
-    if options.gpus < 1 or options.days < 1 or options.day < FIRST_DAY:
-        parser.error(f"expected --gpus and --days of at least 1 and --day not before {FIRST_DAY}")
+    if options.gpus < 1 or options.days < 1:
+        parser.error("expected --gpus and --days of at least 1")
+    zero = min(options.day, FIRST_DAY)
     began = time.perf_counter()
     for number in range(options.days):
         day = options.day + timedelta(number)
-        written = write(options.out, options.gpus, day, options.gauge_only, not options.no_tokens)
+        written = write(options.out, options.gpus, day, options.gauge_only, not options.no_tokens, zero=zero)
         print(json.dumps({"day": f"{day}", **written, "seconds": round(time.perf_counter() - began, 2)}))
 
 

@@ -66,6 +66,7 @@ class Fleet:
         files: str,
         days: int = 1,
         *,
+        start: date = FIRST_DAY,
         streams: Sequence[str] = ("power",),
         landing: str = "{target: duckdb}",
         interval_seconds: int = INTERVAL_SECONDS,
@@ -84,7 +85,7 @@ class Fleet:
         lines = [
             f"fleet: {name}",
             "synthetic: true",
-            f"period: {{start: {FIRST_DAY}, end: {FIRST_DAY + timedelta(days)}}}",
+            f"period: {{start: {start}, end: {start + timedelta(days)}}}",
             f"landing: {landing}",
             "sources:",
             *sources,

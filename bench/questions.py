@@ -336,9 +336,12 @@ def ask_in_turn(server: str, url: str, landed: Path, published: Path, day: date)
 def _print_turns(title: str, sides: dict[str, Callable[[], Answer]]) -> None:
     answers = [{name: ask() for name, ask in sides.items()} for _ in range(TURNS)]
     print(f"  {title}, in turn:")
+    asked = answers[0][next(iter(sides))]
     for name in sides:
         result = answers[0][name]
-        what = f"  {name}: {result.figures} figures, {result.energy_joules / 3.6e6:.3f} kWh; s"
+        beyond = result.energy_joules / asked.energy_joules - 1
+        kwh = f"{result.energy_joules / 3.6e6:.3f} kWh ({beyond:+.4%})"
+        what = f"  {name}: {result.figures} figures, {kwh}; s"
         table.median(what, (answer[name].seconds for answer in answers))
     server, *others = sides
     for name in others:
