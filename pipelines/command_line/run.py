@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import duckdb
 from sqlalchemy import Engine, event
 
 from collectors.samples import printable
@@ -40,8 +41,10 @@ from pipelines.command_line.service_commands.alarms_command import print_lines
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
+from pipelines.upkeep import run_costs
 from pipelines.warehouse import database, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
+from pipelines.warehouse.raw_tables import create_tables
 
 
 def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_rebuilt: bool) -> int:
@@ -84,6 +87,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
     _print_failures(fleet, result, aside)
     failed = _report(result)
+    _note_cost(fleet, result.run_id)
     print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
     parts = Parts()
     if result.success and fleet.latest_publication is None:
@@ -96,6 +100,16 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         outcome = replace(outcome, is_success=False, failures=(*outcome.failures, *parts.failed))
     print_lines(after_run(fleet, outcome))
     return 0 if result.success and not failed and not parts.failed else 1
+
+
+def _note_cost(fleet: Fleet, run_id: str) -> None:
+    """Note what the run took, also where it failed. The run is what it is where that cannot be written."""
+    try:
+        with database.writing(fleet.warehouse, "run_costs"), database.connect(fleet.warehouse) as connection:
+            create_tables(connection)
+            run_costs.note(connection, fleet, run_id, run_costs.END)
+    except (database.WarehouseBusy, duckdb.Error, OSError) as refusal:
+        print(f"what this run took could not be noted: {' '.join(str(refusal).split())}", file=sys.stderr)
 
 
 def _look_first(fleet: Fleet, home: Path, newest: date, others: int) -> None:
