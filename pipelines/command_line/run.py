@@ -42,7 +42,7 @@ from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
 from pipelines.upkeep import run_costs
-from pipelines.warehouse import database, mistakes, progress
+from pipelines.warehouse import database, disk_room, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
 from pipelines.warehouse.raw_tables import create_tables
 
@@ -87,8 +87,8 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
     _print_failures(fleet, result, aside)
     failed = _report(result)
-    _note_cost(fleet, result.run_id)
-    print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
+    used = _note_cost(fleet, result.run_id)
+    print(f"took {time.monotonic() - began:.1f} s{used}\n", flush=True)
     parts = Parts()
     if result.success and fleet.latest_publication is None:
         print("nothing is published: every date is held back")
@@ -102,14 +102,17 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     return 0 if result.success and not failed and not parts.failed else 1
 
 
-def _note_cost(fleet: Fleet, run_id: str) -> None:
-    """Note what the run took, also where it failed. The run is what it is where that cannot be written."""
+def _note_cost(fleet: Fleet, run_id: str) -> str:
+    """Note what the run took, also where it failed; returns it as words. Where that cannot be written, the run is still
+    what it is."""
     try:
         with database.writing(fleet.warehouse, "run_costs"), database.connect(fleet.warehouse) as connection:
             create_tables(connection)
-            run_costs.note(connection, fleet, run_id, run_costs.END)
+            used = run_costs.note(connection, fleet, run_id, run_costs.END)
     except (database.WarehouseBusy, duckdb.Error, OSError) as refusal:
         print(f"what this run took could not be noted: {' '.join(str(refusal).split())}", file=sys.stderr)
+        return ""
+    return f": {used.core_seconds:,.1f} core-seconds and {disk_room.shown(used.peak_memory_bytes)} of memory"
 
 
 def _look_first(fleet: Fleet, home: Path, newest: date, others: int) -> None:

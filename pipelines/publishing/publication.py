@@ -19,7 +19,6 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +256,7 @@ def publication_asset(
     fleet: Fleet,
     marts: list[dg.AssetKey],
     pool: str,
-    note_cost: Callable[[duckdb.DuckDBPyConnection, Fleet, str], None],
+    note_cost: Callable[[duckdb.DuckDBPyConnection, Fleet, str], object],
 ) -> dg.AssetsDefinition:
     """published/publication, after every mart and its blocking checks. `note_cost` notes in the warehouse what the run
     has taken so far, which the publication has, too."""
@@ -274,7 +273,7 @@ def publication_asset(
     )
     def publication(context: dg.AssetExecutionContext, config: PublicationConfig) -> Iterator[Any]:
         """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
-        metadata, made_parts = _published(fleet, config, partial(note_cost, run_id=context.run_id))
+        metadata, made_parts = _published(fleet, config, lambda held: note_cost(held, fleet, context.run_id))
         yield dg.MaterializeResult(metadata=metadata)
         yield made_parts.result(key)
 
@@ -282,13 +281,13 @@ def publication_asset(
 
 
 def _published(
-    fleet: Fleet, config: PublicationConfig, note_cost: Callable[[duckdb.DuckDBPyConnection, Fleet], None]
+    fleet: Fleet, config: PublicationConfig, note_cost: Callable[[duckdb.DuckDBPyConnection], object]
 ) -> tuple[dict[str, Any], Parts]:
     """Publish what waits for it; what Dagster shows of it, and its parts."""
     with database.writing(fleet.warehouse, "publication"):
         with database.connect(fleet.warehouse) as connection:
             create_tables(connection)
-            note_cost(connection, fleet)
+            note_cost(connection)
             start, end = due_dates.dates_to_publish(connection, date.max, date.min)
             due = due_dates.due(connection, due_dates.PUBLICATION)
             own = due_dates.due(connection, due_dates.PUBLISHED)

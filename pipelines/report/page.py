@@ -128,9 +128,11 @@ def _footer(made: Row) -> str:
 
 def _own_cost(connection: duckdb.DuckDBPyConnection, parts: Parts) -> str:
     """What the ledger itself takes; nothing where that is not known, or was not noted yet when this was published."""
-    if "ledger_cost" not in database.tables(connection, "finance"):
-        return ""
-    shown = parts.attempt("line of what the ledger itself takes", lambda: ledger_cost.sentence(connection), str)
+    shown = parts.attempt(
+        "line of what the ledger itself takes (query pipelines/report/sql/ledger_cost.sql)",
+        lambda: ledger_cost.sentence(ledger_cost.amounts(connection)),
+        str,
+    )
     return f"<p>{unbroken(text(shown))}</p>" if shown else ""
 
 

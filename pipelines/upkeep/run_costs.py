@@ -1,8 +1,8 @@
 """raw.run_costs: what each run of the ledger itself took, as it was measured.
 
 It is noted before the run publishes, so that the publication has the run that made it, and again at the run's end. Add
-here what else is noted of a run. Keep out how it is measured (`process_meter`) and what follows from it: joules and what
-a GPU-day takes are SQL (finance.ledger_cost).
+here what else is noted of a run. Keep out how it is measured (`process_meter`) and what follows from it: joules, and
+what a GPU-day takes, are SQL (finance.ledger_cost).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.upkeep import layers
-from pipelines.upkeep.process_meter import METER, ProcessMeter
+from pipelines.upkeep.process_meter import METER, ProcessMeter, Use
 from pipelines.warehouse import database
 
 PUBLICATION, END = "publication", "end"
@@ -23,8 +23,8 @@ def note(
     run_id: str,
     until: str = PUBLICATION,
     meter: ProcessMeter = METER,
-) -> None:
-    """Note what the run has taken so far, in the place of what was noted of it before."""
+) -> Use:
+    """Note what the run has taken so far, in the place of what was noted of it before; returns it."""
     used = meter.of_run(run_id)
     sizes = layers.measured(connection, fleet, layers.home_of(fleet))
     held = None
@@ -49,3 +49,4 @@ def note(
         connection.execute(
             f"insert into raw.run_costs ({', '.join(row)}) values ({', '.join('?' * len(row))})", list(row.values())
         ).fetchall()
+    return used

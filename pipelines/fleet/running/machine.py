@@ -9,6 +9,6 @@ from pipelines.fleet.values import Part, Positive
 
 
 class Machine(Part):
-    """Used where the counters of its processors cannot be read, in virtual machines for example (docs/operations.md)."""
+    """Used where its processors' counters cannot be read, in virtual machines for example (docs/operations.md)."""
 
     watts_per_core: Positive | None = None
