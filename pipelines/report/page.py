@@ -133,7 +133,7 @@ def _own_cost(connection: duckdb.DuckDBPyConnection, parts: Parts) -> str:
         lambda: ledger_cost.sentence(ledger_cost.amounts(connection)),
         str,
     )
-    return f"<p>{unbroken(text(shown))}</p>" if shown else ""
+    return f"<p>{unbroken(text(shown))} Each run is a row of <code>finance.ledger_cost</code>.</p>" if shown else ""
 
 
 def _section(

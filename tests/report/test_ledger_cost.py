@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +17,10 @@ RUN = {"run_id": "a", "measured_until": "publication", "measured_at": datetime(2
 
 
 def foot(path: Path) -> str:
-    """The foot's last paragraph."""
-    return re.sub(r"<[^>]*>|\xa0", " ", page.page(path).rpartition("<footer>")[2].rpartition("<p>")[2]).strip()
+    """The first sentence of the foot's last paragraph."""
+    shown = page.page(path).rpartition("<footer>")[2].rpartition("<p>")[2]
+    assert " Each run is a row of <code>finance.ledger_cost</code>.</p></footer>" in shown
+    return shown.partition(" Each run")[0].replace("\xa0", " ")
 
 
 def test_all_runs_are_divided_by_all_gpu_days(tmp_path: Path) -> None:
