@@ -44,7 +44,7 @@ from pipelines.publishing.parts import Parts
 from pipelines.upkeep import run_costs
 from pipelines.warehouse import database, disk_room, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
-from pipelines.warehouse.raw_tables import create_tables
+from pipelines.warehouse.raw_tables import NewerWarehouse, create_tables
 
 
 def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_rebuilt: bool) -> int:
@@ -87,7 +87,7 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
     _print_failures(fleet, result, aside)
     failed = _report(result)
-    used = _note_cost(fleet, result.run_id)
+    used = cost_noted(fleet, result.run_id, is_success=result.success)
     print(f"took {time.monotonic() - began:.1f} s{used}\n", flush=True)
     parts = Parts()
     if result.success and fleet.latest_publication is None:
@@ -102,15 +102,22 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     return 0 if result.success and not failed and not parts.failed else 1
 
 
-def _note_cost(fleet: Fleet, run_id: str) -> str:
+def cost_noted(fleet: Fleet, run_id: str, *, is_success: bool) -> str:
     """Note what the run took, also where it failed; returns it as words. Where that cannot be written, the run is still
-    what it is."""
+    what it is; one that failed has waited for the file, and the reason is on the screen already."""
+    if not is_success and database.writer(fleet.warehouse):
+        return ""
+    patience = None if is_success else 0.0
     try:
-        with database.writing(fleet.warehouse, "run_costs"), database.connect(fleet.warehouse) as connection:
+        with (
+            database.writing(fleet.warehouse, "run_costs"),
+            database.connect(fleet.warehouse, patience_seconds=patience) as connection,
+        ):
             create_tables(connection)
             used = run_costs.note(connection, fleet, run_id, run_costs.END)
-    except (database.WarehouseBusy, duckdb.Error, OSError) as refusal:
-        print(f"what this run took could not be noted: {' '.join(str(refusal).split())}", file=sys.stderr)
+    except (database.WarehouseBusy, NewerWarehouse, duckdb.Error, OSError) as refusal:
+        if is_success:
+            print(f"what this run took could not be noted: {' '.join(str(refusal).split())}", file=sys.stderr)
         return ""
     return f": {used.core_seconds:,.1f} core-seconds and {disk_room.shown(used.peak_memory_bytes)} of memory"
 

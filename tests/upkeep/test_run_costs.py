@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.fleet_file import FleetError, load_fleet
+from pipelines.command_line import run
+from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.upkeep import run_costs
 from pipelines.upkeep.package_energy import PackageEnergy
 from pipelines.upkeep.process_meter import ProcessMeter
@@ -116,13 +118,18 @@ def test_the_first_run_has_the_start_of_its_process_and_a_second_one_what_came_a
     assert 2**20 < first.peak_memory_bytes <= second.peak_memory_bytes
 
 
-def test_a_run_is_one_row_with_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     path = tmp_path / "mine.yaml"
     path.write_text(FILE + "machine: {watts_per_core: 3.5}\n", encoding="utf-8")
-    fleet = load_fleet(path)
-    fleet.root.mkdir(parents=True)
+    made = load_fleet(path)
+    made.root.mkdir(parents=True)
+    return made
+
+
+def test_a_run_is_one_row_with_what_was_measured_last(tmp_path: Path, fleet: Fleet) -> None:
     meter = ProcessMeter(PackageEnergy(tmp_path / "none"), tmp_path / "no file")
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
@@ -146,6 +153,24 @@ def test_a_run_is_one_row_with_what_was_measured_last(tmp_path: Path, monkeypatc
         ("a", "end", 3.5, 129600, None, None, True, True, 5_000_000),
         ("b", "publication", 3.5, 129600, None, None, True, True, 5_000_000),
     ]
+
+
+def test_a_run_ends_with_what_it_took_or_why_that_is_not_noted(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert re.fullmatch(
+        r": [\d,]+\.\d core-seconds and \d+\.\d [MG]B of memory", run.cost_noted(fleet, "a", is_success=True)
+    )
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0")
+    with database.writing(fleet.warehouse, "another run"):
+        assert run.cost_noted(fleet, "b", is_success=False) == ""
+        assert capsys.readouterr().err == ""
+        assert run.cost_noted(fleet, "b", is_success=True) == ""
+    line = capsys.readouterr().err
+    assert line.startswith(f"what this run took could not be noted: {fleet.warehouse} is being written by process ")
+    with database.connect(fleet.warehouse) as connection:
+        assert connection.execute("select run_id, measured_until from raw.run_costs").fetchall() == [("a", "end")]
 
 
 def test_watts_are_unknown_until_they_are_stated(tmp_path: Path) -> None:
