@@ -158,14 +158,13 @@ def test_a_run_is_one_row_with_what_was_measured_last(tmp_path: Path, fleet: Fle
 def test_a_run_ends_with_what_it_took_or_why_that_is_not_noted(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert re.fullmatch(
-        r": [\d,]+\.\d core-seconds and \d+\.\d [MG]B of memory", run.cost_noted(fleet, "a", is_success=True)
-    )
+    words = run.cost_noted(fleet, "a", is_success=True)
+    assert re.fullmatch(r": [\d,]+\.\d core-seconds and \d+\.\d [MG]B of memory", words)
     assert capsys.readouterr().err == ""
-    monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0")
     with database.writing(fleet.warehouse, "another run"):
-        assert run.cost_noted(fleet, "b", is_success=False) == ""
+        assert run.cost_noted(fleet, "b", is_success=False) == ""  # at once
         assert capsys.readouterr().err == ""
+        monkeypatch.setenv("WATTLEDGER_LOCK_SECONDS", "0")
         assert run.cost_noted(fleet, "b", is_success=True) == ""
     line = capsys.readouterr().err
     assert line.startswith(f"what this run took could not be noted: {fleet.warehouse} is being written by process ")
