@@ -35,7 +35,7 @@ from pipelines.landing import bill_assets, request_assets, stores, telemetry_ass
 from pipelines.publishing import month_closing, publication, published_tables
 from pipelines.receipts import receipt_asset
 from pipelines.report import fleet_report
-from pipelines.upkeep import upkeep_asset
+from pipelines.upkeep import run_costs, upkeep_asset
 from pipelines.warehouse import advice_history, contracts, night_lock
 from pipelines.warehouse.asset_keys import schema_of
 from pipelines.warehouse.partitions import POOL
@@ -89,7 +89,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
         sleep_table.sleep_after_asset(fleet, manifest, POOL),
     ]
     marts = sorted(key for made in tables for key in made.keys if schema_of(key) in published_tables.SCHEMAS)
-    published = publication.publication_asset(fleet, marts, POOL)
+    published = publication.publication_asset(fleet, marts, POOL, run_costs.note)
     copies = list(_copies(fleet, project))
     report = fleet_report.fleet_report_asset(fleet, POOL)
     kept = [receipt_asset.receipts_asset(fleet, marts, POOL)] if fleet.receipts.keep else []

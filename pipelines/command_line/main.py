@@ -18,6 +18,7 @@ from collections.abc import Callable
 try:
     from pipelines.command_line import console, instance, options
     from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
+    from pipelines.upkeep import process_meter  # noqa: F401 (a run is measured from here on)
     from pipelines.warehouse import mistakes, refusals
     from pipelines.warehouse.raw_tables import NewerWarehouse
 except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares

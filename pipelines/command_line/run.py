@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import duckdb
 from sqlalchemy import Engine, event
 
 from collectors.samples import printable
@@ -40,8 +41,10 @@ from pipelines.command_line.service_commands.alarms_command import print_lines
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.warehouse import database, mistakes, progress
+from pipelines.upkeep import run_costs
+from pipelines.warehouse import database, disk_room, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
+from pipelines.warehouse.raw_tables import NewerWarehouse, create_tables
 
 
 def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_rebuilt: bool) -> int:
@@ -84,7 +87,8 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
     _print_failures(fleet, result, aside)
     failed = _report(result)
-    print(f"took {time.monotonic() - began:.1f} s\n", flush=True)
+    used = cost_noted(fleet, result.run_id, is_success=result.success)
+    print(f"took {time.monotonic() - began:.1f} s{used}\n", flush=True)
     parts = Parts()
     if result.success and fleet.latest_publication is None:
         print("nothing is published: every date is held back")
@@ -96,6 +100,26 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
         outcome = replace(outcome, is_success=False, failures=(*outcome.failures, *parts.failed))
     print_lines(after_run(fleet, outcome))
     return 0 if result.success and not failed and not parts.failed else 1
+
+
+def cost_noted(fleet: Fleet, run_id: str, *, is_success: bool) -> str:
+    """Note what the run took, also where it failed; returns it as words. Where that cannot be written, the run is still
+    what it is; one that failed has waited for the file, and the reason is on the screen already."""
+    if not is_success and database.writer(fleet.warehouse):
+        return ""
+    patience = None if is_success else 0.0
+    try:
+        with (
+            database.writing(fleet.warehouse, "run_costs"),
+            database.connect(fleet.warehouse, patience_seconds=patience) as connection,
+        ):
+            create_tables(connection)
+            used = run_costs.note(connection, fleet, run_id, run_costs.END)
+    except (database.WarehouseBusy, NewerWarehouse, duckdb.Error, OSError) as refusal:
+        if is_success:
+            print(f"what this run took could not be noted: {' '.join(str(refusal).split())}", file=sys.stderr)
+        return ""
+    return f": {used.core_seconds:,.1f} core-seconds and {disk_room.shown(used.peak_memory_bytes)} of memory"
 
 
 def _look_first(fleet: Fleet, home: Path, newest: date, others: int) -> None:

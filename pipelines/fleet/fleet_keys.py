@@ -27,6 +27,7 @@ from pipelines.fleet.money.token_prices import ContractPrices, ListPrice
 from pipelines.fleet.node_gpus import NodeGpus
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
 from pipelines.fleet.run_windows import RunWindows
+from pipelines.fleet.running.machine import Machine
 from pipelines.fleet.running.receipt_rules import Receipts
 from pipelines.fleet.running.retention_rules import Retention
 from pipelines.fleet.sites import Site
@@ -228,6 +229,7 @@ class Fleet(Part):
     alarms: Alarms = Alarms()
     retention: Retention = Retention()
     receipts: Receipts = Receipts()
+    machine: Machine = Machine()
     accepted: tuple[Name, ...] = ()
     path: Path = Field(default=Path(), exclude=True)
     root: Path = Field(default=Path(), exclude=True)

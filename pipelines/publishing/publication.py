@@ -16,7 +16,7 @@ the warehouse.
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -252,8 +252,14 @@ class PublicationConfig(dg.Config):
     force: bool = False
 
 
-def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.AssetsDefinition:
-    """published/publication, after every mart and its blocking checks."""
+def publication_asset(
+    fleet: Fleet,
+    marts: list[dg.AssetKey],
+    pool: str,
+    note_cost: Callable[[duckdb.DuckDBPyConnection, Fleet, str], object],
+) -> dg.AssetsDefinition:
+    """published/publication, after every mart and its blocking checks. `note_cost` notes in the warehouse what the run
+    has taken so far, which the publication has, too."""
 
     key = asset_key(fleet, "published", "publication")
 
@@ -265,20 +271,23 @@ def publication_asset(fleet: Fleet, marts: list[dg.AssetKey], pool: str) -> dg.A
         kinds={"duckdb", "parquet"},
         pool=pool,
     )
-    def publication(config: PublicationConfig) -> Iterator[Any]:
+    def publication(context: dg.AssetExecutionContext, config: PublicationConfig) -> Iterator[Any]:
         """The marts for readers: one read-only DuckDB file and Parquet files, replaced in one step."""
-        metadata, made_parts = _published(fleet, config)
+        metadata, made_parts = _published(fleet, config, lambda held: note_cost(held, fleet, context.run_id))
         yield dg.MaterializeResult(metadata=metadata)
         yield made_parts.result(key)
 
     return publication
 
 
-def _published(fleet: Fleet, config: PublicationConfig) -> tuple[dict[str, Any], Parts]:
+def _published(
+    fleet: Fleet, config: PublicationConfig, note_cost: Callable[[duckdb.DuckDBPyConnection], object]
+) -> tuple[dict[str, Any], Parts]:
     """Publish what waits for it; what Dagster shows of it, and its parts."""
     with database.writing(fleet.warehouse, "publication"):
         with database.connect(fleet.warehouse) as connection:
             create_tables(connection)
+            note_cost(connection)
             start, end = due_dates.dates_to_publish(connection, date.max, date.min)
             due = due_dates.due(connection, due_dates.PUBLICATION)
             own = due_dates.due(connection, due_dates.PUBLISHED)

@@ -13,7 +13,7 @@ import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.report import advice_figures, figures, month_trees
+from pipelines.report import advice_figures, figures, ledger_cost, month_trees
 from pipelines.report.advice_figures import ADVICE, FREE_BOARDS
 from pipelines.report.cost_figures import HEADLINE, MODELS, OVER_TIME
 from pipelines.report.energy_figures import CARBON, CURVES, IDLE
@@ -55,6 +55,7 @@ def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> 
         colours = _colours(connection)
         sections = [_section(title, contents, connection, colours, parts) for title, contents in SECTIONS.items()]
         sections[0] += _trees(connection, fleet, parts)
+        own_cost = _own_cost(connection, parts)
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
     name = text(made["fleet"])
     day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
@@ -80,7 +81,7 @@ def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> 
             f"{unbroken(steps)}</section>",
             f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
             *sections[1:],
-            f"</main><footer>{_footer(made)}</footer></body></html>\n",
+            f"</main><footer>{_footer(made)}{own_cost}</footer></body></html>\n",
         ]
     )
 
@@ -123,6 +124,16 @@ def _footer(made: Row) -> str:
         " <code>report.html</code> in the publication's folder.</span>"
         " An unknown number is shown as unknown, never as 0; – is what does not apply.</p>"
     )
+
+
+def _own_cost(connection: duckdb.DuckDBPyConnection, parts: Parts) -> str:
+    """What the ledger itself takes; nothing where that is not known, or was not noted yet when this was published."""
+    shown = parts.attempt(
+        "line of what the ledger itself takes (query pipelines/report/sql/ledger_cost.sql)",
+        lambda: ledger_cost.sentence(ledger_cost.amounts(connection)),
+        str,
+    )
+    return f"<p>{unbroken(text(shown))} Each run is a row of <code>finance.ledger_cost</code>.</p>" if shown else ""
 
 
 def _section(

@@ -5,6 +5,7 @@ Add a layer here. Keep out what may be removed of one (`pruning`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -38,6 +39,11 @@ _FILES = {
     "today.duckdb": TODAY,
     ".today": TODAY,
 }
+
+
+def home_of(fleet: Fleet) -> Path:
+    """The folder of the Dagster instance that this process uses."""
+    return Path(os.environ.get("DAGSTER_HOME") or fleet.root / ".dagster")
 
 
 def measured(connection: duckdb.DuckDBPyConnection, fleet: Fleet, home: Path) -> dict[str, int]:

@@ -4,10 +4,8 @@ Keep out what goes (`pruning`) and how it is measured (`layers`).
 """
 
 import logging
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -51,7 +49,7 @@ def upkeep_asset(fleet: Fleet, after: list[dg.AssetKey], pool: str) -> dg.Assets
     )
     def disk_use(context: dg.AssetExecutionContext) -> Iterator[Any]:
         """What `retention` lets go is removed; then each layer's bytes are noted."""
-        home = Path(os.environ.get("DAGSTER_HOME") or fleet.root / ".dagster")
+        home = layers.home_of(fleet)
         history = pruning.History(context.instance, home, home.is_relative_to(fleet.root))
         now = datetime.now(UTC)
         gone, stays = [], []

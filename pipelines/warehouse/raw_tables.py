@@ -12,7 +12,7 @@ from pipelines.warehouse import database
 from pipelines.warehouse.tenants import tenant_names
 
 # Raised with every change of the tables below, so that older code refuses a warehouse instead of dropping its columns.
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 RAW_TABLES = {
     # One row. A warehouse without this table has version 1.
@@ -86,6 +86,11 @@ RAW_TABLES = {
     "columns_since": "mart varchar, column_name varchar, since date",
     # What each run left on the disk, layer by layer.
     "disk_use": "measured_at timestamptz, run_id varchar, layer varchar, bytes bigint",
+    # What each run took. `busy_core_seconds` and `package_joules` are the whole machine's; `watts_per_core` is what the
+    # fleet file stated. Held is what the fleet's folder and the marts had at that moment.
+    "run_costs": "run_id varchar, began_at timestamptz, measured_at timestamptz, measured_until varchar,"
+    " wall_seconds double, core_seconds double, busy_core_seconds double, package_joules double, watts_per_core double,"
+    " peak_memory_bytes bigint, held_bytes bigint, held_gpu_seconds double",
     # Where samples are in a lake: the landing that the tables above describe.
     "lake_days": "source varchar, date date, landing_id varchar",
     # Which seed files the warehouse holds, so that a run without changed seeds does not load them again.

@@ -82,11 +82,11 @@ def looked(fleet: Path, data: Path, meanwhile: str = "") -> subprocess.Completed
 
 
 def figures(data: Path) -> dict[str, tuple]:
-    """Count and hash of the rows of every mart and table of advice of the publication."""
+    """Count and hash of the rows of every mart and table of advice of the publication, but what its runs took."""
     with closing(database.connect(data / "upgraded" / "published" / "wattledger.duckdb", read_only=True)) as reader:
         names = reader.execute(
-            "select schema_name || '.' || table_name from duckdb_tables() where schema_name in ('marts', 'finance')"
-            " or table_name in ('right_sizing', 'consolidation') order by 1"
+            "select schema_name || '.' || table_name from duckdb_tables() where (schema_name in ('marts', 'finance')"
+            " or table_name in ('right_sizing', 'consolidation')) and table_name <> 'ledger_cost' order by 1"
         ).fetchall()
         return {
             name: reader.execute(f"select count(*), bit_xor(hash(t)) from {name} as t").fetchall()[0]
@@ -124,6 +124,14 @@ def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
     assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
     assert figures(tmp_path) == at_once
+    # Each run has the GPU-days that it was the first to book, of three boards, and what one took is not the other's.
+    with closing(database.connect(tmp_path / "upgraded" / "warehouse.duckdb", read_only=True)) as warehouse:
+        runs = warehouse.execute(
+            "select measured_until, first_date, last_date, round(gpu_days, 2), began_at, measured_at"
+            " from finance.ledger_cost order by began_at"
+        ).fetchall()
+    assert [run[:4] for run in runs] == [("publication", NEWEST, NEWEST, 3.0), ("end", FIRST, NEWEST, 9.0)]
+    assert runs[0][5] == runs[1][4]
 
 
 @pytest.mark.rest

@@ -258,6 +258,15 @@ def _months() -> dict[str, list[dict[str, Any]]]:
             {"deployment": "llm/m3", "advice": "spin_down", "outcome": "open", "first_advised_on": MONTH,
                 "last_advised_on": NEWEST},
         ],
+        # Joules by both bases; a run that booked nothing, of which none are known; and the one that is publishing.
+        "finance_ledger_cost": [
+            {"run_id": "a", "measured_until": "end", "measured_at": MIDNIGHT, "gpu_days": 20, "core_seconds": 30,
+                "joules": 4e4, "joules_basis": "measured", "held_bytes_per_gpu_day": 3.5e6},
+            {"run_id": "b", "measured_until": "end", "measured_at": MIDNIGHT - timedelta(days=1), "core_seconds": 5,
+                "held_bytes_per_gpu_day": 1e6},
+            {"run_id": "c", "measured_until": "publication", "measured_at": MIDNIGHT + timedelta(days=1), "gpu_days": 5,
+                "core_seconds": 15, "joules": 1e4, "joules_basis": "stated", "held_bytes_per_gpu_day": 9e6},
+        ],
         "finance_savings": [{"deployment": "llm/m1", "model": "m1", "advice": "fewer_gpus", "freed_accelerators": 4}],
         "finance_carbon": [{"month": MONTH, "team": "a", "model": "m1", "location_kgco2e": 3}],
     }  # fmt: skip

@@ -139,6 +139,31 @@ def test_the_command_answers_a_person_and_a_program(fleet: Fleet, capsys: pytest
     assert "restore it from a backup (docs/operations.md, Damaged warehouse)" in capsys.readouterr().out
 
 
+def test_what_the_ledger_itself_takes_has_a_line_once_a_run_was_measured(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["doctor", "--fleet", str(fleet.path)]
+    assert main(words) == 0
+    assert "This ledger itself" not in capsys.readouterr().out
+    with database.connect(fleet.warehouse) as connection:
+        connection.execute("create schema finance")
+        connection.execute(
+            "create view finance.ledger_cost as select 90 as core_seconds, 60 as gpu_days, null as joules,"
+            " null as joules_basis, 900e3 as held_bytes_per_gpu_day, timestamptz '2026-11-20' as measured_at,"
+            " 'end' as measured_until"
+        )
+    assert main(words) == 0
+    line = "This ledger itself: 1.5 core-seconds and 900 kB on disk per GPU-day."
+    assert line in capsys.readouterr().out.splitlines()
+    main([*words, "--json"])
+    assert json.loads(capsys.readouterr().out)["per_gpu_day"] == {
+        "core_seconds_per_gpu_day": 1.5,
+        "joules_per_gpu_day": None,
+        "joules_basis": None,
+        "held_bytes_per_gpu_day": 900_000,
+    }
+
+
 def test_a_warehouse_that_is_being_written_leaves_the_rest(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

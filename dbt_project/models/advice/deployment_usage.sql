@@ -201,13 +201,25 @@ node_boards as (
 ),
 
 -- Its last place: a pod that moved on that date holds its new node only.
+last_intervals as (
+
+    select
+        date,
+        {{ keys_but_type | join(', ') }},
+        known_device_type,
+        max(interval_start_at) as interval_start_at
+    from newest_rows
+    group by date, {{ keys_but_type | join(', ') }}, known_device_type
+
+),
+
 last_rows as (
 
-    select *
+    select newest_rows.*
     from newest_rows
-    qualify interval_start_at = max(interval_start_at) over (
-        partition by date, {{ keys_but_type | join(', ') }}, known_device_type
-    )
+    inner join last_intervals
+        on newest_rows.interval_start_at = last_intervals.interval_start_at
+        and {{ equal_keys('newest_rows', 'last_intervals', ['date', 'known_device_type'] + keys_but_type) }}
 
 ),
 

@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import dagster as dg
+import duckdb
 
 from pipelines.command_line import instance
 from pipelines.command_line.text_tables import MISSING, TEXT, table
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.report import ledger_cost
+from pipelines.report.figures import Row
 from pipelines.upkeep import dagster_history, diagnosis
-from pipelines.warehouse import disk_room
+from pipelines.warehouse import database, disk_room
 
 # Runs and dates that are listed; the JSON has all dates.
 RUNS = 5
@@ -34,15 +37,27 @@ def doctor(fleet: Fleet, options: argparse.Namespace) -> int:
             runs = dagster_history.last_runs(dagster_instance, fleet, RUNS)
             schedule = instance.nightly(fleet, dagster_instance)
     found = diagnosis.diagnosed(fleet, home, runs, schedule, datetime.now(UTC))
+    per_gpu_day = _per_gpu_day(fleet, found)
     if options.json:
-        json.dump(found.to_json(), sys.stdout, indent=2, default=str)
+        json.dump({**found.to_json(), "per_gpu_day": per_gpu_day}, sys.stdout, indent=2, default=str)
         print()
     else:
-        print("\n".join(_page(fleet, found)))
+        print("\n".join(_page(fleet, found, ledger_cost.sentence(per_gpu_day))))
     return 1 if any(one.severity == diagnosis.ERROR for one in found.troubles) else 0
 
 
-def _page(fleet: Fleet, found: diagnosis.Diagnosis) -> Iterator[str]:
+def _per_gpu_day(fleet: Fleet, found: diagnosis.Diagnosis) -> Row | None:
+    """What the ledger itself takes; None where the warehouse cannot be read now, or has no run that was measured."""
+    if not found.disk:
+        return None
+    try:
+        with database.connect(fleet.warehouse, read_only=True, patience_seconds=0) as connection:
+            return ledger_cost.amounts(connection)
+    except (database.WarehouseBusy, duckdb.Error):
+        return None
+
+
+def _page(fleet: Fleet, found: diagnosis.Diagnosis, own_cost: str) -> Iterator[str]:
     yield f"{fleet.path}: fleet {fleet.fleet}, data in {fleet.root}"
     if found.busy:
         yield f"{fleet.warehouse} is open in {found.busy}: what is in it is left out"
@@ -62,6 +77,8 @@ def _page(fleet: Fleet, found: diagnosis.Diagnosis) -> Iterator[str]:
             for one in found.runs
         ]
         yield from ("", table(dict.fromkeys(("run (UTC)", "seconds", "status", "dates"), TEXT), lines))
+    if own_cost:
+        yield own_cost
     if found.schedule:
         yield found.schedule
     yield from ("", table({"version of": TEXT, "": TEXT}, list(found.versions.items())))

@@ -66,6 +66,7 @@ _OWN_GRAINS = {
         "x_Part",
     ),
     ("finance", "invoices"): ("month", "site", "kind"),
+    ("finance", "ledger_cost"): ("run_id",),
     ("finance", "months"): ("month", "site"),
     ("finance", "restatements"): ("publication_id", "date", "site", "model", "figure", "part"),
     ("finance", "savings"): ("recommendation_id",),
