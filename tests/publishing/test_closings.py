@@ -349,7 +349,7 @@ def test_a_closing_that_is_lost_fails_its_step_in_one_line(fleet: Fleet) -> None
     with closing(database.connect(fleet.warehouse)) as connection:
         connection.execute("delete from published.closed_costs where part = 'energy'")
     with pytest.raises(dg.Failure, match=r"^2026-10 was closed with other figures than closing 1 has now: rows of it"):
-        publication._published(fleet, publication.PublicationConfig())
+        publication._published(fleet, publication.PublicationConfig(), lambda _: None)
 
 
 def test_what_cannot_be_closed_is_one_line(fleet: Fleet) -> None:
