@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench import agent, answers, backfill, children, prometheus, questions, sources, table
+from bench import agent, answers, backfill, children, day, prometheus, questions, sources, table
 from bench.children import Cost
 from bench.fleet_day import FIRST_DAY, STEPS
 from bench.product import Fleet, Job, write_empty
@@ -189,6 +189,28 @@ class Bench:
         self._drop(name, fleet)
         return beyond / job.rows
 
+    def day(self) -> None:
+        """What a day takes at several sizes, each on a new warehouse."""
+        write_empty(self.folder / "empty")
+        Fleet(self.folder, "empty", "empty").run()  # dbt's parse of the project, which a checkout needs once
+        print("\none day at 15 s, power by counter and an engine per 8 GPUs")
+        for gpus in self.options.sizes:
+            name = f"day-{gpus}"
+            self._generate(name, gpus)
+            fleet = Fleet(self.folder, name, name, streams=("power", "tokens"))
+            day.print_day(gpus, fleet, fleet.run())
+            self._drop(name, fleet)
+
+    def disk(self) -> None:
+        """Bytes per sample of a mixed day with jitter: landed at once, again, and hour by hour."""
+        folder = self.folder / "disk"
+        folder.mkdir()
+        _, text = children.run("bench.disk", "--gpus", min(self.options.gpus, 104), "--folder", folder)
+        print("\ndisk: bytes a sample of a mixed day whose scrapes come up to 20 ms late, aim at most 9")
+        for how, each in children.printed_json(text).items():
+            print(f"  {how}: {each:.2f}", flush=True)
+        shutil.rmtree(folder)
+
     def history(self) -> None:
         """A day booked again on top of a history, and in a warehouse that holds only that day."""
         gpus, days = self.options.history_gpus, self.options.history_days
@@ -338,6 +360,8 @@ def _machine() -> str:
 
 def main() -> None:
     legs: dict[str, Callable[[Bench], Any]] = {
+        "day": Bench.day,
+        "disk": Bench.disk,
         "floor": Bench.floor,
         "history": Bench.history,
         "backfill": Bench.backfill,
@@ -356,6 +380,7 @@ def main() -> None:
         "--legs", nargs="+", choices=legs, help="which to run (default: what the number of GPUs is for)"
     )
     parser.add_argument("--pairs", type=int, default=3, help="how often what is compared runs in turn (default: 3)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[16, 1000], help="GPUs of the leg day's fleets")
     parser.add_argument("--history-gpus", type=int, default=250)
     parser.add_argument("--history-days", type=int, default=30)
     parser.add_argument("--backfill-gpus", type=int, default=100)
