@@ -28,13 +28,16 @@ def print_run(fleet: Fleet, start: date, days: int) -> None:
     for first, last in pairwise(edges):
         began, end = landed_at[first], landed_at[last]
         print(f"    days {first + 1} to {last}: {(end - began) / (last - first):.3f} s a day, {_held(job, began, end)}")
-    print("  each step of more than a second:")
-    for step in steps_of(fleet.home):
-        seconds = step.end - step.start
-        if seconds > 1:
-            used = job.cost.cpu_between(step.start, step.end)
-            processors = "-" if used is None else f"{used:.1f}"
-            print(f"    {step.key}: {seconds:.1f} s (processor s {processors}), {_held(job, step.start, step.end)}")
+    print("  each part of more than a second:")
+    steps = steps_of(fleet.home)
+    if job.cost.readings:
+        # Imports, and an event of each asset and day that Dagster notes as planned.
+        began = job.cost.readings[0].at
+        first, last = min(step.start for step in steps), max(step.end for step in steps)
+        _print_part("before the first step", job, began, first)
+        _print_part("after the last step", job, last, began + job.cost.seconds)
+    for step in steps:
+        _print_part(step.key, job, step.start, step.end)
     print(f"  the most memory, MiB: {job.cost.peak_mib}", flush=True)
 
 
@@ -63,6 +66,13 @@ def _landed_at(fleet: Fleet) -> list[float]:
     query = "select epoch(landed_at) from raw.landings where source = 'power' and outcome = 'landed' order by landed_at"
     with duckdb.connect(str(fleet.warehouse), read_only=True) as connection:
         return [float(at) for (at,) in connection.execute(query).fetchall()]
+
+
+def _print_part(name: str, job: Job, start: float, end: float) -> None:
+    if end - start > 1:
+        used = job.cost.cpu_between(start, end)
+        processors = "-" if used is None else f"{used:.1f}"
+        print(f"    {name}: {end - start:.1f} s (processor s {processors}), {_held(job, start, end)}", flush=True)
 
 
 def _held(job: Job, start: float, end: float) -> str:
