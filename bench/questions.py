@@ -99,25 +99,6 @@ bucketed as (
     group by all
 ),
 """
-# From what landing keeps of each series and 5 minutes, where it keeps it: a sample at the very end belongs to the next.
-FACTS = """
-with energy_series as (
-    select
-        series_id,
-        json_extract_string(labels, '$.UUID') as device_uuid,
-        json_extract_string(labels, '$.namespace') as namespace
-    from raw.series where metric = $metric
-),
-bucketed as (
-    select
-        series_id,
-        (epoch_us(last_at) - $origin_us) // $step_us as interval_number,
-        min(first_value) as first_value, max(last_value) as last_value
-    from raw.interval_facts
-    where series_id in (select series_id from energy_series)
-    group by all
-),
-"""
 RISES = """
 rises as (
     select
@@ -198,7 +179,6 @@ class Question(NamedTuple):
 
 NEAR_EDGES_PER_DEVICE = Question(NEAR_EDGES + FIRST_OF_SERIES + PER_DEVICE, EDGE)
 ALL_SAMPLES_PER_DEVICE = Question(ALL_SAMPLES + RISES + PER_DEVICE)
-FACTS_PER_DEVICE = Question(FACTS + RISES + PER_DEVICE)
 SHARED_PER_DEVICE = Question(SHARED)
 NEAR_EDGES_PER_NAMESPACE = Question(NEAR_EDGES + FIRST_OF_SERIES + PER_NAMESPACE, EDGE)
 ALL_SAMPLES_PER_NAMESPACE = Question(ALL_SAMPLES + RISES + PER_NAMESPACE)
@@ -293,8 +273,6 @@ def ask_in_turn(server: str, url: str, landed: Path, published: Path, day: date)
         closing(duckdb.connect(str(landed), read_only=True)) as samples,
         closing(duckdb.connect(str(published), read_only=True)) as book,
     ):
-        has_facts = samples.sql("select 1 from duckdb_tables() where table_name = 'interval_facts'").fetchall()
-        facts = {"DuckDB, facts of 5 minutes": FACTS_PER_DEVICE} if has_facts else {}
         near, every = "DuckDB, samples near an edge", "DuckDB, all samples"
         increase = f"increase({ENERGY}[{{}}s])"
         for title, grid, query, of_samples, of_book in (
@@ -306,7 +284,6 @@ def ask_in_turn(server: str, url: str, landed: Path, published: Path, day: date)
                     near: NEAR_EDGES_PER_DEVICE,
                     every: ALL_SAMPLES_PER_DEVICE,
                     "DuckDB, edges shared by time": SHARED_PER_DEVICE,
-                    **facts,
                 },
                 {},
             ),

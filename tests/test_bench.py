@@ -224,29 +224,6 @@ def test_samples_near_an_edge_answer_as_all_samples_do(question, seconds, grid, 
     assert {number - first: joules * 1000 for _, number, joules in rows} == expected
 
 
-def test_facts_of_five_minutes_answer_the_same_question_where_no_sample_is_at_an_edge():
-    # Samples at 7, 22, … 292 s of each window; the counter is 1000 × seconds.
-    with duckdb.connect() as connection:
-        connection.execute("create schema raw")
-        connection.execute(
-            'create table raw.series as select 7 as series_id, ? as metric, \'{"UUID": "GPU-a"}\' as labels',
-            [questions.ENERGY],
-        )
-        connection.execute(
-            """
-            create table raw.interval_facts as
-            select 7 as series_id, 1000.0 * (300 * n + 7) as first_value, 1000.0 * (300 * n + 292) as last_value,
-                ?::timestamptz + to_seconds(300 * n + 292) as last_at
-            from range(3) as windows(n)
-            """,
-            [START],
-        )
-        values = questions.parameters(DAY, questions.FIVE_MINUTES)
-        rows = connection.sql(questions.FACTS_PER_DEVICE.query, params=values).fetchall()
-    # The first window has no sample before it: 285 s of it are known.
-    assert {number - values["first"]: joules for _, number, joules in rows} == {0: 285.0, 1: 300.0, 2: 300.0}
-
-
 def test_a_days_whole_windows_are_counted_from_its_own_start():
     assert questions.FIVE_MINUTES.windows == 288
     assert questions.Grid(420, 90).windows == 205  # 86,310 s have 205 whole windows of 420 s
