@@ -189,6 +189,11 @@ select {key}, hour_start_at, sum(energy_joules)::double as energy_joules
 from marts.model_hourly where date = $date group by all
 """
 
+BOOK_PER_METER = """
+select meter, interval_start_at, sum(energy_joules)::double as energy_joules
+from marts.energy_ledger where date = $date group by all
+"""
+
 # What finance asks of a month.
 MONTH = {
     "cost of each model, finance.cost": """
@@ -285,7 +290,7 @@ def ask_in_turn(server: str, url: str, landed: Path, published: Path, day: date)
                     every: ALL_SAMPLES_PER_DEVICE,
                     "DuckDB, edges shared by time": SHARED_PER_DEVICE,
                 },
-                {},
+                {"the book's, by meter and 5 minutes": BOOK_PER_METER},
             ),
             (
                 "energy per device and 7 minutes from 00:01:30 on",
