@@ -251,8 +251,8 @@ def test_prune_shows_and_with_yes_removes_and_writes_the_file_anew(
     killed.write_bytes(b"what a copy that was killed has left")
     assert main(["prune", "--fleet", str(fleet.path), "--yes", "intermediate"]) == 0
     assert not killed.exists()
-    # 5 million random doubles: 40 MB that went.
-    assert before - fleet.warehouse.stat().st_size > 35_000_000
+    # 5 million random doubles went: 34 to 40 MB, by how many threads wrote them.
+    assert before - fleet.warehouse.stat().st_size > 30_000_000
     with database.connect(fleet.warehouse) as connection:
         assert connection.execute("from intermediate.of_steps").fetchall() == [(0,)]
         assert connection.execute("from raw.kept").fetchall() == [(7,)]
