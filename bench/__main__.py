@@ -9,14 +9,11 @@ Add a leg here, with a line of docs/bench.md on how to read it. Keep out what a 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -351,13 +348,6 @@ def _import_ms() -> float:
     return float(children.python("-c", timed)[1])
 
 
-def _machine() -> str:
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    packages = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "dagster", "dbt-core"))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} cores, {memory_gib:.0f} GiB, Python {platform.python_version()}, {packages}"
-
-
 def main() -> None:
     legs: dict[str, Callable[[Bench], Any]] = {
         "day": Bench.day,
@@ -392,7 +382,7 @@ def main() -> None:
     if options.legs is None:
         is_big = options.gpus > REFERENCE_GPUS
         options.legs = ["ceiling"] if is_big else ["floor", "history", "prometheus", "agent"]
-    print(f"Wattledger bench: {_machine()}")
+    print(f"Wattledger bench: {table.machine()}")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="wattledger-bench-", dir=options.folder) as folder:
         bench = Bench(Path(folder), options)

@@ -107,20 +107,11 @@ rises as (
         (
             last_value - lag(last_value, 1, first_value) over (partition by series_id order by interval_number)
         ) / 1000 as energy_joules
-    from bucketed
+    from {rows}
 )
 """
-FIRST_OF_SERIES = """
-rises as (
-    select
-        series_id,
-        interval_number,
-        (
-            last_value - lag(last_value, 1, first_value) over (partition by series_id order by interval_number)
-        ) / 1000 as energy_joules
-    from bucketed join energy_series using (series_id)
-)
-"""
+IN_WINDOWS = RISES.format(rows="bucketed")  # from the first sample of a series' first window
+OF_SERIES = RISES.format(rows="bucketed join energy_series using (series_id)")  # from the series' own first sample
 PER_DEVICE = """
 select device_uuid, interval_number, energy_joules
 from rises join energy_series using (series_id)
@@ -177,11 +168,11 @@ class Question(NamedTuple):
     before: str | None = None
 
 
-NEAR_EDGES_PER_DEVICE = Question(NEAR_EDGES + FIRST_OF_SERIES + PER_DEVICE, EDGE)
-ALL_SAMPLES_PER_DEVICE = Question(ALL_SAMPLES + RISES + PER_DEVICE)
+NEAR_EDGES_PER_DEVICE = Question(NEAR_EDGES + OF_SERIES + PER_DEVICE, EDGE)
+ALL_SAMPLES_PER_DEVICE = Question(ALL_SAMPLES + IN_WINDOWS + PER_DEVICE)
 SHARED_PER_DEVICE = Question(SHARED)
-NEAR_EDGES_PER_NAMESPACE = Question(NEAR_EDGES + FIRST_OF_SERIES + PER_NAMESPACE, EDGE)
-ALL_SAMPLES_PER_NAMESPACE = Question(ALL_SAMPLES + RISES + PER_NAMESPACE)
+NEAR_EDGES_PER_NAMESPACE = Question(NEAR_EDGES + OF_SERIES + PER_NAMESPACE, EDGE)
+ALL_SAMPLES_PER_NAMESPACE = Question(ALL_SAMPLES + IN_WINDOWS + PER_NAMESPACE)
 
 # The same question of the book, in a publication; by model, which no label of a board names, the book alone answers.
 BOOK_BY = """

@@ -5,14 +5,25 @@ Add here another kind of line. Keep out what is measured.
 
 from __future__ import annotations
 
+import os
+import platform
 import statistics
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 
 from bench.children import Cost
 from bench.product import Job
 
 COLUMNS = ("", "wall s", "cpu s", "peak MiB", "land s", "M rows/s", "seeds s", "models s", "checks s", "publish s")
 WIDTHS = (46, *(max(len(column), 8) for column in COLUMNS[1:]))
+
+
+def machine() -> str:
+    """The machine and the packages that the figures are of."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    packages = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "dagster", "dbt-core"))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores, {memory_gib:.0f} GiB, Python {platform.python_version()}, {packages}"
 
 
 def heading(title: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 try:
     from pipelines.command_line import console, instance, options
     from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
-    from pipelines.upkeep import process_meter  # noqa: F401 (a run is measured from here on)
+    from pipelines.upkeep import process_meter
     from pipelines.warehouse import mistakes, refusals
     from pipelines.warehouse.raw_tables import NewerWarehouse
 except ModuleNotFoundError as missing:  # the machine's own Python instead of the one that `make setup` prepares
@@ -81,6 +81,7 @@ def _of_all(chosen: argparse.Namespace, others: list[str]) -> int:
 
 
 def _run(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    process_meter.of_this_process()  # measures from here on
     console.show(chosen.log_format)
     from pipelines.command_line.run_dates import dates_of  # noqa: PLC0415 (the other commands need no DuckDB)
     from pipelines.command_line.service_commands.alarms_command import failure_alarmed  # noqa: PLC0415

@@ -5,18 +5,16 @@ Add here how an amount of it is written. Keep out the amounts: they are SQL (fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import duckdb
 
 from pipelines.report import figures
 from pipelines.report.figures import Row
 from pipelines.report.sentences import listed
+from pipelines.warehouse import disk_room
 
-_UNITS = {
-    "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")),
-    "joules": ((1e6, "MJ"), (1e3, "kJ"), (1, "J")),
-}
+_UNITS_OF_JOULES = ((1e6, "MJ"), (1e3, "kJ"), (1, "J"))
 
 
 def amounts(connection: duckdb.DuckDBPyConnection) -> Row | None:
@@ -39,13 +37,13 @@ def _amounts(row: Row) -> Iterator[str]:
     if row["core_seconds_per_gpu_day"] is not None:
         yield f"{_three_digits(row['core_seconds_per_gpu_day'])} core-seconds"
     if row["held_bytes_per_gpu_day"] is not None:
-        yield f"{_in_units(row['held_bytes_per_gpu_day'], _UNITS['bytes'])} on disk"
+        yield f"{disk_room.shown(row['held_bytes_per_gpu_day'])} on disk"
     if row["joules_per_gpu_day"] is not None:
-        yield f"{_in_units(row['joules_per_gpu_day'], _UNITS['joules'])} ({row['joules_basis']})"
+        yield f"{_joules(row['joules_per_gpu_day'])} ({row['joules_basis']})"
 
 
-def _in_units(value: float, units: Sequence[tuple[float, str]]) -> str:
-    size, unit = next((one for one in units if value >= one[0]), units[-1])
+def _joules(value: float) -> str:
+    size, unit = next((one for one in _UNITS_OF_JOULES if value >= one[0]), _UNITS_OF_JOULES[-1])
     return f"{_three_digits(value / size)} {unit}"
 
 

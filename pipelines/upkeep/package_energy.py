@@ -6,6 +6,7 @@ Add here what a counter's reading needs. Keep out whose joules they are: a packa
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 FOLDER = Path("/sys/class/powercap")
@@ -54,4 +55,4 @@ class PackageEnergy:
 
     def _watch(self, seconds: float) -> None:
         while self.joules() is not None:
-            threading.Event().wait(seconds)
+            time.sleep(seconds)

@@ -1,7 +1,7 @@
 """What this process takes of the machine: processor seconds, memory, and what the whole machine takes beside it.
 
-Import it early: wall time and joules count from then on. Add here a quantity that the system knows. Keep out tables and
-formulas (`run_costs`, finance.ledger_cost).
+Ask for it early (`of_this_process`): wall time and joules count from then on. Add here a quantity that the system
+knows. Keep out tables and formulas (`run_costs`, finance.ledger_cost).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ class ProcessMeter:
         self._packages = packages
         self._processors = processors
         self._lock = threading.Lock()
-        # The processor seconds of a process are known from its start on, before this was imported.
+        # The processor seconds of a process are known from its start on, before this object was made.
         self._since = self._last = self._read()._replace(core_seconds=0.0)
         self._run_id: str | None = None
 
@@ -104,4 +105,7 @@ def _peak_memory_bytes() -> int:
     return most * (1 if sys.platform == "darwin" else 1024)
 
 
-METER = ProcessMeter(PackageEnergy())
+@cache
+def of_this_process() -> ProcessMeter:
+    """The meter of this process, which begins with the first call."""
+    return ProcessMeter(PackageEnergy())

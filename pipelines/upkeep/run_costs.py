@@ -10,8 +10,8 @@ from __future__ import annotations
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.upkeep import layers
-from pipelines.upkeep.process_meter import METER, ProcessMeter, Use
+from pipelines.upkeep import layers, process_meter
+from pipelines.upkeep.process_meter import ProcessMeter, Use
 from pipelines.warehouse import database
 
 PUBLICATION, END = "publication", "end"
@@ -22,10 +22,10 @@ def note(
     fleet: Fleet,
     run_id: str,
     until: str = PUBLICATION,
-    meter: ProcessMeter = METER,
+    meter: ProcessMeter | None = None,
 ) -> Use:
     """Note what the run has taken so far, in the place of what was noted of it before; returns it."""
-    used = meter.of_run(run_id)
+    used = (meter or process_meter.of_this_process()).of_run(run_id)
     sizes = layers.measured(connection, fleet, layers.home_of(fleet))
     held = None
     if "fleet_daily" in database.tables(connection, "marts"):

@@ -153,7 +153,7 @@ def test_what_the_ledger_itself_takes_has_a_line_once_a_run_was_measured(
             " 'end' as measured_until"
         )
     assert main(words) == 0
-    line = "This ledger itself: 1.5 core-seconds and 900 kB on disk per GPU-day."
+    line = "This ledger itself: 1.5 core-seconds and 900.0 kB on disk per GPU-day."
     assert line in capsys.readouterr().out.splitlines()
     main([*words, "--json"])
     assert json.loads(capsys.readouterr().out)["per_gpu_day"] == {
