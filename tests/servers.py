@@ -189,7 +189,9 @@ def s3_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             "AWS_EC2_METADATA_DISABLED": "true",
         }.items():
             monkeypatch.setenv(name, value)
-        urllib.request.urlopen(urllib.request.Request(f"{url}/wattledger", method="PUT"), timeout=10).close()
+        # moto keeps its buckets with the process, not with the server: a bucket of an earlier test would still be full.
+        for method, path in (("POST", "moto-api/reset"), ("PUT", "wattledger")):
+            urllib.request.urlopen(urllib.request.Request(f"{url}/{path}", method=method), timeout=10).close()
         yield "s3://wattledger"
     finally:
         server.stop()
