@@ -181,6 +181,11 @@ def rebuilt_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
     return sorted(set(job.asset_layer.executable_asset_keys) - landed)
 
 
+def stretch_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
+    """What lands and books a stretch of a long history: a further run of the same command publishes all stretches."""
+    return sorted(key for key in first_look_assets(job) if schema_of(key) != "published")
+
+
 def first_look_assets(job: dg.JobDefinition) -> list[dg.AssetKey]:
     """What shows the newest date of a long history before the others are booked: all that `wattledger table` reads.
     Copies and the report are made once, of the whole; and of a date alone no advice is given that is kept for ever."""

@@ -5,8 +5,8 @@ Add here what an alarm needs of a run. Keep out which of it is an alarm (`run_al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,23 @@ class Outcome:
     def is_good(self) -> bool:
         """Whether a run ends with status 0 by it."""
         return self.is_success and not any(check.is_error and not check.passed for check in self.checks)
+
+
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of several runs of one command as that of one run: what was wrong in any of them is wrong. What a run
+    says of a check that others passed is its finding."""
+    checks: dict[tuple[str, str], Found] = {}
+    for found in (found for outcome in outcomes for found in outcome.checks):
+        before = checks.get((found.table, found.name))
+        if before is None or before.passed or not found.passed:
+            checks[found.table, found.name] = found
+    return replace(
+        outcomes[-1],
+        is_success=all(outcome.is_success for outcome in outcomes),
+        failures=tuple(line for outcome in outcomes for line in outcome.failures),
+        checks=tuple(checks.values()),
+        began_at=outcomes[0].began_at,
+    )
 
 
 def outcome_of(fleet: Fleet, instance: dg.DagsterInstance, run_id: str, job: dg.JobDefinition) -> Outcome:

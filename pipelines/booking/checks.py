@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import duckdb
     from great_expectations.expectations.expectation import Expectation
 
+SERIES_ARE_HEALTHY, RATIOS_ARE_SOUND = "series_are_healthy", "ratios_lie_between_zero_and_one"
+# Of all dates that wait for publication, those of earlier runs too.
+OF_WHAT_IS_UNPUBLISHED = (SERIES_ARE_HEALTHY, RATIOS_ARE_SOUND)
 RATIOS = (
     *("matched_ratio", "idle_energy_ratio", "idle_time_ratio", "coverage_ratio"),
     *("hourly_carbon_ratio", "energy_error_ratio"),
@@ -46,7 +49,7 @@ def asset_checks(fleet: Fleet) -> list[dg.AssetChecksDefinition]:
         _check(
             fleet,
             ["raw", "series_chunks"],
-            "series_are_healthy",
+            SERIES_ARE_HEALTHY,
             landed_series,
             healthy_series,
             remedy="; ".join(f"{column}: {remedy}" for column, remedy in REMEDIES.items()),
@@ -54,7 +57,7 @@ def asset_checks(fleet: Fleet) -> list[dg.AssetChecksDefinition]:
         _check(
             fleet,
             ["marts", "model_daily"],
-            "ratios_lie_between_zero_and_one",
+            RATIOS_ARE_SOUND,
             booked_models,
             sound_models,
             remedy=REPORT,

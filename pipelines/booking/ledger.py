@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 import duckdb
@@ -50,9 +50,19 @@ SEEDS, MODELS = ("--select", SEED_TYPE), ("--exclude", SEED_TYPE)
 # The models that readers see, as dbt selects them.
 MARTS = "config.schema:marts"
 
-# What books the dates [first, end) of a fleet, within an asset that Dagster runs: one per engine. The last argument:
-# whether marts that are made only if their inputs changed may keep their rows.
-Book = Callable[[dg.AssetExecutionContext, Fleet, date, date, bool], Iterator[Any]]
+
+class Asked(NamedTuple):
+    """What is to be booked: the dates [first, end), and those that are due before `until`. With `keeps_unchanged`,
+    marts that are made only if their inputs changed may keep their rows."""
+
+    first: date
+    end: date
+    until: date
+    keeps_unchanged: bool
+
+
+# What books dates of a fleet, within an asset that Dagster runs: one per engine.
+Book = Callable[[dg.AssetExecutionContext, Fleet, Asked], Iterator[Any]]
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +70,13 @@ logger = logging.getLogger(__name__)
 class LedgerConfig(dg.Config):
     """`rebuild` books the run's dates, and again all dates that were booked before, from what has landed. `adopt` keeps
     what is published of dates of which the sources hold less by now. Both allow a run whose warehouse was lost. `anew`
-    makes the marts, too, whose inputs did not change, as `rebuild` does."""
+    makes the marts, too, whose inputs did not change, as `rebuild` does. `is_followed`: the same command books the
+    dates after the run's in a further run, so these stay due."""
 
     rebuild: bool = False
     adopt: bool = False
     anew: bool = False
+    is_followed: bool = False
 
 
 def ledger_assets(
@@ -120,7 +132,8 @@ def ledger_assets(
                 with database.connect(fleet.warehouse) as connection:
                     create_read(fleet, connection)
                     first, end = sealed_dates.clipped(connection, first, end)
-                yield from book(context, fleet, first, end, keeps_unchanged)
+                until = end if config.is_followed else date.max
+                yield from book(context, fleet, Asked(first, end, until, keeps_unchanged))
             except (upgrades.NeedsRebuild, ClosingsLost, QuestionError) as refusal:
                 raise dg.Failure(str(refusal), allow_retries=False) from None
 
@@ -149,13 +162,12 @@ def _all_booked(fleet: Fleet, first: date, end: date) -> tuple[date, date]:
     return first, end
 
 
-def on_duckdb(
-    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, keeps_unchanged: bool
-) -> Iterator[Any]:
-    """Book the dates [first, end) and those that are due, in the fleet's own warehouse."""
+def on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, asked: Asked) -> Iterator[Any]:
+    """Book the dates that are asked for and those that are due, in the fleet's own warehouse."""
+    keeps_unchanged = asked.keeps_unchanged
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
-        first, end = due_dates.dates_to_book(connection, first, end)
+        first, end = due_dates.dates_to_book(connection, asked.first, asked.end, until=asked.until)
         upgrades.prepare(connection, fleet, project_contracts(fleet), first, end, is_whole=not context.is_subset)
         made_from = standing_views.MadeFrom(project_digest(), variables_of(fleet, first, end))
         is_kept = keeps_unchanged and standing_views.are_todays(connection, made_from)

@@ -13,12 +13,12 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 import duckdb
@@ -26,13 +26,15 @@ from sqlalchemy import Engine, event
 
 from collectors.samples import printable
 from pipelines.alarming.delivery import after_run
-from pipelines.alarming.run_outcome import outcome_of
+from pipelines.alarming.run_outcome import Outcome, outcome_of, together
+from pipelines.booking import checks
 from pipelines.code_location import (
     JOB,
     definitions_of,
     first_look_assets,
     published_assets,
     rebuilt_assets,
+    stretch_assets,
     validate,
 )
 from pipelines.command_line import instance, run_dates
@@ -64,31 +66,26 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     if newest is not None:
         print(f"fleet {fleet.fleet}{label}: {newest} first", flush=True)
         _look_first(fleet, home, newest, (end - start).days - 1)
-    began = time.monotonic()
     print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
 
     job = definitions_of(fleet).resolve_job_def(JOB)
-    forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
-    publication = asset_key(fleet, "published", "publication").to_python_identifier()
-    is_whole = options.start is None and options.end is None
-    config = {
-        **{op: {"force": options.force} for op in forced},
-        "ledger": {
-            "rebuild": options.rebuild and is_whole,
-            "adopt": options.adopt,
-            "anew": options.rebuild or options.force,
-        },
-        publication: {"force": options.force_publish},
-    }
-    chosen = rebuilt_assets(job) if is_rebuilt else None
-    with _instance(home) as (dagster_instance, aside):
-        result = _executed(job, dagster_instance, (start, end), config, chosen)
-        schedule = instance.nightly(fleet, dagster_instance)
-        outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
-    _print_failures(fleet, result, aside)
-    failed = _report(result)
-    used = cost_noted(fleet, result.run_id, is_success=result.success)
-    print(f"took {time.monotonic() - began:.1f} s{used}\n", flush=True)
+    *earlier, last = run_dates.stretches(fleet, options, start, end)
+    done: list[_Done] = []
+    for first, until in earlier:
+        print(f"{first} to {until - timedelta(days=1)}, published with all dates:", flush=True)
+        config = _config(fleet, options, is_rebuilt=is_rebuilt, is_followed=True)
+        done.append(_done(fleet, job, (first, until), config, stretch_assets(job)))
+        # A stretch of which no source answered is left to a later run; what else fails would fail the next one, too.
+        if {step for step, _ in _failures(done[-1].result)} - {"telemetry"}:
+            break
+    else:
+        if earlier:
+            print(f"{last[0]} to {last[1] - timedelta(days=1)}, and all dates:", flush=True)
+        config = _config(fleet, options, is_rebuilt=is_rebuilt)
+        done.append(_done(fleet, job, last, config, rebuilt_assets(job) if is_rebuilt else None))
+    result, schedule = done[-1].result, done[-1].schedule
+    failed = sum(one.failed for one in done)
+    outcome = together([one.outcome for one in done])
     parts = Parts()
     if result.success and fleet.latest_publication is None:
         print("nothing is published: every date is held back")
@@ -99,7 +96,56 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     if parts.failed:
         outcome = replace(outcome, is_success=False, failures=(*outcome.failures, *parts.failed))
     print_lines(after_run(fleet, outcome))
-    return 0 if result.success and not failed and not parts.failed else 1
+    return 0 if all(one.result.success for one in done) and not failed and not parts.failed else 1
+
+
+class _Done(NamedTuple):
+    """What a run of Dagster's did; `failed` is the number of its checks of severity error that failed."""
+
+    result: dg.ExecuteInProcessResult
+    outcome: Outcome
+    failed: int
+    schedule: str | None
+
+
+def _done(
+    fleet: Fleet,
+    job: dg.JobDefinition,
+    dates: tuple[date, date],
+    config: dict[str, dict[str, object]],
+    selected: list[dg.AssetKey] | None,
+) -> _Done:
+    """Run what is selected, of the dates, and print what failed and what it took."""
+    began = time.monotonic()
+    with _instance(instance.home_of([fleet])) as (dagster_instance, aside):
+        result = _executed(job, dagster_instance, dates, config, selected)
+        schedule = instance.nightly(fleet, dagster_instance)
+        outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
+    _print_failures(fleet, result, aside)
+    is_followed = config["ledger"]["is_followed"]
+    failed = _report(result, checks.OF_WHAT_IS_UNPUBLISHED if is_followed else ())
+    used = cost_noted(fleet, result.run_id, is_success=result.success)
+    print(f"took {time.monotonic() - began:.1f} s{used}\n", flush=True)
+    return _Done(result, outcome, failed, schedule)
+
+
+def _config(
+    fleet: Fleet, options: argparse.Namespace, *, is_rebuilt: bool, is_followed: bool = False
+) -> dict[str, dict[str, object]]:
+    """The configuration of a run's steps. One that `is_followed` by another of the same command publishes nothing."""
+    forced = ("grid_intensity",) if is_rebuilt else ("telemetry", "grid_intensity")
+    publication = asset_key(fleet, "published", "publication").to_python_identifier()
+    is_whole = options.start is None and options.end is None
+    return {
+        **{op: {"force": options.force} for op in forced},
+        "ledger": {
+            "rebuild": options.rebuild and is_whole,
+            "adopt": options.adopt,
+            "anew": options.rebuild or options.force,
+            "is_followed": is_followed,
+        },
+        **({} if is_followed else {publication: {"force": options.force_publish}}),
+    }
 
 
 def cost_noted(fleet: Fleet, run_id: str, *, is_success: bool) -> str:
@@ -264,9 +310,9 @@ def history_kept_open(folder: Path) -> Iterator[None]:
             connection.close()
 
 
-def _report(result: dg.ExecuteInProcessResult) -> int:
-    """Print which checks failed; returns how many checks of severity error did."""
-    evaluations = result.get_asset_check_evaluations()
+def _report(result: dg.ExecuteInProcessResult, later: Collection[str] = ()) -> int:
+    """Print which checks failed, but those that are asked again `later`; returns how many of severity error did."""
+    evaluations = [one for one in result.get_asset_check_evaluations() if one.check_name not in later]
     failed = [evaluation for evaluation in evaluations if not evaluation.passed]
     errors = [evaluation for evaluation in failed if evaluation.severity.value == "ERROR"]
     print(

@@ -1,4 +1,5 @@
-"""Which dates `run` books: those that the options name, else every date that is not landed yet; and in which order.
+"""Which dates `run` books: those that the options name, else every date that is not landed yet; in which order, and in
+how many runs of Dagster's.
 
 Add here what decides on dates before anything runs. Keep out which dates a landing made stale: these wait in
 raw.due_dates, and booking adds them.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import history
@@ -19,6 +21,12 @@ from pipelines.warehouse.raw_tables import create_tables
 # telemetry land within a second a date.
 LONGEST_WAIT_DATES = {"prometheus": 7}
 LONGEST_WAIT_DATES_OF_OTHERS = 60
+
+# More dates than these are landed and booked in stretches, each by a run of its own, and published by the last one. A
+# run holds all its dates at once in its models, and Dagster notes each of its assets for each of its dates, one by one,
+# before the first step.
+LONGEST_RUN_DATES = 62
+STRETCH_DATES = 31
 
 
 def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, bool]:
@@ -80,6 +88,18 @@ def looks_first(fleet: Fleet, options: argparse.Namespace, start: date, end: dat
             if due_dates.landed(connection) or due_dates.due(connection, due_dates.BOOKING):
                 return None
     return end - timedelta(days=1)
+
+
+def stretches(fleet: Fleet, options: argparse.Namespace, start: date, end: date) -> list[tuple[date, date]]:
+    """The dates [start, end) as half-open stretches in order, each for a run of its own; one where they are few.
+
+    A rebuild and an adoption replace all dates or none. Spark has its own memory, and a build's fixed minutes.
+    """
+    is_one = options.rebuild or options.adopt or fleet.landing.engine == "spark"
+    if is_one or (end - start).days <= LONGEST_RUN_DATES:
+        return [(start, end)]
+    edges = [start + timedelta(days=days) for days in range(0, (end - start).days, STRETCH_DATES)]
+    return [*pairwise([*edges, end])]
 
 
 def mark_ahead(fleet: Fleet, on: date) -> None:

@@ -35,24 +35,21 @@ def booking_of(fleet: Fleet) -> ledger.Book:
     return book if fleet.landing.engine == "spark" else book_on_duckdb
 
 
-def book_on_duckdb(
-    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, keeps_unchanged: bool
-) -> Iterator[Any]:
+def book_on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, asked: ledger.Asked) -> Iterator[Any]:
     """DuckDB books. Where Spark has built marts before, its next run has to book these dates as well."""
     if spark_ledger.has_built(fleet):
         with database.connect(fleet.warehouse) as connection:
             create_tables(connection)
-            spark_ledger.missed(connection, *due_dates.dates_to_book(connection, first, end))
-    yield from ledger.on_duckdb(context, fleet, first, end, keeps_unchanged)
+            missed = due_dates.dates_to_book(connection, asked.first, asked.end, until=asked.until)
+            spark_ledger.missed(connection, *missed)
+    yield from ledger.on_duckdb(context, fleet, asked)
 
 
-def book(
-    context: dg.AssetExecutionContext, fleet: Fleet, first: date, end: date, _keeps_unchanged: bool
-) -> Iterator[Any]:
+def book(context: dg.AssetExecutionContext, fleet: Fleet, asked: ledger.Asked) -> Iterator[Any]:
     """Spark builds all models whatever is selected and unchanged: its marts are committed whole or not at all."""
     with database.connect(fleet.warehouse) as connection:
         create_tables(connection)
-        first, end = spark_ledger.dates_to_book(connection, fleet, first, end)
+        first, end = spark_ledger.dates_to_book(connection, fleet, asked.first, asked.end)
         committed = Committed.of(Path(fleet.landing.lake_path))
         changed = changed_marts.to_forget(connection, fleet, project_contracts(fleet), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))

@@ -21,15 +21,18 @@ AHEAD = "ahead"
 
 
 def dates_to_book(
-    connection: duckdb.DuckDBPyConnection, start: date, end: date, also: str | None = None
+    connection: duckdb.DuckDBPyConnection, start: date, end: date, also: str | None = None, until: date = date.max
 ) -> tuple[date, date]:
-    """The run's own dates [start, end), widened to include every due date: one contiguous half-open range.
+    """The run's own dates [start, end), widened to include every due date before `until`: one contiguous half-open
+    range.
 
     `also` is what dates may be due for beside the warehouse's own booking: the marts of another engine, which has
     fewer dates.
     """
     start, end = _hull(connection, BOOKING, start, end)
-    return (start, end) if also is None else _hull(connection, also, start, end)
+    if also is not None:
+        start, end = _hull(connection, also, start, end)
+    return start, min(end, until)
 
 
 def mark_due(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:

@@ -16,7 +16,7 @@ from pipelines.alarming.alarm import Alarm
 from pipelines.alarming.delivery import after_run
 from pipelines.alarming.ledger_alarms import QUERIES, published_alarms
 from pipelines.alarming.run_alarms import run_alarms
-from pipelines.alarming.run_outcome import Found, Outcome
+from pipelines.alarming.run_outcome import Found, Outcome, together
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database, statements
 from tests.alarming.test_receivers import NIGHT, fleet_with
@@ -165,6 +165,20 @@ def test_a_date_that_is_held_back_is_an_alarm_and_its_checks_are_none(tmp_path: 
     assert [one.name for one in run_alarms(outcome, found.held_back)] == [
         "marts/reconciliation_daily days_add_up_to_months"
     ]
+
+
+def test_a_command_of_several_runs_fails_where_one_of_them_did() -> None:
+    was_late = Found("raw/landings", "power_answered", passed=False, is_error=True, text="of May")
+    was_fine = replace(was_late, passed=True, text="")
+    other = Found("raw/series", "families_stay", passed=True, is_error=False)
+    first = Outcome(NIGHT, is_success=True, checks=(was_late, other), is_whole=False, began_at=NIGHT)
+    last = Outcome(NIGHT, is_success=True, checks=(was_fine, replace(other, passed=False)))
+    assert together([last]) == last
+    both = together([first, last])
+    assert (both.checks, both.is_whole, both.began_at) == ((was_late, replace(other, passed=False)), True, NIGHT)
+    assert not both.is_good
+    failed = replace(first, is_success=False, failures=("full",))
+    assert (together([failed, last]).is_success, together([failed, last]).failures) == (False, ("full",))
 
 
 def test_a_failed_run_has_what_a_date_is_about(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""A long history is booked newest date first: that date is published and shown, then all are booked in one go.
+"""A long history is booked newest date first: that date is published and shown, then all are booked in one go, a very
+long one in stretches.
 
-Three boards and two engines for four days (tests/warehouse/upgrades); "long" is more than three dates here. The
-newest date begins with ten minutes without a sample: what they took is known by the sample before midnight alone.
+Three boards and two engines for four days (tests/warehouse/upgrades); "long" is more than three dates here, and "very
+long" more than a stretch of one or two. The newest date begins with ten minutes without a sample: what they took is
+known by the sample before midnight alone.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ FIRST, NEWEST, END = date(2026, 10, 1), date(2026, 10, 4), date(2026, 10, 5)
 PROGRAM = """
 import sys, duckdb
 from pipelines.command_line import main, run, run_dates
-run_dates.LONGEST_WAIT_DATES_OF_OTHERS = 3
+run_dates.LONGEST_WAIT_DATES_OF_OTHERS = {wait_dates}
+run_dates.LONGEST_RUN_DATES = run_dates.STRETCH_DATES = {stretch_dates}
 shown = run.headline
 def between(fleet, *parts):
     with duckdb.connect(str(fleet.snapshot), read_only=True) as reader:
@@ -45,6 +48,7 @@ def between(fleet, *parts):
     {meanwhile}
     return shown(fleet, *parts)
 run.headline = between
+{patched}
 if __name__ == "__main__":  # a package loads this file again
     sys.exit(main.main(sys.argv[1:]))
 """
@@ -71,9 +75,12 @@ def at_once(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return figures(data)
 
 
-def looked(fleet: Path, data: Path, meanwhile: str = "") -> subprocess.CompletedProcess[str]:
+def looked(
+    fleet: Path, data: Path, meanwhile: str = "", patched: str = "", *, wait_dates: int = 3, stretch_dates: int = 62
+) -> subprocess.CompletedProcess[str]:
     program = data / "program.py"
-    program.write_text(PROGRAM.format(meanwhile=meanwhile), encoding="utf-8")
+    text = PROGRAM.format(meanwhile=meanwhile, patched=patched, wait_dates=wait_dates, stretch_dates=stretch_dates)
+    program.write_text(text, encoding="utf-8")
     words = [sys.executable, str(program), "run", "--fleet", str(fleet)]
     surroundings = environment(data, PYTHONPATH=str(PROJECT))
     return subprocess.run(
@@ -97,6 +104,14 @@ def figures(data: Path) -> dict[str, tuple]:
 def asked(data: Path, query: str) -> list[tuple]:
     with closing(database.connect(data / "upgraded" / "published" / "wattledger.duckdb", read_only=True)) as reader:
         return reader.execute(query).fetchall()
+
+
+def costs(data: Path) -> list[tuple]:
+    with closing(database.connect(data / "upgraded" / "warehouse.duckdb", read_only=True)) as warehouse:
+        return warehouse.execute(
+            "select measured_until, first_date, last_date, round(gpu_days, 2), began_at, measured_at"
+            " from finance.ledger_cost order by began_at"
+        ).fetchall()
 
 
 @pytest.mark.rest
@@ -125,11 +140,7 @@ def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
     assert figures(tmp_path) == at_once
     # Each run has the GPU-days that it was the first to book, of three boards, and what one took is not the other's.
-    with closing(database.connect(tmp_path / "upgraded" / "warehouse.duckdb", read_only=True)) as warehouse:
-        runs = warehouse.execute(
-            "select measured_until, first_date, last_date, round(gpu_days, 2), began_at, measured_at"
-            " from finance.ledger_cost order by began_at"
-        ).fetchall()
+    runs = costs(tmp_path)
     assert [run[:4] for run in runs] == [("publication", NEWEST, NEWEST, 3.0), ("end", FIRST, NEWEST, 9.0)]
     assert runs[0][5] == runs[1][4]
 
@@ -161,6 +172,91 @@ def test_a_newest_date_without_a_sample_stops_nothing(fleet: Path, tmp_path: Pat
         ("2026-10-02",),
         ("2026-10-03",),
     ]
+
+
+# --- a very long history ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rest
+def test_stretches_are_booked_as_at_once_and_published_together(
+    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
+) -> None:
+    done = looked(fleet, tmp_path, stretch_dates=2)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith(("fleet upgraded (", "published: ", "2026-10-0"))] == [
+        "fleet upgraded (synthetic): 2026-10-04 first",
+        "published: 2026-10-04 35229600",
+        "fleet upgraded (synthetic): 2026-10-01 to 2026-10-04",
+        "2026-10-01 to 2026-10-02, published with all dates:",
+        "2026-10-03 to 2026-10-04, and all dates:",
+        "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
+    ]
+    # The ten minutes of the newest date, published before; the second date was booked without the third, not published.
+    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
+    assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
+    assert figures(tmp_path) == at_once
+    assert [run[:4] for run in costs(tmp_path)] == [
+        ("publication", NEWEST, NEWEST, 3.0),
+        ("end", FIRST, date(2026, 10, 2), 6.0),
+        ("end", date(2026, 10, 3), NEWEST, 3.0),
+    ]
+
+
+@pytest.mark.rest
+def test_who_stops_it_between_two_stretches_keeps_the_first_and_the_next_run_goes_on(
+    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
+) -> None:
+    stop = """
+executed = run._executed
+def stopped(job, instance, dates, *others):
+    if str(dates[0]) == "2026-10-03":
+        raise KeyboardInterrupt
+    return executed(job, instance, dates, *others)
+run._executed = stopped
+"""
+    done = looked(fleet, tmp_path, patched=stop, wait_dates=60, stretch_dates=1)
+    assert done.returncode == 130, done.stdout + done.stderr
+    assert not (tmp_path / "upgraded" / "published" / "wattledger.duckdb").exists()
+    done = command(fleet, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
+    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
+    assert figures(tmp_path) == at_once
+
+
+@pytest.mark.rest
+def test_a_stretch_of_which_no_source_answers_stops_no_other(fleet: Path, tmp_path: Path) -> None:
+    shutil.copytree(fleet.parent, tmp_path / "fleet")
+    # Both, because a stretch asks for the first hour after it, too.
+    for on in ("2026-10-02", "2026-10-03"):
+        (tmp_path / "fleet" / "samples" / f"{on}.parquet").write_bytes(b"no Parquet")
+    done = looked(tmp_path / "fleet" / "fleet.yaml", tmp_path, wait_dates=60, stretch_dates=1)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "every source failed; the first reason: " in done.stderr, done.stdout
+    # What the counters rose by meanwhile is spread over both dates, as in a run of all dates at once.
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    assert command(tmp_path / "fleet" / "fleet.yaml", alone).returncode == 1
+    assert figures(tmp_path) == figures(alone)
+
+
+def stretches_of(fleet: Fleet, days: int, **chosen: object) -> list[int]:
+    options = Namespace(**{"rebuild": False, "adopt": False, **chosen})
+    found = run_dates.stretches(fleet, options, FIRST, FIRST + timedelta(days=days))
+    assert [one[0] for one in found[1:]] == [one[1] for one in found[:-1]]
+    assert (found[0][0], found[-1][1]) == (FIRST, FIRST + timedelta(days=days))
+    return [(end - start).days for start, end in found]
+
+
+@pytest.mark.parametrize(("days", "expected"), [(1, [1]), (62, [62]), (63, [31, 31, 1]), (365, [*[31] * 11, 24])])
+def test_more_than_two_months_are_booked_month_by_month(tmp_path: Path, days: int, expected: list[int]) -> None:
+    assert stretches_of(of_kind(tmp_path, "synthetic"), days) == expected
+
+
+@pytest.mark.parametrize("chosen", [{"rebuild": True}, {"adopt": True}])
+def test_what_replaces_all_dates_or_none_is_one_run(tmp_path: Path, chosen: dict[str, object]) -> None:
+    assert stretches_of(of_kind(tmp_path, "synthetic"), 365, **chosen) == [365]
 
 
 # --- which runs look first --------------------------------------------------------------------------------------------
