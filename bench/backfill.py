@@ -6,37 +6,31 @@ Add here what a fleet's owner asks of a backfill. Keep out the run itself (`prod
 from __future__ import annotations
 
 from datetime import date
-from itertools import pairwise
-
-import duckdb
 
 from bench import table
-from bench.product import Fleet, Job, steps_of
-
-STRETCHES = 6
+from bench.product import Fleet, Job
 
 
 def print_run(fleet: Fleet, start: date, days: int) -> None:
-    """Book `days` from `start` on in one command; print seconds per day, and the most memory of stretches and steps."""
+    """Book `days` from `start` on in one command; print seconds per day and the most memory, also of each run."""
     job = fleet.run(start, days)
     table.job(f"  {days} days in one command", job)
     print(f"  seconds per day: {job.cost.seconds / days:.2f}, processor s {job.cost.cpu_seconds / days:.2f}")
-    landed_at = _landed_at(fleet)
-    size = max(1, len(landed_at) // STRETCHES)
-    edges = [*range(0, len(landed_at) - size, size), len(landed_at) - 1]
-    print("  landing, by stretch of days:")
-    for first, last in pairwise(edges):
-        began, end = landed_at[first], landed_at[last]
-        print(f"    days {first + 1} to {last}: {(end - began) / (last - first):.3f} s a day, {_held(job, began, end)}")
-    print("  each part of more than a second:")
-    steps = steps_of(fleet.home)
-    if job.cost.readings:
-        # Imports, and an event of each asset and day that Dagster notes as planned.
-        began = job.cost.readings[0].at
-        first, last = min(step.start for step in steps), max(step.end for step in steps)
-        _print_part("before the first step", job, began, first)
-        _print_part("after the last step", job, last, began + job.cost.seconds)
-    for step in steps:
+    print("  each run of it, from the end of the one before:")
+    began = job.cost.readings[0].at if job.cost.readings else job.stretches[0].start
+    for one in job.stretches:
+        dates = (date.fromisoformat(one.last) - date.fromisoformat(one.first)).days + 1
+        used = job.cost.cpu_between(began, one.end)
+        processors = "-" if used is None else f"{used / dates:.2f}"
+        print(
+            f"    {one.first} to {one.last}: {(one.end - began) / dates:.2f} s a day (processor s {processors}),"
+            f" {_held(job, began, one.end)}"
+        )
+        began = one.end
+    last = job.stretches[-1]
+    print("  each part of the last run of more than a second:")
+    _print_part("before its first step", job, last.start, min(step.start for step in last.steps))
+    for step in last.steps:
         _print_part(step.key, job, step.start, step.end)
     print(f"  the most memory, MiB: {job.cost.peak_mib}", flush=True)
 
@@ -59,13 +53,6 @@ def _again(fleet: Fleet, on: date) -> Job:
     job = fleet.run(on)
     table.job(f"  {fleet.name}: the day again", job)
     return job
-
-
-def _landed_at(fleet: Fleet) -> list[float]:
-    """When each day's landing was noted, in the order of landing (Unix seconds)."""
-    query = "select epoch(landed_at) from raw.landings where source = 'power' and outcome = 'landed' order by landed_at"
-    with duckdb.connect(str(fleet.warehouse), read_only=True) as connection:
-        return [float(at) for (at,) in connection.execute(query).fetchall()]
 
 
 def _print_part(name: str, job: Job, start: float, end: float) -> None:

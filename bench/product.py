@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +30,31 @@ SERIES_MODELS = ("int_series_amounts", "series_daily")
 LOGGED = {"DBT_LOG_LEVEL_FILE": "info", "DBT_LOG_FORMAT_FILE": "json"}
 
 
+class Step(NamedTuple):
+    """One step of Dagster's: its key, what the table calls it, when it began and ended (Unix seconds)."""
+
+    key: str
+    name: str
+    start: float
+    end: float
+
+
+class Stretch(NamedTuple):
+    """One of the job's runs in Dagster: its first and last date, when it began and ended (Unix seconds), its steps."""
+
+    first: str
+    last: str
+    start: float
+    end: float
+    steps: tuple[Step, ...]
+
+
 class Job(NamedTuple):
-    """One run of the job: its cost, seconds per step of STEPS and of the checks, processor seconds of its landing (None
-    where there is no /proc), seconds of SERIES_MODELS, rows landed, joules booked."""
+    """One run of the job: its cost, its runs in Dagster, seconds per step of STEPS and of the checks, processor seconds
+    of its landing (None where there is no /proc), seconds of SERIES_MODELS, rows landed, joules booked."""
 
     cost: Cost
+    stretches: tuple[Stretch, ...]
     steps: dict[str, float]
     land_cpu_seconds: float | None
     series_seconds: float
@@ -45,15 +65,6 @@ class Job(NamedTuple):
     def other_cpu_seconds(self) -> float | None:
         """Processor seconds of everything but the landing: the whole process, its start included."""
         return None if self.land_cpu_seconds is None else self.cost.cpu_seconds - self.land_cpu_seconds
-
-
-class Step(NamedTuple):
-    """One step of Dagster's: its key, what the table calls it, when it began and ended (Unix seconds)."""
-
-    key: str
-    name: str
-    start: float
-    end: float
 
 
 class Fleet:
@@ -120,6 +131,7 @@ class Fleet:
         """Run the job of these dates, with `variables` in its environment. RuntimeError when it, or one of its checks,
         fails, with its last lines."""
         span = ("--start", start, "--end", start + timedelta(days))
+        began = datetime.now(UTC)
         cost, _ = children.run(
             "pipelines",
             "run",
@@ -128,13 +140,14 @@ class Fleet:
             *span,
             variables={**self.environment, **LOGGED, **(variables or {})},
         )
-        steps = steps_of(self.home)
+        stretches = _stretches_of(self.home, began)
+        steps = [step for one in stretches for step in one.steps]
         seconds = dict.fromkeys((*STEPS.values(), "checks", "other"), 0.0)
         for step in steps:
             seconds[step.name] += step.end - step.start
         land = [cost.cpu_between(step.start, step.end) for step in steps if step.name == "land"]
         land_cpu = None if None in land else sum(land)
-        return Job(cost, seconds, land_cpu, self._series_seconds(), *self._held(start, days))
+        return Job(cost, stretches, seconds, land_cpu, self._series_seconds(), *self._held(start, days))
 
     def _series_seconds(self) -> float:
         """What dbt took for SERIES_MODELS in the newest run; where its threads work side by side, at most."""
@@ -165,18 +178,26 @@ def write_empty(files: Path) -> None:
         pq.write_table(SPOOL_SCHEMA.empty_table(), folder / "bench-00000.parquet")
 
 
-def steps_of(home: Path) -> list[Step]:
-    """The steps of the newest run that ended, from Dagster's own events."""
+def _stretches_of(home: Path, since: datetime) -> tuple[Stretch, ...]:
+    """Dagster's runs that were created since then, in order, from its own events."""
     import dagster as dg  # noqa: PLC0415 (a second that the other legs need not wait for)
 
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        (newest,) = instance.get_runs(limit=1)
-        stats = instance.get_run_step_stats(newest.run_id)
-    return [
-        Step(step.step_key, _step_name(step.step_key), step.start_time, step.end_time)
-        for step in stats
-        if step.start_time is not None and step.end_time is not None
-    ]
+        records = instance.get_run_records(dg.RunsFilter(created_after=since), ascending=True)
+        return tuple(
+            Stretch(
+                record.dagster_run.tags["dagster/asset_partition_range_start"],
+                record.dagster_run.tags["dagster/asset_partition_range_end"],
+                record.start_time or 0.0,
+                record.end_time or 0.0,
+                tuple(
+                    Step(step.step_key, _step_name(step.step_key), step.start_time, step.end_time)
+                    for step in instance.get_run_step_stats(record.dagster_run.run_id)
+                    if step.start_time is not None and step.end_time is not None
+                ),
+            )
+            for record in records
+        )
 
 
 def _step_name(key: str) -> str:

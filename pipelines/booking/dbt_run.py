@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import logging
 import os
 import signal
 import threading
@@ -18,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pipelines.booking.dbt_results import is_error
 from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import progress
 
@@ -32,8 +34,33 @@ THREADS = 2
 PARSED_WITH = {"WATTLEDGER_WAREHOUSE": "warehouse.duckdb", "WATTLEDGER_THREADS": "1", "WATTLEDGER_MEMORY_LIMIT": "1GB"}
 
 
+# DuckDB's words, and the variable that says how much memory models have. Without it they have the profile's 3 GB, and
+# where that is too little once more what DuckDB takes of a machine by itself.
+OUT_OF_MEMORY = "Out of Memory Error"
+MEMORY_LIMIT = "WATTLEDGER_MEMORY_LIMIT"
+MOST_MEMORY = "80%"
+
+logger = logging.getLogger(__name__)
+
+
 class DbtError(Exception):
     """dbt could not run at all; the message is dbt's own."""
+
+
+def with_memory_enough(build: Callable[[Mapping[str, str]], list[Any]]) -> list[Any]:
+    """The results of `build`, which gets what to set in the environment; of a second build with most of the machine's
+    memory where the first ran out of it. Who states a limit has stated it."""
+    results = build({})
+    is_out = any(is_error(one) and OUT_OF_MEMORY in (one.message or "") for one in results)
+    if not is_out or os.environ.get(MEMORY_LIMIT):
+        return results
+    logger.warning(
+        "models need more than 3 GB of memory for these dates: built once more with up to %s of the machine's. %s sets"
+        " a limit; fewer dates at once need less",
+        MOST_MEMORY,
+        MEMORY_LIMIT,
+    )
+    return build({MEMORY_LIMIT: MOST_MEMORY})
 
 
 def run_dbt(

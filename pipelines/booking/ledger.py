@@ -210,13 +210,13 @@ def _build(
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen, *excluded]
     variables = {**variables_of(fleet, first, end), "keeps_unchanged": keeps_unchanged}
-    build = partial(
-        dbt_run.run_dbt,
-        variables=variables,
-        environment=environment_of(fleet),
-        target=fleet.root / "dbt",
-        parsed=parsed_folder(fleet.root.parent),
-    )
+    target, parsed = fleet.root / "dbt", parsed_folder(fleet.root.parent)
+
+    def build(words: Sequence[str]) -> list[Any]:
+        return dbt_run.with_memory_enough(
+            lambda more: dbt_run.run_dbt(words, variables, {**environment_of(fleet), **more}, target, parsed=parsed)
+        )
+
     if kind is not MODELS:
         results = build(words)
     else:
