@@ -55,8 +55,8 @@ class Outcome:
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of several runs of one command as that of one run: what was wrong in any of them is wrong. What a run
-    says of a check that others passed is its finding."""
+    """The outcome of several runs of one command as that of one run: what was wrong in any of them is wrong. A
+    check that one run failed has that run's finding."""
     checks: dict[tuple[str, str], Found] = {}
     for found in (found for outcome in outcomes for found in outcome.checks):
         before = checks.get((found.table, found.name))

@@ -34,8 +34,8 @@ THREADS = 2
 PARSED_WITH = {"WATTLEDGER_WAREHOUSE": "warehouse.duckdb", "WATTLEDGER_THREADS": "1", "WATTLEDGER_MEMORY_LIMIT": "1GB"}
 
 
-# DuckDB's words, and the variable that says how much memory models have. Without it they have the profile's 3 GB, and
-# where that is too little once more what DuckDB takes of a machine by itself.
+# DuckDB's words, and the variable for the memory that models have. Without it they have the profile's 3 GB, and where
+# that is too little, in a second build, what DuckDB takes of a machine by itself.
 OUT_OF_MEMORY = "Out of Memory Error"
 MEMORY_LIMIT = "WATTLEDGER_MEMORY_LIMIT"
 MOST_MEMORY = "80%"
