@@ -215,7 +215,7 @@ def stopped(job, instance, dates, *others):
     return executed(job, instance, dates, *others)
 run._executed = stopped
 """
-    done = looked(fleet, tmp_path, patched=stop, wait_dates=60, stretch_dates=1)
+    done = looked(fleet, tmp_path, patched=stop, wait_dates=60, stretch_dates=2)
     assert done.returncode == 130, done.stdout + done.stderr
     assert not (tmp_path / "upgraded" / "published" / "wattledger.duckdb").exists()
     done = command(fleet, tmp_path)
