@@ -13,7 +13,7 @@ import pytest
 from pipelines.booking import dbt_run
 
 FINE = SimpleNamespace(status="success", message="OK")
-# The message of a run of 62 dates of 100 boards without tokens.
+# As a run of 62 dates of 100 boards without tokens ended; the sizes are examples.
 OUT = SimpleNamespace(
     status="error",
     message="Runtime Error in model int_attributed_energy (models/attribution/steps/int_attributed_energy.sql)\n"

@@ -145,6 +145,14 @@ def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     assert runs[0][5] == runs[1][4]
 
 
+def check_that_the_next_run_goes_on(fleet: Path, data: Path, at_once: dict[str, tuple]) -> None:
+    done = command(fleet, data)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
+    assert asked(data, "select count(*) from finance.restatements") == [(0,)]
+    assert figures(data) == at_once
+
+
 @pytest.mark.rest
 def test_who_stops_it_between_the_two_keeps_the_first_and_the_next_run_goes_on(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
@@ -153,11 +161,7 @@ def test_who_stops_it_between_the_two_keeps_the_first_and_the_next_run_goes_on(
     assert done.returncode == 130, done.stdout + done.stderr
     assert done.stderr == "stopped. What was landed and booked so far is kept; run again to continue.\n"
     assert asked(tmp_path, "select distinct date from marts.model_daily") == [(NEWEST,)]
-    done = command(fleet, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
-    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
-    assert figures(tmp_path) == at_once
+    check_that_the_next_run_goes_on(fleet, tmp_path, at_once)
 
 
 @pytest.mark.rest
@@ -218,11 +222,7 @@ run._executed = stopped
     done = looked(fleet, tmp_path, patched=stop, wait_dates=60, stretch_dates=2)
     assert done.returncode == 130, done.stdout + done.stderr
     assert not (tmp_path / "upgraded" / "published" / "wattledger.duckdb").exists()
-    done = command(fleet, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
-    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
-    assert figures(tmp_path) == at_once
+    check_that_the_next_run_goes_on(fleet, tmp_path, at_once)
 
 
 @pytest.mark.rest
