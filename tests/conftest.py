@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +64,10 @@ SLOW = (
 # The optional parts that a test needs by asking for one of these fixtures; a file lists its own ones in the same way.
 NEEDED_BY = {"composed_book": ("prometheus",), "spark_cluster": ("pyspark", "java")}
 
+# After this second of the clock (`date +%s`) no test begins: of the long ones, CI leaves to its next run what its time
+# is too short for. Then slow files come in another order each time, so that it is never the same ones.
+BEGIN_UNTIL = "WATTLEDGER_TESTS_BEGIN_UNTIL"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as `rest` all cases of a `sampled` test but its first, and as `slow` each test of a file that imports one of
@@ -83,13 +89,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if fixture in item.fixturenames:
                 item.add_marker(pytest.mark.needs(*parts))
     slow_files = sorted({item.path for item in items if item.get_closest_marker("slow")}, reverse=True)
+    if until := os.environ.get(BEGIN_UNTIL):
+        random.Random(until).shuffle(slow_files)
     places = {path: place for place, path in enumerate(slow_files)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs a part which is not on this machine, before any of its fixtures; fail it where CI=true."""
+    """Skip a test that needs a part which is not on this machine, before any of its fixtures; fail it where CI=true.
+    Skip all tests once it is too late for them."""
+    if time.time() > float(os.environ.get(BEGIN_UNTIL, "inf")):
+        pytest.skip(f"not begun: it was later than {BEGIN_UNTIL}")
     parts = frozenset(part for mark in item.iter_markers("needs") for part in mark.args)
     optional.declared = parts
     if missing := optional.missing(*sorted(parts)):

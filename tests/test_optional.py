@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import optional
+from tests import conftest, optional
 
 TESTS = Path(__file__).parent
 ONE = "tests/collectors/test_prometheus_answers.py"
@@ -51,6 +51,16 @@ def test_a_test_without_its_program_is_skipped_and_fails_in_ci(ci: str, status: 
     assert done.returncode == status, done.stdout
     assert outcome in done.stdout.splitlines()[-1]
     assert "needs openssl: apt-get install openssl" in done.stdout
+
+
+def test_after_the_second_that_ci_names_no_test_begins(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv(conftest.BEGIN_UNTIL, "1")
+    with pytest.raises(pytest.skip.Exception, match=f"not begun: it was later than {conftest.BEGIN_UNTIL}"):
+        conftest.pytest_runtest_setup(request.node)
+    monkeypatch.setenv(conftest.BEGIN_UNTIL, "99999999999")
+    conftest.pytest_runtest_setup(request.node)
 
 
 def test_a_test_that_is_not_marked_gets_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
