@@ -57,7 +57,7 @@ from pipelines.landing import (
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests import commands, optional
+from tests import commands, opened, optional
 from tests.kept import kept
 from tests.replay import replay
 
@@ -351,8 +351,7 @@ class Book:
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple]:
         """Rows of the warehouse."""
-        with self.connection(read_only=True) as connection:
-            return connection.execute(sql, list(parameters)).fetchall()
+        return opened.rows(self.fleet.warehouse, sql, list(parameters))
 
     def hashes(self, where: str = "true") -> dict[str, tuple]:
         """Mart -> (rows, hash of its rows in whatever order)."""

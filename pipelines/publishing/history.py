@@ -43,13 +43,11 @@ def losses(
     A date that this warehouse never published itself (not in `own`) must cover at least as much time as published.
     """
 
-    def shared(column: str) -> bool:
-        return all(_has(connection, at, "model_daily", column) for at in ("target", "warehouse"))
-
-    if not shared("date"):
+    shared = _columns(connection, "target", "model_daily") & _columns(connection, "warehouse", "model_daily")
+    if "date" not in shared:
         return []
-    facts = [fact for fact in FACTS if shared(fact)]
-    covered, by_model = shared("covered_seconds"), shared("model")
+    facts = [fact for fact in FACTS if fact in shared]
+    covered, by_model = "covered_seconds" in shared, "model" in shared
     sums = ", ".join(
         [
             *(f"sum({fact}) as {fact}" for fact in facts),
@@ -89,7 +87,7 @@ def losses(
 def misstated_months(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Months of the attached `target` that differ from the sum of its hours: one line each. Hours that were booked by
     another method are in no month."""
-    if not _has(connection, "target", "model_hourly", "billing_month"):
+    if "billing_month" not in _columns(connection, "target", "model_hourly"):
         return []
     rows = connection.execute(
         """
@@ -187,7 +185,7 @@ def _dates(path: Path) -> set[date]:
     if not path.exists():  # DuckDB would create it
         return set()
     with database.connect(path, read_only=True) as connection:
-        if not _has(connection, None, "model_daily", "date"):
+        if "date" not in _columns(connection, None, "model_daily"):
             return set()
         return {on for (on,) in connection.execute("select distinct date from marts.model_daily").fetchall()}
 
@@ -202,13 +200,14 @@ def _unfinished_dates(path: Path) -> set[date]:
         return {*due_dates.due(connection, due_dates.BOOKING), *due_dates.landed(connection)}
 
 
-def _has(connection: duckdb.DuckDBPyConnection, database: str | None, table: str, column: str) -> bool:
+def _columns(connection: duckdb.DuckDBPyConnection, database: str | None, table: str) -> set[str]:
+    """The columns of a mart in an attached database, by default the connection's own; none where it is not there."""
     found = connection.execute(
-        "select count(*) from duckdb_columns() where database_name = coalesce(?, current_database())"
-        " and schema_name = 'marts' and table_name = ? and column_name = ?",
-        [database, table, column],
+        "select column_name from duckdb_columns() where database_name = coalesce(?, current_database())"
+        " and schema_name = 'marts' and table_name = ?",
+        [database, table],
     ).fetchall()
-    return bool(found[0][0] > 0)
+    return {column for (column,) in found}
 
 
 def _line(kind: str, on: date, model: str | None, published: float | None, found: float | None) -> str:
